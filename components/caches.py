@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import pulumi
+from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Namespace
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
@@ -13,28 +14,20 @@ from gpu_tenancy.model.manifests.pods import tolerations
 from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
 from gpu_tenancy.model.plan.sidecars import access_mode
 
+from .objects import Component, Options
 from .operators import critical_pods
 
 _DATASET: Final = "Dataset"
 _NETWORK: Final = "ContainerNetwork"
 """Fluid's default is the network of the node, on which GKE gives pods the node's identity:
 https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity#limitations."""
-_SIZED: Final = (
-    "spec.tieredstore",
-    "spec.data",
-    "spec.master",
-    "spec.jobMaster",
-    "spec.worker",
-    "spec.jobWorker",
-    "spec.fuse",
-    "spec.properties",
-)
-"""Fields that Fluid does not change in a cache that runs."""
+_SIZED: Final = ("tieredstore", "data", "master", "jobMaster", "worker", "jobWorker", "fuse", "properties")
+"""Fields of a spec that Fluid does not change in a cache that runs."""
 _FOLDER: Final = "/var/lib/juicefs-cache"
 """Folder of the nodes with the caches of JuiceFS, one for each dataset."""
 
 
-class Caches(pulumi.ComponentResource):
+class Caches(Component):
     """The namespace of all caches, and for each dataset Fluid's Dataset, runtime and load.
 
     Fluid, which makes their pods and volumes, is not installed here. A new size, medium or flavor replaces the runtime:
@@ -45,80 +38,67 @@ class Caches(pulumi.ComponentResource):
         >>> Caches("caches", plan(stack).caches)
     """
 
-    def __init__(self, name: str, plan: CachesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:Caches", name, {}, opts)
-        own = pulumi.ResourceOptions(parent=self)
-        self.namespace = Namespace(
-            f"{name}-namespace", metadata={"name": plan.namespace, "labels": dict(plan.labels)}, opts=own
-        )
+    def __init__(self, name: str, plan: CachesPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Caches", name, opts)
+        metadata: ObjectMetaArgsDict = {"name": plan.namespace, "labels": dict(plan.labels)}
+        namespace = Namespace(f"{name}-namespace", metadata=metadata, opts=self.own)
         # Fluid gives its mounts a system priority class, so that pods with GPUs do not evict them.
-        critical = critical_pods(f"{name}-critical", plan.namespace, self.namespace, own)
-        inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace, critical, *self._network(name, plan)])
-        self.runtimes = {
-            cache.dataset: self._cache(f"{name}-{cache.dataset}", plan.namespace, cache, inside)
-            for cache in plan.caches
-        }
-        self.register_outputs({"datasets": list(self.runtimes)})
-
-    def _network(self, name: str, plan: CachesPlan) -> list[NetworkPolicy]:
-        """Only pods of the namespace reach the caches: teams' pods read them through the mounts of their node."""
+        critical = critical_pods(f"{name}-critical", plan.namespace, namespace, self.own)
+        # Only pods of the namespace reach the caches: teams' pods read them through the mounts of their node.
         deny: NetworkPolicySpecArgsDict = {"pod_selector": {}, "policy_types": ["Ingress"]}
         own_pods: NetworkPolicySpecArgsDict = {**deny, "ingress": [{"from_": [{"pod_selector": {}}]}]}
-        return [
+        policies = [
             NetworkPolicy(
                 f"{name}-{policy}",
                 metadata={"name": policy, "namespace": plan.namespace},
                 spec=spec,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]),
+                opts=self.after(namespace),
             )
             for policy, spec in {"default-deny": deny, "allow-own-pods": own_pods}.items()
         ]
+        inside = self.after(namespace, critical, *policies)
+        for cache in plan.caches:
+            self._cache(f"{name}-{cache.dataset}", plan.namespace, cache, inside)
+        self.register_outputs({"datasets": [cache.dataset for cache in plan.caches]})
 
-    def _cache(self, name: str, namespace: str, cache: CachePlan, inside: pulumi.ResourceOptions) -> CustomResource:
+    def _cache(self, name: str, namespace: str, cache: CachePlan, inside: ResourceOptions) -> None:
+        place: ObjectMetaArgsDict = {"name": cache.dataset, "namespace": namespace}
         dataset = CustomResource(
             f"{name}-dataset",
-            api_version=cache.api,
-            kind=_DATASET,
-            metadata={
-                "name": cache.dataset,
-                "namespace": namespace,
-                "annotations": {CLAIM_SIZE: format_bytes(cache.claim)},
-            },
+            cache.api,
+            _DATASET,
+            metadata={**place, "annotations": {CLAIM_SIZE: format_bytes(cache.claim)}},
             spec=_dataset(cache),
             opts=inside,
         )
+        replaced = [f"spec.{field}" for field in _SIZED]
         runtime = CustomResource(
             f"{name}-runtime",
-            api_version=cache.api,
-            kind=cache.kind,
-            metadata={"name": cache.dataset, "namespace": namespace},
+            cache.api,
+            cache.kind,
+            metadata=place,
             spec=_runtime(cache),
-            opts=pulumi.ResourceOptions(
-                parent=self, depends_on=[dataset], replace_on_changes=list(_SIZED), delete_before_replace=True
+            opts=ResourceOptions(
+                parent=self, depends_on=[dataset], replace_on_changes=replaced, delete_before_replace=True
             ),
         )
         if cache.load:
             load, amounts = cache.load
-            CustomResource(
-                f"{name}-load",
-                api_version=cache.api,
-                kind="DataLoad",
-                metadata={"name": load, "namespace": namespace},
-                spec={
-                    "dataset": {"name": cache.dataset, "namespace": namespace},
-                    "loadMetadata": True,
-                    "target": [{"path": cache.path, "replicas": cache.copies}],
-                    "policy": "Once",
-                    "nodeSelector": dict(cache.node_labels),
-                    "tolerations": tolerations(cache.tolerated),
-                    "resources": _resources(amounts),
-                },
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[runtime]),
-            )
-        return runtime
+            spec = {
+                "dataset": {"name": cache.dataset, "namespace": namespace},
+                "loadMetadata": True,
+                "target": [{"path": cache.path, "replicas": cache.copies}],
+                "policy": "Once",
+                "nodeSelector": dict(cache.node_labels),
+                "tolerations": tolerations(cache.tolerated),
+                "resources": _resources(amounts),
+            }
+            place = {"name": load, "namespace": namespace}
+            after = self.after(runtime)
+            CustomResource(f"{name}-load", cache.api, "DataLoad", metadata=place, spec=spec, opts=after)
 
 
-class CachedVolume(pulumi.ComponentResource):
+class CachedVolume(Component):
     """A team's reference to a cache: Fluid makes a PersistentVolume and a claim with the dataset's name from it.
 
     Fluid also makes the ThinRuntime of the reference. The claim is pending until the cache is ready.
@@ -127,18 +107,16 @@ class CachedVolume(pulumi.ComponentResource):
         >>> CachedVolume("ml-research-corpus", plan(stack).teams[0].cached[0])
     """
 
-    def __init__(self, name: str, cached: CachedDataset, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:CachedVolume", name, {}, opts)
+    def __init__(self, name: str, cached: CachedDataset, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:CachedVolume", name, opts)
+        mount = {"mountPoint": cached.mount, "name": cached.dataset}
         self.reference = CustomResource(
             f"{name}-reference",
-            api_version=cached.api,
-            kind=_DATASET,
+            cached.api,
+            _DATASET,
             metadata={"name": cached.dataset, "namespace": cached.team},
-            spec={
-                "mounts": [{"mountPoint": cached.mount, "name": cached.dataset}],
-                "accessModes": [cached.access_mode],
-            },
-            opts=pulumi.ResourceOptions(parent=self),
+            spec={"mounts": [mount], "accessModes": [cached.access_mode]},
+            opts=self.own,
         )
 
 
@@ -198,11 +176,8 @@ def _level(cache: CachePlan) -> dict[str, Any]:
 
 
 def _component(pod: CachePod) -> dict[str, Any]:
-    java: list[str] = []
-    if pod.container.heap:
-        java.append(f"-Xmx{pod.container.heap // 2**20}m")
-    if pod.container.direct:
-        java.append(f"-XX:MaxDirectMemorySize={pod.container.direct // 2**20}m")
+    flags = (("-Xmx", pod.container.heap), ("-XX:MaxDirectMemorySize=", pod.container.direct))
+    java = [f"{flag}{size // 2**20}m" for flag, size in flags if size]
     return {"resources": _resources(pod.amounts), **({"jvmOptions": java} if java else {})}
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import pulumi
-from pulumi_kubernetes.core.v1 import ConfigMap, ContainerArgsDict, Service, ServiceAccount
+from pulumi_kubernetes.core.v1 import ConfigMap, Service, ServiceAccount
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pydantic import TypeAdapter
 
 from gpu_tenancy.model.catalogue.roles import Rule
@@ -14,10 +14,8 @@ from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
 from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.servers import RoutePlan
 
-from .conventions import DO_NOT_AWAIT
-from .cron_jobs import cron_job, namespace_of_jobs
-from .people import cluster_role, role_binding
-from .routes import http_route
+from .objects import DO_NOT_AWAIT, Component, Options, cluster_role, http_route, role_binding
+from .pods import cron_job, namespace_of_jobs, script_container
 
 SCRIPT: Final = """\
 set -u
@@ -52,83 +50,59 @@ _RULES: Final = (
 _ACCOUNT: Final = Subject("ServiceAccount", "stop", NOTEBOOK_STOPS)
 
 
-class NotebookStops(pulumi.ComponentResource):
+class NotebookStops(Component):
     """The CronJob that stops notebooks of all teams, in a namespace of its own.
 
     Example:
         >>> NotebookStops("notebooks", "prod", plan(stack).notebooks)
     """
 
-    def __init__(
-        self, name: str, environment: str, teams: Mapping[str, int], opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:tenancy:NotebookStops", name, {}, opts)
-        own = pulumi.ResourceOptions(parent=self)
+    def __init__(self, name: str, environment: str, teams: Mapping[str, int], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:NotebookStops", name, opts)
         namespace, inside = namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
-        account = ServiceAccount(
-            f"{name}-account", metadata={"name": _ACCOUNT.name, "namespace": NOTEBOOK_STOPS}, opts=inside
-        )
-        role = cluster_role(f"{name}-role", _ROLE, _RULES, own)
-        variables = {
-            "TEAMS": " ".join(f"{team}={longest}" for team, longest in teams.items()),
-            "HOME": "/tmp",  # noqa: S108 - of the pod, where kubectl keeps what it discovers
-        }
-        container: ContainerArgsDict = {
-            "name": "stop",
-            "command": ["/bin/sh", "-c", SCRIPT],
-            "env": [{"name": key, "value": value} for key, value in variables.items()],
-        }
-        after = pulumi.ResourceOptions(parent=self, depends_on=[namespace, account, role])
-        place = (NOTEBOOK_STOPS, "stop")
-        cron_job(f"{name}-job", place, "*/5 * * * *", account=_ACCOUNT.name, own=container, opts=after)
+        metadata: ObjectMetaArgsDict = {"name": _ACCOUNT.name, "namespace": NOTEBOOK_STOPS}
+        account = ServiceAccount(f"{name}-account", metadata=metadata, opts=inside)
+        role = cluster_role(f"{name}-role", _ROLE, _RULES, self.own)
+        longest = {"TEAMS": " ".join(f"{team}={seconds}" for team, seconds in teams.items())}
+        pod = _ACCOUNT.name, script_container("stop", SCRIPT, longest)
+        cron_job(f"{name}-job", metadata, "*/5 * * * *", pod, self.after(namespace, account, role))
         self.register_outputs({"namespace": NOTEBOOK_STOPS})
 
 
-class TeamNotebooks(pulumi.ComponentResource):
+class TeamNotebooks(Component):
     """What people of a team can start, and what runs in it; the right to stop notebooks of the team; and their hosts.
 
     A host leads to the pods that have the name of its notebook as their label, of which people of the team start one.
 
     Example:
-        >>> TeamNotebooks("ml-research.notebooks", "ml-research", plan(stack).teams[0].notebooks)
+        >>> TeamNotebooks("ml-research.notebooks", "ml-research", plan(stack).teams[0].notebooks, {})
     """
 
     def __init__(
-        self,
-        name: str,
-        team: str,
-        offer: NotebooksOffer,
-        routes: Mapping[str, RoutePlan] | None = None,
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, team: str, offer: NotebooksOffer, routes: Mapping[str, RoutePlan], opts: Options = None
     ) -> None:
-        super().__init__("gpu-tenancy:tenancy:TeamNotebooks", name, {}, opts)
-        own = pulumi.ResourceOptions(parent=self)
+        super().__init__("gpu-tenancy:tenancy:TeamNotebooks", name, opts)
         settings = TypeAdapter(NotebooksOffer).dump_json(offer, indent=1, exclude_defaults=True).decode()
         program = Path(__file__).with_name("notebook_server.py").read_text(encoding="utf-8")
         ConfigMap(
             f"{name}-settings",
             metadata={"name": NOTEBOOKS, "namespace": team},
             data={"notebooks.json": settings, "notebook.py": program},
-            opts=own,
+            opts=self.own,
         )
-        role_binding(f"{name}-stops", (team, _ROLE), (_ROLE, [_ACCOUNT]), own)
-        for notebook, route in (routes or {}).items():
-            self._host(f"{name}-{notebook}", (team, notebook), route)
-
-    def _host(self, name: str, place: tuple[str, str], route: RoutePlan) -> None:
-        team, notebook = place
-        labels = {NOTEBOOK: notebook}
-        service = Service(
-            f"{name}-service",
-            metadata={"name": notebook, "namespace": team, "labels": labels, "annotations": DO_NOT_AWAIT},
-            spec={
-                "type": "ClusterIP",
-                "selector": labels,
-                "ports": [{"name": "http", "port": 80, "target_port": NOTEBOOK_PORT}],
-                # Also an idle one, until it is stopped: its browser may be about to run a cell.
-                "publish_not_ready_addresses": True,
-            },
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        after = pulumi.ResourceOptions(parent=self, depends_on=[service])
-        http_route(f"{name}-route", place, labels, route, after)
+        role_binding(f"{name}-stops", (team, _ROLE), _ROLE, [_ACCOUNT], self.own)
+        for notebook, route in routes.items():
+            labels = {NOTEBOOK: notebook}
+            service = Service(
+                f"{name}-{notebook}-service",
+                metadata={"name": notebook, "namespace": team, "labels": labels, "annotations": DO_NOT_AWAIT},
+                spec={
+                    "type": "ClusterIP",
+                    "selector": labels,
+                    "ports": [{"name": "http", "port": 80, "target_port": NOTEBOOK_PORT}],
+                    # Also an idle one, until it is stopped: its browser may be about to run a cell.
+                    "publish_not_ready_addresses": True,
+                },
+                opts=self.own,
+            )
+            http_route(f"{name}-{notebook}-route", (team, notebook), labels, route, self.after(service))

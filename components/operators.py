@@ -1,41 +1,33 @@
-"""Operators as Helm releases, each with a gate that waits until its webhook answers; InfiniBand by one of them."""
+"""Operators as Helm releases with gates that wait for their webhooks; objects of InfiniBand, dashboards and alerts."""
 
 from hashlib import sha256
 from typing import Any, Final
 
 import pulumi
 import yaml
+from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job
-from pulumi_kubernetes.core.v1 import (
-    ConfigMap,
-    ContainerArgsDict,
-    Namespace,
-    PodSpecArgsDict,
-    ResourceQuota,
-    ScopedResourceSelectorRequirementArgsDict,
-    ServiceAccount,
-)
+from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
-from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRuleArgsDict, SubjectArgsDict
+from pulumi_kubernetes.rbac.v1 import ClusterRole, PolicyRuleArgsDict
 
-from gpu_tenancy.model.catalogue.fabrics import Image
 from gpu_tenancy.model.catalogue.operators import CRITICAL, Probe
 from gpu_tenancy.model.manifests.pods import tolerations
 from gpu_tenancy.model.names import KUBECTL
+from gpu_tenancy.model.observability import ObservabilityPlan
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.values import InfinibandPlan
+from gpu_tenancy.model.plan.people import Subject
 
-from .conventions import wire
+from .objects import Component, Options, cluster_role_binding, wire
 from .pods import kubectl_pod, on_pools
 
 _SECONDS: Final = 900
-_RBAC: Final = "rbac.authorization.k8s.io"
-_ENFORCED: Final = "pod-security.kubernetes.io/enforce"
 
 
-class Operator(pulumi.ComponentResource):
+class Operator(Component):
     """One operator: its Helm release and, if a webhook validates its objects, a gate.
 
     The gate is a Job that retries a server-side dry run of one object until the webhook accepts it. A release is
@@ -51,31 +43,21 @@ class Operator(pulumi.ComponentResource):
         >>> Operator("kueue", plan(stack).operators[0])
     """
 
-    def __init__(self, name: str, plan: ReleasePlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:operators:Operator", name, {}, opts)
-        self.rights = self._rights(f"{name}-reads", plan) if plan.reads else []
-        self.release = self._release(f"{name}-release", plan)
-        self.gate = self._gate(f"{name}-gate", plan, plan.probe) if plan.probe else None
-        self.register_outputs({"version": plan.version})
-
-    def _rights(self, name: str, plan: ReleasePlan) -> list[pulumi.Resource]:
-        """Read access beyond the chart's own roles, for all service accounts of the release's namespace."""
-        rules: list[PolicyRuleArgsDict] = [
-            {"api_groups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}
-            for group, resource in plan.reads
-        ]
-        subject: SubjectArgsDict = {
-            "api_group": _RBAC,
-            "kind": "Group",
-            "name": f"system:serviceaccounts:{plan.namespace}",
-        }
-        own = pulumi.ResourceOptions(parent=self, retain_on_delete=plan.definitions_go)
-        return _granted(name, f"gpu-tenancy-{plan.name}-reads", rules, subject, own)
-
-    def _release(self, name: str, plan: ReleasePlan) -> Release:
+    def __init__(self, name: str, plan: ReleasePlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:operators:Operator", name, opts)
+        rights: list[pulumi.Resource] = []
+        if plan.reads:
+            # Read access beyond the chart's own roles, for all service accounts of the release's namespace.
+            rules: list[PolicyRuleArgsDict] = [
+                {"api_groups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}
+                for group, resource in plan.reads
+            ]
+            accounts = Subject("Group", f"system:serviceaccounts:{plan.namespace}")
+            kept = ResourceOptions(parent=self, retain_on_delete=plan.definitions_go)
+            rights = _granted(f"{name}-reads", f"gpu-tenancy-{plan.name}-reads", rules, accounts, kept)
         repository: RepositoryOptsArgsDict | None = {"repo": plan.repository} if plan.repository else None
-        return Release(
-            name,
+        self.release = Release(
+            f"{name}-release",
             name=plan.name,
             chart=plan.chart,
             version=plan.version,
@@ -84,89 +66,67 @@ class Operator(pulumi.ComponentResource):
             values=plan.values,
             atomic=True,
             timeout=_SECONDS,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=self.rights, retain_on_delete=plan.definitions_go),
+            opts=ResourceOptions(parent=self, depends_on=rights, retain_on_delete=plan.definitions_go),
         )
+        self.gate = self._gate(f"{name}-gate", plan, plan.probe) if plan.probe else None
+        self.register_outputs({"version": plan.version})
 
     def _gate(self, name: str, plan: ReleasePlan, probe: Probe) -> Job:
-        own = pulumi.ResourceOptions(parent=self, depends_on=[self.release])
-        gate_name = f"{plan.name}-gate"
-        metadata: ObjectMetaArgsDict = {"name": gate_name, "namespace": plan.namespace}
-        account = ServiceAccount(f"{name}-account", metadata=metadata, opts=own)
+        after_release, gate = self.after(self.release), f"{plan.name}-gate"
+        metadata: ObjectMetaArgsDict = {"name": gate, "namespace": plan.namespace}
+        account = core.ServiceAccount(f"{name}-account", metadata=metadata, opts=after_release)
         rules: list[PolicyRuleArgsDict] = [
             {"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}
         ]
-        subject: SubjectArgsDict = {"kind": "ServiceAccount", "name": gate_name, "namespace": plan.namespace}
-        granted = _granted(name, f"gpu-tenancy-{plan.name}-gate", rules, subject, own)
+        subject = Subject("ServiceAccount", gate, plan.namespace)
+        granted = _granted(name, f"gpu-tenancy-{gate}", rules, subject, after_release)
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
-        manifest = ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=own)
+        manifest = core.ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=after_release)
+        # If the dry run is rejected, the kubelet restarts the container with back-off.
+        container: core.ContainerArgsDict = {
+            "name": "ask",
+            "image": KUBECTL,  # Without a shell, so container restarts are the retries.
+            "args": ["create", "--dry-run=server", "--filename=/gate/object.yaml"],
+            "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - of the pod, where kubectl keeps what it discovers
+        }
+        pod = kubectl_pod(gate, "OnFailure", container, "128Mi", (gate, "/gate"))
         # A Job is immutable, so the name contains a digest of the version, the image and the object.
         digest = sha256(f"{plan.version}\n{KUBECTL}\n{text}".encode()).hexdigest()[:8]
         # Otherwise a failed gate would stay failed after the cause is fixed: the next `up` replaces it.
         annotations = {"pulumi.com/replaceUnready": "true"}
         return Job(
             name,
-            metadata={"name": f"{gate_name}-{digest}", "namespace": plan.namespace, "annotations": annotations},
-            spec={
-                "backoff_limit": 30,
-                "active_deadline_seconds": _SECONDS,
-                "template": {"spec": _gate_pod(plan)},
-            },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.release, account, *granted, manifest]),
+            metadata={"name": f"{gate}-{digest}", "namespace": plan.namespace, "annotations": annotations},
+            spec={"backoff_limit": 30, "active_deadline_seconds": _SECONDS, "template": {"spec": pod}},
+            opts=self.after(self.release, account, *granted, manifest),
         )
 
 
 def _granted(
-    name: str, right: str, rules: list[PolicyRuleArgsDict], subject: SubjectArgsDict, opts: pulumi.ResourceOptions
+    name: str, right: str, rules: list[PolicyRuleArgsDict], subject: Subject, opts: ResourceOptions
 ) -> list[pulumi.Resource]:
-    """A ClusterRole with the name `right`, and the binding that gives it to one subject."""
     role = ClusterRole(f"{name}-role", metadata={"name": right}, rules=rules, opts=opts)
-    binding = ClusterRoleBinding(
-        f"{name}-binding",
-        metadata={"name": right},
-        role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": right},
-        subjects=[subject],
-        opts=opts,
-    )
-    return [role, binding]
+    return [role, cluster_role_binding(f"{name}-binding", {"name": right}, right, [subject], opts)]
 
 
-def _gate_pod(plan: ReleasePlan) -> PodSpecArgsDict:
-    """A pod that runs the dry run once. If it is rejected, the kubelet restarts the container with back-off."""
-    own: ContainerArgsDict = {
-        "name": "ask",
-        "image": KUBECTL,  # Without a shell, so container restarts are the retries.
-        "args": ["create", "--dry-run=server", "--filename=/gate/object.yaml"],
-        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - of the pod, where kubectl keeps what it discovers
-    }
-    return kubectl_pod(f"{plan.name}-gate", "OnFailure", own, "128Mi", (f"{plan.name}-gate", "/gate"))
-
-
-class Operators(pulumi.ComponentResource):
+class Operators(Component):
     """All operators that a stack installs, in order.
 
     Each one waits for the gate of the one before it: later charts contain objects of earlier operators, and once Kueue
     is installed, its webhooks receive the Jobs of other charts' hooks. `pulumi destroy` uses the reverse order.
     Operators installed outside this stack are neither managed nor waited for.
 
-    Attributes:
-        by_group: the operator whose webhook validates objects of an API group.
-
     Example:
         >>> Operators("operators", plan(stack).operators)
     """
 
-    def __init__(self, name: str, plans: tuple[ReleasePlan, ...], opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:operators:Operators", name, {}, opts)
-        self.namespaces = self._namespaces(name, plans)
+    def __init__(self, name: str, plans: tuple[ReleasePlan, ...], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:operators:Operators", name, opts)
+        namespaces = self._namespaces(name, plans)
         self.operators: dict[str, Operator] = {}
-        self.by_group: dict[str, Operator] = {}
-        before: list[pulumi.Resource] = []
         for plan in plans:
-            needed = [*self.namespaces[plan.namespace], *before]
-            operator = Operator(f"{name}-{plan.name}", plan, pulumi.ResourceOptions(parent=self, depends_on=needed))
-            self.operators[plan.name] = operator
-            self.by_group |= dict.fromkeys(plan.serves, operator)
-            before = [operator]
+            after = self.after(*namespaces[plan.namespace], *list(self.operators.values())[-1:])
+            self.operators[plan.name] = Operator(f"{name}-{plan.name}", plan, after)
         self.register_outputs({"operators": list(self.operators)})
 
     def _namespaces(self, name: str, plans: tuple[ReleasePlan, ...]) -> dict[str, list[pulumi.Resource]]:
@@ -174,10 +134,11 @@ class Operators(pulumi.ComponentResource):
         resources: dict[str, list[pulumi.Resource]] = {}
         for namespace in dict.fromkeys(plan.namespace for plan in plans):
             releases = [plan for plan in plans if plan.namespace == namespace]
-            privileged = any(plan.privileged for plan in releases)
-            opts = pulumi.ResourceOptions(parent=self, retain_on_delete=any(plan.definitions_go for plan in releases))
-            labels = {"app.kubernetes.io/part-of": "gpu-tenancy"} | ({_ENFORCED: "privileged"} if privileged else {})
-            created = Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
+            opts = ResourceOptions(parent=self, retain_on_delete=any(plan.definitions_go for plan in releases))
+            labels = {"app.kubernetes.io/part-of": "gpu-tenancy"}
+            if any(plan.privileged for plan in releases):
+                labels["pod-security.kubernetes.io/enforce"] = "privileged"
+            created = core.Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
             resources[namespace] = [created]
             if any(plan.critical for plan in releases):
                 resources[namespace].append(critical_pods(f"{name}-{namespace}-critical", namespace, created, opts))
@@ -185,27 +146,27 @@ class Operators(pulumi.ComponentResource):
 
 
 def critical_pods(
-    name: str, namespace: str, namespace_object: Namespace, opts: pulumi.ResourceOptions
-) -> ResourceQuota:
+    name: str, namespace: str, namespace_object: core.Namespace, opts: ResourceOptions
+) -> core.ResourceQuota:
     """A quota for system priority classes. GKE requires it for such pods; on other clouds it has no effect.
 
     Releases depend on it, because their hooks are pods too:
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html
     """
-    expression: ScopedResourceSelectorRequirementArgsDict = {
+    classes: core.ScopedResourceSelectorRequirementArgsDict = {
         "scope_name": "PriorityClass",
         "operator": "In",
         "values": list(CRITICAL),
     }
-    return ResourceQuota(
+    return core.ResourceQuota(
         name,
         metadata={"name": "critical-pods", "namespace": namespace},
-        spec={"hard": {"pods": "10000"}, "scope_selector": {"match_expressions": [expression]}},
-        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace_object])),
+        spec={"hard": {"pods": "10000"}, "scope_selector": {"match_expressions": [classes]}},
+        opts=ResourceOptions.merge(opts, ResourceOptions(depends_on=[namespace_object])),
     )
 
 
-class Infiniband(pulumi.ComponentResource):
+class Infiniband(Component):
     """The NicClusterPolicy of NVIDIA's Network Operator: driver and device plugin on the nodes with InfiniBand.
 
     A cluster has one such object. Driver pods are never replaced automatically, because that would drain the nodes: to
@@ -217,24 +178,67 @@ class Infiniband(pulumi.ComponentResource):
         >>> Infiniband("infiniband", plan(stack).infiniband)
     """
 
-    def __init__(self, name: str, plan: InfinibandPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:operators:Infiniband", name, {}, opts)
+    def __init__(self, name: str, plan: InfinibandPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:operators:Infiniband", name, opts)
+        driver, plugin = (
+            {"repository": image.repository, "image": image.image, "version": image.version}
+            for image in (plan.driver, plan.plugin)
+        )
         spec: dict[str, Any] = {
             "nodeAffinity": wire(on_pools(plan.pools)),
             "tolerations": tolerations(plan.taints),
-            "ofedDriver": {**_image(plan.driver), "upgradePolicy": {"autoUpgrade": False}},
-            "sriovDevicePlugin": {**_image(plan.plugin), "config": plan.config},
+            "ofedDriver": {**driver, "upgradePolicy": {"autoUpgrade": False}},
+            "sriovDevicePlugin": {**plugin, "config": plan.config},
         }
+        metadata: ObjectMetaArgsDict = {"name": "nic-cluster-policy"}
         self.policy = CustomResource(
-            f"{name}-policy",
-            api_version="mellanox.com/v1alpha1",
-            kind="NicClusterPolicy",
-            metadata={"name": "nic-cluster-policy"},
-            spec=spec,
-            opts=pulumi.ResourceOptions(parent=self),
+            f"{name}-policy", "mellanox.com/v1alpha1", "NicClusterPolicy", metadata=metadata, spec=spec, opts=self.own
         )
         self.register_outputs({})
 
 
-def _image(image: Image) -> dict[str, str]:
-    return {"repository": image.repository, "image": image.image, "version": image.version}
+class Observability(Component):
+    """A ConfigMap for each dashboard, one PrometheusRule with all alerts, and a ConfigMap with prices.
+
+    Dashboards are for Grafana's sidecar, alerts for Prometheus' operator, prices for OpenCost. They are not installed
+    here: make this depend on their release, which contains the definition of PrometheusRule. If they are installed
+    outside this stack (`of_others`), so is the namespace.
+
+    Example:
+        >>> Observability("observability", observability(tree, servers, gpu_prices(tree)), namespace="monitoring")
+    """
+
+    def __init__(
+        self, name: str, plan: ObservabilityPlan, namespace: str, opts: Options = None, *, of_others: bool = False
+    ) -> None:
+        super().__init__("gpu-tenancy:tenancy:Observability", name, opts)
+        if of_others:  # Read it, so that a preview fails if it does not exist.
+            core.Namespace.get(f"{name}-namespace", namespace, opts=self.own)
+        self.dashboards: dict[str, core.ConfigMap] = {}
+        for file, text in plan.dashboards:
+            dashboard = file.removesuffix(".json")
+            self.dashboards[file] = core.ConfigMap(
+                f"{name}-{dashboard}",
+                metadata={
+                    "name": f"dashboard-{dashboard}",
+                    "namespace": namespace,
+                    "labels": {"grafana_dashboard": "1"},
+                    "annotations": {"grafana_folder": plan.folders[file]},
+                },
+                data={file: text},
+                opts=self.own,
+            )
+        if plan.rules:
+            CustomResource(
+                f"{name}-rule",
+                "monitoring.coreos.com/v1",
+                "PrometheusRule",
+                metadata={"name": "gpu-tenancy", "namespace": namespace},
+                spec={"groups": list(plan.rules)},
+                opts=self.own,
+            )
+        if plan.opencost:
+            of_opencost, prices = plan.opencost
+            metadata: ObjectMetaArgsDict = {"name": "gpu-tenancy-prices", "namespace": of_opencost}
+            core.ConfigMap(f"{name}-prices", metadata=metadata, data={"prices.csv": prices}, opts=self.own)
+        self.register_outputs({"dashboards": list(self.dashboards)})

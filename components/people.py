@@ -1,28 +1,19 @@
-"""Roles of people, and whom they are bound to."""
+"""Roles of people and whom they are bound to, and the flow of their requests to the API server."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any
 
-import pulumi
-from pulumi_kubernetes.rbac.v1 import (
-    ClusterRole,
-    ClusterRoleBinding,
-    PolicyRuleArgsDict,
-    RoleBinding,
-    RoleRefArgsDict,
-    SubjectArgsDict,
-)
+from pulumi import ResourceOptions
+from pulumi_kubernetes.flowcontrol import v1 as flowcontrol
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+from pulumi_kubernetes.rbac.v1 import RoleBinding
 
-from gpu_tenancy.model.catalogue.roles import Rule
-from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan import flow_control as planned
 from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, MEMBER, PREFIX, AccessPlan, Subject, TeamBinding
 
-_GROUP: Final = "rbac.authorization.k8s.io"
-LABELS: Final[Mapping[str, str]] = dict([TEAM_LABEL])
-"""Labels of roles, bindings and accounts."""
+from .objects import LABELS, Component, Options, cluster_role, cluster_role_binding, role_binding
 
 
-class Access(pulumi.ComponentResource):
+class Access(Component):
     """ClusterRoles, and the bindings of administrators, auditors and members in the whole cluster.
 
     Roles have no wildcards, and nobody is bound who is not in the stack. The RoleBindings of teams are in their
@@ -32,78 +23,82 @@ class Access(pulumi.ComponentResource):
         >>> Access("access", plan(stack).access)
     """
 
-    def __init__(self, name: str, access: AccessPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:Access", name, {}, opts)
-        within = pulumi.ResourceOptions(parent=self)
+    def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Access", name, opts)
         self.roles = {
-            role.name: cluster_role(f"{name}-{role.name}", f"{PREFIX}{role.name}", role.rules, within)
+            role.name: cluster_role(f"{name}-{role.name}", f"{PREFIX}{role.name}", role.rules, self.own)
             for role in access.roles
         }
-        with_roles = pulumi.ResourceOptions(parent=self, depends_on=[*self.roles.values()])
         bound = (
             # Not `gpu-tenancy-admins`: that binds the administrators that GKE's section has.
             ("people-admins", ADMIN, access.admins),
             ("auditors", AUDITOR, access.auditors),
             ("members", MEMBER, access.members),
         )
-        self.bindings = [
-            cluster_role_binding(f"{name}-{who}", f"{PREFIX}{who}", (role, found), with_roles)
-            for who, role, found in bound
-            if found
-        ]
+        with_roles = self.after(*self.roles.values())
+        for who, role, subjects in bound:
+            if subjects:
+                metadata: ObjectMetaArgsDict = {"name": f"{PREFIX}{who}", "labels": LABELS}
+                cluster_role_binding(f"{name}-{who}", metadata, role, subjects, with_roles)
         self.register_outputs({"roles": list(self.roles)})
 
 
-def team_binding(name: str, namespace: str, binding: TeamBinding, opts: pulumi.ResourceOptions) -> RoleBinding:
+def team_binding(name: str, namespace: str, binding: TeamBinding, opts: ResourceOptions) -> RoleBinding:
     """The RoleBinding of one role in a team's namespace."""
-    place = (namespace, f"{PREFIX}{binding.role}s")
-    return role_binding(name, place, (f"{PREFIX}{binding.role}", binding.subjects), opts)
+    role = f"{PREFIX}{binding.role}"
+    return role_binding(name, (namespace, f"{role}s"), role, binding.subjects, opts)
 
 
-Given: TypeAlias = tuple[str, Sequence[Subject]]
-"""A ClusterRole, and whom a binding gives it to."""
+class FlowControl(Component):
+    """One priority level for the requests of all teams, with a flow for each user (API Priority and Fairness).
+
+    So requests of one team do not delay those of others. Levels and flows of operators and of the control plane are
+    those that Kubernetes has.
+
+    Example:
+        >>> FlowControl("flow-control", plan(stack).flows)
+    """
+
+    def __init__(self, name: str, flows: planned.FlowsPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:FlowControl", name, opts)
+        limited: flowcontrol.LimitedPriorityLevelConfigurationArgsDict = {
+            "nominal_concurrency_shares": planned.SHARES,
+            "lendable_percent": planned.LENDABLE,
+            "borrowing_limit_percent": planned.BORROWED,
+            "limit_response": {
+                "type": "Queue",
+                "queuing": {"queues": planned.QUEUES, "hand_size": planned.HAND, "queue_length_limit": planned.LENGTH},
+            },
+        }
+        level = flowcontrol.PriorityLevelConfiguration(
+            f"{name}-level",
+            metadata={"name": planned.NAME},
+            spec={"type": "Limited", "limited": limited},
+            opts=self.own,
+        )
+        resources = {key: ["*"] for key in ("verbs", "api_groups", "resources", "namespaces")}
+        spec: Any = {
+            "priority_level_configuration": {"name": planned.NAME},
+            "matching_precedence": planned.PRECEDENCE,
+            "distinguisher_method": {"type": "ByUser"},
+            "rules": [
+                {
+                    "subjects": [_of_flow(subject) for subject in flows.subjects],
+                    "resource_rules": [{**resources, "cluster_scope": True}],
+                    "non_resource_rules": [{"verbs": ["*"], "non_resource_urls": ["*"]}],
+                }
+            ],
+        }
+        flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": planned.NAME}, spec=spec, opts=self.after(level))
+        self.register_outputs({})
 
 
-def cluster_role(name: str, role: str, rules: Sequence[Rule], opts: pulumi.ResourceOptions) -> ClusterRole:
-    """A ClusterRole with the name `role`."""
-    return ClusterRole(
-        name, metadata={"name": role, "labels": LABELS}, rules=[_rule(rule) for rule in rules], opts=opts
-    )
-
-
-def cluster_role_binding(name: str, binding: str, given: Given, opts: pulumi.ResourceOptions) -> ClusterRoleBinding:
-    """A ClusterRoleBinding with the name `binding`."""
-    role, subjects = given
-    return ClusterRoleBinding(
-        name,
-        metadata={"name": binding, "labels": LABELS},
-        role_ref=_role_ref(role),
-        subjects=[_subject(one) for one in subjects],
-        opts=opts,
-    )
-
-
-def role_binding(name: str, place: tuple[str, str], given: Given, opts: pulumi.ResourceOptions) -> RoleBinding:
-    """A RoleBinding of a ClusterRole; `place` is its namespace and name."""
-    (namespace, binding), (role, subjects) = place, given
-    return RoleBinding(
-        name,
-        metadata={"name": binding, "namespace": namespace, "labels": LABELS},
-        role_ref=_role_ref(role),
-        subjects=[_subject(one) for one in subjects],
-        opts=opts,
-    )
-
-
-def _rule(rule: Rule) -> PolicyRuleArgsDict:
-    return {"api_groups": list(rule.groups), "resources": list(rule.resources), "verbs": list(rule.verbs)}
-
-
-def _role_ref(role: str) -> RoleRefArgsDict:
-    return {"api_group": _GROUP, "kind": "ClusterRole", "name": role}
-
-
-def _subject(subject: Subject) -> SubjectArgsDict:
-    if subject.kind == "ServiceAccount":
-        return {"kind": subject.kind, "name": subject.name, "namespace": subject.namespace}
-    return {"api_group": _GROUP, "kind": subject.kind, "name": subject.name}
+def _of_flow(subject: Subject) -> dict[str, Any]:
+    match subject.kind:
+        case "Group":
+            return {"kind": subject.kind, "group": {"name": subject.name}}
+        case "User":
+            return {"kind": subject.kind, "user": {"name": subject.name}}
+        case "ServiceAccount":
+            account = {"namespace": subject.namespace, "name": subject.name}
+            return {"kind": subject.kind, "service_account": account}

@@ -1,26 +1,34 @@
-"""The platform of a stack: cluster, operators, dashboards and tenancy, in the order in which they need each other."""
+"""The platform of a stack: cluster, operators, dashboards and tenancy; and the stack as the Pulumi engine has it."""
 
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi.runtime.settings import get_engine
+from pulumi import ResourceOptions
+from pulumi.runtime.config import CONFIG, get_config, get_config_env, is_config_secret
+from pulumi.runtime.mocks import MockMonitor
+from pulumi.runtime.settings import get_engine, get_monitor
 
-from gpu_tenancy.model.names import adoptable
+from gpu_tenancy.base.problems import Problem, StackError
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.names import DEPLOYED_BY, UNREAD, adoptable, deployed_by
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.environment import CLUSTER, OPERATORS
+from gpu_tenancy.model.plan.environment import CLUSTER, KEY, OPERATORS
+from gpu_tenancy.model.plan.secrets import config_names
+from gpu_tenancy.model.source import Source, read_config, read_file, with_files
+from gpu_tenancy.model.spec import NAMESPACE, Stack
+from gpu_tenancy.model.spec.secrets import CONFIG as SECRETS
+from gpu_tenancy.model.spec.secrets import set_command
 
-from .clouds import Cluster, open_cluster
-from .clouds.api import Api
-from .config import configured_stack, of_part
-from .marking import mark_objects
-from .observability import Observability
-from .operators import Infiniband, Operators
-from .provider.inputs import filling
+from .clouds import Api, Cluster, open_cluster
+from .objects import Component, Options
+from .operators import Infiniband, Observability, Operators
+from .provider.inputs import Inputs, Late, filling, without_secrets
 from .tenancy import GradualTenancy, Tenancy
 
 PLATFORM: Final = "gpu-tenancy:index:Platform"
@@ -37,11 +45,10 @@ def deploy(project: Path) -> None:
     planned = of_part(plan(configured.stack), configured.part)
 
     async def program() -> dict[str, Any]:
-        _silence()
         if configured.secrets:
             pulumi.runtime.register_stack_transformation(filling(configured.secrets))
         mark_objects(configured.part)
-        with _without_traces():
+        with _quiet():
             return await _deploy(planned)
 
     pulumi.run(program)
@@ -59,7 +66,7 @@ async def _deploy(planned: Plan) -> dict[str, Any]:
     return outputs(planned)
 
 
-def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
+def _on_cluster(planned: Plan) -> ResourceOptions:
     """Options of what is deployed to the cluster that exists, or that another Pulumi stack of the environment has."""
     if planned.part is None or CLUSTER not in planned.parts:
         cluster = _cluster(planned)
@@ -73,40 +80,31 @@ def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
 
 
 def _cluster(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> Cluster:
-    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, pulumi.ResourceOptions(parent=parent))
+    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, ResourceOptions(parent=parent))
 
 
 def _own(
     planned: Plan, api: Api, provider: kubernetes.Provider, parent: pulumi.Resource | None = None
-) -> pulumi.ResourceOptions:
+) -> ResourceOptions:
     """Options of what is deployed to a cluster; objects that the stack adopts are taken over if they exist."""
     changed = adopting(planned.cluster.section.adopt, api)
     if api.users:
         changed.append(filling(api.users))
-    return pulumi.ResourceOptions(parent=parent, providers=[provider], transformations=changed)
-
-
-def _silence() -> None:
-    """Has the SDK send no debug messages to the engine: two for each resource, and the program waits for each answer.
-
-    They say what the SDK does, not the program. Errors, warnings and messages of the provider are sent.
-    """
-    if get_engine() is not None:
-        pulumi.log.debug = _unsent
-
-
-def _unsent(msg: str, *_: object, **__: object) -> None:
-    """A message that nobody reads."""
+    return ResourceOptions(parent=parent, providers=[provider], transformations=changed)
 
 
 @contextmanager
-def _without_traces() -> Generator[None]:
-    """Has the SDK register resources without the stack of calls by which the program made each.
+def _quiet() -> Generator[None]:
+    """Has the SDK register resources without debug messages and without stacks of calls.
 
-    The engine's state would be twice as large, with paths of this machine, and a file backend writes it at each step.
-    An error of the program itself has its whole traceback, since the limit is lifted before it is printed:
-    https://docs.python.org/3/library/sys.html#sys.tracebacklimit.
+    The program would wait for the engine's answer to two messages for each resource, which say what the SDK does, not
+    the program. Errors, warnings and messages of the provider are sent. With the stack of calls by which the program
+    made each resource, the engine's state would be twice as large, with paths of this machine, and a file backend
+    writes it at each step. An error of the program itself has its whole traceback, since the limit is lifted before it
+    is printed: https://docs.python.org/3/library/sys.html#sys.tracebacklimit.
     """
+    if get_engine() is not None:
+        pulumi.log.debug = lambda *_, **__: None  # pyright: ignore[reportUnknownLambdaType]
     before: int | None = getattr(sys, "tracebacklimit", None)
     sys.tracebacklimit = 1
     try:
@@ -135,21 +133,20 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
     Tenancy(f"{_prefix(name)}tenancy", planned, inside, prefix=f"{name}." if name else "")
 
 
-def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
-    """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
+def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> ResourceOptions:
     cluster = _cluster(planned, name, parent)
     return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, name)
 
 
 def _operators(
-    planned: Plan, own: pulumi.ResourceOptions, system: Sequence[pulumi.Resource] = (), name: str = ""
-) -> pulumi.ResourceOptions:
+    planned: Plan, own: ResourceOptions, system: Sequence[pulumi.Resource] = (), name: str = ""
+) -> ResourceOptions:
     """Registers operators and dashboards; returns the options of what needs them."""
     prefix = _prefix(name)
-    inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*system]))
+    inside = ResourceOptions.merge(own, ResourceOptions(depends_on=[*system]))
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
-        inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[operators]))
+        inside = ResourceOptions.merge(own, ResourceOptions(depends_on=[operators]))
     if planned.infiniband:
         Infiniband(f"{prefix}infiniband", planned.infiniband, inside)
     if planned.observability:
@@ -172,7 +169,7 @@ def outputs(planned: Plan) -> dict[str, Any]:
     }
 
 
-class Platform(pulumi.ComponentResource):
+class Platform(Component):
     """Everything that a stack can declare, as one component: for programs that deploy other things too.
 
     The program of this project has no such component: its resources are children of the stack. Names of resources
@@ -182,8 +179,8 @@ class Platform(pulumi.ComponentResource):
         >>> Platform("ml", plan(stack))
     """
 
-    def __init__(self, name: str, planned: Plan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(PLATFORM, name, {}, opts)
+    def __init__(self, name: str, planned: Plan, opts: Options = None) -> None:
+        super().__init__(PLATFORM, name, opts)
         build(planned, name=name, parent=self)
         self.register_outputs(outputs(planned))
 
@@ -199,20 +196,146 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
     provider = api.adopting()
 
     def adopt(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-        if _name(args.type_, args.props) not in wanted:
+        metadata = metadata_of(args)
+        if metadata is None:
             return None
-        options = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(provider=provider))
+        api_version, _, kind = args.type_.removeprefix("kubernetes:").removeprefix("core/").rpartition(":")
+        place = metadata.get("namespace") or "", metadata.get("name") or ""
+        if adoptable(api_version, kind, *place) not in wanted:
+            return None
+        options = ResourceOptions.merge(args.opts, ResourceOptions(provider=provider))
         return pulumi.ResourceTransformationResult(args.props, options)
 
     return [adopt]
 
 
-def _name(type_: str, props: Mapping[str, Any]) -> str:
-    """The name of a resource in `cluster.adopt`; empty for what is not an object of Kubernetes."""
-    package, _, rest = type_.partition(":")
-    api_version, _, kind = rest.rpartition(":")
-    metadata = props.get("metadata") if package == "kubernetes" else None
-    if not isinstance(metadata, Mapping):
-        return ""
-    known = cast("Mapping[str, Any]", metadata)
-    return adoptable(api_version.removeprefix("core/"), kind, known.get("namespace") or "", known.get("name") or "")
+@dataclass(frozen=True)
+class Configured:
+    """The config of this run.
+
+    Attributes:
+        stack: the environment, with placeholders for secrets.
+        secrets: values by placeholder.
+        part: name of the part of the environment that this Pulumi stack has; None for all of it.
+    """
+
+    stack: Stack
+    secrets: Mapping[str, Late]
+    part: str | None
+
+
+def configured_stack(project: Path) -> Configured:
+    """The stack of this run: values from the engine, places of errors from the stack's file where it is at hand.
+
+    A secret that reaches pods or a chart unchanged, such as a value of `env`, is a placeholder in the stack, so that
+    the plan does not have it in clear text. Any other secret is refused, because labels and names would show it.
+
+    Raises:
+        pulumi.RunError: with everything that is wrong in the stack; Pulumi prints it without a trace of calls.
+    """
+    values = {key: str(value) for key, value in (CONFIG.get() or get_config_env()).items()}
+    part = values.pop(KEY, None)
+    environment = pulumi.get_stack().removesuffix(f".{part}")
+    file = f"stacks/Pulumi.{environment}.yaml"
+    try:
+        written = read_file(project / file, file)
+    except StackError:
+        written = None  # The engine may keep a stack's config elsewhere.
+    try:
+        source = read_config(values, written)
+        if unplaced := list(_unplaced(source, file)):
+            raise StackError(unplaced)  # noqa: TRY301 - all that is wrong in a stack ends below
+        source = with_files(source, project / "stacks")
+        inputs = without_secrets(source)
+        stack = _loaded(source, inputs)
+        if missing := list(_missing(source, stack)):
+            raise StackError(missing)  # noqa: TRY301 - as above
+        return Configured(stack, inputs.late, part)
+    except StackError as error:
+        raise pulumi.RunError(str(error)) from error
+
+
+def _unplaced(source: Source, file: str) -> Iterator[Problem]:
+    """One problem for each section that has a secret of which only the engine knows the place."""
+    known = {path[0] for path in source.secrets}
+    for key in sorted(source.sections):
+        if key not in known and is_config_secret(f"{NAMESPACE}:{key}"):
+            yield Problem(
+                (key,),
+                f"has a secret that is not in {file}",
+                f"set it with `pulumi config set --secret --path` in {file}",
+            )
+
+
+def _missing(source: Source, stack: Stack) -> Iterator[Problem]:
+    """One problem for each value of a Secret that the config does not have, or has in clear text."""
+    for name, path in config_names(stack).items():
+        key, file, line = f"{SECRETS}:{name}", source.file, source.line(path)
+        value, fix = get_config(key), f"run `{set_command(name)}`"
+        if not value:
+            yield Problem(path, "is not in the Pulumi config", fix, name, file=file, line=line)
+        elif value != UNREAD and not is_config_secret(key):
+            yield Problem(path, "is in clear text in the Pulumi config", fix, name, file=file, line=line)
+
+
+def _loaded(source: Source, inputs: Inputs) -> Stack:
+    refused = [replace(problem, file=source.file, line=source.line(problem.path)) for problem in inputs.refusals()]
+    read = replace(source, sections=inputs.sections, unread=(*source.unread, *inputs.secrets))
+    try:
+        stack = load(read)
+    except StackError as error:
+        raise StackError([*refused, *error.problems]) from error
+    if refused:
+        raise StackError(refused)
+    return stack
+
+
+def of_part(planned: Plan, name: str | None) -> Plan:
+    """The plan of this run: of one part, or of an environment that is one Pulumi stack.
+
+    Raises:
+        pulumi.RunError: the environment is divided and this is none of its parts, or it is not divided.
+    """
+    if name is None and not planned.parts:
+        return planned
+    stack = pulumi.get_stack()
+    if name in planned.parts:
+        return replace(planned, part=name)
+    if name is None:
+        stacks = ", ".join(f"{stack}.{part}" for part in planned.parts)
+        raise pulumi.RunError(
+            f"split: {stack} is divided into the stacks {stacks}; run `tenancy up {stack}`, or remove split"
+        )
+    raise pulumi.RunError(
+        f"{KEY}: {name} is not a part of {stack.removesuffix(f'.{name}')}; known: {', '.join(planned.parts) or 'none'};"
+        " to deploy all parts, run `tenancy up`"
+    )
+
+
+def mark_objects(part: str | None) -> None:
+    """Has each object of Kubernetes that the program registers carry the mark of its environment.
+
+    Not under mocks, where nothing is deployed: manifests of a preview can go to another cluster by other ways.
+
+    Args:
+        part: of the environment that this Pulumi stack has; an object keeps its mark when it moves between the parts.
+    """
+    if isinstance(get_monitor(), MockMonitor):
+        return
+    value = deployed_by(pulumi.get_project(), pulumi.get_stack().removesuffix(f".{part}"))
+
+    def mark(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        metadata = metadata_of(args)
+        if metadata is None:
+            return None
+        annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: value}
+        props: dict[str, Any] = {**args.props, "metadata": {**metadata, "annotations": annotations}}
+        return pulumi.ResourceTransformationResult(props, args.opts)
+
+    pulumi.runtime.register_stack_transformation(mark)
+
+
+def metadata_of(args: pulumi.ResourceTransformationArgs) -> Mapping[str, Any] | None:
+    """The metadata of an object of Kubernetes; None for other resources."""
+    metadata = args.props.get("metadata") if args.type_.startswith("kubernetes:") else None
+    return cast("Mapping[str, Any]", metadata) if isinstance(metadata, Mapping) else None

@@ -1,10 +1,13 @@
-"""Priority classes; Kueue's topologies, flavors, cohorts and cluster queues; Volcano's queues."""
+"""Priority classes; Kueue's topologies, flavors, cohorts, cluster queues and worker clusters; Volcano's queues."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import pulumi
+from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import Namespace, ServiceAccount
+from pulumi_kubernetes.rbac.v1 import RoleBinding
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 from gpu_tenancy.base.quantity import format_amount, format_amounts
@@ -12,15 +15,26 @@ from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.names import STACK
 from gpu_tenancy.model.plan import PriorityPlan, QueuesPlan
 from gpu_tenancy.model.plan.environment import TENANCY
-from gpu_tenancy.model.plan.multikueue import CHECK
+from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER, WorkerAccess, WorkerCluster
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 
-from .conventions import KUEUE, PlainObject, admission_check, fair_sharing, kueue_object
-from .multikueue import WorkerClusters
+from .objects import (
+    KUEUE,
+    LABELS,
+    Component,
+    Options,
+    PlainObject,
+    admission_check,
+    cluster_role,
+    cluster_role_binding,
+    fair_sharing,
+    kueue_object,
+    role_binding,
+)
 
 
-class Priorities(pulumi.ComponentResource):
+class Priorities(Component):
     """A PriorityClass and a WorkloadPriorityClass of the same name and value for each priority.
 
     The first orders pods on nodes, the second workloads in queues; with one name for both, neither can contradict the
@@ -30,37 +44,29 @@ class Priorities(pulumi.ComponentResource):
         >>> Priorities("priorities", (PriorityPlan("ml-low", 1000, preempts=False, default=False, description=""),))
     """
 
-    def __init__(
-        self, name: str, priorities: tuple[PriorityPlan, ...], opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:tenancy:Priorities", name, {}, opts)
-        own = pulumi.ResourceOptions(parent=self)
-        self.classes = {priority.name: _pods(f"{name}-{priority.name}", priority, own) for priority in priorities}
-        self.workload_classes = {
-            priority.name: _workloads(f"{name}-{priority.name}-workloads", priority, own) for priority in priorities
-        }
+    def __init__(self, name: str, priorities: tuple[PriorityPlan, ...], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Priorities", name, opts)
+        self.classes: dict[str, PriorityClass] = {}
+        self.workload_classes: dict[str, PlainObject] = {}
+        for priority in priorities:
+            self.classes[priority.name] = PriorityClass(
+                f"{name}-{priority.name}",
+                metadata={"name": priority.name},
+                value=priority.value,
+                preemption_policy="PreemptLowerPriority" if priority.preempts else "Never",
+                # The provider leaves out what is false or empty, so that the state would differ from the program.
+                global_default=priority.default or None,
+                description=priority.description or None,
+                opts=self.own,
+            )
+            fields = {"metadata": {"name": priority.name}, "value": priority.value, "description": priority.description}
+            self.workload_classes[priority.name] = PlainObject(
+                f"{name}-{priority.name}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own
+            )
         self.register_outputs({"classes": list(self.classes)})
 
 
-def _pods(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> PriorityClass:
-    return PriorityClass(
-        name,
-        metadata={"name": priority.name},
-        value=priority.value,
-        preemption_policy="PreemptLowerPriority" if priority.preempts else "Never",
-        # The provider leaves out what is false or empty, so that the state would differ from the program.
-        global_default=priority.default or None,
-        description=priority.description or None,
-        opts=opts,
-    )
-
-
-def _workloads(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> PlainObject:
-    fields = {"metadata": {"name": priority.name}, "value": priority.value, "description": priority.description}
-    return PlainObject(name, KUEUE, "WorkloadPriorityClass", fields, opts)
-
-
-class Queues(pulumi.ComponentResource):
+class Queues(Component):
     """Topologies, ResourceFlavors, AdmissionChecks, Cohorts, ClusterQueues and Volcano Queues of all teams.
 
     Kueue and Volcano are not installed here. Kueue removes the finalizers of its objects, so it must be uninstalled
@@ -70,13 +76,12 @@ class Queues(pulumi.ComponentResource):
         >>> Queues("queues", plan(stack).queues)
     """
 
-    def __init__(self, name: str, queues: QueuesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:Queues", name, {}, opts)
+    def __init__(self, name: str, queues: QueuesPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Queues", name, opts)
         self.flavors = {flavor.name: self._flavor(f"{name}-flavor-{flavor.name}", flavor) for flavor in queues.flavors}
         self.checks = {check.name: self._check(f"{name}-check-{check.flavor}", check) for check in queues.checks}
         if queues.workers:
-            clusters = WorkerClusters(f"{name}-workers", queues.workers, pulumi.ResourceOptions(parent=self))
-            self.checks[CHECK] = clusters.check
+            self.checks[CHECK] = WorkerClusters(f"{name}-workers", queues.workers, self.own).check
         self.cohorts: dict[str, CustomResource] = {}
         for cohort in queues.cohorts:
             self.cohorts[cohort.name] = self._cohort(f"{name}-cohort-{cohort.name}", cohort)
@@ -95,14 +100,12 @@ class Queues(pulumi.ComponentResource):
             "tolerations": [{**_taint(taint), "operator": "Equal"} for taint in flavor.tolerated],
             "topologyName": flavor.name if flavor.topology else None,
         }
-        topology = [self._topology(f"{name}-topology", flavor)] if flavor.topology else []
-        after = pulumi.ResourceOptions(parent=self, depends_on=topology)
+        after = self.own
+        if flavor.topology:
+            levels = {"levels": [{"nodeLabel": label} for label in flavor.topology]}
+            after = self.after(kueue_object(f"{name}-topology", "Topology", {"name": flavor.name}, levels, self.own))
         written = {key: value for key, value in spec.items() if value}
-        return kueue_object(name, "ResourceFlavor", flavor.name, written, after)
-
-    def _topology(self, name: str, flavor: ResourceFlavor) -> CustomResource:
-        spec = {"levels": [{"nodeLabel": label} for label in flavor.topology]}
-        return kueue_object(name, "Topology", flavor.name, spec, pulumi.ResourceOptions(parent=self))
+        return kueue_object(name, "ResourceFlavor", {"name": flavor.name}, written, after)
 
     def _check(self, name: str, check: ProvisioningCheck) -> CustomResource:
         request = check.provisioning
@@ -115,10 +118,9 @@ class Queues(pulumi.ComponentResource):
             "managedResources": [check.resource],
             **({"podSetUpdates": {"nodeSelector": selected}} if selected else {}),
         }
-        kind, own = "ProvisioningRequestConfig", pulumi.ResourceOptions(parent=self)
-        config = kueue_object(f"{name}-config", kind, check.name, spec, own)
-        after = pulumi.ResourceOptions(parent=self, depends_on=[config])
-        return admission_check(name, check.name, "kueue.x-k8s.io/provisioning-request", kind, after)
+        kind = "ProvisioningRequestConfig"
+        config = kueue_object(f"{name}-config", kind, {"name": check.name}, spec, self.own)
+        return admission_check(name, check.name, "kueue.x-k8s.io/provisioning-request", kind, self.after(config))
 
     def _cohort(self, name: str, cohort: Cohort) -> CustomResource:
         spec = {
@@ -126,21 +128,20 @@ class Queues(pulumi.ComponentResource):
             **_resource_groups(cohort.groups),
             **fair_sharing(cohort.weight),
         }
-        above = [self.cohorts[cohort.parent]] if cohort.parent else []
-        after = pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above])
+        if cohort.parent:
+            after = self.after(*self.flavors.values(), self.cohorts[cohort.parent])
+            return kueue_object(name, "Cohort", {"name": cohort.name}, spec, after)
         # Without the name of the part, if the environment is several Pulumi stacks.
-        stack = None if cohort.parent else {STACK: pulumi.get_stack().removesuffix(f".{TENANCY}")}
-        return kueue_object(name, "Cohort", cohort.name, spec, after, annotations=stack)
+        stack = {STACK: pulumi.get_stack().removesuffix(f".{TENANCY}")}
+        after = self.after(*self.flavors.values())
+        return kueue_object(name, "Cohort", {"name": cohort.name, "annotations": stack}, spec, after)
 
     def _queue(self, name: str, queue: ClusterQueue) -> CustomResource:
         spec = queue.spec
+        namespaces = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(queue.namespaces)}
         body: dict[str, Any] = {
             **({"cohortName": spec.cohort} if spec.cohort else {}),
-            "namespaceSelector": {
-                "matchExpressions": [
-                    {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(queue.namespaces)}
-                ]
-            },
+            "namespaceSelector": {"matchExpressions": [namespaces]},
             "queueingStrategy": str(spec.strategy),
             "preemption": {
                 "reclaimWithinCohort": str(spec.preemption.reclaim),
@@ -156,25 +157,19 @@ class Queues(pulumi.ComponentResource):
         cohort = self.cohorts.get(spec.cohort) if spec.cohort else None
         named = [*(check.name for check in queue.checks), *([CHECK] if queue.dispatches else [])]
         checks = [self.checks[check] for check in named if check in self.checks]
-        above = [*([cohort] if cohort else []), *checks]
-        after = pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above])
-        return kueue_object(name, "ClusterQueue", queue.name, body, after)
+        after = self.after(*self.flavors.values(), *([cohort] if cohort else []), *checks)
+        return kueue_object(name, "ClusterQueue", {"name": queue.name}, body, after)
 
     def _gangs(self, name: str, queue: GangQueue) -> CustomResource:
         guarantee, capability = format_amounts(queue.guarantee), format_amounts(queue.capability)
-        return CustomResource(
-            name,
-            api_version="scheduling.volcano.sh/v1beta1",
-            kind="Queue",
-            metadata={"name": queue.name},
-            spec={
-                "reclaimable": False,
-                "guarantee": {"resource": guarantee},
-                "deserved": guarantee,
-                "capability": capability,
-            },
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        spec = {
+            "reclaimable": False,
+            "guarantee": {"resource": guarantee},
+            "deserved": guarantee,
+            "capability": capability,
+        }
+        version = "scheduling.volcano.sh/v1beta1"
+        return CustomResource(name, version, "Queue", metadata={"name": queue.name}, spec=spec, opts=self.own)
 
 
 def _taint(taint: NodeTaint) -> dict[str, str]:
@@ -190,8 +185,7 @@ def _checks(queue: ClusterQueue) -> dict[str, Any]:
 
 _ENOUGH: Final = 1_000_000
 """Quota for claims that never binds: a pod claims one channel or the interfaces of its node, and a cluster has at most
-150,000 pods
-(https://kubernetes.io/docs/setup/best-practices/cluster-large/)."""
+150,000 pods (https://kubernetes.io/docs/setup/best-practices/cluster-large/)."""
 
 
 def _resource_groups(
@@ -201,25 +195,14 @@ def _resource_groups(
 
     Kueue requires that all flavors of a group have the same resources.
     """
-    written = [
-        {
-            "coveredResources": [*group.flavors[0].resources, *claimed],
-            "flavors": [
-                {
-                    "name": flavor.flavor,
-                    "resources": [
-                        *(_quota(resource, quota) for resource, quota in flavor.resources.items()),
-                        *(
-                            _quota(name, Quota(_ENOUGH if flavor.flavor in having else 0))
-                            for name, having in claimed.items()
-                        ),
-                    ],
-                }
-                for flavor in group.flavors
-            ],
-        }
-        for group in groups
-    ]
+    written: list[dict[str, Any]] = []
+    for group in groups:
+        flavors: list[dict[str, Any]] = []
+        for flavor in group.flavors:
+            claims = {name: Quota(_ENOUGH if flavor.flavor in having else 0) for name, having in claimed.items()}
+            quotas = [_quota(resource, quota) for resource, quota in {**flavor.resources, **claims}.items()]
+            flavors.append({"name": flavor.flavor, "resources": quotas})
+        written.append({"coveredResources": [*group.flavors[0].resources, *claimed], "flavors": flavors})
     return {"resourceGroups": written} if written else {}
 
 
@@ -231,3 +214,62 @@ def _quota(resource: str, quota: Quota) -> dict[str, str]:
     }
     written = {key: format_amount(resource, amount) for key, amount in amounts.items() if amount is not None}
     return {"name": resource, **written}
+
+
+class WorkerClusters(Component):
+    """The MultiKueueClusters of a manager, and the AdmissionCheck that sends workloads to them.
+
+    A kubeconfig is a Secret in Kueue's namespace, which is referenced only: it is neither read nor created here.
+
+    Example:
+        >>> WorkerClusters("queues", plan(stack).queues.workers)
+    """
+
+    def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:WorkerClusters", name, opts)
+        clusters: dict[str, CustomResource] = {}
+        for worker in workers:
+            source = {"kubeConfig": {"locationType": "Secret", "location": worker.secret}}
+            clusters[worker.name] = kueue_object(
+                f"{name}-{worker.name}", "MultiKueueCluster", {"name": worker.name}, {"clusterSource": source}, self.own
+            )
+        kind, spec = "MultiKueueConfig", {"clusters": list(clusters)}
+        config = kueue_object(f"{name}-config", kind, {"name": CHECK}, spec, self.after(*clusters.values()))
+        self.check = admission_check(f"{name}-check", CHECK, CONTROLLER, kind, self.after(config))
+        self.register_outputs({"clusters": list(clusters)})
+
+
+_WRITES: Final = f"{CHECK}-team"
+"""Name of the ClusterRole and the RoleBindings by which a manager creates workloads."""
+
+
+class ManagerAccess(Component):
+    """The ServiceAccount of a manager in a worker, what it may read, and the role that it has in each team's namespace.
+
+    It has no token until somebody asks for one: `tenancy access worker-kubeconfig`.
+
+    Example:
+        >>> ManagerAccess("manager", plan(stack).manager)
+    """
+
+    def __init__(self, name: str, access: WorkerAccess, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:ManagerAccess", name, opts)
+        manager = access.account
+        if access.of_others:  # read only, so that a missing namespace is an error before anything is changed
+            Namespace.get(f"{name}-namespace", manager.namespace, opts=self.own)
+        account = ServiceAccount(
+            f"{name}-account",
+            metadata={"name": manager.name, "namespace": manager.namespace, "labels": LABELS},
+            automount_service_account_token=False,
+            opts=self.own,
+        )
+        reads = cluster_role(f"{name}-reads", CHECK, access.reads, self.own)
+        cluster_role(f"{name}-writes", _WRITES, access.writes, self.own)
+        after = self.after(account, reads)
+        cluster_role_binding(f"{name}-binding", {"name": CHECK, "labels": LABELS}, CHECK, [manager], after)
+        self.register_outputs({"account": manager.name})
+
+
+def manager_binding(name: str, namespace: str, access: WorkerAccess, opts: ResourceOptions) -> RoleBinding:
+    """The RoleBinding by which a manager creates workloads in a team's namespace."""
+    return role_binding(name, (namespace, CHECK), _WRITES, [access.account], opts)

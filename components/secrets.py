@@ -11,16 +11,10 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Secret, ServiceAccount
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from gpu_tenancy.model.plan.secrets import (
-    READER,
-    ConfigSecret,
-    CopiedSecret,
-    References,
-    SecretReader,
-    Store,
-    TeamSecrets,
-)
+from gpu_tenancy.model.plan.secrets import READER, CopiedSecret, References, SecretReader, Store, TeamSecrets
 from gpu_tenancy.model.spec.secrets import CONFIG, set_command
+
+from .objects import Component, Options
 
 _API: Final = "external-secrets.io/v1"
 """https://external-secrets.io/latest/api/externalsecret/"""
@@ -31,7 +25,7 @@ _CHECKSUM_DIGITS: Final = 4
 Secrets learns only 16 bits of a value."""
 
 
-class NamespaceSecrets(pulumi.ComponentResource):
+class NamespaceSecrets(Component):
     """The Secrets of a team's namespace that this program makes, or has External Secrets make.
 
     Values of the Pulumi config are secret outputs: encrypted in the state, `[secret]` in previews. A copied Secret
@@ -45,35 +39,51 @@ class NamespaceSecrets(pulumi.ComponentResource):
         >>> NamespaceSecrets("ml-research-secrets", "ml-research", plan(stack).teams[0].secrets)
     """
 
-    def __init__(
-        self, name: str, namespace: str, secrets: TeamSecrets, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:tenancy:NamespaceSecrets", name, {}, opts)
-        own = pulumi.ResourceOptions(parent=self)
+    def __init__(self, name: str, namespace: str, secrets: TeamSecrets, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:NamespaceSecrets", name, opts)
         self.made: list[pulumi.Resource] = [
-            _of_config(f"{name}-{secret.name}", namespace, secret, own) for secret in secrets.of_config
+            Secret(
+                f"{name}-{secret.name}",
+                metadata={"name": secret.name, "namespace": namespace},
+                type=secret.type,
+                # Not stringData, which the API server never removes keys from under server-side apply.
+                data={key: config_value(value).apply(encoded) for key, value in secret.values.items()},
+                opts=self.own,
+            )
+            for secret in secrets.of_config
         ]
         if secrets.reader:
-            account = _account(f"{name}-reader", secrets.reader, own)
-            after = pulumi.ResourceOptions(parent=self, depends_on=[account])
-            stores = {
-                store: _store(f"{name}-{store.name}", namespace, store, secrets.reader, after)
-                for store in secrets.stores
-            }
-            for secret in secrets.copied:
-                inside = pulumi.ResourceOptions(parent=self, depends_on=[stores[secret.store]])
-                self.made.append(_copy(f"{name}-{secret.name}", namespace, secret, inside))
+            self._copied(name, namespace, secrets, secrets.reader)
 
-
-def _of_config(name: str, namespace: str, secret: ConfigSecret, opts: pulumi.ResourceOptions) -> Secret:
-    return Secret(
-        name,
-        metadata={"name": secret.name, "namespace": namespace},
-        type=secret.type,
-        # Not stringData, which the API server never removes keys from under server-side apply.
-        data={key: config_value(value).apply(encoded) for key, value in secret.values.items()},
-        opts=opts,
-    )
+    def _copied(self, name: str, namespace: str, secrets: TeamSecrets, reader: SecretReader) -> None:
+        """The Secrets that External Secrets copies, and the ServiceAccount as which it logs in to the cloud."""
+        metadata: ObjectMetaArgsDict = {"name": READER, "namespace": reader.team}
+        if reader.annotations:
+            metadata["annotations"] = dict(reader.annotations)
+        account = ServiceAccount(
+            f"{name}-reader", metadata=metadata, automount_service_account_token=False, opts=self.own
+        )
+        stores = {
+            store: CustomResource(
+                f"{name}-{store.name}",
+                _API,
+                "SecretStore",
+                metadata={"name": store.name, "namespace": namespace},
+                spec={"provider": _provider(store, reader)},
+                opts=self.after(account),
+            )
+            for store in secrets.stores
+        }
+        for secret in secrets.copied:
+            copy = CustomResource(
+                f"{name}-{secret.name}",
+                _API,
+                "ExternalSecret",
+                metadata={"name": secret.name, "namespace": namespace},
+                spec=_copy(secret),
+                opts=self.after(stores[secret.store]),
+            )
+            self.made.append(copy)
 
 
 def config_value(name: str) -> pulumi.Output[str]:
@@ -112,32 +122,6 @@ def checksum(values: list[str]) -> str:
     return digest.hexdigest()[:_CHECKSUM_DIGITS]
 
 
-def _account(name: str, reader: SecretReader, opts: pulumi.ResourceOptions) -> ServiceAccount:
-    """The ServiceAccount as which External Secrets logs in to the cloud, by tokens that it requests."""
-    metadata: ObjectMetaArgsDict = {"name": READER, "namespace": reader.team}
-    if reader.annotations:
-        metadata["annotations"] = dict(reader.annotations)
-    return ServiceAccount(
-        name,
-        metadata=metadata,
-        automount_service_account_token=False,
-        opts=opts,
-    )
-
-
-def _store(
-    name: str, namespace: str, store: Store, reader: SecretReader, opts: pulumi.ResourceOptions
-) -> CustomResource:
-    return CustomResource(
-        name,
-        api_version=_API,
-        kind="SecretStore",
-        metadata={"name": store.name, "namespace": namespace},
-        spec={"provider": _provider(store, reader)},
-        opts=opts,
-    )
-
-
 def _provider(store: Store, reader: SecretReader) -> Mapping[str, Any]:
     """Where and as whom External Secrets reads.
 
@@ -156,34 +140,21 @@ def _provider(store: Store, reader: SecretReader) -> Mapping[str, Any]:
     return {"azurekv": {"authType": "WorkloadIdentity", "vaultUrl": vault, "serviceAccountRef": account}}
 
 
-def _copy(name: str, namespace: str, secret: CopiedSecret, opts: pulumi.ResourceOptions) -> CustomResource:
+def _copy(secret: CopiedSecret) -> Mapping[str, Any]:
     remote = {"key": secret.remote}
-    source: dict[str, Any] = (
-        {
-            "data": [
-                {"secretKey": key, "remoteRef": {**remote, "property": field} if field else remote}
-                for key, field in secret.keys
-            ]
-        }
-        if secret.keys
-        else {"dataFrom": [{"extract": remote}]}
-    )
-    return CustomResource(
-        name,
-        api_version=_API,
-        kind="ExternalSecret",
-        metadata={"name": secret.name, "namespace": namespace},
-        spec={
-            "refreshInterval": f"{secret.refresh}s",
-            "secretStoreRef": {"kind": "SecretStore", "name": secret.store.name},
-            # Pods that run keep the last value if the secret in the cloud is deleted.
-            "target": {
-                "name": secret.name,
-                "creationPolicy": "Owner",
-                "deletionPolicy": "Retain",
-                "template": {"type": secret.type},
-            },
-            **source,
+    keys = [
+        {"secretKey": key, "remoteRef": {**remote, "property": field} if field else remote}
+        for key, field in secret.keys
+    ]
+    return {
+        "refreshInterval": f"{secret.refresh}s",
+        "secretStoreRef": {"kind": "SecretStore", "name": secret.store.name},
+        # Pods that run keep the last value if the secret in the cloud is deleted.
+        "target": {
+            "name": secret.name,
+            "creationPolicy": "Owner",
+            "deletionPolicy": "Retain",
+            "template": {"type": secret.type},
         },
-        opts=opts,
-    )
+        **({"data": keys} if keys else {"dataFrom": [{"extract": remote}]}),
+    }

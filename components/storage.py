@@ -1,24 +1,28 @@
-"""Storage of teams: StorageClasses, claims, and datasets on object storage as volumes."""
+"""Storage of teams: StorageClasses, claims, datasets on object storage as volumes, and snapshots."""
 
-import pulumi
-from pulumi_kubernetes.core.v1 import (
-    CSIPersistentVolumeSourceArgsDict,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpecArgsDict,
-)
+from typing import Any, Final
+
+from pulumi import ResourceOptions
+from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
+from pulumi_kubernetes.batch.v1 import CronJob
+from pulumi_kubernetes.core import v1 as core
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+from pulumi_kubernetes.rbac.v1 import ClusterRole, Role, RoleBinding
 from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.names import BUCKET
 from gpu_tenancy.model.plan.datasets import VolumePlan
+from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.sidecars import access_mode
-from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan
+from gpu_tenancy.model.plan.storage import ClaimPlan, SnapshotPlan, SnapshotsPlan, StorageClassPlan
+from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
-from .conventions import DO_NOT_AWAIT
+from .objects import DO_NOT_AWAIT, Component, Options, PlainObject, cluster_role_binding, role_ref
+from .pods import cron_job, namespace_of_jobs, script_container
 
 
-class StorageClasses(pulumi.ComponentResource):
+class StorageClasses(Component):
     """The StorageClasses that claims of teams need. Their CSI drivers are managed with the cluster.
 
     Volumes of a class that keeps them stay in the cloud when their claim is deleted, with the claim's name in
@@ -28,10 +32,8 @@ class StorageClasses(pulumi.ComponentResource):
         >>> StorageClasses("storage", plan(stack).storage_classes)
     """
 
-    def __init__(
-        self, name: str, classes: tuple[StorageClassPlan, ...], opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:tenancy:StorageClasses", name, {}, opts)
+    def __init__(self, name: str, classes: tuple[StorageClassPlan, ...], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:StorageClasses", name, opts)
         for planned in classes:
             StorageClass(
                 f"{name}-{planned.name}",
@@ -42,35 +44,31 @@ class StorageClasses(pulumi.ComponentResource):
                 # A disk is created in the zone of the pod.
                 volume_binding_mode="Immediate" if planned.service.immediate else "WaitForFirstConsumer",
                 allow_volume_expansion=True,
-                opts=pulumi.ResourceOptions(parent=self),
+                opts=self.own,
             )
         self.register_outputs({})
 
 
-class TeamStorage(pulumi.ComponentResource):
+class TeamStorage(Component):
     """A claim of a team, which its workloads mount. A deployment does not wait until it is bound.
 
     Example:
         >>> TeamStorage("ml-research.checkpoints", plan(stack).teams[0].claims[0])
     """
 
-    def __init__(self, name: str, claim: ClaimPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:TeamStorage", name, {}, opts)
-        spec: PersistentVolumeClaimSpecArgsDict = {
+    def __init__(self, name: str, claim: ClaimPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TeamStorage", name, opts)
+        spec: core.PersistentVolumeClaimSpecArgsDict = {
             "access_modes": [claim.access_mode],
             "resources": {"requests": {"storage": format_bytes(claim.size)}},
         }
         if claim.storage_class is not None:
             spec["storage_class_name"] = claim.storage_class
-        self.claim = PersistentVolumeClaim(
-            f"{name}-claim",
-            metadata={"name": claim.name, "namespace": claim.team, "annotations": DO_NOT_AWAIT},
-            spec=spec,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        metadata: ObjectMetaArgsDict = {"name": claim.name, "namespace": claim.team, "annotations": DO_NOT_AWAIT}
+        self.claim = core.PersistentVolumeClaim(f"{name}-claim", metadata=metadata, spec=spec, opts=self.own)
 
 
-class DatasetVolume(pulumi.ComponentResource):
+class DatasetVolume(Component):
     """A PersistentVolume on a bucket and the claim that it is reserved for.
 
     The bucket, access to it and the cloud's CSI driver are not managed here: the cluster's component grants the rights.
@@ -79,18 +77,18 @@ class DatasetVolume(pulumi.ComponentResource):
         >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
     """
 
-    def __init__(self, name: str, volume: VolumePlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:DatasetVolume", name, {}, opts)
+    def __init__(self, name: str, volume: VolumePlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:DatasetVolume", name, opts)
         mode = access_mode(writable=volume.writable)
         size = {"storage": format_bytes(volume.size)}
-        source: CSIPersistentVolumeSourceArgsDict = {
+        source: core.CSIPersistentVolumeSourceArgsDict = {
             "driver": volume.driver,
             "volume_handle": volume.handle,
             "read_only": not volume.writable,
         }
         if volume.attributes:
             source["volume_attributes"] = volume.attributes
-        self.volume = PersistentVolume(
+        self.volume = core.PersistentVolume(
             f"{name}-volume",
             metadata={"name": volume.name},
             spec={
@@ -103,15 +101,12 @@ class DatasetVolume(pulumi.ComponentResource):
                 "persistent_volume_reclaim_policy": "Retain",
                 "storage_class_name": "",
             },
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=self.own,
         )
-        self.claim = PersistentVolumeClaim(
+        annotations = {**DO_NOT_AWAIT, BUCKET: volume.bucket}
+        self.claim = core.PersistentVolumeClaim(
             f"{name}-claim",
-            metadata={
-                "name": volume.dataset,
-                "namespace": volume.team,
-                "annotations": {**DO_NOT_AWAIT, BUCKET: volume.bucket},
-            },
+            metadata={"name": volume.dataset, "namespace": volume.team, "annotations": annotations},
             spec={
                 "access_modes": [mode],
                 "resources": {"requests": size},
@@ -119,5 +114,174 @@ class DatasetVolume(pulumi.ComponentResource):
                 # Of the volume itself: if it is replaced, its claim is deleted before it.
                 "volume_name": self.volume.metadata.name,
             },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.volume]),
+            opts=self.after(self.volume),
         )
+
+
+OF: Final = "gpu-tenancy.dev/snapshot-of"
+"""Label of the snapshots that a CronJob takes: the claim. It deletes no others."""
+SCRIPT: Final = """\
+set -eu
+snapshots=volumesnapshots.snapshot.storage.k8s.io
+kubectl create --namespace "$TEAM" --filename - <<END
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata:
+  name: "$CLAIM-$(date -u +%Y%m%d-%H%M%S)"
+  labels: {gpu-tenancy.dev/snapshot-of: "$CLAIM"}
+spec:
+  volumeSnapshotClassName: "$CLASS"
+  source: {persistentVolumeClaimName: "$CLAIM"}
+END
+row='{.metadata.name}|{.status.readyToUse}|{.status.boundVolumeSnapshotContentName}{"\\n"}'
+taken=$(kubectl get "$snapshots" --namespace "$TEAM" --selector "gpu-tenancy.dev/snapshot-of=$CLAIM" \\
+  --output jsonpath="{range .items[*]}$row{end}")
+old=$(printf '%s\\n' "$taken" | sort -r | awk -F'|' -v keep="$KEEP" \\
+  'NF == 3 && ($2 == "true" ? ++complete : ++incomplete) > keep { print $1 "|" $3 }')
+for snapshot in $old; do
+  content=${snapshot#*|}
+  if [ "$KEPT" = true ] && [ -n "$content" ]; then
+    kubectl patch volumesnapshotcontents.snapshot.storage.k8s.io "$content" --type merge \\
+      --patch '{"spec":{"deletionPolicy":"Delete"}}'
+  fi
+  kubectl delete "$snapshots" "${snapshot%%|*}" --namespace "$TEAM" --wait=false
+done
+"""
+"""Takes a snapshot, then deletes those beyond the newest `KEEP` complete ones, and beyond as many incomplete ones.
+
+Complete and incomplete ones are counted apart, because a driver that fails must not replace good snapshots by failed
+ones. Names end in the time, so they sort by it. Nothing is deleted if no snapshot could be requested. A class that
+keeps what the cloud stores (`KEPT`) would keep it for old snapshots, too, so their content is released first:
+https://kubernetes.io/docs/concepts/storage/volume-snapshots/#delete."""
+
+_RIGHT: Final = "gpu-tenancy-snapshots"
+_USER: Final = f"system:serviceaccount:{SNAPSHOTS}:"
+
+
+class Snapshots(Component):
+    """What the snapshots of all teams share: the namespace of their CronJobs, and VolumeSnapshotClasses.
+
+    In the namespace of the CronJobs, each team has its own ServiceAccount, with rights on VolumeSnapshots of the team's
+    namespace alone. RBAC cannot restrict the cluster-wide VolumeSnapshotContents to a team, so an admission
+    policy does: an account can only release contents of its team's snapshots for deletion.
+
+    The snapshot controller, its definitions and the CSI drivers are not managed here.
+
+    Example:
+        >>> Snapshots("snapshots", plan(stack).snapshots)
+    """
+
+    def __init__(self, name: str, plan: SnapshotsPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Snapshots", name, opts)
+        namespace_of_jobs(name, plan.namespace, plan.environment, self)
+        for made in plan.classes:
+            fields = {
+                "metadata": {"name": made.name},
+                "driver": made.driver,
+                "deletionPolicy": "Retain" if made.keep else "Delete",
+                **({"parameters": dict(made.parameters)} if made.parameters else {}),
+            }
+            PlainObject(f"{name}-{made.name}", f"{SNAPSHOT_GROUP}/v1", "VolumeSnapshotClass", fields, self.own)
+        if any(made.keep for made in plan.classes):
+            self._release(name)
+        self.register_outputs({"namespace": plan.namespace})
+
+    def _release(self, name: str) -> None:
+        """The right to release contents of snapshots for deletion, and the policy that restricts it to a team's own."""
+        named: ObjectMetaArgsDict = {"name": _RIGHT}
+        policy = ValidatingAdmissionPolicy(f"{name}-policy", metadata=named, spec=_releases_only(), opts=self.own)
+        enforced = ValidatingAdmissionPolicyBinding(
+            f"{name}-policy-binding",
+            metadata=named,
+            spec={"policy_name": _RIGHT, "validation_actions": ["Deny"]},
+            opts=self.after(policy),
+        )
+        # kubectl reads an object before it patches it.
+        ClusterRole(
+            f"{name}-role",
+            metadata=named,
+            rules=[
+                {"api_groups": [SNAPSHOT_GROUP], "resources": ["volumesnapshotcontents"], "verbs": ["get", "patch"]}
+            ],
+            opts=self.own,
+        )
+        accounts = Subject("Group", f"system:serviceaccounts:{SNAPSHOTS}")
+        cluster_role_binding(f"{name}-binding", named, _RIGHT, [accounts], self.after(enforced))
+
+
+def _releases_only() -> Any:
+    """A policy by which an account of a team changes nothing but `deletionPolicy`, in contents of this team."""
+    team = f"object.spec.volumeSnapshotRef.namespace == request.userInfo.username.substring({len(_USER)})"
+    fields = (
+        *(f"spec.{field}" for field in ("driver", "source", "volumeSnapshotRef")),
+        *(f"metadata.?{field}" for field in ("labels", "annotations", "finalizers")),
+    )
+    only = ["object.spec.deletionPolicy == 'Delete'", *(f"object.{field} == oldObject.{field}" for field in fields)]
+    contents = {
+        "api_groups": [SNAPSHOT_GROUP],
+        "api_versions": ["*"],
+        "operations": ["UPDATE"],
+        "resources": ["volumesnapshotcontents"],
+    }
+    return {
+        "failure_policy": "Fail",
+        "match_constraints": {"resource_rules": [contents]},
+        "match_conditions": [
+            {"name": "of-snapshots", "expression": f"request.userInfo.username.startsWith('{_USER}')"}
+        ],
+        "validations": [
+            {"expression": team, "message": "the snapshot is of another namespace; ask its team"},
+            {
+                "expression": " && ".join(only),
+                "message": "only spec.deletionPolicy can be changed, to Delete; keep all other fields",
+            },
+        ],
+    }
+
+
+class TeamSnapshots(Component):
+    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace.
+
+    Example:
+        >>> TeamSnapshots("ml-research.snapshots", "ml-research", plan(stack).teams[0].snapshots)
+    """
+
+    def __init__(self, name: str, team: str, snapshots: tuple[SnapshotPlan, ...], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TeamSnapshots", name, opts)
+        account = core.ServiceAccount(f"{name}-account", metadata={"name": team, "namespace": SNAPSHOTS}, opts=self.own)
+        named: ObjectMetaArgsDict = {"name": SNAPSHOTS, "namespace": team}
+        Role(
+            f"{name}-role",
+            metadata=named,
+            rules=[
+                {
+                    "api_groups": [SNAPSHOT_GROUP],
+                    "resources": ["volumesnapshots"],
+                    "verbs": ["create", "delete", "list"],
+                }
+            ],
+            opts=self.own,
+        )
+        binding = RoleBinding(
+            f"{name}-binding",
+            metadata=named,
+            role_ref=role_ref(SNAPSHOTS, "Role"),
+            subjects=[{"kind": "ServiceAccount", "name": team, "namespace": SNAPSHOTS}],
+            opts=self.own,
+        )
+        after = self.after(account, binding)
+        self.jobs = [_cron_job(f"{name}.{planned.claim}", planned, after) for planned in snapshots]
+        self.register_outputs({})
+
+
+def _cron_job(name: str, planned: SnapshotPlan, opts: ResourceOptions) -> CronJob:
+    variables = {
+        "TEAM": planned.team,
+        "CLAIM": planned.claim,
+        "CLASS": planned.snapshot_class,
+        "KEEP": str(planned.keep),
+        "KEPT": "true" if planned.kept else "false",
+    }
+    metadata: ObjectMetaArgsDict = {"name": planned.name, "namespace": SNAPSHOTS, "labels": {OF: planned.claim}}
+    pod = planned.team, script_container("snapshot", SCRIPT, variables)
+    return cron_job(name, metadata, planned.schedule, pod, opts)

@@ -1,8 +1,10 @@
 """Batch work: a Job, JobSet, TrainJob, RayJob or LeaderWorkerSet through a queue, a gang through Volcano."""
 
-from typing import Any, Final
+import re
+from typing import Final
 
 import pulumi
+from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job
 
@@ -14,19 +16,14 @@ from gpu_tenancy.model.names import COMPUTE_DOMAIN
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
 from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan
 
-from .conventions import DO_NOT_AWAIT, custom_resource
+from .objects import DO_NOT_AWAIT, Component, Options, custom_resource
 
-_OBJECTS: Final = {
-    "JobSet": ("job-set", "spec"),
-    # The number of groups can change.
-    "LeaderWorkerSet": ("leader-worker-set", "spec.leaderWorkerTemplate"),
-    "RayJob": ("ray-job", "spec"),
-    "TrainJob": ("train-job", "spec"),
-}
-"""By kind: how its resource is named, and the field whose change replaces it."""
+_REPLACED: Final = {"LeaderWorkerSet": "spec.leaderWorkerTemplate"}
+"""By kind, the field whose change replaces the object, if it is not the whole spec: the number of groups can change."""
+_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-class TrainingJob(pulumi.ComponentResource):
+class TrainingJob(Component):
     """A Job in a team's queue, or another kind of job, with its ComputeDomain if it has one.
 
     A TrainJob has a `TrainingRuntime` beside it.
@@ -38,25 +35,25 @@ class TrainingJob(pulumi.ComponentResource):
         >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
     """
 
-    def __init__(self, name: str, job: JobPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:TrainingJob", name, {}, opts)
-        self.domain = (
-            compute_domain(f"{name}-compute-domain", job, job.channels, _replaced_on_change(self))
-            if job.channels
-            else None
-        )
-        after = pulumi.ResourceOptions(depends_on=[self.domain] if self.domain else [])
-        manifest = job_manifest(job)
+    def __init__(self, name: str, job: JobPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TrainingJob", name, opts)
+        replaced = _replaced_on_change(self)
+        domain = [_compute_domain(f"{name}-compute-domain", job, job.channels, replaced)] if job.channels else []
+        after, manifest = ResourceOptions(depends_on=domain), job_manifest(job)
         if job.framework == "job":
-            own = pulumi.ResourceOptions(parent=self)
-            self.job: pulumi.Resource = _job(f"{name}-job", manifest, pulumi.ResourceOptions.merge(own, after))
+            metadata = manifest["metadata"]
+            metadata["annotations"] = DO_NOT_AWAIT | metadata.get("annotations", {})
+            opts = ResourceOptions.merge(self.own, after)
+            self.job: pulumi.Resource = Job(f"{name}-job", metadata=metadata, spec=manifest["spec"], opts=opts)
         else:
-            suffix, field = _OBJECTS[manifest["kind"]]
-            own = _replaced_on_change(self, field)
-            self.job = custom_resource(f"{name}-{suffix}", manifest, pulumi.ResourceOptions.merge(own, after))
+            kind = manifest["kind"]
+            replaced = _replaced_on_change(self, _REPLACED.get(kind, "spec"))
+            opts = ResourceOptions.merge(replaced, after)
+            suffix = _WORDS.sub("-", kind).lower()
+            self.job = custom_resource(f"{name}-{suffix}", manifest, opts)
 
 
-class GangJob(pulumi.ComponentResource):
+class GangJob(Component):
     """A Volcano Job: all of its pods start together, or none.
 
     It uses quota of the team's Volcano queue, not of Kueue's, so that only one scheduler allocates each GPU. Volcano is
@@ -66,12 +63,12 @@ class GangJob(pulumi.ComponentResource):
         >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
     """
 
-    def __init__(self, name: str, gang: GangPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:GangJob", name, {}, opts)
+    def __init__(self, name: str, gang: GangPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:GangJob", name, opts)
         self.job = custom_resource(f"{name}-job", gang_manifest(gang), _replaced_on_change(self))
 
 
-class TrainingRuntime(pulumi.ComponentResource):
+class TrainingRuntime(Component):
     """A namespaced runtime of Kubeflow Trainer, for one TrainJob, or for TrainJobs of users with one priority class.
 
     A TrainJob cannot set a priority class, a failure policy, further containers or a second role: the fields that it
@@ -84,25 +81,17 @@ class TrainingRuntime(pulumi.ComponentResource):
         >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
     """
 
-    def __init__(self, name: str, runtime: RuntimePlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:TrainingRuntime", name, {}, opts)
-        self.runtime = custom_resource(
-            f"{name}-runtime", training_runtime(runtime), pulumi.ResourceOptions(parent=self)
-        )
+    def __init__(self, name: str, runtime: RuntimePlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TrainingRuntime", name, opts)
+        self.runtime = custom_resource(f"{name}-runtime", training_runtime(runtime), self.own)
 
 
-def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> pulumi.ResourceOptions:
+def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> ResourceOptions:
     """Options for kinds whose webhooks reject changes of a field. Pulumi knows this for Jobs only."""
-    return pulumi.ResourceOptions(parent=component, replace_on_changes=[field], delete_before_replace=True)
+    return ResourceOptions(parent=component, replace_on_changes=[field], delete_before_replace=True)
 
 
-def _job(name: str, manifest: dict[str, Any], opts: pulumi.ResourceOptions) -> Job:
-    metadata = manifest["metadata"]
-    metadata["annotations"] = DO_NOT_AWAIT | metadata.get("annotations", {})
-    return Job(name, metadata=metadata, spec=manifest["spec"], opts=opts)
-
-
-def compute_domain(name: str, job: JobPlan, channels: str, opts: pulumi.ResourceOptions) -> CustomResource:
+def _compute_domain(name: str, job: JobPlan, channels: str, opts: ResourceOptions) -> CustomResource:
     """The ComputeDomain of a job. The driver's controller makes the ResourceClaimTemplate `channels` for its pods.
 
     `numNodes` is deprecated, and 0 is right for any number of pods:

@@ -4,9 +4,10 @@ Each cloud is a module of this package with the name that `cluster.cloud` has in
 because a cloud's SDK takes a second to import and is installed as an extra.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -15,7 +16,70 @@ from gpu_tenancy.base.installing import missing
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 
-from .api import Api
+from ..objects import Options
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The Kubernetes API of a cluster, as providers of Pulumi.
+
+    Attributes:
+        identifier: fixed name of the cluster. A kubeconfig with another certificate or endpoint is still the same
+            cluster: without it, every resource would be replaced.
+        kubeconfig: content or path; None for the same defaults as for kubectl.
+        context: in the kubeconfig; None for its current one.
+        users: names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan.
+    """
+
+    name: str
+    identifier: pulumi.Input[str]
+    kubeconfig: pulumi.Input[str] | None
+    context: pulumi.Input[str] | None = None
+    opts: Options = None
+    users: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
+
+    def output(self) -> Mapping[str, pulumi.Input[str] | Mapping[str, pulumi.Output[str]] | None]:
+        """What other Pulumi stacks of the environment need to access it: no credentials."""
+        users = {"users": self.users} if self.users else {}
+        return {"identifier": self.identifier, "kubeconfig": self.kubeconfig, **users}
+
+    @classmethod
+    def of(cls, name: str, output: pulumi.Output[Mapping[str, Any]], users: Iterable[str] = ()) -> Self:
+        """The API as another Pulumi stack has it.
+
+        Args:
+            name: of the provider, as there: an object keeps its provider when it moves between the stacks.
+            output: of the other stack.
+            users: names in the plan of users that only the cloud decides.
+        """
+        named = {user: output["users"][user] for user in users}
+        return cls(name, output["identifier"], output["kubeconfig"], users=named)
+
+    def provider(self) -> kubernetes.Provider:
+        """The provider of all objects; it refuses objects that exist already."""
+        return self._provider(self.name)
+
+    def adopting(self) -> kubernetes.Provider:
+        """A provider that takes over objects that exist already, and forces the fields that the stack sets.
+
+        An object can change between the two providers at any time: since `identifier` is the same, it is not replaced.
+        """
+        return self._provider(f"{self.name}-adopting", adopts=True)
+
+    def _provider(self, name: str, *, adopts: bool | None = None) -> kubernetes.Provider:
+        return kubernetes.Provider(
+            name,
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+            cluster_identifier=self.identifier,
+            enable_config_map_mutable=True,  # else a changed dashboard would be gone for a moment
+            enable_secret_mutable=True,  # else pods that start meanwhile would not find a changed Secret
+            upsert_existing_objects=adopts,
+            enable_patch_force=adopts,
+            opts=self.opts,
+        )
 
 
 class Cluster(Protocol):
@@ -33,14 +97,14 @@ class Cluster(Protocol):
 
 
 class _OpenCluster(Protocol):
-    def __call__(self, name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> Cluster: ...
+    def __call__(self, name: str, plan: ClusterPlan, opts: Options = None) -> Cluster: ...
 
 
 class _Module(Protocol):
     open_cluster: _OpenCluster
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> Cluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> Cluster:
     """The cluster of a plan with its node pools, made or found.
 
     Raises:
@@ -55,3 +119,20 @@ def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | No
             raise
         raise pulumi.RunError(str(problem)) from error
     return module.open_cluster(name, plan, opts)
+
+
+def section_of(plan: ClusterPlan, kind: type[S]) -> S:
+    """The section of a plan for one cloud.
+
+    Raises:
+        TypeError: it is that of another cloud.
+    """
+    if not isinstance(plan.section, kind):
+        msg = f"{plan.section.cloud} is another cloud"
+        raise TypeError(msg)
+    return plan.section
+
+
+def once_there(value: pulumi.Input[str], *others: pulumi.Output[str]) -> pulumi.Output[str]:
+    """The same value, which is known once others are: whoever uses it comes after the resources that have these."""
+    return pulumi.Output.all(value, *others).apply(lambda values: values[0])

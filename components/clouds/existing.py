@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pulumi
+from pulumi import ResourceOptions
 from pulumi_kubernetes.core.v1 import Namespace
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
 
-from .api import Api
+from ..objects import Options
+from . import Api, section_of
 
 
 class ExistingCluster:
@@ -19,7 +21,7 @@ class ExistingCluster:
     path, the same defaults as for kubectl apply.
     """
 
-    def __init__(self, name: str, cluster: Section, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cluster: Section, opts: Options = None) -> None:
         path = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
         context = _verified(f"{name}-identity", cluster, path, opts) if cluster.uid else cluster.context
         self.api = Api(name, name, path, context, opts)
@@ -27,14 +29,14 @@ class ExistingCluster:
         self.system: Sequence[pulumi.Resource] = ()
 
 
-def _verified(name: str, cluster: Section, path: str | None, opts: pulumi.ResourceOptions | None) -> pulumi.Output[str]:
+def _verified(name: str, cluster: Section, path: str | None, opts: Options) -> pulumi.Output[str]:
     """The context of the stack, once the cluster that it leads to is known to be the stack's.
 
     The provider of all objects needs it, so none is registered before. Another provider reads the namespace
     `kube-system`, whose UID identifies a cluster.
     """
     provider = Api(name, name, path, cluster.context, opts).provider()
-    reading = pulumi.ResourceOptions(parent=opts.parent if opts else None, provider=provider)
+    reading = ResourceOptions(parent=opts.parent if opts else None, provider=provider)
     system = Namespace.get(name, "kube-system", reading)
     return system.metadata.apply(lambda metadata: _context(cluster, metadata.uid))
 
@@ -55,9 +57,6 @@ def _context(cluster: Section, uid: str | None) -> str:
     return cluster.context or ""
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> ExistingCluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> ExistingCluster:
     """The cluster of a stack's kubeconfig."""
-    if not isinstance(plan.section, Section):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
-    return ExistingCluster(name, plan.section, opts)
+    return ExistingCluster(name, section_of(plan, Section), opts)

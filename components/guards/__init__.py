@@ -3,15 +3,11 @@
 from typing import Any, Final
 
 import pulumi
-from pulumi_kubernetes.admissionregistration.v1 import (
-    MutatingAdmissionPolicy,
-    MutatingAdmissionPolicyBinding,
-    ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding,
-)
+from pulumi_kubernetes.admissionregistration import v1 as admissionregistration
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
 
+from ..objects import Component, Options
 from .sources import has_parameters, mutation, scope, spec
 
 DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
@@ -20,7 +16,7 @@ _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
 
 
-class Guards(pulumi.ComponentResource):
+class Guards(Component):
     """Admission policies in the teams' namespaces. They apply to tenants with all permissions in their namespace, too.
 
     Before the guards, which reject, defaults complete what members of teams submit; they are no guards.
@@ -37,8 +33,8 @@ class Guards(pulumi.ComponentResource):
         >>> Guards("guards", plan(stack).guards)
     """
 
-    def __init__(self, name: str, guards: GuardsPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:tenancy:Guards", name, {}, opts)
+    def __init__(self, name: str, guards: GuardsPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Guards", name, opts)
         guarding = [self._policy(f"{name}-{rule}", rule, action, guards) for rule, action in actions(guards).items()]
         # Without taints there is nothing to tolerate, and CEL has no type for the keys of an empty map.
         completed = [what for what in DEFAULTS if guards.defaults and (guards.taints or what != "tolerations")]
@@ -46,32 +42,36 @@ class Guards(pulumi.ComponentResource):
         self.bindings: list[pulumi.Resource] = [*guarding, *defaults]
         self.register_outputs({"action": guards.action})
 
-    def _policy(self, name: str, rule: str, action: str, guards: GuardsPlan) -> ValidatingAdmissionPolicyBinding:
+    def _policy(
+        self, name: str, rule: str, action: str, guards: GuardsPlan
+    ) -> admissionregistration.ValidatingAdmissionPolicyBinding:
         policy_name = f"gpu-tenancy-{rule}"
-        own = pulumi.ResourceOptions(parent=self)
         policy_spec: Any = spec(rule, guards)
-        policy = ValidatingAdmissionPolicy(name, metadata={"name": policy_name}, spec=policy_spec, opts=own)
+        policy = admissionregistration.ValidatingAdmissionPolicy(
+            name, metadata={"name": policy_name}, spec=policy_spec, opts=self.own
+        )
         binding: Any = {"policy_name": policy_name, "validation_actions": _ACTIONS[action]}
         if scope(rule) == "Namespaced":
             binding["match_resources"] = {"namespace_selector": _selector(guards)}
         if has_parameters(rule):
             binding["param_ref"] = {"selector": {}, "parameter_not_found_action": "Allow"}
-        after = pulumi.ResourceOptions(parent=self, depends_on=[policy])
-        return ValidatingAdmissionPolicyBinding(
-            f"{name}-binding", metadata={"name": policy_name}, spec=binding, opts=after
+        return admissionregistration.ValidatingAdmissionPolicyBinding(
+            f"{name}-binding", metadata={"name": policy_name}, spec=binding, opts=self.after(policy)
         )
 
-    def _default(self, name: str, what: str, guards: GuardsPlan) -> MutatingAdmissionPolicyBinding:
+    def _default(
+        self, name: str, what: str, guards: GuardsPlan
+    ) -> admissionregistration.MutatingAdmissionPolicyBinding:
         metadata: Any = {"name": f"gpu-tenancy-default-{what}"}
-        own = pulumi.ResourceOptions(parent=self)
         policy_spec: Any = mutation(what, guards)
-        policy = MutatingAdmissionPolicy(name, metadata=metadata, spec=policy_spec, opts=own)
+        policy = admissionregistration.MutatingAdmissionPolicy(name, metadata=metadata, spec=policy_spec, opts=self.own)
         binding: Any = {
             "policy_name": metadata["name"],
             "match_resources": {"namespace_selector": _selector(guards)},
         }
-        after = pulumi.ResourceOptions(parent=self, depends_on=[policy])
-        return MutatingAdmissionPolicyBinding(f"{name}-binding", metadata=metadata, spec=binding, opts=after)
+        return admissionregistration.MutatingAdmissionPolicyBinding(
+            f"{name}-binding", metadata=metadata, spec=binding, opts=self.after(policy)
+        )
 
 
 def actions(guards: GuardsPlan) -> dict[str, str]:

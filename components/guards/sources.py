@@ -85,7 +85,6 @@ def mutation(name: str, guards: GuardsPlan) -> dict[str, Any]:
 
 
 def _filled(source: Mapping[str, Any], texts: Mapping[str, str], guards: GuardsPlan) -> dict[str, str]:
-    """Expressions of a policy with the values of a stack."""
     shared = _source("shared")
     own_values = {**shared["values"], **source.get("values", {})}
     marks = {**shared["expressions"], **_values(guards), **{name: literal(value) for name, value in own_values.items()}}
@@ -97,7 +96,6 @@ def _shared(source: Mapping[str, Any], texts: Iterable[str], guards: GuardsPlan)
 
 
 def _matching(source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
-    """The requests that a policy is about."""
     conditions = _source("shared")["conditions"]
     return {
         "match_constraints": {
@@ -159,7 +157,6 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
 
 
 def _counted(guards: GuardsPlan) -> list[WorkloadKind]:
-    """Kinds that Kueue counts by their pod template."""
     return [kind for kind in KINDS if kind.counts_template and queue_place(kind, guards.frameworks) == "object"]
 
 
@@ -179,7 +176,6 @@ def _ends_itself(kind: WorkloadKind) -> bool:
 
 
 def _values(guards: GuardsPlan) -> dict[str, str]:
-    """CEL of what differs by stack, and of what is known of kinds."""
 
     def queued(place: str) -> list[str]:
         return [key(kind) for kind in KINDS if queue_place(kind, guards.frameworks) == place]

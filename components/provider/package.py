@@ -17,7 +17,7 @@ TENANCY: Final = f"{NAMESPACE}:index:Tenancy"
 
 TENANCY_SECTIONS: Final = (
     "environment", "cluster", "pools", "machines", "priorities", "fairness", "cohorts", "teams", "datasets", "metrics",
-    "operators", "guards", "images", "people", "multikueue", "production",
+    "operators", "guards", "images", "people", "multikueue", "production"
 )  # fmt: skip
 """Sections that decide objects on the cluster; prices only matter for reports."""
 TENANCY_CLUSTER: Final = ("provider", "version", "autoscaler", "provides")
@@ -133,7 +133,6 @@ def _object(name: str, section: Schema, types: Schema) -> Schema:
 
 
 def _property(name: str, key: str, value: Schema, types: Schema) -> Schema:
-    """One key of a section; sets of values become types that are named after the section and the key."""
     written = _type(f"{name}{key[0].upper()}{key[1:]}", value, types)
     if "const" in value:
         written["const"] = value["const"]

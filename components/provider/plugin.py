@@ -41,11 +41,7 @@ class TenancyProvider(Provider):
         super().__init__(version("gpu-tenancy"), package_text())
 
     def construct(
-        self,
-        name: str,
-        resource_type: str,
-        inputs: pulumi.Inputs,
-        options: pulumi.ResourceOptions | None = None,
+        self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
         """Registers a component with its children.
 

@@ -77,7 +77,7 @@ def test_gpus_as_limits_alone_are_refused_whatever_the_action(cluster: Cluster) 
 
 
 PROGRAM = """
-from components.config import configured_stack
+from components.platform import configured_stack
 from components.guards import Guards
 from gpu_tenancy.model.plan import plan
 from pathlib import Path

@@ -22,7 +22,7 @@ from components_builders import CREATED
 from removing import remove
 from starts import GUARD
 
-from components.snapshots import OF
+from components.storage import OF
 from gpu_tenancy.base.json import map_at, text_at
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import KubernetesObject

@@ -14,9 +14,9 @@ from pulumi.runtime.proto import resource_pb2
 from repository import ROOT
 
 from components import caches, guards, namespace, queues, serving, storage, tenancy, training
-from components.clouds.azure.memory import IMAGE
+from components.clouds.azure.pools import IMAGE
 from components.clouds.gcp.daemons import PAUSE
-from components.cron_jobs import KUBECTL_AND_SHELL
+from components.pods import KUBECTL_AND_SHELL
 from components.tenancy import AT_ONCE
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine import lean

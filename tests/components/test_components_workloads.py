@@ -9,7 +9,7 @@ from components_builders import Program, pod_specs, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
-from components.leader_worker_sets import REPLACED
+from components.serving import REPLACED
 from gpu_tenancy.base.json import Json, at, map_at, maps_at
 from gpu_tenancy.engine.details import details
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves

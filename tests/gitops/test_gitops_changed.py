@@ -23,7 +23,7 @@ IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c
         ("stacks/Pulumi.dev.yaml", {"dev": ("stacks/Pulumi.dev.yaml changed",)}),
         ("gpu_tenancy/model/catalogue/machines/aws.yaml", dict.fromkeys(STACKS, ("catalogue changed",))),
         ("gpu_tenancy/model/plan/shares.py", dict.fromkeys(STACKS, ("program changed",))),
-        ("components/clouds/aws/cluster.py", dict.fromkeys(STACKS, ("program changed",))),
+        ("components/clouds/aws/__init__.py", dict.fromkeys(STACKS, ("program changed",))),
         ("__main__.py", dict.fromkeys(STACKS, ("program changed",))),
         ("policy/config/workloads-prod.json", dict.fromkeys(STACKS, ("policy packs changed",))),
         ("uv.lock", dict.fromkeys(STACKS, ("Python packages changed",))),

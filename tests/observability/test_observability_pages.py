@@ -40,7 +40,7 @@ import pulumi
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.source import read_config
-from components.observability import Observability
+from components.operators import Observability
 from gpu_tenancy.model.observability import observability
 from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.shares import Tree

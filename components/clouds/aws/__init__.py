@@ -1,22 +1,213 @@
 """EKS: the cluster, its node groups or Karpenter, and their IAM roles."""
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 import pulumi
 import pulumi_aws as aws
+from pulumi import ResourceOptions
+from pulumi_aws.eks.outputs import ClusterVpcConfig
+from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
-from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import LUSTRE_SUBNET, AwsCluster
+from gpu_tenancy.model.spec.data import CACHES
 
-from .cluster import EksCluster
+from ...objects import Component, Options
+from .. import Api, section_of
+from .addons import BEFORE_NODES, CNI, ON_NODES, Addons, drivers, release
+from .control_plane import ControlPlane, Network
+from .data import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles, data_access
+from .identity import Grant, Role, SecretReaders, certificate, ci_entries, kubeconfig, name_of, people_entries
+from .karpenter import Karpenter, NodeRole
+from .nodes import ClusterContext, efa_plugin, pool_group, system_group
+from .policies import managed_policy, node_trust, partition
+from .pools import ClusterAutoscaler, NodeGroup
+
+NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
+"""Managed policies that nodes need: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html."""
+SESSION_MANAGER: Final = "AmazonSSMManagedInstanceCore"
+"""Managed policy for shells on nodes: https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager.html."""
+STORAGE_CLASS: Final = "gp3-encrypted"
+"""Name of the default StorageClass."""
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> EksCluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> "EksCluster":
     """The EKS cluster of a stack, created or existing, with its nodes.
 
     Its provider is of the stack's region, with the credentials of the environment.
     """
-    if not isinstance(plan.section, AwsCluster):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
-    provider = aws.Provider(f"{name}-aws", region=plan.section.region, opts=opts)
-    own = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
-    return EksCluster(name, plan, plan.section, own)
+    section = section_of(plan, AwsCluster)
+    provider = aws.Provider(f"{name}-aws", region=section.region, opts=opts)
+    return EksCluster(name, plan, section, ResourceOptions.merge(opts, ResourceOptions(providers=[provider])))
+
+
+class EksCluster(Component):
+    """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
+
+    Its network is created if the stack names no subnets. An existing cluster only gets nodes, access entries
+    of people and service accounts, roles of service accounts and of readers of secrets and, if the stack sets one, an
+    autoscaler: its add-ons and the EFA device plugin are managed by its owner.
+    The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
+    role.
+    """
+
+    def __init__(self, name: str, plan: ClusterPlan, section: AwsCluster, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:EksCluster", name, opts)
+        self._plan, self._section = plan, section
+        subnets: Mapping[str, pulumi.Input[str]] = section.subnets
+        plane: ControlPlane | None = None
+        if section.create and section.makes_network:
+            subnets = Network(f"{name}-network", plan, section, section.create, self.own).subnets
+        if section.create:
+            plane = ControlPlane(f"{name}-control-plane", plan, section, subnets, self.own)
+        cluster = plane.cluster if plane else aws.eks.Cluster.get(f"{name}-cluster", section.name, self.own)
+        # Together with the endpoint, which is known only after the cluster is created.
+        late_network = pulumi.Output.all(cluster.endpoint, cluster.vpc_config)
+        security_group = late_network.apply(own_security_group)
+        self._context = ClusterContext(section, subnets, security_group, plan.tags, plan.protect)
+        access = pulumi.Output.all(
+            cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
+        )
+        readers = SecretReaders(f"{name}-secrets", plan, section, cluster, self.own).arns if plan.readers else {}
+        files, targets = self._files(name, late_network.apply(own_network))
+        identifier, late = f"{section.region}/{section.name}", {**readers, **files}
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=self.own, users=late)
+        self.kubernetes = self.api.provider()
+        after_cluster = self.after(cluster)
+        people_entries(f"{name}-people", plan, section, after_cluster)
+        ci_entries(f"{name}-robot", plan, section, after_cluster)
+        data_access(f"{name}-data", self._context, plan, after_cluster)
+        system = self._created(name, plane) if plane else []
+        self._pools(name, system)
+        self.system: Sequence[pulumi.Resource] = [*system, *targets]
+        self.register_outputs({"name": section.name})
+
+    def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
+        """What a created cluster needs before its pools: access, add-ons, system nodes, and a default StorageClass.
+
+        An upgrade goes in this order too: the control plane, add-ons, nodes. Only the system nodes are updated before
+        the add-ons that run on them, because these cannot be installed without nodes.
+        """
+        after_plane = self.after(plane.cluster)
+        addons = Addons(f"{name}-first-addons", self._context, BEFORE_NODES, plane.version, after_plane).resources
+        system = [*plane.access, *self._system_nodes(name, plane, addons)]
+        inside = ResourceOptions(parent=self, provider=self.kubernetes, depends_on=system)
+        if efa := efa_plugin(self._plan.pools):
+            release(f"{name}-efa", "aws-efa-k8s-device-plugin", efa, inside)
+        is_default = {"storageclass.kubernetes.io/is-default-class": "true"}
+        storage = StorageClass(
+            f"{name}-storage",
+            metadata={"name": STORAGE_CLASS, "annotations": is_default},
+            provisioner="ebs.csi.aws.com",
+            # https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
+            parameters={"type": "gp3", "encrypted": "true"},
+            # In the zone of the pod.
+            volume_binding_mode="WaitForFirstConsumer",
+            allow_volume_expansion=True,
+            opts=inside,
+        )
+        return [*addons, *system, storage]
+
+    def _system_nodes(self, name: str, plane: ControlPlane, addons: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """System nodes of a created cluster, and the add-ons that run on them.
+
+        Of the CSI drivers of data and the controller of snapshots, only those that teams need. Pods of a driver mount
+        S3, and nodes mount shared file systems, so the pods of teams need no network access to them.
+        """
+        plan, context = self._plan, self._context
+        if plan.system is None:
+            return []
+        role = self._node_role(f"{name}-system-role", "system", NODE_POLICIES)
+        group = system_group(self._section, plan.system)
+        nodes = NodeGroup(f"{name}-system", group, context, role.arn, self.after(plane.cluster, *addons, role)).group
+        after_nodes = self.after(nodes)
+        needed = {
+            "s3": any(identity.team != CACHES for identity in plan.identities),
+            "efs": plan.stores(SHARED_KIND),
+            "fsx": plan.stores(LUSTRE_KIND),
+            "snapshots": plan.snapshots,
+        }
+        chosen = {key: driver for key, driver in drivers(self._section.name).items() if needed[key]}
+        on_nodes = [
+            addon
+            for key, driver in {"addons": ON_NODES, **chosen}.items()
+            for addon in Addons(f"{name}-{key}", context, driver, plane.version, after_nodes).resources
+        ]
+        return [nodes, *on_nodes]
+
+    def _files(
+        self, name: str, network: pulumi.Output[str]
+    ) -> tuple[Mapping[str, pulumi.Output[str]], Sequence[pulumi.Resource]]:
+        """IDs of what shared storage of teams needs, by their placeholders, and the addresses of file systems."""
+        late: dict[str, pulumi.Output[str]] = {}
+        targets: Sequence[pulumi.Resource] = ()
+        if self._plan.stores(SHARED_KIND):
+            files = SharedFiles(f"{name}-shared-files", self._context, network, self.own)
+            late, targets = {**files.late}, files.targets
+        if self._plan.stores(LUSTRE_KIND):
+            late |= LustreNetwork(f"{name}-lustre", self._context, network, self.own).late
+            if self._section.makes_network:
+                late[LUSTRE_SUBNET] = pulumi.Output.from_input(self._context.subnets_in(())[0])
+        return late, targets
+
+    def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> None:
+        section, pools = self._section, self._plan.pools
+        role_arn, before = self._pools_role(name, system)
+        in_cluster = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)
+        if section.autoscaler == "karpenter":
+            role = name_of(section.node_role) if section.node_role else f"{section.name}-node"
+            passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
+            Karpenter(f"{name}-karpenter", pools, self._context, NodeRole(role, passed), in_cluster)
+            return
+        for pool in pools:
+            group = pool_group(section, pool)
+            NodeGroup(f"{name}-pool-{pool.name}", group, self._context, role_arn, self.after(*before))
+        if section.autoscaler == "cluster-autoscaler":
+            queued = any(pool.supply.provisioning for pool in pools)
+            ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)
+
+    def _pools_role(
+        self, name: str, system: Sequence[pulumi.Resource]
+    ) -> tuple[pulumi.Input[str], list[pulumi.Resource]]:
+        """The IAM role of the pools' nodes, and the resources that nodes depend on.
+
+        EKS creates the access entry of a node group's role, but not of a role that only Karpenter uses:
+        https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html. For an existing cluster with an existing
+        role, none is created: it can already exist.
+        """
+        section, before = self._section, list(system)
+        arn: pulumi.Input[str]
+        if section.node_role:
+            arn = section.node_role
+        else:
+            policies = NODE_POLICIES if section.create else (*NODE_POLICIES, str(CNI.policy))
+            role = self._node_role(f"{name}-node-role", "node", policies)
+            arn, before = role.arn, [*before, role]
+        if section.autoscaler == "karpenter" and (section.create or not section.node_role):
+            entry = aws.eks.AccessEntry(
+                f"{name}-nodes",
+                cluster_name=section.name,
+                principal_arn=arn,
+                type="EC2_LINUX",
+                tags=self._plan.tags,
+                opts=self.after(*before),
+            )
+            before = [*before, entry]
+        return arn, before
+
+    def _node_role(self, name: str, purpose: str, policies: Sequence[str]) -> Role:
+        region = self._section.region
+        shells = (SESSION_MANAGER,) if self._section.session_manager else ()
+        grant = Grant(node_trust(region), managed=[managed_policy(region, policy) for policy in (*policies, *shells)])
+        return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, self.own)
+
+
+def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:
+    """Id of the security group that EKS creates for a cluster."""
+    return next((part.cluster_security_group_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
+
+
+def own_network(parts: Sequence[str | ClusterVpcConfig]) -> str:
+    """Id of the VPC of a cluster."""
+    return next((part.vpc_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")

@@ -1,18 +1,47 @@
-"""EKS add-ons of a created cluster."""
+"""EKS add-ons of a created cluster, and Helm releases in kube-system."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import pulumi
 import pulumi_aws as aws
+from pulumi import ResourceOptions
+from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 
-from gpu_tenancy.model.spec.clouds.aws import AddonName, EksCreation
+from gpu_tenancy.model.catalogue.releases import cloud_charts
+from gpu_tenancy.model.spec.clouds.aws import LUSTRE_TAG, AddonName, EksCreation
 
-from .context import ClusterContext
+from ...objects import Component, Options
 from .identity import Grant, Role
-from .policies import lustre_policy, managed_policy, trust
+from .nodes import ClusterContext
+from .policies import managed_policy, trust, written_policy
+
+NAMESPACE: Final = "kube-system"
+_SECONDS: Final = 600
+
+
+def release(name: str, chart: str, values: Mapping[str, object], opts: ResourceOptions) -> Release:
+    """A release of a chart of the catalogue. Pulumi waits until it is ready; a failed release is rolled back.
+
+    Custom resource definitions are not taken from a chart's `crds` folder, which Helm installs once and never updates.
+    """
+    row = cloud_charts()[chart]
+    repository: RepositoryOptsArgsDict | None = {"repo": row.repository} if row.repository else None
+    return Release(
+        name,
+        name=chart,
+        chart=row.reference,
+        version=row.version,
+        repository_opts=repository,
+        namespace=NAMESPACE,
+        values=values,
+        skip_crds=True,
+        atomic=True,
+        timeout=_SECONDS,
+        opts=opts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +82,30 @@ ON_NODES: Final[Mapping[AddonName, Addon]] = {
     ),
 }
 """Add-ons that run on nodes."""
-S3: Final[Mapping[AddonName, Addon]] = {
-    "aws-mountpoint-s3-csi-driver": Addon(values={"node": {"tolerateAllTaints": True}}),
-}
-"""The CSI driver for S3, on all nodes. It has no role: from version 2 on it mounts with the role of the pod, by EKS Pod
-Identity: https://github.com/awslabs/mountpoint-s3-csi-driver/pull/458."""
-
-SNAPSHOTS: Final[Mapping[AddonName, Addon]] = {"snapshot-controller": Addon()}
-"""The controller of VolumeSnapshots with their definitions; the EBS driver then takes them:
-https://docs.aws.amazon.com/eks/latest/userguide/csi-snapshot-controller.html."""
 
 
-EFS: Final[Mapping[AddonName, Addon]] = {
-    "aws-efs-csi-driver": Addon("efs-csi-controller-sa", "service-role/AmazonEFSCSIDriverPolicy"),
-}
-"""The CSI driver for EFS: https://docs.aws.amazon.com/eks/latest/userguide/efs-csi.html."""
+def drivers(cluster: str) -> Mapping[str, Mapping[AddonName, Addon]]:
+    """CSI drivers of data and the controller of snapshots, by the ends of their resources' names."""
+    return {
+        # On all nodes. It has no role: from version 2 on it mounts with the role of the pod, by EKS Pod Identity:
+        # https://github.com/awslabs/mountpoint-s3-csi-driver/pull/458.
+        "s3": {"aws-mountpoint-s3-csi-driver": Addon(values={"node": {"tolerateAllTaints": True}})},
+        # https://docs.aws.amazon.com/eks/latest/userguide/efs-csi.html
+        "efs": {"aws-efs-csi-driver": Addon("efs-csi-controller-sa", "service-role/AmazonEFSCSIDriverPolicy")},
+        # AWS proposes AmazonFSxFullAccess, which may delete every file system of the account:
+        # https://docs.aws.amazon.com/eks/latest/userguide/fsx-csi-create.html.
+        "fsx": {
+            "aws-fsx-csi-driver": Addon(
+                "fsx-csi-controller-sa", document=written_policy("lustre", "", cluster=cluster, tag=LUSTRE_TAG)
+            )
+        },
+        # The controller of VolumeSnapshots with their definitions; the EBS driver then takes them:
+        # https://docs.aws.amazon.com/eks/latest/userguide/csi-snapshot-controller.html.
+        "snapshots": {"snapshot-controller": Addon()},
+    }
 
 
-def fsx(cluster: str) -> Mapping[AddonName, Addon]:
-    """The CSI driver for FSx for Lustre, with a policy of its own.
-
-    AWS proposes AmazonFSxFullAccess, which may delete every file system of the account:
-    https://docs.aws.amazon.com/eks/latest/userguide/fsx-csi-create.html.
-    """
-    return {"aws-fsx-csi-driver": Addon("fsx-csi-controller-sa", document=lustre_policy(cluster))}
-
-
-class Addons(pulumi.ComponentResource):
+class Addons(Component):
     """Add-ons of a created cluster, each in EKS's default version for the cluster's version, or as the stack pins it.
 
     The version is asked when the control plane has its version, so an upgrade updates the control plane first, then the
@@ -98,9 +124,9 @@ class Addons(pulumi.ComponentResource):
         context: ClusterContext,
         addons: Mapping[AddonName, Addon],
         version: pulumi.Output[str],
-        opts: pulumi.ResourceOptions | None = None,
+        opts: Options = None,
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:Addons", name, {}, opts)
+        super().__init__("gpu-tenancy:clouds:Addons", name, opts)
         self._context, self._kubernetes_version = context, version
         self.resources: list[pulumi.Resource] = [
             self._addon(f"{name}-{addon}", addon, needs) for addon, needs in addons.items()
@@ -113,10 +139,8 @@ class Addons(pulumi.ComponentResource):
         roles: list[pulumi.Resource] = []
         if needs.account and (needs.policy or needs.document):
             managed = (managed_policy(context.section.region, needs.policy),) if needs.policy else ()
-            inline = {"driver": needs.document} if needs.document else {}
-            grant = Grant(trust("pods.eks"), managed, inline)
-            within = pulumi.ResourceOptions(parent=self)
-            role = Role(f"{name}-role", f"{context.name}-{needs.account}", grant, context.tags, within)
+            grant = Grant(trust("pods.eks"), managed, {"driver": needs.document} if needs.document else {})
+            role = Role(f"{name}-role", f"{context.name}-{needs.account}", grant, context.tags, self.own)
             identity.append({"role_arn": role.arn, "service_account": needs.account})
             roles.append(role)
         return aws.eks.Addon(
@@ -129,17 +153,11 @@ class Addons(pulumi.ComponentResource):
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             tags=context.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=roles),
+            opts=self.after(*roles),
         )
 
     def _addon_version(self, addon: AddonName, creation: EksCreation | None) -> pulumi.Input[str]:
         if creation and addon in creation.addons:
             return creation.addons[addon]
-        version, options = self._kubernetes_version, pulumi.InvokeOutputOptions(parent=self)
-        answer = aws.eks.get_addon_version_output(addon_name=addon, kubernetes_version=version, opts=options)
-        return answer.version
-
-
-def reached_version(parts: Sequence[str]) -> str:
-    """The version of a control plane that exists: the first of its version and its ARN."""
-    return parts[0]
+        version, invoke = self._kubernetes_version, pulumi.InvokeOutputOptions(parent=self)
+        return aws.eks.get_addon_version_output(addon_name=addon, kubernetes_version=version, opts=invoke).version

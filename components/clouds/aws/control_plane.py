@@ -1,17 +1,18 @@
-"""A created EKS cluster: control plane and administrators."""
+"""A created EKS cluster: network, control plane and administrators."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import pulumi
 import pulumi_aws as aws
+from pulumi import ResourceOptions
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster, EksCreation
 
-from .access import access_entry
-from .addons import reached_version
-from .identity import Grant, Role
+from ...objects import Component, Options
+from .. import once_there
+from .identity import Grant, Role, access_entry
 from .policies import access_policy, managed_policy, trust
 
 LOGS: Final = ("api", "audit", "authenticator")
@@ -19,9 +20,84 @@ LOGS: Final = ("api", "audit", "authenticator")
 _RETENTION: Final = 365
 _WAIT: Final = 30
 """Days: log retention, and the period in which the deletion of a key can be cancelled."""
+_PARTS: Final = 3
+"""Bits of the part of each zone: an eighth of the addresses."""
 
 
-class ControlPlane(pulumi.ComponentResource):
+class Network(Component):
+    """A VPC with a private subnet in each zone, and egress through one NAT gateway.
+
+    The NAT gateway is regional: it needs no public subnet, and is in each zone that has nodes, also if one zone fails
+    (https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateways-regional.html). Nothing in the network has a public
+    address. S3, which also has the layers of images in ECR, is reached through a gateway endpoint, which costs nothing
+    (https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html); interface endpoints are not created,
+    because the NAT gateway reaches the same services.
+
+    Attributes:
+        subnets: ids of the subnets by zone. They are known once the subnet has its route, so that nodes start with
+            egress.
+    """
+
+    def __init__(
+        self, name: str, plan: ClusterPlan, section: AwsCluster, creation: EksCreation, opts: Options = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:EksNetwork", name, opts)
+        kept = ResourceOptions(parent=self, protect=plan.protect)
+        tags = {**plan.tags, "Name": section.name}
+        vpc = aws.ec2.Vpc(
+            f"{name}-vpc",
+            cidr_block=str(creation.network_addresses),
+            # EKS requires both: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags=tags,
+            opts=kept,
+        )
+        gateway = aws.ec2.InternetGateway(f"{name}-internet", vpc_id=vpc.id, tags=tags, opts=self.own)
+        nat = aws.ec2.NatGateway(
+            f"{name}-nat",
+            availability_mode="regional",
+            vpc_id=vpc.id,
+            tags=tags,
+            opts=ResourceOptions(parent=self, protect=plan.protect, depends_on=[gateway]),
+        )
+        routes = aws.ec2.RouteTable(f"{name}-routes", vpc_id=vpc.id, tags=tags, opts=self.own)
+        egress = aws.ec2.Route(
+            f"{name}-egress",
+            route_table_id=routes.id,
+            destination_cidr_block="0.0.0.0/0",
+            nat_gateway_id=nat.id,
+            opts=self.own,
+        )
+        aws.ec2.VpcEndpoint(
+            f"{name}-s3",
+            vpc_id=vpc.id,
+            service_name=f"com.amazonaws.{section.region}.s3",
+            vpc_endpoint_type="Gateway",
+            route_table_ids=[routes.id],
+            tags=tags,
+            opts=self.own,
+        )
+        parts = creation.network_addresses.subnets(prefixlen_diff=_PARTS)
+        self.subnets: dict[str, pulumi.Input[str]] = {}
+        for zone, part in zip(creation.zones, parts, strict=False):
+            subnet = aws.ec2.Subnet(
+                f"{name}-{zone}",
+                vpc_id=vpc.id,
+                availability_zone=zone,
+                cidr_block=str(part),
+                # Internal load balancers of Services: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html
+                tags={**tags, "Name": f"{section.name}-{zone}", "kubernetes.io/role/internal-elb": "1"},
+                opts=kept,
+            )
+            routed = aws.ec2.RouteTableAssociation(
+                f"{name}-{zone}-routes", subnet_id=subnet.id, route_table_id=routes.id, opts=self.own
+            )
+            self.subnets[zone] = once_there(subnet.id, routed.id, egress.id)
+        self.register_outputs({"vpc": vpc.id})
+
+
+class ControlPlane(Component):
     """The control plane of an EKS cluster, with its secrets encryption key, audit log and administrators.
 
     Its subnets need access to the AWS APIs and to images, through NAT or VPC endpoints
@@ -41,20 +117,20 @@ class ControlPlane(pulumi.ComponentResource):
         name: str,
         plan: ClusterPlan,
         section: AwsCluster,
-        subnets: Sequence[pulumi.Input[str]],
-        opts: pulumi.ResourceOptions | None = None,
+        subnets: Mapping[str, pulumi.Input[str]],
+        opts: Options = None,
     ) -> None:
         creation = section.create
         if creation is None:
             msg = f"cluster {section.name} exists"
             raise TypeError(msg)
-        super().__init__("gpu-tenancy:clouds:ControlPlane", name, {}, opts)
-        within, tags = pulumi.ResourceOptions(parent=self), dict(plan.tags)
+        super().__init__("gpu-tenancy:clouds:ControlPlane", name, opts)
+        tags = dict(plan.tags)
         grant = Grant(trust("eks"), managed=(managed_policy(section.region, "AmazonEKSClusterPolicy"),))
-        role = Role(f"{name}-role", f"{section.name}-cluster", grant, tags, within)
+        role = Role(f"{name}-role", f"{section.name}-cluster", grant, tags, self.own)
         log = self._log(f"{name}-log", section, tags)
         network: aws.eks.ClusterVpcConfigArgsDict = {
-            "subnet_ids": list(creation.subnets.values() or subnets),
+            "subnet_ids": list(creation.subnets.values() or (subnets[zone] for zone in section.zonal)),
             "endpoint_private_access": True,
             "endpoint_public_access": bool(creation.allow_from),
         }
@@ -76,7 +152,7 @@ class ControlPlane(pulumi.ComponentResource):
             bootstrap_self_managed_addons=False,
             deletion_protection=plan.protect,
             tags=tags,
-            opts=pulumi.ResourceOptions(
+            opts=ResourceOptions(
                 parent=self,
                 protect=plan.protect,
                 depends_on=[role, log],
@@ -84,9 +160,21 @@ class ControlPlane(pulumi.ComponentResource):
                 ignore_changes=["accessConfig.bootstrapClusterCreatorAdminPermissions"],
             ),
         )
-        self.access = self._admins(name, plan, section, creation)
+        self.access: list[pulumi.Resource] = []
+        for arn in creation.admins:
+            who = arn.partition(":role/")[2]
+            entry = access_entry(f"{name}-{who}", plan, section.name, arn, self.after(self.cluster))
+            association = aws.eks.AccessPolicyAssociation(
+                f"{name}-{who}-admin",
+                cluster_name=section.name,
+                principal_arn=arn,
+                policy_arn=access_policy(section.region, "AmazonEKSClusterAdminPolicy"),
+                access_scope={"type": "cluster"},
+                opts=self.after(entry),
+            )
+            self.access.append(association)
         # The ARN is known only of a cluster that exists.
-        self.version = pulumi.Output.all(self.cluster.version, self.cluster.arn).apply(reached_version)
+        self.version = once_there(self.cluster.version, self.cluster.arn)
         self.register_outputs({"name": section.name})
 
     def _log(self, name: str, section: AwsCluster, tags: dict[str, str]) -> aws.cloudwatch.LogGroup:
@@ -104,7 +192,7 @@ class ControlPlane(pulumi.ComponentResource):
             name=group,
             retention_in_days=_RETENTION,
             tags=tags,
-            opts=pulumi.ResourceOptions(
+            opts=ResourceOptions(
                 parent=self,
                 retain_on_delete=True,
                 ignore_changes=["tags", "tagsAll"],
@@ -126,26 +214,6 @@ class ControlPlane(pulumi.ComponentResource):
             enable_key_rotation=True,
             deletion_window_in_days=_WAIT,
             tags=dict(plan.tags),
-            opts=pulumi.ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True),
+            opts=ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True),
         )
         return key.arn
-
-    def _admins(
-        self, name: str, plan: ClusterPlan, section: AwsCluster, creation: EksCreation
-    ) -> list[pulumi.Resource]:
-        """Access entries of administrators, with the policy that makes them so."""
-        within = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
-        associations: list[pulumi.Resource] = []
-        for arn in creation.admins:
-            who = arn.partition(":role/")[2]
-            entry = access_entry(f"{name}-{who}", plan, section, arn, within)
-            association = aws.eks.AccessPolicyAssociation(
-                f"{name}-{who}-admin",
-                cluster_name=section.name,
-                principal_arn=arn,
-                policy_arn=access_policy(section.region, "AmazonEKSClusterAdminPolicy"),
-                access_scope={"type": "cluster"},
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[entry]),
-            )
-            associations.append(association)
-        return associations

@@ -1,99 +1,193 @@
-"""What scales node pools of EKS: Cluster Autoscaler with managed node groups, or Karpenter."""
+"""Karpenter and its objects: https://karpenter.sh/docs/concepts/."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import pulumi
 import pulumi_aws as aws
+from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
-from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
-from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
 from gpu_tenancy.model.plan.cluster import NodePool
+from gpu_tenancy.model.plan.pools import uses_local_disks
+from gpu_tenancy.model.plan.rollouts import KARPENTER_DRAINS
+from gpu_tenancy.model.spec.clouds.base import Maintenance
 
-from .charts import NAMESPACE, release
-from .context import ClusterContext
+from ...objects import Component, Options
+from .addons import release
 from .identity import PodRole
-from .karpenter_objects import NODE_CLASS, NODE_POOL, node_class, node_pools, overlay
-from .karpenter_policy import karpenter_policies
-from .policies import autoscaler_policy, queue_policy
+from .nodes import ClusterContext, Volume, huge_pages, image, image_alias, interfaces, node_configuration, volumes
+from .policies import karpenter_policies, queue_policy
 from .pools import placement_group
 
-_AUTOSCALER: Final = "cluster-autoscaler"
-"""Chart of Cluster Autoscaler, and name of its service account."""
-_REQUESTS: Final = {"enable-provisioning-requests": True, "kube-api-content-type": "application/json"}
-"""Flags with which it handles ProvisioningRequests. It cannot write their status as protobuf before 1.34.5:
-https://github.com/kubernetes/autoscaler/issues/8855."""
+Spec: TypeAlias = Mapping[str, object]
 
-_REMOVES: Final = {
-    "scale-down-gpu-utilization-threshold": 0.001,
-    "scale-down-utilization-threshold": 0.001,
-    "ignore-daemonsets-utilization": True,
-}
-"""Flags with which it removes only nodes whose pods request nothing, DaemonSets aside; the default is less than half of
-the GPUs or CPUs. Nodes with GPU partitions count by their CPUs and memory. With 0 it would remove no node, because the
-use must be below the threshold (isNodeBelowUtilizationThreshold, read 2026-11-24):
-https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/core/scaledown/eligibility/eligibility.go."""
+_DAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+"""Days in the order of cron."""
+_WEEK: Final = 7 * 24 * 60
+"""Minutes of a week."""
+_CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "reserved"}
+"""Capacity types. For Karpenter, a capacity block is a reservation: https://karpenter.sh/docs/tasks/odcrs/."""
+
+_DRAIN: Final = {"spot": f"{KARPENTER_DRAINS}s", "capacity-block": "10m"}
+"""How long a node waits for its pods, by kind of capacity: EC2 warns two minutes before the end of a spot machine, and
+Karpenter drains machines of a capacity block ten minutes before EC2 ends them. The grace period of a pod is the last
+part of it (read 2026-11-24): https://karpenter.sh/docs/concepts/disruption/#terminationgraceperiod,
+https://karpenter.sh/docs/tasks/odcrs/#capacity-blocks."""
+_LONGEST_DRAIN: Final = "24h"
+"""The same for other capacity. Without a limit, any pod with the annotation karpenter.sh/do-not-disrupt could keep an
+outdated node for ever."""
 
 
-class ClusterAutoscaler(pulumi.ComponentResource):
-    """Cluster Autoscaler with its own IAM role, which can scale only this cluster's node groups.
+def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
+    """The spec of a pool's EC2NodeClass."""
+    optional: Spec = {
+        "userData": node_configuration(image(pool), numa=pool.numa),  # Karpenter itself sets up local disks.
+        "instanceStorePolicy": "RAID0" if uses_local_disks(context.section, pool.machine) else None,
+        "capacityReservationSelectorTerms": [{"id": pool.reservation}] if pool.reservation else None,
+        "placementGroupSelector": {"name": placement_group} if placement_group else None,
+        "networkInterfaces": [
+            {"networkCardIndex": interface.card, "deviceIndex": interface.device, "interfaceType": interface.kind}
+            for interface in (interfaces(pool.fabric) if pool.fabric else ())
+        ],
+    }
+    disks = volumes(context.section, pool.disk, image(pool), pool.machine, pool.image_disk)
+    return {
+        # New nodes get this image; the budgets in `node_pools` decide when running nodes are replaced.
+        "amiSelectorTerms": [{"alias": image_alias(context.section, image(pool))}],
+        "role": role,
+        "subnetSelectorTerms": [{"id": subnet} for subnet in context.subnets_in(pool.zones)],
+        "securityGroupSelectorTerms": [{"id": context.security_group}],
+        "associatePublicIPAddress": False,
+        "metadataOptions": {
+            "httpEndpoint": "enabled",
+            "httpProtocolIPv6": "disabled",
+            "httpTokens": "required",
+            "httpPutResponseHopLimit": 1,
+        },
+        "blockDeviceMappings": [{"deviceName": volume.device, "ebs": _ebs(volume)} for volume in disks],
+        "tags": {**context.tags, "Name": f"{context.name}-{pool.name}"},
+        **{key: value for key, value in optional.items() if value},
+    }
 
-    It discovers them by the tags that EKS sets on their Auto Scaling groups:
-    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html
 
-    If pools are queued, it also handles ProvisioningRequests, whose definition the cluster must have:
-    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-provisioningrequest-to-run-batch-workloads
+def _ebs(volume: Volume) -> Spec:
+    given = {"kmsKeyID": volume.key, "snapshotID": volume.snapshot}
+    return {
+        "volumeType": "gp3",
+        "volumeSize": f"{volume.gib}Gi",
+        "throughput": volume.throughput,
+        "iops": volume.iops,
+        "encrypted": True,
+        "deleteOnTermination": True,
+        **{key: value for key, value in given.items() if value},
+    }
+
+
+def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Spec]:
+    """Specs of a pool's NodePools by name: one with its minimum number of nodes, one for the nodes above it.
+
+    Two NodePools are needed because a NodePool is either static (`replicas`, alpha) or dynamic.
+
+    Args:
+        pool: the planned pool.
+        drift: when nodes with pods that differ from the pool are replaced; None for never.
     """
+    minimum, maximum = pool.supply.min_nodes, pool.supply.max_nodes
+    above, largest = maximum - minimum, max(machine.cpu for machine in (pool.machine, *pool.alternatives))
+    every: Spec = {"template": _template(pool), "disruption": _disruption(drift)}
+    specs: dict[str, Spec] = {}
+    if minimum:
+        specs[f"{pool.name}-base"] = {**every, "replicas": minimum, "limits": {"nodes": str(minimum)}}
+    if above > 0:
+        specs[pool.name] = {**every, "limits": {"nodes": str(above), "cpu": str(above * largest // 1000)}}
+    return specs
 
-    def __init__(
-        self, name: str, context: ClusterContext, *, queued: bool, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:clouds:ClusterAutoscaler", name, {}, opts)
-        if queued:
-            self._requests(f"{name}-requests")
-        policies = {"node-groups": autoscaler_policy(context.name, context.section.region)}
-        role = PodRole(f"{name}-role", context, _AUTOSCALER, policies, pulumi.ResourceOptions(parent=self))
-        values = {
-            "cloudProvider": "aws",
-            "awsRegion": context.section.region,
-            "autoDiscovery": {"clusterName": context.name},
-            "rbac": {"serviceAccount": {"name": _AUTOSCALER}},
-            # If a pod fits several pools, add a node with the least idle CPU.
-            "extraArgs": {"expander": "least-waste", **_REMOVES, **(_REQUESTS if queued else {})},
-            "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
+
+def overlay(pool: NodePool) -> Spec | None:
+    """The spec of a NodeOverlay with the resources that Karpenter does not know: GPU partitions and huge pages.
+
+    Without it, Karpenter adds no node for pods that request them. Time-sliced GPUs keep the resource name of whole
+    GPUs, which an overlay cannot change. So Karpenter adds nodes as if each pod used a whole GPU.
+
+    https://karpenter.sh/docs/concepts/nodeoverlays/
+    """
+    resource, capacity = pool.supply.resource, huge_pages(pool)
+    if resource and resource.startswith("nvidia.com/mig-"):
+        capacity |= {resource: str(pool.supply.gpus_per_node)}
+    if not capacity:
+        return None
+    return {"requirements": [_one_of("karpenter.sh/nodepool", *node_pools(pool))], "capacity": capacity}
+
+
+def _template(pool: NodePool) -> Spec:
+    machines = (pool.machine, *pool.alternatives)
+    requirements = [
+        _one_of("node.kubernetes.io/instance-type", *(machine.type for machine in machines)),
+        _one_of("kubernetes.io/arch", pool.machine.architecture),
+        _one_of("karpenter.sh/capacity-type", _CAPACITY.get(pool.capacity.kind, "on-demand")),
+        *([_one_of("topology.kubernetes.io/zone", *pool.zones)] if pool.zones else []),
+    ]
+    taints = [
+        {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
+        for taint in pool.supply.taints
+    ]
+    return {
+        "metadata": {"labels": dict(pool.labels)},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool.name},
+            "requirements": requirements,
+            **({"taints": taints} if taints else {}),
+            # GPU nodes do not expire, because that would stop training jobs.
+            "expireAfter": "Never" if pool.gpus else "720h",
+            "terminationGracePeriod": _DRAIN.get(pool.capacity.kind, _LONGEST_DRAIN),
+        },
+    }
+
+
+def _disruption(drift: Maintenance | None) -> Spec:
+    """Nodes are removed when they are empty, and replaced with pods on them only during maintenance, one by one.
+
+    The budget decides about drift, because Karpenter replaces drifted nodes with a terminationGracePeriod whatever the
+    annotations of their pods: https://github.com/aws/karpenter-provider-aws/issues/7708.
+    """
+    drifted = [{"nodes": "1", "reasons": ["Drifted"]}, *_outside(drift)] if drift else []
+    never = ["Underutilized"] if drift else ["Drifted", "Underutilized"]
+    return {
+        "consolidationPolicy": "WhenEmpty",
+        "consolidateAfter": "10m",
+        "budgets": [{"nodes": "0", "reasons": never}, {"nodes": "100%", "reasons": ["Empty"]}, *drifted],
+    }
+
+
+def _outside(maintenance: Maintenance) -> list[Spec]:
+    """Budgets that forbid drift outside of a maintenance window: one for each pause between two windows.
+
+    The smallest of the budgets that are active applies: https://karpenter.sh/docs/concepts/disruption/#schedule.
+    """
+    hour, minute = (int(part) for part in maintenance.start.split(":"))
+    days = sorted(_DAYS.index(day) for day in maintenance.days or _DAYS)
+    starts = [(day * 24 + hour) * 60 + minute for day in days]
+    pauses = [
+        (start + maintenance.hours * 60, following - start - maintenance.hours * 60)
+        for start, following in zip(starts, [*starts[1:], starts[0] + _WEEK], strict=True)
+    ]
+    return [
+        {
+            "nodes": "0",
+            "reasons": ["Drifted"],
+            "schedule": f"{at % 60} {at // 60 % 24} * * {at // 1440 % 7}",
+            "duration": f"{length}m",
         }
-        # The pods get their credentials when they start, so the association must exist first.
-        self.release = release(
-            f"{name}-release", _AUTOSCALER, values, pulumi.ResourceOptions(parent=self, depends_on=[role])
-        )
-        self.register_outputs({})
+        for at, length in pauses
+        if length > 0
+    ]
 
-    def _requests(self, name: str) -> None:
-        """Rights to handle ProvisioningRequests, which the chart's role does not have."""
-        metadata: ObjectMetaArgsDict = {"name": "cluster-autoscaler-provisioning-requests"}
-        role = ClusterRole(
-            f"{name}-role",
-            metadata=metadata,
-            rules=[
-                {
-                    "api_groups": ["autoscaling.x-k8s.io"],
-                    "resources": ["provisioningrequests", "provisioningrequests/status"],
-                    "verbs": ["get", "list", "watch", "update", "patch"],
-                },
-                {"api_groups": [""], "resources": ["podtemplates"], "verbs": ["get", "list", "watch"]},
-            ],
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        ClusterRoleBinding(
-            f"{name}-binding",
-            metadata=metadata,
-            role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role.metadata.name},
-            subjects=[{"kind": "ServiceAccount", "name": _AUTOSCALER, "namespace": NAMESPACE}],
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+
+def _one_of(key: str, *values: str) -> Spec:
+    return {"key": key, "operator": "In", "values": list(values)}
 
 
 _KARPENTER: Final = "karpenter"
@@ -121,7 +215,7 @@ class NodeRole:
     arn: str
 
 
-class Karpenter(pulumi.ComponentResource):
+class Karpenter(Component):
     """Karpenter with its own IAM role, and an EC2NodeClass and NodePools for each pool.
 
     Its own pods need nodes that it does not create: the system nodes of a created cluster, or existing nodes. Its
@@ -129,21 +223,15 @@ class Karpenter(pulumi.ComponentResource):
     """
 
     def __init__(
-        self,
-        name: str,
-        pools: Sequence[NodePool],
-        context: ClusterContext,
-        nodes: NodeRole,
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, pools: Sequence[NodePool], context: ClusterContext, nodes: NodeRole, opts: Options = None
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:Karpenter", name, {}, opts)
+        super().__init__("gpu-tenancy:clouds:Karpenter", name, opts)
         self._context = context
         queue = self._interruptions(name)
         spot = any(pool.capacity.kind == "spot" for pool in pools)
         policies = karpenter_policies(context.name, context.section.region, nodes.arn, context.name, spot=spot)
-        within = pulumi.ResourceOptions(parent=self)
-        role = PodRole(f"{name}-role", context, _KARPENTER, policies, within)
-        definitions = release(f"{name}-definitions", "karpenter-crd", {}, within)
+        role = PodRole(f"{name}-role", context, _KARPENTER, policies, self.own)
+        definitions = release(f"{name}-definitions", "karpenter-crd", {}, self.own)
         values = {
             "settings": {
                 "clusterName": context.name,
@@ -158,69 +246,54 @@ class Karpenter(pulumi.ComponentResource):
             "serviceAccount": {"name": _KARPENTER},
             "controller": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}},
         }
-        after = pulumi.ResourceOptions(parent=self, depends_on=[role, definitions, queue])
-        self.release = release(f"{name}-release", _KARPENTER, values, after)
+        self.release = release(f"{name}-release", _KARPENTER, values, self.after(role, definitions, queue))
         for pool in pools:
             self._pool(name, pool, nodes)
         self.register_outputs({})
 
     def _interruptions(self, name: str) -> aws.sqs.QueuePolicy:
-        """The SQS queue that receives Karpenter's interruption events."""
-        within, tags = pulumi.ResourceOptions(parent=self), self._context.tags
+        cluster, tags = self._context.name, self._context.tags
         queue = aws.sqs.Queue(
             f"{name}-interruptions",
-            name=self._context.name,
+            name=cluster,
             message_retention_seconds=300,
             sqs_managed_sse_enabled=True,
             tags=tags,
-            opts=within,
+            opts=self.own,
         )
         for event, (source, kind) in EVENTS.items():
             rule = aws.cloudwatch.EventRule(
                 f"{name}-{event}",
-                name=f"{self._context.name}-karpenter-{event}",
+                name=f"{cluster}-karpenter-{event}",
                 event_pattern=json.dumps({"source": [source], "detail-type": [kind]}),
                 tags=tags,
-                opts=within,
+                opts=self.own,
             )
             aws.cloudwatch.EventTarget(
-                f"{name}-{event}-target", rule=rule.name, target_id="karpenter", arn=queue.arn, opts=within
+                f"{name}-{event}-target", rule=rule.name, target_id="karpenter", arn=queue.arn, opts=self.own
             )
-        return aws.sqs.QueuePolicy(
-            f"{name}-interruptions-policy", queue_url=queue.url, policy=queue.arn.apply(queue_policy), opts=within
-        )
+        policy = queue.arn.apply(queue_policy)
+        return aws.sqs.QueuePolicy(f"{name}-interruptions-policy", queue_url=queue.url, policy=policy, opts=self.own)
 
     def _pool(self, name: str, pool: NodePool, nodes: NodeRole) -> None:
-        """The EC2NodeClass of a pool, its NodePools, and its NodeOverlay if it needs one."""
+        context, own = self._context, f"{name}-{pool.name}"
         group_name: str | None = None
         dependencies: list[pulumi.Resource] = [self.release]
         if pool.compact:
-            group_name = f"{self._context.name}-{pool.name}"
-            dependencies.append(placement_group(f"{name}-{pool.name}-near", group_name, self._context.tags, self))
+            group_name = f"{context.name}-{pool.name}"
+            dependencies.append(placement_group(f"{own}-near", group_name, context.tags, self))
+        after, named = self.after(*dependencies), {"name": pool.name}
+        spec = node_class(pool, context, nodes.name, group_name)
         ec2_node_class = CustomResource(
-            f"{name}-{pool.name}-class",
-            api_version=NODE_CLASS,
-            kind="EC2NodeClass",
-            metadata={"name": pool.name},
-            spec=node_class(pool, self._context, nodes.name, group_name),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies),
+            f"{own}-class", "karpenter.k8s.aws/v1", "EC2NodeClass", metadata=named, spec=spec, opts=after
         )
-        after_class = pulumi.ResourceOptions(parent=self, depends_on=[ec2_node_class], protect=self._context.protect)
-        for pool_name, spec in node_pools(pool, self._context.section.drift).items():
+        after_class = ResourceOptions(parent=self, depends_on=[ec2_node_class], protect=context.protect)
+        for pool_name, spec in node_pools(pool, context.section.drift).items():
+            metadata = {"name": pool_name}
             CustomResource(
-                f"{name}-{pool_name}",
-                api_version=NODE_POOL,
-                kind="NodePool",
-                metadata={"name": pool_name},
-                spec=spec,
-                opts=after_class,
+                f"{name}-{pool_name}", "karpenter.sh/v1", "NodePool", metadata=metadata, spec=spec, opts=after_class
             )
-        if overlay_spec := overlay(pool):
+        if spec := overlay(pool):
             CustomResource(
-                f"{name}-{pool.name}-overlay",
-                api_version="karpenter.sh/v1alpha1",
-                kind="NodeOverlay",
-                metadata={"name": pool.name},
-                spec=overlay_spec,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies),
+                f"{own}-overlay", "karpenter.sh/v1alpha1", "NodeOverlay", metadata=named, spec=spec, opts=after
             )

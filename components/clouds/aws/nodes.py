@@ -1,19 +1,206 @@
-"""Facts about EKS nodes, and functions from a planned pool to a node group, without resources and Outputs."""
+"""Facts about EKS nodes, their images and disks, and functions from a planned pool to a node group."""
 
+import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+import pulumi
+
 from gpu_tenancy.base.quantity import format_bytes
-from gpu_tenancy.model.catalogue import Network
+from gpu_tenancy.model.catalogue import Machine, Network, cloud_tables
 from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
 from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, NodeTaint, uses_local_disks
-from gpu_tenancy.model.spec.clouds.aws import AwsCluster
-from gpu_tenancy.model.spec.pools import Disk
+from gpu_tenancy.model.spec.clouds.aws import AmiType, AwsCluster
+from gpu_tenancy.model.spec.pools import Disk, Numa
 
-from .disks import IMAGES, Image, Volume, user_data, volumes
+
+@dataclass(frozen=True, slots=True)
+class ClusterContext:
+    """The cluster that nodes join.
+
+    Attributes:
+        subnets: ids of its subnets, by zone.
+        security_group: the cluster's security group, which allows traffic between nodes and control plane, and EFA:
+            https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
+    """
+
+    section: AwsCluster
+    subnets: Mapping[str, pulumi.Input[str]]
+    security_group: pulumi.Output[str]
+    tags: Mapping[str, str]
+    protect: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the cluster."""
+        return self.section.name
+
+    def subnets_in(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
+        """Ids of the subnets in these zones; if there are none, of those in Availability Zones."""
+        return [self.subnets[zone] for zone in zones or self.section.zonal]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An EKS image.
+
+    Attributes:
+        ami_type: a node group's name for it: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html.
+        family: Karpenter's name for it; on GPU machines Karpenter selects the NVIDIA variant.
+        data: device of the disk for images and containers.
+        own: device of a separate disk for the operating system; None without.
+    """
+
+    ami_type: AmiType
+    family: str
+    data: str = "/dev/xvda"
+    own: str | None = None
+
+
+IMAGES: Final[Mapping[tuple[str | None, str], Image]] = {
+    (None, "amd64"): Image("AL2023_x86_64_STANDARD", "al2023"),
+    (None, "arm64"): Image("AL2023_ARM_64_STANDARD", "al2023"),
+    ("image", "amd64"): Image("AL2023_x86_64_NVIDIA", "al2023"),
+    ("image", "arm64"): Image("AL2023_ARM_64_NVIDIA", "al2023"),
+    ("bottlerocket", "amd64"): Image("BOTTLEROCKET_x86_64_NVIDIA", "bottlerocket", "/dev/xvdb", "/dev/xvda"),
+    ("bottlerocket", "arm64"): Image("BOTTLEROCKET_ARM_64_NVIDIA", "bottlerocket", "/dev/xvdb", "/dev/xvda"),
+}
+"""Images by driver mode and CPU architecture. GPUs of other vendors have no driver mode and get the standard image: EKS
+has no image with AMD's driver, so AMD's operator installs it."""
+
+
+def image_alias(cluster: AwsCluster, of: Image) -> str:
+    """Karpenter's name of an image with its release: https://karpenter.sh/docs/concepts/nodeclasses/#alias."""
+    release = cluster.images.get(of.ami_type)
+    if release is None:
+        return f"{of.family}@latest"
+    version, _, build = release.partition("-")
+    return f"{of.family}@v{build if of.family == 'al2023' else version}"
+
+
+_MIME: Final = """\
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="//"
+
+--//
+Content-Type: application/node.eks.aws
+
+---
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+{spec}
+--//--
+"""
+"""A NodeConfig as user data."""
+_DISKS: Final[Mapping[str, str]] = {
+    "al2023": """\
+  instance:
+    localStorage:
+      strategy: RAID0
+""",
+    "bottlerocket": """\
+[settings.bootstrap-commands.local-disks]
+commands = [
+  ["apiclient", "ephemeral-storage", "init"],
+  ["apiclient", "ephemeral-storage", "bind", "--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"],
+]
+essential = true
+mode = "always"
+""",
+}
+"""What puts images, containers and ephemeral storage on the local NVMe disks, by family of the image.
+
+https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/, https://bottlerocket.dev/en/os/latest/concepts/bootstrap-commands/
+"""
+_NUMA: Final[Mapping[str, str]] = {
+    "al2023": """\
+  kubelet:
+    config:
+      cpuManagerPolicy: static
+      topologyManagerPolicy: {policy}
+""",
+    "bottlerocket": """\
+[settings.kubernetes]
+cpu-manager-policy = "static"
+topology-manager-policy = "{policy}"
+""",
+}
+"""What aligns containers with NUMA nodes, by family of the image.
+
+https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/, https://bottlerocket.dev/en/os/latest/api/settings/kubernetes/
+"""
+_GIB: Final = 2**30
+_BOTTLEROCKET_OS: Final = 4 * _GIB
+"""Bottlerocket's first disk is for the operating system; images and containers are on the second:
+https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/bottlerocket.go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A disk of a node.
+
+    Attributes:
+        gib: size in GiB.
+        key: ARN of its KMS key; None for the account's.
+        throughput: in MiB/s.
+        iops: I/O operations per second.
+        snapshot: ID of the snapshot that it starts as; None for an empty disk.
+    """
+
+    device: str
+    gib: int
+    key: str | None
+    throughput: int
+    iops: int
+    snapshot: str | None = None
+
+
+def volumes(
+    cluster: AwsCluster, disk: Disk, of: Image, machine: Machine, snapshot: str | None = None
+) -> tuple[Volume, ...]:
+    """A node's disks; sizes are rounded up to GiB.
+
+    On GPU machines the disk with the images has the catalogue's throughput, unless the images are on local disks.
+    """
+    included, gpu = _performance(None), _performance(cluster.disk_throughput, gpu=True)
+    on_boot_disk = machine.gpus and not uses_local_disks(cluster, machine)
+    chosen = gpu if machine.gpus and (on_boot_disk or cluster.disk_throughput) else included
+    data = Volume(of.data, -(-disk.size // _GIB), disk.key, *chosen, snapshot)
+    return (Volume(of.own, _BOTTLEROCKET_OS // _GIB, disk.key, *included), data) if of.own else (data,)
+
+
+def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int]:
+    table = cloud_tables()["aws"].disk
+    if table is None:
+        msg = "gpu_tenancy/model/catalogue/machines/aws.yaml has no disk; add it"
+        raise ValueError(msg)
+    chosen = throughput or (table.gpu_throughput if gpu else table.throughput)
+    return chosen, table.iops_for(chosen)
+
+
+def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
+    """The configuration of a node, to which EKS and Karpenter add their own parts; None if the image's own is enough.
+
+    Args:
+        of: image of the node.
+        disks: whether images, containers and ephemeral storage are on the local disks.
+        numa: policy of the topology manager; None for no alignment with NUMA nodes.
+    """
+    parts = (_NUMA[of.family].format(policy=numa) if numa else "") + (_DISKS[of.family] if disks else "")
+    if not parts:
+        return None
+    return _MIME.format(spec=parts) if of.family == "al2023" else parts
+
+
+def user_data(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
+    """The same in Base64, for launch templates."""
+    text = node_configuration(of, disks=disks, numa=numa)
+    return base64.b64encode(text.encode()).decode() if text else None
+
 
 SYSTEM: Final = "gpu-tenancy-system"
 """How the name of the node group for the cluster's own pods begins, and the value of its label."""
@@ -95,10 +282,7 @@ def interfaces(fabric: Network | None) -> tuple[Interface, ...]:
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     """
     cards = fabric.fabric_cards if fabric else ()
-    return (
-        Interface(0, 0, "interface"),
-        *(Interface(card, 0 if card else 1, "efa-only") for card in cards),
-    )
+    return (Interface(0, 0, "interface"), *(Interface(card, 0 if card else 1, "efa-only") for card in cards))
 
 
 def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:

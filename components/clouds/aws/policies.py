@@ -1,16 +1,19 @@
-"""IAM policy documents as JSON.
+"""IAM policy documents as JSON: those of `policies.yaml`, and those that depend on more than names.
 
-All names are known in advance, except the issuer of a cluster's tokens, so only the trust in it is an Output. Account
-ids are `*` in ARNs, because IAM evaluates them in the role's own account.
+All names are known in advance, except the issuer of a cluster's tokens, so only the trust in it is an Output.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import Final, TypeAlias, cast
 
 from gpu_tenancy.model.plan.identities import DataGrant
 from gpu_tenancy.model.plan.secrets import Store
-from gpu_tenancy.model.spec.clouds.aws import LUSTRE_TAG, OBJECT_ACTIONS, AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS, AwsCluster
+from gpu_tenancy.model.yaml import read_table
 
 AUDIENCE: Final = "sts.amazonaws.com"
 """Audience of the tokens with which CI jobs assume roles."""
@@ -26,7 +29,6 @@ def partition(region: str) -> str:
 
 
 def _domain(region: str) -> str:
-    """The domain of AWS's services in a region."""
     return next((domain for prefix, _, domain in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
 
 
@@ -48,14 +50,28 @@ def allow(**parts: object) -> Statement:
     return {"Effect": "Allow", **parts}
 
 
-def deny_without_tls(sid: str, **parts: object) -> Statement:
-    """A statement that denies its `Action` on its `Resource` to its `Principal`, unless the connection has TLS."""
-    return {"Sid": sid, "Effect": "Deny", **parts, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
-
-
 def document(*statements: Statement) -> str:
     """A policy document with these statements."""
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+@cache
+def _written() -> Mapping[str, list[Statement]]:
+    return read_table(Path(__file__).with_suffix(".yaml"))
+
+
+def written_policy(name: str, region: str, **values: str) -> str:
+    """A policy document of `policies.yaml`, with the values of a cluster."""
+    marks = {"partition": partition(region), "region": region, **values}
+
+    def filled(part: object) -> object:
+        if isinstance(part, str):
+            return Template(part).substitute(marks)
+        if isinstance(part, list):
+            return [filled(item) for item in cast("list[object]", part)]
+        return {filled(key): filled(value) for key, value in cast("Statement", part).items()}
+
+    return document(*cast("list[Statement]", filled(_written()[name])))
 
 
 def trust(service: str) -> str:
@@ -75,28 +91,22 @@ def ci_trust(section: AwsCluster, subject: str) -> str:
     return _web_identity_trust(section.identity_provider, section.issuer, subject)
 
 
+def account_trust(provider: str, issuer: str, namespace: str, account: str) -> str:
+    """The trust policy for one ServiceAccount of a cluster, for STS."""
+    subject = f"system:serviceaccount:{namespace}:{account}"
+    return _web_identity_trust(provider, issuer.removeprefix("https://"), subject)
+
+
 def _web_identity_trust(provider: str | None, issuer: str | None, subject: str) -> str:
-    """The trust policy for one subject of an issuer's tokens; the issuer is without `https://`."""
-    claims = {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}
-    return document(
-        allow(
-            Principal={"Federated": provider},
-            Action=["sts:AssumeRoleWithWebIdentity"],
-            Condition={"StringEquals": claims},
-        )
-    )
+    claims = {"StringEquals": {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}}
+    action = ["sts:AssumeRoleWithWebIdentity"]
+    return document(allow(Principal={"Federated": provider}, Action=action, Condition=claims))
 
 
 def ci_policy(section: AwsCluster) -> str:
     """The policy of a service account: read the address and the CA of the cluster. RBAC gives its other rights."""
     arn = f"arn:{partition(section.region)}:eks:{section.region}:*:cluster/{section.name}"
     return document(allow(Action=["eks:DescribeCluster"], Resource=arn))
-
-
-def account_trust(provider: str, issuer: str, namespace: str, account: str) -> str:
-    """The trust policy for one ServiceAccount of a cluster, for STS."""
-    subject = f"system:serviceaccount:{namespace}:{account}"
-    return _web_identity_trust(provider, issuer.removeprefix("https://"), subject)
 
 
 def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) -> str:
@@ -121,36 +131,31 @@ def node_trust(region: str) -> str:
 
 
 def autoscaler_policy(cluster: str, region: str) -> str:
-    """The policy of Cluster Autoscaler: read account data, and scale only the groups with this cluster's tag.
+    """The policy of Cluster Autoscaler."""
+    return written_policy("cluster-autoscaler", region, cluster=cluster)
 
-    EKS sets the tag on the Auto Scaling groups of its node groups:
-    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#iam-policy
+
+def karpenter_policies(cluster: str, region: str, node_role: str, queue: str, *, spot: bool) -> dict[str, str]:
+    """The policies of Karpenter's controller by name.
+
+    Args:
+        cluster: name of the cluster.
+        region: region of the cluster.
+        node_role: ARN of the nodes' role, or a pattern that matches it.
+        queue: name of the SQS queue for interruptions.
+        spot: whether a pool has spot instances.
     """
-    return document(
-        allow(
-            Action=[
-                "autoscaling:DescribeAutoScalingGroups",
-                "autoscaling:DescribeAutoScalingInstances",
-                "autoscaling:DescribeLaunchConfigurations",
-                "autoscaling:DescribeScalingActivities",
-                "autoscaling:DescribeTags",
-                "ec2:DescribeImages",
-                "ec2:DescribeInstanceTypes",
-                "ec2:DescribeLaunchTemplateVersions",
-                "ec2:GetInstanceTypesFromInstanceRequirements",
-            ],
-            Resource="*",
-        ),
-        allow(
-            Action=["eks:DescribeNodegroup"],
-            Resource=f"arn:{partition(region)}:eks:{region}:*:nodegroup/{cluster}/*",
-        ),
-        allow(
-            Action=["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
-            Resource="*",
-            Condition={"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{cluster}": "owned"}},
-        ),
-    )
+    return {
+        "instances": written_policy("karpenter-instances", region, cluster=cluster),
+        "profiles": written_policy("karpenter-profiles", region, cluster=cluster, node_role=node_role),
+        "discovery": written_policy("karpenter-discovery", region, cluster=cluster, queue=queue),
+        **({"spot": written_policy("karpenter-spot", region)} if spot else {}),
+    }
+
+
+def queue_policy(queue: str) -> str:
+    """The policy of Karpenter's queue."""
+    return written_policy("queue", "", queue=queue)
 
 
 def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:
@@ -184,56 +189,3 @@ def _keys(grants: Sequence[DataGrant], region: str) -> Sequence[Statement]:
         )
         for key in keys
     ]
-
-
-def shared_files_policy(region: str) -> str:
-    """The policy of the EFS file system of a cluster: clients mount and write access points over TLS, nothing else.
-
-    So a client that reaches the file system cannot mount its root, which has the claims of all teams. Clients are
-    anonymous, because the CSI driver mounts without IAM; the security group admits nodes alone.
-    https://docs.aws.amazon.com/efs/latest/ug/iam-access-control-nfs-efs.html
-    """
-    points = f"arn:{partition(region)}:elasticfilesystem:{region}:*:access-point/*"
-    return document(
-        {
-            "Sid": "AccessPoints",
-            "Effect": "Allow",
-            "Principal": {"AWS": "*"},
-            "Action": ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
-            "Resource": "*",
-            "Condition": {
-                "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
-                "StringLike": {"elasticfilesystem:AccessPointArn": points},
-            },
-        },
-        deny_without_tls("DenyWithoutTLS", Principal={"AWS": "*"}, Action="*", Resource="*"),
-    )
-
-
-def lustre_policy(cluster: str) -> str:
-    """The policy of the CSI driver for FSx for Lustre: it changes and deletes only file systems with the cluster's tag.
-
-    https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/docs/install.md#set-up-driver-permissions,
-    https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-tags-fsx.html
-    """
-    changing = {"StringEquals": {f"aws:ResourceTag/{LUSTRE_TAG}": cluster}}
-    creating = {"StringEquals": {f"aws:RequestTag/{LUSTRE_TAG}": cluster}}
-    linking = {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}}
-    return document(
-        allow(Resource="*", Action=["fsx:DescribeFileSystems"]),
-        allow(Resource="*", Action=["fsx:CreateFileSystem", "fsx:TagResource"], Condition=creating),
-        allow(Resource="*", Action=["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"], Condition=changing),
-        allow(Resource="*", Action=["iam:CreateServiceLinkedRole"], Condition=linking),
-    )
-
-
-def queue_policy(queue: str) -> str:
-    """The policy of Karpenter's queue: EventBridge can send messages, and requests without TLS are denied."""
-    return document(
-        allow(
-            Principal={"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
-            Action="sqs:SendMessage",
-            Resource=queue,
-        ),
-        deny_without_tls("DenyHTTP", Principal="*", Action="sqs:*", Resource=queue),
-    )

@@ -1,4 +1,4 @@
-"""Managed node groups."""
+"""Managed node groups of EKS, and Cluster Autoscaler, which scales them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,19 +6,16 @@ from typing import Final
 
 import pulumi
 import pulumi_aws as aws
-from pulumi_aws.ec2 import (
-    LaunchTemplateBlockDeviceMappingArgsDict,
-    LaunchTemplateBlockDeviceMappingEbsArgsDict,
-    LaunchTemplateCapacityReservationSpecificationArgsDict,
-    LaunchTemplateInstanceMarketOptionsArgsDict,
-    LaunchTemplateNetworkInterfaceArgsDict,
-    LaunchTemplatePlacementArgsDict,
-)
+from pulumi import ResourceOptions
 from pulumi_aws.eks.outputs import NodeGroupResource
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
-from .context import ClusterContext
-from .disks import Volume
-from .nodes import Group, Interface
+from ...objects import RBAC, Component, Options
+from .addons import NAMESPACE, release
+from .identity import PodRole
+from .nodes import ClusterContext, Group, Interface, Volume
+from .policies import autoscaler_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +26,14 @@ class LiveBounds:
     minimum: int
     maximum: int
 
-    def running(self, parent: pulumi.Resource, after: Sequence[pulumi.Resource]) -> pulumi.Output[int]:
-        """The number of nodes that the autoscaler wants, read when these resources are ready.
+    def running(self, parent: pulumi.Resource, after: pulumi.Resource) -> pulumi.Output[int]:
+        """The number of nodes that the autoscaler wants, read when a resource is ready.
 
         The Auto Scaling group is asked, because the node group's own number can be outdated:
         https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
         """
-        options = pulumi.InvokeOutputOptions(parent=parent, depends_on=list(after))
-        return aws.autoscaling.get_group_output(name=self.auto_scaling_group, opts=options).desired_capacity
+        invoke = pulumi.InvokeOutputOptions(parent=parent, depends_on=[after])
+        return aws.autoscaling.get_group_output(name=self.auto_scaling_group, opts=invoke).desired_capacity
 
 
 def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds | None:
@@ -45,18 +42,15 @@ def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds
     It is found by the tags that EKS sets on Auto Scaling groups, because a list can be empty: asking for a node group
     that does not exist is an error.
     """
-    options = pulumi.InvokeOptions(parent=parent)
+    invoke = pulumi.InvokeOptions(parent=parent)
+    tags = {"tag:eks:cluster-name": cluster, "tag:eks:nodegroup-name": group}
     # Pulumi's name of the list of Auto Scaling groups.
     groups = aws.autoscaling.get_ami_ids(
-        filters=[
-            {"name": "tag:eks:cluster-name", "values": [cluster]},
-            {"name": "tag:eks:nodegroup-name", "values": [group]},
-        ],
-        opts=options,
+        filters=[{"name": tag, "values": [value]} for tag, value in tags.items()], opts=invoke
     )
     if not groups.names:
         return None
-    size = aws.autoscaling.get_group(name=groups.names[0], opts=options)
+    size = aws.autoscaling.get_group(name=groups.names[0], opts=invoke)
     return LiveBounds(groups.names[0], size.min_size, size.max_size)
 
 
@@ -64,7 +58,7 @@ LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"
 """Tag that tells policies that the number of nodes is read from the cloud before it is sent."""
 
 
-class NodeGroup(pulumi.ComponentResource):
+class NodeGroup(Component):
     """A managed node group with its launch template and, if the pool is compact, its placement group.
 
     EKS creates the Auto Scaling group. Only Cluster Autoscaler's tags are added to it, because tags of a node group are
@@ -78,14 +72,9 @@ class NodeGroup(pulumi.ComponentResource):
     """
 
     def __init__(
-        self,
-        name: str,
-        group: Group,
-        context: ClusterContext,
-        role: pulumi.Input[str],
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, group: Group, context: ClusterContext, role: pulumi.Input[str], opts: Options = None
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:NodeGroup", name, {}, opts)
+        super().__init__("gpu-tenancy:clouds:NodeGroup", name, opts)
         template = self._template(name, group, context)
         block = group.capacity == "CAPACITY_BLOCK"
         live = live_bounds(context.name, group.name, self) if context.section.grows else None
@@ -100,7 +89,7 @@ class NodeGroup(pulumi.ComponentResource):
             # rejects a number outside of the bounds: `expandNodegroupScalingConfig` in
             # https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go. So the
             # number is what runs, and a lower maximum takes effect when the autoscaler has removed nodes.
-            running = live.running(self, [template])
+            running = live.running(self, template)
             size = {
                 "min_size": group.minimum,
                 "max_size": running.apply(lambda nodes: max(group.maximum, nodes)),
@@ -133,7 +122,7 @@ class NodeGroup(pulumi.ComponentResource):
             # https://docs.aws.amazon.com/eks/latest/userguide/node-repair.html
             node_repair_config={"enabled": True, "max_parallel_nodes_repaired_count": 1},
             tags={**context.tags, **({LIVE_SIZE: "live"} if context.section.grows else {})},
-            opts=pulumi.ResourceOptions(
+            opts=ResourceOptions(
                 parent=self,
                 protect=context.protect,
                 # Two groups cannot have the same name, and a second set of GPUs is rarely available. Otherwise the
@@ -149,21 +138,20 @@ class NodeGroup(pulumi.ComponentResource):
                 f"{name}-{key.partition('node-template/')[2]}",
                 autoscaling_group_name=asg_name,
                 tag={"key": key, "value": value, "propagate_at_launch": False},
-                opts=pulumi.ResourceOptions(parent=self),
+                opts=self.own,
             )
         self.register_outputs({"name": group.name})
 
     def _template(self, name: str, group: Group, context: ClusterContext) -> aws.ec2.LaunchTemplate:
-        tags = {**context.tags, "Name": f"{context.name}-{group.name}"}
-        placement: LaunchTemplatePlacementArgsDict | None = None
+        called, block = f"{context.name}-{group.name}", group.capacity == "CAPACITY_BLOCK"
+        placement: aws.ec2.LaunchTemplatePlacementArgsDict | None = None
         if group.compact:
-            cluster_placement = placement_group(f"{name}-near", f"{context.name}-{group.name}", context.tags, self)
-            placement = {"group_name": cluster_placement.name}
-        market: LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
-        block = group.capacity == "CAPACITY_BLOCK"
+            placement = {"group_name": placement_group(f"{name}-near", called, context.tags, self).name}
+        market: aws.ec2.LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
+        tags = {**context.tags, "Name": called}
         return aws.ec2.LaunchTemplate(
             f"{name}-template",
-            name=f"{context.name}-{group.name}",
+            name=called,
             update_default_version=True,
             instance_type=group.machine if block else None,
             user_data=group.user_data,
@@ -177,13 +165,13 @@ class NodeGroup(pulumi.ComponentResource):
                 "http_put_response_hop_limit": 1,
                 "instance_metadata_tags": "disabled",
             },
-            block_device_mappings=[_mapping(volume) for volume in group.volumes],
+            block_device_mappings=[{"device_name": volume.device, "ebs": _ebs(volume)} for volume in group.volumes],
             network_interfaces=[_interface(interface, context.security_group) for interface in group.interfaces],
             tag_specifications=[
                 {"resource_type": kind, "tags": tags} for kind in ("instance", "volume", "network-interface")
             ],
             tags=context.tags,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=self.own,
         )
 
 
@@ -195,7 +183,7 @@ def placement_group(
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-cluster
     """
     return aws.ec2.PlacementGroup(
-        name, name=group_name, strategy="cluster", tags=tags, opts=pulumi.ResourceOptions(parent=parent)
+        name, name=group_name, strategy="cluster", tags=tags, opts=ResourceOptions(parent=parent)
     )
 
 
@@ -204,7 +192,7 @@ def auto_scaling_group_name(resources: Sequence[NodeGroupResource]) -> str:
     return next(group.name or "" for resource in resources for group in resource.autoscaling_groups or ())
 
 
-def _reserved(reservation: str | None) -> LaunchTemplateCapacityReservationSpecificationArgsDict | None:
+def _reserved(reservation: str | None) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
     if reservation is None:
         return None
     if reservation.startswith("arn:"):
@@ -212,8 +200,8 @@ def _reserved(reservation: str | None) -> LaunchTemplateCapacityReservationSpeci
     return {"capacity_reservation_target": {"capacity_reservation_id": reservation}}
 
 
-def _mapping(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgsDict:
-    ebs: LaunchTemplateBlockDeviceMappingEbsArgsDict = {
+def _ebs(volume: Volume) -> aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict:
+    ebs: aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict = {
         "volume_type": "gp3",
         "volume_size": volume.gib,
         "throughput": volume.throughput,
@@ -225,11 +213,11 @@ def _mapping(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgsDict:
         ebs["snapshot_id"] = volume.snapshot
     if volume.key:
         ebs["kms_key_id"] = volume.key
-    return {"device_name": volume.device, "ebs": ebs}
+    return ebs
 
 
-def _interface(interface: Interface, group: pulumi.Output[str]) -> LaunchTemplateNetworkInterfaceArgsDict:
-    common: LaunchTemplateNetworkInterfaceArgsDict = {
+def _interface(interface: Interface, group: pulumi.Output[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgsDict:
+    common: aws.ec2.LaunchTemplateNetworkInterfaceArgsDict = {
         "network_card_index": interface.card,
         "device_index": interface.device,
         "interface_type": interface.kind,
@@ -238,3 +226,72 @@ def _interface(interface: Interface, group: pulumi.Output[str]) -> LaunchTemplat
     }
     # EC2 rejects this key for interfaces without IP addresses.
     return {**common, "associate_public_ip_address": "false"} if interface.kind == "interface" else common
+
+
+_AUTOSCALER: Final = "cluster-autoscaler"
+"""Chart of Cluster Autoscaler, and name of its service account."""
+_REQUESTS: Final = {"enable-provisioning-requests": True, "kube-api-content-type": "application/json"}
+"""Flags with which it handles ProvisioningRequests. It cannot write their status as protobuf before 1.34.5:
+https://github.com/kubernetes/autoscaler/issues/8855."""
+
+_REMOVES: Final = {
+    "scale-down-gpu-utilization-threshold": 0.001,
+    "scale-down-utilization-threshold": 0.001,
+    "ignore-daemonsets-utilization": True,
+}
+"""Flags with which it removes only nodes whose pods request nothing, DaemonSets aside; the default is less than half of
+the GPUs or CPUs. Nodes with GPU partitions count by their CPUs and memory. With 0 it would remove no node, because the
+use must be below the threshold (isNodeBelowUtilizationThreshold, read 2026-11-24):
+https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/core/scaledown/eligibility/eligibility.go."""
+
+
+class ClusterAutoscaler(Component):
+    """Cluster Autoscaler with its own IAM role, which can scale only this cluster's node groups.
+
+    It discovers them by the tags that EKS sets on their Auto Scaling groups:
+    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html
+
+    If pools are queued, it also handles ProvisioningRequests, whose definition the cluster must have:
+    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-provisioningrequest-to-run-batch-workloads
+    """
+
+    def __init__(self, name: str, context: ClusterContext, *, queued: bool, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:ClusterAutoscaler", name, opts)
+        if queued:
+            self._requests(f"{name}-requests")
+        policies = {"node-groups": autoscaler_policy(context.name, context.section.region)}
+        role = PodRole(f"{name}-role", context, _AUTOSCALER, policies, self.own)
+        values = {
+            "cloudProvider": "aws",
+            "awsRegion": context.section.region,
+            "autoDiscovery": {"clusterName": context.name},
+            "rbac": {"serviceAccount": {"name": _AUTOSCALER}},
+            # If a pod fits several pools, add a node with the least idle CPU.
+            "extraArgs": {"expander": "least-waste", **_REMOVES, **(_REQUESTS if queued else {})},
+            "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
+        }
+        # The pods get their credentials when they start, so the association must exist first.
+        self.release = release(f"{name}-release", _AUTOSCALER, values, self.after(role))
+        self.register_outputs({})
+
+    def _requests(self, name: str) -> None:
+        """Rights to handle ProvisioningRequests, which the chart's role does not have."""
+        metadata: ObjectMetaArgsDict = {"name": "cluster-autoscaler-provisioning-requests"}
+        reads, writes = ["get", "list", "watch"], ["update", "patch"]
+        requests = ["provisioningrequests", "provisioningrequests/status"]
+        role = ClusterRole(
+            f"{name}-role",
+            metadata=metadata,
+            rules=[
+                {"api_groups": ["autoscaling.x-k8s.io"], "resources": requests, "verbs": [*reads, *writes]},
+                {"api_groups": [""], "resources": ["podtemplates"], "verbs": reads},
+            ],
+            opts=self.own,
+        )
+        ClusterRoleBinding(
+            f"{name}-binding",
+            metadata=metadata,
+            role_ref={"api_group": RBAC, "kind": "ClusterRole", "name": role.metadata.name},
+            subjects=[{"kind": "ServiceAccount", "name": _AUTOSCALER, "namespace": NAMESPACE}],
+            opts=self.own,
+        )

@@ -6,13 +6,9 @@ from collections.abc import Sequence
 
 import pulumi
 import pulumi_azure_native as azure_native
+from pulumi import ResourceOptions
+from pulumi_azure_native import containerservice
 from pulumi_azure_native.compute import ProximityPlacementGroup
-from pulumi_azure_native.containerservice import (
-    AgentPool,
-    ListManagedClusterUserCredentialsResult,
-    ManagedCluster,
-    list_managed_cluster_user_credentials_output,
-)
 from pulumi_azure_native.containerservice.outputs import ManagedClusterOIDCIssuerProfileResponse
 from pydantic import BaseModel, Field
 
@@ -21,15 +17,14 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF, AzureCluster
 from gpu_tenancy.model.yaml import parse
 
-from ..api import Api
+from ...objects import Component, Options
+from .. import Api, section_of
 from .control_plane import AksControlPlane
-from .data import data_access
-from .identities import CiIdentity, SecretReaderIdentity, registry_rights
-from .memory import MemoryLock
-from .pools import PoolCluster, agent_pool
+from .identities import CiIdentity, SecretReaderIdentity, data_access, registry_rights
+from .pools import MemoryLock, PoolCluster, agent_pool
 
 
-class AksCluster(pulumi.ComponentResource):
+class AksCluster(Component):
     """An AKS cluster with its node pools.
 
     Vaults, keys, workspaces and capacity reservations are not created here. An existing cluster is only read.
@@ -45,106 +40,77 @@ class AksCluster(pulumi.ComponentResource):
     Attributes:
         kubernetes: provider of the cluster's Kubernetes API.
         system: what InfiniBand needs on nodes; the system pool is part of the cluster.
-
-    Example:
-        >>> AksCluster("cluster", plan, section).kubernetes
     """
 
-    def __init__(
-        self, name: str, plan: ClusterPlan, section: AzureCluster, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, section: AzureCluster, opts: Options = None) -> None:
         azure = azure_native.Provider(f"{name}-azure", subscription_id=section.subscription)
-        own = pulumi.ResourceOptions(providers=[azure])
-        super().__init__("gpu-tenancy:clouds:AksCluster", name, {}, pulumi.ResourceOptions.merge(opts, own))
-        self._plan, self._section = plan, section
-        cluster, subnet = self._cluster(name)
-        self._pool_cluster = PoolCluster(section, cluster.name, subnet, dict(plan.tags), self, plan.protect)
+        with_azure = ResourceOptions.merge(opts, ResourceOptions(providers=[azure]))
+        super().__init__("gpu-tenancy:clouds:AksCluster", name, with_azure)
+        if section.create:
+            plane = AksControlPlane(f"{name}-control-plane", plan, section, self.own)
+            cluster, subnet = plane.cluster, plane.subnet
+        else:
+            cluster = containerservice.ManagedCluster.get(f"{name}-cluster", section.resource_id, self.own)
+            subnet = section.subnet or ""
+        place = PoolCluster(section, cluster.name, subnet, dict(plan.tags), self, plan.protect)
         for pool in plan.pools:
-            self._pool(f"{name}-{pool.name}", pool)
+            placement = self._placement(f"{name}-{pool.name}-placement", pool, place).id if pool.compact else None
+            agent_pool(f"{name}-{pool.name}", pool, place, placement)
         # With the address, which is known only after the cluster is created.
         issuer = pulumi.Output.all(cluster.fqdn, cluster.oidc_issuer_profile).apply(_issuer)
-        late = {
-            **self._ci_identities(f"{name}-robot", cluster),
-            **self._teams(f"{name}-data", issuer),
-            **self._readers(f"{name}-secrets", issuer),
-        }
-        self.api = self._api(f"{name}-kubernetes", cluster, late)
+        # What only the cloud decides, by its name or placeholder in the plan.
+        late: dict[str, pulumi.Output[str]] = {}
+        for account in plan.service_accounts:
+            if account.identity:
+                own = f"{name}-robot-{account.team}.{account.name}"
+                late[account.identity.name] = CiIdentity(own, place, account, cluster.id, self.own).object_id
+        for team, client in data_access(f"{name}-data", plan, place, issuer, self).items():
+            late[f"{CLIENT_ID_OF}{team}"] = client
+        for reader in plan.readers:
+            late |= SecretReaderIdentity(f"{name}-secrets-{reader.team}", place, reader, issuer, self.own).names
+        self.api = self._api(f"{name}-kubernetes", section, cluster, late)
         self.kubernetes = self.api.provider()
         for registry in plan.registries if section.create else ():
-            within = pulumi.ResourceOptions(parent=self)
-            registry_rights(f"{name}-pull-{registry.rpartition('/')[2]}", self._pool_cluster, registry, cluster, within)
+            registry_rights(f"{name}-pull-{registry.rpartition('/')[2]}", place, registry, cluster, self.own)
         self.system: Sequence[pulumi.Resource] = ()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
-            within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
+            within = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
             self.system = [MemoryLock(f"{name}-memory-lock", wired, within)]
         self.register_outputs({"id": cluster.id})
 
-    def _cluster(self, name: str) -> tuple[ManagedCluster, pulumi.Input[str]]:
-        """The cluster, and the subnet of its nodes."""
-        section, plan = self._section, self._plan
-        within = pulumi.ResourceOptions(parent=self)
-        if section.create:
-            plane = AksControlPlane(f"{name}-control-plane", plan, section, within)
-            return plane.cluster, plane.subnet
-        return ManagedCluster.get(f"{name}-cluster", section.resource_id, within), section.subnet or ""
-
-    def _ci_identities(self, name: str, cluster: ManagedCluster) -> dict[str, pulumi.Output[str]]:
-        """The object IDs of the identities of service accounts, by their names in the plan."""
-        within = pulumi.ResourceOptions(parent=self)
-        return {
-            account.identity.name: CiIdentity(
-                f"{name}-{account.team}.{account.name}", self._pool_cluster, account, cluster.id, within
-            ).object_id
-            for account in self._plan.service_accounts
-            if account.identity
-        }
-
-    def _teams(self, name: str, issuer: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:
-        """The client IDs of the identities of teams, by their placeholders in the plan."""
-        clients = data_access(name, self._plan, self._pool_cluster, issuer, self)
-        return {f"{CLIENT_ID_OF}{team}": client for team, client in clients.items()}
-
-    def _readers(self, name: str, issuer: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:
-        """The client IDs and tenants of the identities that read secrets, by their names in the plan."""
-        within, names = pulumi.ResourceOptions(parent=self), dict[str, pulumi.Output[str]]()
-        for reader in self._plan.readers:
-            one = SecretReaderIdentity(f"{name}-{reader.team}", self._pool_cluster, reader, issuer, within)
-            names |= one.names
-        return names
-
-    def _pool(self, name: str, pool: NodePool) -> AgentPool:
-        placement = self._placement(f"{name}-placement", pool).id if pool.compact else None
-        return agent_pool(name, pool, self._pool_cluster, placement)
-
-    def _placement(self, name: str, pool: NodePool) -> ProximityPlacementGroup:
+    def _placement(self, name: str, pool: NodePool, place: PoolCluster) -> ProximityPlacementGroup:
         """A pool's proximity placement group: https://learn.microsoft.com/azure/aks/reduce-latency-ppg.
 
         Another zone or machine type replaces the group. The pool uses its id, so Pulumi deletes the pool first.
         """
         return ProximityPlacementGroup(
             name,
-            resource_group_name=self._section.resource_group,
-            proximity_placement_group_name=f"{self._section.name}-{pool.name}",
-            location=self._section.location,
+            resource_group_name=place.section.resource_group,
+            proximity_placement_group_name=f"{place.section.name}-{pool.name}",
+            location=place.section.location,
             proximity_placement_group_type="Standard",
             intent={"vm_sizes": [pool.machine.type]},
             zones=list(pool.zones) or None,
-            tags=self._pool_cluster.tags,
-            opts=pulumi.ResourceOptions(
-                parent=self, replace_on_changes=["intent", "zones"], delete_before_replace=True
-            ),
+            tags=place.tags,
+            opts=ResourceOptions(parent=self, replace_on_changes=["intent", "zones"], delete_before_replace=True),
         )
 
-    def _api(self, name: str, cluster: ManagedCluster, users: dict[str, pulumi.Output[str]]) -> Api:
-        credentials = list_managed_cluster_user_credentials_output(
-            resource_group_name=self._section.resource_group,
+    def _api(
+        self,
+        name: str,
+        section: AzureCluster,
+        cluster: containerservice.ManagedCluster,
+        users: dict[str, pulumi.Output[str]],
+    ) -> Api:
+        credentials = containerservice.list_managed_cluster_user_credentials_output(
+            resource_group_name=section.resource_group,
             resource_name=cluster.name,
             format="exec",
             opts=pulumi.InvokeOutputOptions(parent=self),
         )
         # It contains only an address and a certificate, although its source is secret.
         kubeconfig = pulumi.Output.unsecret(credentials.apply(own_kubeconfig))
-        return Api(name, self._section.name, kubeconfig, users=users, opts=pulumi.ResourceOptions(parent=self))
+        return Api(name, section.name, kubeconfig, users=users, opts=self.own)
 
 
 def _issuer(parts: Sequence[str | ManagedClusterOIDCIssuerProfileResponse]) -> str:
@@ -152,12 +118,9 @@ def _issuer(parts: Sequence[str | ManagedClusterOIDCIssuerProfileResponse]) -> s
     return next((part.issuer_url for part in parts if isinstance(part, ManagedClusterOIDCIssuerProfileResponse)), "")
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> AksCluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> AksCluster:
     """The AKS cluster of a stack, created or existing, with its pools."""
-    if not isinstance(plan.section, AzureCluster):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
-    return AksCluster(name, plan, plan.section, opts)
+    return AksCluster(name, plan, section_of(plan, AzureCluster), opts)
 
 
 class _Server(BaseModel):
@@ -176,7 +139,7 @@ class _Kubeconfig(BaseModel):
     clusters: list[_NamedCluster]
 
 
-def own_kubeconfig(credentials: ListManagedClusterUserCredentialsResult) -> str:
+def own_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
     """A kubeconfig for a cluster, from the user credentials that AKS returns.
 
     Only these contain the API server's address and CA. Client certificates and tokens in them, which clusters with

@@ -1,28 +1,135 @@
-"""A created AKS cluster, with its managed identity and its maintenance windows."""
+"""A created AKS cluster, with its network, managed identity and maintenance windows."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import pulumi
-from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
-from pulumi_azure_native.containerservice import (
-    ContainerServiceNetworkProfileArgsDict,
-    MaintenanceConfiguration,
-    ManagedCluster,
-    ManagedClusterAADProfileArgsDict,
-    ManagedClusterAgentPoolProfileArgsDict,
-    ManagedClusterAPIServerAccessProfileArgsDict,
-    ManagedClusterSecurityProfileArgsDict,
-    ResourceIdentityType,
-)
+from pulumi import ResourceOptions
+from pulumi_azure_native import containerservice, network
+from pulumi_azure_native.authorization import PrincipalType
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
-from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AzureCluster
-from gpu_tenancy.model.spec.people import Person
+from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AksMaintenance, AzureCluster
 
+from ...objects import Component, Options
 from .identities import Principal, Right, managed_identity, role_assignment
-from .maintenance import AUTOSCALER, upgrade_channels, windows
-from .network import Network
+
+_SUBNET = "nodes"
+
+
+class Network(Component):
+    """A virtual network with one private subnet and, for `egress: nat-gateway`, a NAT gateway with a public address.
+
+    Machines have no egress of their own, which Azure would give by default; pods have the addresses of the cluster's
+    overlay network. Half of the addresses stay free for other subnets.
+
+    https://learn.microsoft.com/azure/virtual-network/ip-services/default-outbound-access,
+    https://learn.microsoft.com/azure/aks/nat-gateway
+
+    Attributes:
+        subnet: resource ID of the subnet.
+    """
+
+    def __init__(
+        self, name: str, plan: ClusterPlan, section: AzureCluster, creation: AksCreation, opts: Options = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:AksNetwork", name, opts)
+        kept = ResourceOptions(parent=self, protect=plan.protect)
+        group, location, tags = section.resource_group, section.location, dict(plan.tags)
+        subnet: network.SubnetArgsDict = {
+            "name": _SUBNET,
+            "address_prefix": str(next(creation.network_addresses.subnets())),
+            "default_outbound_access": False,
+        }
+        if creation.egress == "nat-gateway":
+            address = network.PublicIPAddress(
+                f"{name}-address",
+                resource_group_name=group,
+                public_ip_address_name=f"{section.name}-egress",
+                location=location,
+                sku={"name": "Standard"},
+                public_ip_allocation_method="Static",
+                tags=tags,
+                opts=kept,
+            )
+            nat = network.NatGateway(
+                f"{name}-nat",
+                resource_group_name=group,
+                nat_gateway_name=section.name,
+                location=location,
+                sku={"name": "Standard"},
+                public_ip_addresses=[{"id": address.id}],
+                tags=tags,
+                opts=kept,
+            )
+            subnet["nat_gateway"] = {"id": nat.id}
+        vnet = network.VirtualNetwork(
+            f"{name}-vnet",
+            resource_group_name=group,
+            virtual_network_name=section.name,
+            location=location,
+            address_space={"address_prefixes": [str(creation.network_addresses)]},
+            subnets=[subnet],
+            tags=tags,
+            opts=kept,
+        )
+        self.subnet = pulumi.Output.concat(vnet.id, f"/subnets/{_SUBNET}")
+        self.register_outputs({"subnet": self.subnet})
+
+
+AUTOSCALER: Final[containerservice.ManagedClusterPropertiesAutoScalerProfileArgsDict] = {
+    "skip_nodes_with_local_storage": "true",
+    "skip_nodes_with_system_pods": "true",
+    "scale_down_utilization_threshold": "0.5",
+}
+"""Settings of AKS's autoscaler, which keeps nodes with pods that have local storage, such as an emptyDir. The threshold
+is of CPUs and memory: the one of GPUs is upstream's 0.5, and no setting (read 2026-11-24):
+https://learn.microsoft.com/azure/aks/cluster-autoscaler#use-the-cluster-autoscaler-profile."""
+
+
+def upgrade_channels(creation: AksCreation, *, gpus: bool) -> containerservice.ManagedClusterAutoUpgradeProfileArgsDict:
+    """How AKS upgrades Kubernetes and nodes by itself: not at all, or by patches.
+
+    The channels are of the whole cluster, and both drain nodes; SecurityPatch patches nodes live if it can. A change
+    between SecurityPatch and None replaces no node, but a change to Unmanaged does (read 2026-11-24):
+    https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image.
+
+    Args:
+        creation: settings of the cluster.
+        gpus: whether it has GPU pools.
+    """
+    if gpus and creation.gpu_upgrades == "on-demand":
+        return {"upgrade_channel": "none", "node_os_upgrade_channel": "None"}
+    return {"upgrade_channel": "patch", "node_os_upgrade_channel": "SecurityPatch"}
+
+
+UPGRADES: Final = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
+"""Names of the configurations for Kubernetes versions and for patches of the nodes' operating system."""
+RELEASES: Final = "default"
+"""Name of the configuration for AKS's weekly releases, which has no daily schedule."""
+
+
+def windows(maintenance: AksMaintenance) -> Mapping[str, containerservice.MaintenanceWindowArgsDict]:
+    """Maintenance windows by the name of their configuration: https://learn.microsoft.com/azure/aks/planned-maintenance."""
+    schedule: containerservice.ScheduleArgsDict = {"daily": {"interval_days": 1}}
+    if maintenance.day:
+        schedule = {
+            "weekly": {"day_of_week": containerservice.WeekDay(maintenance.day.capitalize()), "interval_weeks": 1}
+        }
+    window: containerservice.MaintenanceWindowArgsDict = {
+        "schedule": schedule,
+        "start_time": maintenance.start,
+        "duration_hours": maintenance.hours,
+        "utc_offset": "+00:00",
+    }
+    if maintenance.exclusions:
+        window["not_allowed_dates"] = [
+            {"start": exclusion.start.isoformat(), "end": exclusion.end.isoformat()}
+            for exclusion in maintenance.exclusions.values()
+        ]
+    return dict.fromkeys((*UPGRADES, RELEASES) if maintenance.day else UPGRADES, window)
+
 
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
 """Log categories for changes and Entra logins. `kube-audit` also contains reads, at many times the cost:
@@ -35,7 +142,7 @@ _OUTBOUND: Final = {
 _GIB_OF_SYSTEM: Final = 128
 
 
-class AksControlPlane(pulumi.ComponentResource):
+class AksControlPlane(Component):
     """An AKS cluster with a system node pool without GPUs.
 
     An existing network, Key Vault and key, disk encryption set, Log Analytics workspace and capacity reservations are
@@ -44,82 +151,31 @@ class AksControlPlane(pulumi.ComponentResource):
 
     Kubernetes and the nodes are patched automatically, in the maintenance windows of the stack, unless they have GPUs.
 
-    Example:
-        >>> AksControlPlane("cluster-control-plane", plan, section).cluster
+    Attributes:
+        subnet: resource ID of the nodes' subnet, existing or created.
 
     Raises:
         TypeError: the stack names an existing cluster.
     """
 
-    def __init__(
-        self, name: str, plan: ClusterPlan, section: AzureCluster, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, section: AzureCluster, opts: Options = None) -> None:
         creation = section.create
         if creation is None or plan.system is None:
             msg = f"cluster {section.name} exists"
             raise TypeError(msg)
-        super().__init__("gpu-tenancy:clouds:AksControlPlane", name, {}, opts)
-        self._tags, self._kept, self._pools = dict(plan.tags), plan.protect, plan.pools
+        super().__init__("gpu-tenancy:clouds:AksControlPlane", name, opts)
+        tags = dict(plan.tags)
         # Without it, the cluster cannot read its key, and so not its secrets.
-        kept = pulumi.ResourceOptions(parent=self, protect=self._kept)
-        self.identity = managed_identity(f"{name}-identity", section, f"{section.name}-control-plane", self._tags, kept)
-        own = pulumi.ResourceOptions(parent=self)
-        self.subnet = self._subnet(f"{name}-network", plan, section, creation)
-        self.grants = [
-            role_assignment(f"{name}-{grant}", section, Principal(self.identity.principal_id), right, own)
+        kept = ResourceOptions(parent=self, protect=plan.protect)
+        identity = managed_identity(f"{name}-identity", section, f"{section.name}-control-plane", tags, kept)
+        self.subnet = section.subnet or Network(f"{name}-network", plan, section, creation, self.own).subnet
+        principal = Principal(identity.principal_id)
+        granted = [
+            role_assignment(f"{name}-{grant}", section, principal, right, self.own)
             for grant, right in grants(plan, self.subnet, creation).items()
         ]
-        self.cluster = self._cluster(
-            f"{name}-cluster", section, creation, _system_pool(self.subnet, creation, plan.system, self._tags)
-        )
-        self.logins = [self._login(f"{name}-login-{who.name}", section, who) for who in plan.people]
-        self.audit = DiagnosticSetting(
-            f"{name}-audit",
-            name="audit",
-            resource_uri=self.cluster.id,
-            workspace_id=creation.logs,
-            log_analytics_destination_type="Dedicated",
-            logs=[{"category": category, "enabled": True} for category in AUDIT_LOGS],
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        self.windows = [
-            MaintenanceConfiguration(
-                f"{name}-{configuration}",
-                resource_group_name=section.resource_group,
-                resource_name_=self.cluster.name,
-                config_name=configuration,
-                maintenance_window=window,
-                opts=pulumi.ResourceOptions(parent=self),
-            )
-            for configuration, window in windows(creation.maintenance).items()
-        ]
-        self.register_outputs({"id": self.cluster.id})
-
-    def _subnet(self, name: str, plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> pulumi.Input[str]:
-        """Resource ID of the nodes' subnet, existing or created."""
-        if section.subnet:
-            return section.subnet
-        return Network(name, plan, section, creation, pulumi.ResourceOptions(parent=self)).subnet
-
-    def _login(self, name: str, section: AzureCluster, who: Person) -> RoleAssignment:
-        """Lets somebody list the cluster's user credentials, which have no rights: Kubernetes RBAC gives them."""
-        return role_assignment(
-            name,
-            section,
-            Principal(who.name, PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER),
-            Right(USER_ROLE, self.cluster.id),
-            pulumi.ResourceOptions(parent=self),
-        )
-
-    def _cluster(
-        self,
-        name: str,
-        section: AzureCluster,
-        creation: AksCreation,
-        system: ManagedClusterAgentPoolProfileArgsDict,
-    ) -> ManagedCluster:
-        return ManagedCluster(
-            name,
+        self.cluster = containerservice.ManagedCluster(
+            f"{name}-cluster",
             resource_group_name=section.resource_group,
             resource_name_=section.name,
             location=section.location,
@@ -127,33 +183,84 @@ class AksControlPlane(pulumi.ComponentResource):
             dns_prefix=section.name,
             sku={"name": "Base", "tier": "Standard"},
             identity={
-                "type": ResourceIdentityType.USER_ASSIGNED,
+                "type": containerservice.ResourceIdentityType.USER_ASSIGNED,
                 # Unknown until the identity exists. A preview returns a list of known ids unchanged, but the SDK
                 # expects a map in the result.
-                "user_assigned_identities": pulumi.Output.all(self.identity.id, self.identity.principal_id).apply(
-                    first_alone
-                ),
+                "user_assigned_identities": pulumi.Output.all(identity.id, identity.principal_id).apply(first_alone),
             },
             enable_rbac=True,
             disable_local_accounts=True,
-            aad_profile=_people(creation),
+            # Entra authenticates users; Kubernetes RBAC authorizes them:
+            # https://learn.microsoft.com/azure/aks/enable-authentication-microsoft-entra-id
+            aad_profile={
+                "managed": True,
+                "tenant_id": creation.tenant,
+                "admin_group_object_ids": list(creation.admins),
+                "enable_azure_rbac": False,
+            },
             api_server_access_profile=_entrance(creation),
-            security_profile=_security(creation),
+            # Secrets encryption with a key in a public vault. AKS calls this way legacy from Kubernetes 1.33 on. Its
+            # successor is a preview, and not in the API version of the Pulumi provider (read 2026-11-22):
+            # https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption,
+            # https://learn.microsoft.com/azure/aks/kms-data-encryption.
+            security_profile={
+                "azure_key_vault_kms": {
+                    "enabled": True,
+                    "key_id": creation.secrets_key,
+                    "key_vault_network_access": "Public",
+                },
+                "workload_identity": {"enabled": True},
+            },
             oidc_issuer_profile={"enabled": True},
-            network_profile=_network(creation),
-            agent_pool_profiles=[system],
-            auto_upgrade_profile=upgrade_channels(creation, gpus=any(pool.gpus for pool in self._pools)),
+            # An overlay network, so that pods use no addresses of the subnet:
+            # https://learn.microsoft.com/azure/aks/azure-cni-powered-by-cilium
+            network_profile={
+                "network_plugin": "azure",
+                "network_plugin_mode": "overlay",
+                "network_dataplane": "cilium",
+                "network_policy": "cilium",
+                "pod_cidr": creation.pods,
+                "service_cidr": creation.services,
+                "dns_service_ip": creation.name_server,
+                "outbound_type": _OUTBOUND[creation.egress],
+                "load_balancer_sku": "standard",
+            },
+            agent_pool_profiles=[_system_pool(self.subnet, creation, plan.system, tags)],
+            auto_upgrade_profile=upgrade_channels(creation, gpus=any(pool.gpus for pool in plan.pools)),
             auto_scaler_profile=AUTOSCALER,
             disk_encryption_set_id=creation.disk_encryption_set,
             storage_profile={"blob_csi_driver": {"enabled": True}},  # Mounts datasets on Blob storage.
-            tags=self._tags,
-            opts=pulumi.ResourceOptions(
+            tags=tags,
+            opts=ResourceOptions(
                 parent=self,
-                protect=self._kept,
-                depends_on=self.grants,
+                protect=plan.protect,
+                depends_on=granted,
                 ignore_changes=["agentPoolProfiles[0].count"],  # The autoscaler owns it; a refresh can read it.
             ),
         )
+        for who in plan.people:
+            # To list the cluster's user credentials, which have no rights: Kubernetes RBAC gives them.
+            person = Principal(who.name, PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER)
+            role_assignment(f"{name}-login-{who.name}", section, person, Right(USER_ROLE, self.cluster.id), self.own)
+        DiagnosticSetting(
+            f"{name}-audit",
+            name="audit",
+            resource_uri=self.cluster.id,
+            workspace_id=creation.logs,
+            log_analytics_destination_type="Dedicated",
+            logs=[{"category": category, "enabled": True} for category in AUDIT_LOGS],
+            opts=self.own,
+        )
+        for configuration, window in windows(creation.maintenance).items():
+            containerservice.MaintenanceConfiguration(
+                f"{name}-{configuration}",
+                resource_group_name=section.resource_group,
+                resource_name_=self.cluster.name,
+                config_name=configuration,
+                maintenance_window=window,
+                opts=self.own,
+            )
+        self.register_outputs({"id": self.cluster.id})
 
 
 def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) -> dict[str, Right]:
@@ -178,20 +285,7 @@ def first_alone(values: list[str]) -> list[str]:
     return values[:1]
 
 
-def _people(creation: AksCreation) -> ManagedClusterAADProfileArgsDict:
-    """Entra authenticates users; Kubernetes RBAC authorizes them.
-
-    https://learn.microsoft.com/azure/aks/enable-authentication-microsoft-entra-id
-    """
-    return {
-        "managed": True,
-        "tenant_id": creation.tenant,
-        "admin_group_object_ids": list(creation.admins),
-        "enable_azure_rbac": False,
-    }
-
-
-def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgsDict:
+def _entrance(creation: AksCreation) -> containerservice.ManagedClusterAPIServerAccessProfileArgsDict:
     """Access to the API server: from the stack's `allowFrom` networks, or from the cluster's network only.
 
     `az aks command invoke` would bypass both, so it is disabled. The name of a private API server is in the private DNS
@@ -207,39 +301,9 @@ def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgs
     }
 
 
-def _security(creation: AksCreation) -> ManagedClusterSecurityProfileArgsDict:
-    """Secrets encryption with a key in a public vault: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption.
-
-    AKS calls this way legacy from Kubernetes 1.33 on. Its successor is a preview, and not in the API version of the
-    Pulumi provider (read 2026-11-22): https://learn.microsoft.com/azure/aks/kms-data-encryption.
-    """
-    return {
-        "azure_key_vault_kms": {"enabled": True, "key_id": creation.secrets_key, "key_vault_network_access": "Public"},
-        "workload_identity": {"enabled": True},
-    }
-
-
-def _network(creation: AksCreation) -> ContainerServiceNetworkProfileArgsDict:
-    """An overlay network, so that pods use no addresses of the subnet.
-
-    https://learn.microsoft.com/azure/aks/azure-cni-powered-by-cilium
-    """
-    return {
-        "network_plugin": "azure",
-        "network_plugin_mode": "overlay",
-        "network_dataplane": "cilium",
-        "network_policy": "cilium",
-        "pod_cidr": creation.pods,
-        "service_cidr": creation.services,
-        "dns_service_ip": creation.name_server,
-        "outbound_type": _OUTBOUND[creation.egress],
-        "load_balancer_sku": "standard",
-    }
-
-
 def _system_pool(
     subnet: pulumi.Input[str], creation: AksCreation, system: SystemNodes, tags: dict[str, str]
-) -> ManagedClusterAgentPoolProfileArgsDict:
+) -> containerservice.ManagedClusterAgentPoolProfileArgsDict:
     """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
 
     It is part of the cluster's resource, and many of its properties cannot be changed, nor can its name: AKS refuses a

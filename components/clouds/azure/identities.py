@@ -4,19 +4,23 @@ https://learn.microsoft.com/entra/workload-id/workload-identity-federation-creat
 https://learn.microsoft.com/azure/aks/workload-identity-overview
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import pulumi
+from pulumi import ResourceOptions
+from pulumi_azure_native import storage
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice import ManagedCluster
 from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
 
-from gpu_tenancy.model.plan.identities import ServiceAccountPlan
+from gpu_tenancy.model.plan.cluster import ClusterPlan
+from gpu_tenancy.model.plan.identities import MadeBucket, ServiceAccountPlan, TeamIdentity
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
-from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AzureCluster, blob_condition
 
+from ...objects import Component, Options
 from .pools import PoolCluster
 
 AUDIENCE: Final = "api://AzureADTokenExchange"
@@ -52,7 +56,7 @@ class Right(NamedTuple):
 
 
 def managed_identity(
-    name: str, section: AzureCluster, identity: str, tags: dict[str, str], opts: pulumi.ResourceOptions
+    name: str, section: AzureCluster, identity: str, tags: dict[str, str], opts: ResourceOptions
 ) -> UserAssignedIdentity:
     """A managed identity with the name `identity`, in the resource group of the cluster."""
     return UserAssignedIdentity(
@@ -70,7 +74,7 @@ def federated(
     section: AzureCluster,
     identity: UserAssignedIdentity,
     credential: tuple[str, Token],
-    opts: pulumi.ResourceOptions,
+    opts: ResourceOptions,
 ) -> FederatedIdentityCredential:
     """A credential of an identity: its name, and the token with which somebody logs in as the identity."""
     credential_name, (issuer, subject) = credential
@@ -92,7 +96,7 @@ def account_token(issuer: pulumi.Input[str], namespace: str, account: str) -> To
 
 
 def role_assignment(
-    name: str, section: AzureCluster, principal: Principal, right: Right, opts: pulumi.ResourceOptions
+    name: str, section: AzureCluster, principal: Principal, right: Right, opts: ResourceOptions
 ) -> RoleAssignment:
     """The assignment of a right to a principal."""
     definitions = f"/subscriptions/{section.subscription}/providers/Microsoft.Authorization/roleDefinitions"
@@ -108,7 +112,7 @@ def role_assignment(
     )
 
 
-class CiIdentity(pulumi.ComponentResource):
+class CiIdentity(Component):
     """The managed identity of a service account, and the one subject of the CI system that may log in as it.
 
     In a created cluster it can list the user credentials, which have no rights by themselves; for an existing cluster,
@@ -129,17 +133,17 @@ class CiIdentity(pulumi.ComponentResource):
         place: PoolCluster,
         account: ServiceAccountPlan,
         cluster: pulumi.Output[str],
-        opts: pulumi.ResourceOptions | None = None,
+        opts: Options = None,
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:RobotIdentity", name, {}, opts)
-        within, section = pulumi.ResourceOptions(parent=self), place.section
+        super().__init__("gpu-tenancy:clouds:RobotIdentity", name, opts)
+        section = place.section
         identity_name = section.identity_name(account.team, account.name)
-        identity = managed_identity(f"{name}-identity", section, identity_name, place.tags, within)
+        identity = managed_identity(f"{name}-identity", section, identity_name, place.tags, self.own)
         token = (section.identity_provider, account.subject)
-        federated(f"{name}-subject", section, identity, ("ci", token), within)
+        federated(f"{name}-subject", section, identity, ("ci", token), self.own)
         if section.create:
             role_assignment(
-                f"{name}-login", section, Principal(identity.principal_id), Right(USER_ROLE, cluster), within
+                f"{name}-login", section, Principal(identity.principal_id), Right(USER_ROLE, cluster), self.own
             )
         self.object_id = identity.principal_id
         self.register_outputs({})
@@ -149,7 +153,7 @@ SECRETS_USER: Final = "Key Vault Secrets User"
 """The role with which values of a secret are read: https://learn.microsoft.com/azure/key-vault/general/rbac-guide."""
 
 
-class SecretReaderIdentity(pulumi.ComponentResource):
+class SecretReaderIdentity(Component):
     """The managed identity of a team that reads its secrets, by the tokens of the team's ServiceAccount.
 
     It may read each secret, and no others of the vault. Vaults must use Azure RBAC; neither they nor their secrets are
@@ -160,24 +164,19 @@ class SecretReaderIdentity(pulumi.ComponentResource):
     """
 
     def __init__(
-        self,
-        name: str,
-        place: PoolCluster,
-        reader: SecretReader,
-        issuer: pulumi.Output[str],
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, place: PoolCluster, reader: SecretReader, issuer: pulumi.Output[str], opts: Options = None
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:SecretReaderIdentity", name, {}, opts)
-        within, section = pulumi.ResourceOptions(parent=self), place.section
-        identity = managed_identity(f"{name}-identity", section, section.reader_name(reader.team), place.tags, within)
+        super().__init__("gpu-tenancy:clouds:SecretReaderIdentity", name, opts)
+        section = place.section
+        identity = managed_identity(f"{name}-identity", section, section.reader_name(reader.team), place.tags, self.own)
         token = account_token(issuer, reader.team, READER)
-        federated(f"{name}-account", section, identity, (READER, token), within)
+        federated(f"{name}-account", section, identity, (READER, token), self.own)
         for store, names in reader.secrets:
             vault = f"/subscriptions/{section.subscription}/resourceGroups/{store.group}/providers/Microsoft.KeyVault"
             for secret in names:
                 right = Right(SECRETS_USER, f"{vault}/vaults/{store.place}/secrets/{secret}")
                 role_assignment(
-                    f"{name}-{store.place}-{secret}", section, Principal(identity.principal_id), right, within
+                    f"{name}-{store.place}-{secret}", section, Principal(identity.principal_id), right, self.own
                 )
         client, tenant = reader.annotations.values()
         self.names = {client: identity.client_id, tenant: identity.tenant_id}
@@ -190,7 +189,7 @@ _KUBELET: Final = "kubeletidentity"
 
 
 def registry_rights(
-    name: str, place: PoolCluster, registry: str, cluster: ManagedCluster, opts: pulumi.ResourceOptions
+    name: str, place: PoolCluster, registry: str, cluster: ManagedCluster, opts: ResourceOptions
 ) -> RoleAssignment:
     """The role with which the nodes of a cluster pull from a registry, also as a pull-through cache."""
     kubelet = cluster.identity_profile.apply(kubelet_of)
@@ -200,3 +199,116 @@ def registry_rights(
 def kubelet_of(profile: Mapping[str, UserAssignedIdentityManagedClusterResponse] | None) -> str:
     """The object ID of the identity of a cluster's nodes; empty if it has none."""
     return (profile or {})[_KUBELET].object_id or "" if profile and _KUBELET in profile else ""
+
+
+_DAYS_OF_DELETED: Final = 30
+"""Days for which a created storage account keeps deleted containers and blobs."""
+
+
+class TeamAccess(Component):
+    """The managed identity of a team's pods, and its rights on the containers of its datasets.
+
+    The CSI driver for Blob storage mounts a volume with the token of the pod's ServiceAccount:
+    https://github.com/kubernetes-sigs/blob-csi-driver/blob/master/docs/workload-identity-static-pv-mount.md. A folder
+    of a container is a condition of the role assignment.
+
+    Attributes:
+        client_id: of the identity, by which volumes name it.
+    """
+
+    def __init__(
+        self, name: str, place: PoolCluster, team: TeamIdentity, issuer: pulumi.Output[str], opts: Options = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:TeamAccess", name, opts)
+        section = place.section
+        identity = managed_identity(f"{name}-identity", section, team.name, place.tags, self.own)
+        before: list[pulumi.Resource] = []
+        for account in team.accounts:
+            # Entra accepts one write of an identity's credentials at a time.
+            token = account_token(issuer, team.team, account)
+            credential = federated(f"{name}-{account}", section, identity, (account, token), self.after(*before))
+            before.append(credential)
+        for grant in team.datasets:
+            folder = grant.folder
+            condition = blob_condition(folder.prefix, writes=grant.writes) if folder.prefix else None
+            container = section.container_id(folder.account, folder.bucket, grant.account)
+            right = Right(BLOB_ROLES[grant.writes], container, condition)
+            role_assignment(f"{name}-{grant.dataset}", section, Principal(identity.principal_id), right, self.own)
+        self.client_id = identity.client_id
+        self.register_outputs({})
+
+
+class DatasetAccount(Component):
+    """A storage account for datasets with its containers, in the cluster's resource group.
+
+    It has no public access and no keys, keeps versions of blobs, and deleted ones for 30 days; Azure encrypts it. It
+    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
+    to delete it.
+    """
+
+    def __init__(self, name: str, place: PoolCluster, containers: Sequence[MadeBucket], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:DatasetAccount", name, opts)
+        section = place.section
+        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=place.protect)
+        group = section.resource_group
+        account = storage.StorageAccount(
+            f"{name}-account",
+            resource_group_name=group,
+            account_name=containers[0].bucket.account,
+            location=section.location,
+            kind=storage.Kind.STORAGE_V2,
+            sku={"name": storage.SkuName.STANDARD_ZRS},
+            allow_blob_public_access=False,
+            allow_shared_key_access=False,
+            enable_https_traffic_only=True,
+            minimum_tls_version=storage.MinimumTlsVersion.TLS1_2,
+            tags=place.tags,
+            opts=kept,
+        )
+        retention: storage.DeleteRetentionPolicyArgsDict = {"enabled": True, "days": _DAYS_OF_DELETED}
+        storage.BlobServiceProperties(
+            f"{name}-versions",
+            resource_group_name=group,
+            account_name=account.name,
+            blob_services_name="default",
+            is_versioning_enabled=True,
+            delete_retention_policy=retention,
+            container_delete_retention_policy=retention,
+            opts=kept,
+        )
+        self.containers: list[pulumi.Resource] = [
+            storage.BlobContainer(
+                f"{name}-{made.bucket.bucket}",
+                resource_group_name=group,
+                account_name=account.name,
+                container_name=made.bucket.bucket,
+                public_access=storage.PublicAccess.NONE,
+                opts=kept,
+            )
+            for made in containers
+        ]
+        self.register_outputs({"account": account.name})
+
+
+def data_access(
+    name: str, plan: ClusterPlan, place: PoolCluster, issuer: pulumi.Output[str], parent: pulumi.Resource
+) -> dict[str, pulumi.Output[str]]:
+    """The identities of all teams, after the storage accounts that the stack creates.
+
+    Returns:
+        Client IDs of the identities, by their names.
+    """
+    by_account: dict[str, list[MadeBucket]] = {}
+    for made in plan.buckets:
+        by_account.setdefault(made.bucket.account, []).append(made)
+    within = ResourceOptions(parent=parent)
+    containers = [
+        container
+        for account, made in by_account.items()
+        for container in DatasetAccount(f"{name}-account-{account}", place, made, within).containers
+    ]
+    after = ResourceOptions(parent=parent, depends_on=containers)
+    return {
+        team.name: TeamAccess(f"{name}-team-{team.team}", place, team, issuer, after).client_id
+        for team in plan.identities
+    }

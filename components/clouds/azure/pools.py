@@ -1,22 +1,21 @@
-"""Node pools of AKS."""
+"""Node pools of AKS, and what their nodes with InfiniBand need."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pulumi
-from pulumi_azure_native.containerservice import (
-    AgentPool,
-    AgentPoolSecurityProfileArgsDict,
-    AgentPoolUpgradeSettingsArgsDict,
-    GPUProfileArgsDict,
-    KubeletConfigArgsDict,
-)
+from pulumi import ResourceOptions
+from pulumi_azure_native import containerservice
+from pulumi_kubernetes.core.v1 import ContainerArgsDict
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+
+from ...objects import Component, Options
+from ...pods import node_daemon_set, on_each_node, on_pools
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
@@ -70,7 +69,9 @@ class PoolCluster:
     protect: bool
 
 
-def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulumi.Output[str] | None) -> AgentPool:
+def agent_pool(
+    name: str, pool: NodePool, cluster: PoolCluster, placement: pulumi.Output[str] | None
+) -> containerservice.AgentPool:
     """A node pool of AKS.
 
     If the minimum and maximum of `nodes` differ, AKS's cluster autoscaler owns the number of nodes. It is then not set,
@@ -86,7 +87,14 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
     """
     section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes
-    return AgentPool(
+    # AKS installs no driver for AMD: https://learn.microsoft.com/azure/aks/use-amd-gpus
+    driver: containerservice.GPUProfileArgsDict = {"driver": "Install" if pool.driver == "managed" else "None"}
+    # With NUMA nodes: https://learn.microsoft.com/azure/aks/custom-node-configuration
+    aligned: containerservice.KubeletConfigArgsDict = {
+        "cpu_manager_policy": "static",
+        "topology_manager_policy": pool.numa or "",
+    }
+    return containerservice.AgentPool(
         name,
         resource_group_name=section.resource_group,
         resource_name_=cluster.name,
@@ -117,13 +125,13 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
         spot_max_price=-1.0 if spot else None,
         capacity_reservation_group_id=pool.reservation,
         proximity_placement_group_id=placement,
-        gpu_profile=_driver(pool),
-        kubelet_config=_kubelet(pool),
+        gpu_profile=driver if pool.gpus else None,
+        kubelet_config=aligned if pool.numa else None,
         gpu_instance_profile=partitions(pool),
         security_profile=_boot(pool),
         upgrade_settings=None if spot else _upgrade(pool),
         tags={**cluster.tags, **(_template_tags(pool) if section.autoscaler_tags and varies else {})},
-        opts=pulumi.ResourceOptions(
+        opts=ResourceOptions(
             parent=cluster.parent,
             protect=cluster.protect,
             # The autoscaler owns the count, and a refresh can read it. For a fixed size the stack sets it.
@@ -140,11 +148,9 @@ def _template_tags(pool: NodePool) -> dict[str, str]:
 
     https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/azure
     """
-    fabric = fabrics().get(pool.fabric.fabric or "") if pool.fabric else None
-    devices = {
-        pool.supply.resource: pool.supply.gpus_per_node,
-        fabric.resource if fabric else None: pool.fabric.interfaces if pool.fabric else 0,
-    }
+    devices = {pool.supply.resource: pool.supply.gpus_per_node}
+    if pool.fabric and (fabric := fabrics().get(pool.fabric.fabric or "")):
+        devices[fabric.resource] = pool.fabric.interfaces
     return {f"{TEMPLATE}{name.replace('/', '_')}": str(count) for name, count in devices.items() if name}
 
 
@@ -165,19 +171,7 @@ def partitions(pool: NodePool) -> str | None:
     return MIG[int(profile.partition("g.")[0])] if profile else None
 
 
-def _driver(pool: NodePool) -> GPUProfileArgsDict | None:
-    """Whether AKS installs the driver. It installs none for AMD (https://learn.microsoft.com/azure/aks/use-amd-gpus)."""
-    if not pool.gpus:
-        return None
-    return {"driver": "Install" if pool.driver == "managed" else "None"}
-
-
-def _kubelet(pool: NodePool) -> KubeletConfigArgsDict | None:
-    """NUMA alignment: https://learn.microsoft.com/azure/aks/custom-node-configuration."""
-    return {"cpu_manager_policy": "static", "topology_manager_policy": pool.numa} if pool.numa else None
-
-
-def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:
+def _boot(pool: NodePool) -> containerservice.AgentPoolSecurityProfileArgsDict | None:
     """Trusted Launch, for machines that support it: https://learn.microsoft.com/azure/aks/use-trusted-launch.
 
     GPU machines do not: Secure Boot rejects NVIDIA's driver as AKS and the GPU Operator install it, and the ND family
@@ -188,7 +182,7 @@ def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:
     return {"enable_secure_boot": True, "enable_vtpm": True}
 
 
-def _upgrade(pool: NodePool) -> AgentPoolUpgradeSettingsArgsDict:
+def _upgrade(pool: NodePool) -> containerservice.AgentPoolUpgradeSettingsArgsDict:
     """Upgrade settings of a pool; AKS rejects them for spot pools.
 
     https://learn.microsoft.com/azure/aks/upgrade-aks-node-pools-rolling
@@ -198,3 +192,53 @@ def _upgrade(pool: NodePool) -> AgentPoolUpgradeSettingsArgsDict:
         "max_unavailable": str(pool.surge.unavailable),
         "drain_timeout_in_minutes": DRAIN_MINUTES,
     }
+
+
+NAME: Final = "gpu-tenancy-memory-lock"
+IMAGE: Final = (
+    "mcr.microsoft.com/mirror/docker/library/ubuntu:24.04"
+    "@sha256:c35e29c9450151419d9448b0fd75374fec4fff364a27f176fb458d472dfc9e54"
+)
+"""As https://github.com/Azure/azure-container-networking pins it for its own image (read on 2026-11-22)."""
+_SCRIPT: Final = """
+while true; do
+  for process in $(pidof containerd); do
+    prlimit --pid "$process" --memlock=unlimited:unlimited
+  done
+  if [ -d /sys/module/nvidia ] && [ ! -d /sys/module/nvidia_peermem ]; then
+    modprobe nvidia-peermem || echo "nvidia-peermem cannot be loaded yet"
+  fi
+  sleep 60
+done
+"""
+
+
+class MemoryLock(Component):
+    """A DaemonSet that lets containers on the nodes of some pools lock memory without limit.
+
+    InfiniBand locks the memory that it sends from. A container inherits its limit from containerd, 8 MiB by systemd's
+    default, and AKS has no setting for it. Otherwise each pod would need the capability IPC_LOCK
+    (https://github.com/Azure/aks-rdma-infiniband/blob/main/tests/scenarios/k8s/values.yaml), which the Pod Security
+    Standard of the teams' namespaces rejects. The limit of a running containerd is raised, which no container notices;
+    it is raised again after containerd restarts.
+
+    It also loads `nvidia-peermem`, without which NCCL copies through the memory of the host: AKS installs its managed
+    driver, but does not load this module, which needs the network driver of the Network Operator first
+    (https://azure.github.io/aks-rdma-infiniband/configurations/gpu-drivers, read 2026-11-24). With `driver: operator`
+    the GPU Operator has loaded it already. The pods are privileged and run in `kube-system`.
+    """
+
+    def __init__(self, name: str, pools: Sequence[str], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:AksMemoryLock", name, opts)
+        raise_limit: ContainerArgsDict = {
+            "name": "raise-limit",
+            "image": IMAGE,
+            # In the namespaces of the node, which has the tools.
+            "command": ["nsenter", "-at", "1", "--", "sh", "-c", _SCRIPT],
+            "resources": {"requests": {"cpu": "5m", "memory": "10Mi"}},
+            "security_context": {"privileged": True},
+        }
+        labels = {"app.kubernetes.io/name": NAME}
+        spec = on_each_node(labels, {"containers": [raise_limit]}, on_pools(pools))
+        self.daemon_set = node_daemon_set(f"{name}-daemonset", NAME, labels, spec, self.own)
+        self.register_outputs({})

@@ -1,17 +1,22 @@
-"""Who reaches what on GKE: kubeconfigs without credentials, identities of CI jobs, rights on secrets."""
+"""Who reaches what on GKE: kubeconfigs without credentials, identities of CI jobs, rights on secrets and buckets."""
 
 import json
 from collections.abc import Mapping
 from typing import Final
 
 import pulumi
-from pulumi_gcp import projects, secretmanager, serviceaccount
+from pulumi import ResourceOptions
+from pulumi_gcp import container, organizations, projects, secretmanager, serviceaccount, storage
 from pulumi_gcp.container import outputs
 
 from gpu_tenancy.model.kubeconfig import Server, gke_helper, of_helper
-from gpu_tenancy.model.plan.identities import ServiceAccountPlan
+from gpu_tenancy.model.plan.cluster import ClusterPlan
+from gpu_tenancy.model.plan.identities import MadeBucket, ServiceAccountPlan, TeamIdentity
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
-from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster
+from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, VIEWER, GcpCluster
+
+from ...objects import Component, Options
+from .. import once_there
 
 
 def authority(auth: outputs.ClusterMasterAuth) -> str:
@@ -39,35 +44,32 @@ FEDERATED: Final = "roles/iam.workloadIdentityUser"
 """The role with which a federated identity impersonates a service account."""
 
 
-class CiIdentity(pulumi.ComponentResource):
+class CiIdentity(Component):
     """A Google service account without keys, and the one subject that may impersonate it.
 
     The workload identity pool of the CI system is not created here, because a project has one for all stacks. In a
     created cluster's project it can read clusters' addresses; for an existing cluster, the report has the command.
     """
 
-    def __init__(
-        self, name: str, section: GcpCluster, account: ServiceAccountPlan, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:clouds:RobotAccount", name, {}, opts)
-        within = pulumi.ResourceOptions(parent=self)
+    def __init__(self, name: str, section: GcpCluster, account: ServiceAccountPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:RobotAccount", name, opts)
         self.account = serviceaccount.Account(
             f"{name}-account",
             account_id=section.identity_name(account.team, account.name),
             display_name=f"Robot {account.name} of team {account.team} in GKE cluster {section.name}"[:100],
             project=section.project,
-            opts=within,
+            opts=self.own,
         )
         serviceaccount.IAMMember(
             f"{name}-subject",
             service_account_id=self.account.name,
             role=FEDERATED,
             member=section.federated(account.subject or ""),
-            opts=within,
+            opts=self.own,
         )
         if section.create:
             projects.IAMMember(
-                f"{name}-login", project=section.project, role=VIEWER, member=self.account.member, opts=within
+                f"{name}-login", project=section.project, role=VIEWER, member=self.account.member, opts=self.own
             )
         self.register_outputs({})
 
@@ -76,17 +78,15 @@ ACCESSOR: Final = "roles/secretmanager.secretAccessor"
 """The role with which values of a secret are read."""
 
 
-class SecretRights(pulumi.ComponentResource):
+class SecretRights(Component):
     """The right of a team's ServiceAccount to read each of its secrets, and no others.
 
     The ServiceAccount is a member of the policies itself, without a service account of Google Cloud. The secrets are
     not created here.
     """
 
-    def __init__(
-        self, name: str, section: GcpCluster, reader: SecretReader, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:clouds:SecretRights", name, {}, opts)
+    def __init__(self, name: str, section: GcpCluster, reader: SecretReader, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:SecretRights", name, opts)
         for store, names in reader.secrets:
             for secret in names:
                 secretmanager.SecretIamMember(
@@ -95,6 +95,103 @@ class SecretRights(pulumi.ComponentResource):
                     secret_id=secret,
                     role=ACCESSOR,
                     member=section.account_member(reader.team, READER),
-                    opts=pulumi.ResourceOptions(parent=self),
+                    opts=self.own,
                 )
         self.register_outputs({})
+
+
+_DAYS_OF_OLD: Final = 90
+"""Days for which a created bucket keeps old versions of objects."""
+
+
+class TeamRights(Component):
+    """The rights of a team's ServiceAccounts on the folders of its datasets, by Workload Identity Federation for GKE.
+
+    The ServiceAccounts are principals themselves: no service account of Google is created. A folder is a managed
+    folder, because a condition on a role of the bucket cannot restrict the names that can be listed. Members are added
+    to policies; what others granted stays.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity,
+    https://cloud.google.com/storage/docs/managed-folders
+    """
+
+    def __init__(
+        self, name: str, section: GcpCluster, team: TeamIdentity, number: pulumi.Output[str], opts: Options = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:TeamRights", name, opts)
+        for account in team.accounts:
+            member = pulumi.Output.format(section.principal("{0}", team.team, account), number)
+            for grant in team.datasets:
+                bucket, role = grant.folder.bucket, OBJECT_ROLES[grant.writes]
+                right = f"{name}-{account}-{grant.dataset}"
+                if grant.folder.prefix:
+                    storage.ManagedFolderIamMember(
+                        right,
+                        bucket=bucket,
+                        managed_folder=f"{grant.folder.prefix}/",
+                        role=role,
+                        member=member,
+                        opts=self.own,
+                    )
+                else:
+                    storage.BucketIAMMember(right, bucket=bucket, role=role, member=member, opts=self.own)
+        self.register_outputs({})
+
+
+class DatasetBucket(Component):
+    """A bucket for datasets in the cluster's region, with a managed folder for each dataset that is a folder.
+
+    It has no public access and no access lists, and keeps old versions of objects for 90 days; Google encrypts it. It
+    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
+    to delete it.
+    """
+
+    def __init__(
+        self, name: str, plan: ClusterPlan, section: GcpCluster, made: MadeBucket, opts: Options = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:DatasetBucket", name, opts)
+        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=plan.protect)
+        bucket = storage.Bucket(
+            f"{name}-bucket",
+            name=made.bucket.bucket,
+            project=section.project,
+            location=section.region,
+            public_access_prevention="enforced",
+            uniform_bucket_level_access=True,
+            versioning={"enabled": True},
+            lifecycle_rules=[
+                {
+                    "action": {"type": "Delete"},
+                    "condition": {"days_since_noncurrent_time": _DAYS_OF_OLD, "with_state": "ARCHIVED"},
+                }
+            ],
+            labels=dict(plan.tags),
+            opts=kept,
+        )
+        self.resources: list[pulumi.Resource] = [
+            storage.ManagedFolder(
+                f"{name}-{folder.prefix.replace('/', '.')}", bucket=bucket.name, name=f"{folder.prefix}/", opts=kept
+            )
+            for folder in made.folders
+        ] or [bucket]
+        self.register_outputs({"bucket": bucket.name})
+
+
+def data_access(
+    name: str, plan: ClusterPlan, section: GcpCluster, cluster: container.Cluster, opts: ResourceOptions
+) -> None:
+    """The rights of all teams, after the buckets that the stack creates.
+
+    The number of the project, which is part of the names of its principals, is asked once the cluster exists.
+    """
+    made: list[pulumi.Resource] = []
+    for bucket in plan.buckets:
+        made += DatasetBucket(f"{name}-bucket-{bucket.bucket.bucket}", plan, section, bucket, opts).resources
+    if not plan.identities:
+        return
+    project = organizations.get_project_output(
+        project_id=once_there(section.project, cluster.endpoint), opts=pulumi.InvokeOutputOptions(parent=opts.parent)
+    )
+    after = ResourceOptions.merge(opts, ResourceOptions(depends_on=made))
+    for team in plan.identities:
+        TeamRights(f"{name}-team-{team.team}", section, team, project.number, after)

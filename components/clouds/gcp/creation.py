@@ -1,22 +1,90 @@
-"""A created GKE cluster with its maintenance windows, and the key that encrypts its secrets."""
+"""A created GKE cluster with its network and maintenance windows, and the key that encrypts its secrets."""
 
 import datetime as dt
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pulumi
-from pulumi_gcp import kms, projects
-from pulumi_gcp.container import (
-    Cluster,
-    ClusterMaintenancePolicyArgsDict,
-    ClusterMaintenancePolicyMaintenanceExclusionArgsDict,
-    ClusterMasterAuthorizedNetworksConfigArgsDict,
-)
+from pulumi import ResourceOptions
+from pulumi_gcp import compute, container, kms, projects
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation, GkeExclusion, GkeMaintenance
 
-from .network import ClusterNetwork
+from ...objects import Component, Options
+from .. import once_there
+
+_MTU: Final = 8896
+"""The largest MTU of a VPC, which Google recommends for GPUs; traffic to the internet has smaller packets:
+https://cloud.google.com/vpc/docs/mtu."""
+_SERVICES: Final = 20
+"""Prefix length of the range of services, if there is room for it: 4,096 of them."""
+
+
+class ClusterNetwork(NamedTuple):
+    """Names of the network and the ranges that a cluster uses."""
+
+    network: pulumi.Input[str] | None
+    subnetwork: pulumi.Input[str] | None
+    pods: pulumi.Input[str] | None
+    services: pulumi.Input[str] | None
+
+
+class Network(Component):
+    """A VPC with jumbo frames, a subnetwork with ranges for pods and services, and Cloud NAT.
+
+    Nodes reach Google's APIs and registries without Cloud NAT (Private Google Access), and everything else through it.
+    The VPC has no firewall rule that admits anything; GKE adds those of the cluster.
+
+    https://cloud.google.com/kubernetes-engine/docs/concepts/alias-ips, https://cloud.google.com/nat/docs/gke-example
+
+    Attributes:
+        names: known once nodes have egress.
+    """
+
+    def __init__(
+        self, name: str, plan: ClusterPlan, section: GcpCluster, creation: GkeCreation, opts: Options = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeNetwork", name, opts)
+        kept = ResourceOptions(parent=self, protect=plan.protect)
+        called, project, region = section.name, section.project, section.region
+        vpc = compute.Network(
+            f"{name}-vpc", name=called, project=project, auto_create_subnetworks=False, mtu=_MTU, opts=kept
+        )
+        first, pods = creation.network_addresses.subnets()
+        nodes, others = first.subnets()
+        services = next(iter(others.subnets(new_prefix=max(_SERVICES, others.prefixlen))))
+        subnetwork = compute.Subnetwork(
+            f"{name}-subnetwork",
+            name=called,
+            project=project,
+            region=region,
+            network=vpc.id,
+            ip_cidr_range=str(nodes),
+            secondary_ip_ranges=[
+                {"range_name": "pods", "ip_cidr_range": str(pods)},
+                {"range_name": "services", "ip_cidr_range": str(services)},
+            ],
+            private_ip_google_access=True,
+            opts=kept,
+        )
+        router = compute.Router(
+            f"{name}-router", name=called, project=project, region=region, network=vpc.id, opts=self.own
+        )
+        nat = compute.RouterNat(
+            f"{name}-nat",
+            name=called,
+            project=project,
+            region=region,
+            router=router.name,
+            nat_ip_allocate_option="AUTO_ONLY",
+            source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
+            opts=self.own,
+        )
+        named = once_there(subnetwork.name, nat.id)
+        self.names = ClusterNetwork(vpc.name, named, "pods", "services")
+        self.register_outputs({"network": vpc.name})
+
 
 _ROTATION: Final = 90 * 86400
 """Seconds after which a key gets a new version."""
@@ -37,7 +105,7 @@ processes on a node compete for the GPUs' profiling counters."""
 _LOGS: Final = ("SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER", "CONTROLLER_MANAGER", "SCHEDULER")
 
 
-class SecretsKey(pulumi.ComponentResource):
+class SecretsKey(Component):
     """The Cloud KMS key that encrypts a cluster's secrets, and GKE's permission to use it.
 
     All stay when the stack is destroyed or names another key: a cluster that uses the key, or a backup of it, could
@@ -52,12 +120,9 @@ class SecretsKey(pulumi.ComponentResource):
     https://github.com/terraform-google-modules/terraform-google-kubernetes-engine/blob/main/examples/confidential_safer_cluster/kms.tf.
     """
 
-    def __init__(
-        self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, {}, opts)
-        kept = pulumi.ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True)
-        child = pulumi.ResourceOptions(parent=self)
+    def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, opts)
+        kept = ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True)
         ring = kms.KeyRing(f"{name}-ring", location=cluster.region, project=cluster.project, opts=kept)
         key = kms.CryptoKey(
             f"{name}-key",
@@ -69,7 +134,7 @@ class SecretsKey(pulumi.ComponentResource):
             opts=kept,
         )
         agent = projects.ServiceIdentity(
-            f"{name}-agent", project=cluster.project, service="container.googleapis.com", opts=child
+            f"{name}-agent", project=cluster.project, service="container.googleapis.com", opts=self.own
         )
         self.key = key.id
         self.right = kms.CryptoKeyIAMMember(
@@ -77,7 +142,7 @@ class SecretsKey(pulumi.ComponentResource):
             crypto_key_id=key.id,
             role="roles/cloudkms.cryptoKeyEncrypterDecrypter",
             member=agent.member,
-            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+            opts=ResourceOptions(parent=self, retain_on_delete=True),
         )
         self.register_outputs({})
 
@@ -99,7 +164,7 @@ class NewCluster:
     network: ClusterNetwork
 
 
-def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.ResourceOptions) -> Cluster:
+def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: ResourceOptions) -> container.Cluster:
     """A private regional or zonal Standard cluster without the default node pool.
 
     - Its API server has no public address, or one that accepts only the networks of `allowFrom`. Without `allowFrom`,
@@ -113,7 +178,7 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
     - GKE requires a node pool at creation: the default pool is created with the nodes' service account, then deleted.
     """
     cluster, creation = new.section, new.creation
-    return Cluster(
+    return container.Cluster(
         name,
         name=cluster.name,
         project=cluster.project,
@@ -134,7 +199,11 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
         datapath_provider="ADVANCED_DATAPATH",
         enable_multi_networking=bool(cluster.fabric_networks),
         private_cluster_config={"enable_private_nodes": True, "enable_private_endpoint": not creation.allow_from},
-        master_authorized_networks_config=_allowed(creation),
+        # If empty, only the cluster's network, not Google's public addresses.
+        master_authorized_networks_config={
+            "cidr_blocks": [{"cidr_block": cidr} for cidr in creation.allow_from],
+            "gcp_public_cidrs_access_enabled": False,
+        },
         control_plane_endpoints_config={
             "dns_endpoint_config": {
                 "allow_external_traffic": cluster.endpoint == "dns",
@@ -175,14 +244,6 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
     )
 
 
-def _allowed(creation: GkeCreation) -> ClusterMasterAuthorizedNetworksConfigArgsDict:
-    """Networks that can access the API server; if empty, only the cluster's network, not Google's public addresses."""
-    return {
-        "cidr_blocks": [{"cidr_block": cidr} for cidr in creation.allow_from],
-        "gcp_public_cidrs_access_enabled": False,
-    }
-
-
 _FIRST_DAY: Final = dt.date(2026, 1, 1)
 """A day in the past: GKE requires the first window of a recurrence."""
 _DAILY_HOURS: Final = 4
@@ -194,12 +255,12 @@ _SCOPES: Final = {
 }
 
 
-def maintenance_policy(maintenance: GkeMaintenance) -> ClusterMaintenancePolicyArgsDict:
+def maintenance_policy(maintenance: GkeMaintenance) -> container.ClusterMaintenancePolicyArgsDict:
     """Windows and exclusions for upgrades of the control plane and the nodes.
 
     https://cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and-exclusions
     """
-    policy: ClusterMaintenancePolicyArgsDict = {}
+    policy: container.ClusterMaintenancePolicyArgsDict = {}
     if maintenance.hours == _DAILY_HOURS and not maintenance.days:
         policy["daily_maintenance_window"] = {"start_time": maintenance.start}
     else:
@@ -217,18 +278,15 @@ def maintenance_policy(maintenance: GkeMaintenance) -> ClusterMaintenancePolicyA
     return policy
 
 
-def _exclusion(name: str, exclusion: GkeExclusion) -> ClusterMaintenancePolicyMaintenanceExclusionArgsDict:
-    midnight = dt.time()
-    args: ClusterMaintenancePolicyMaintenanceExclusionArgsDict = {
+def _exclusion(name: str, exclusion: GkeExclusion) -> container.ClusterMaintenancePolicyMaintenanceExclusionArgsDict:
+    midnight, scope = dt.time(), _SCOPES[exclusion.scope]
+    args: container.ClusterMaintenancePolicyMaintenanceExclusionArgsDict = {
         "exclusion_name": name,
         "start_time": _zulu(dt.datetime.combine(exclusion.start, midnight)),
-        "exclusion_options": {"scope": _SCOPES[exclusion.scope]},
+        "exclusion_options": {"scope": scope},
     }
     if exclusion.end is None:
-        args["exclusion_options"] = {
-            "scope": _SCOPES[exclusion.scope],
-            "end_time_behavior": "UNTIL_END_OF_SUPPORT",
-        }
+        args["exclusion_options"] = {"scope": scope, "end_time_behavior": "UNTIL_END_OF_SUPPORT"}
     else:  # The last day counts.
         args["end_time"] = _zulu(dt.datetime.combine(exclusion.end + dt.timedelta(days=1), midnight))
     return args

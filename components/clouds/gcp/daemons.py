@@ -1,14 +1,22 @@
-"""DaemonSets that set up GKE nodes, such as Google's driver installer: privileged pods in `kube-system`."""
+"""What sets up GKE nodes: Google's driver installer, and networks, NCCL's plugin and device files for GPUDirect."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-import pulumi
+from pulumi import ResourceOptions
+from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, NodeAffinityArgsDict, PodSpecArgsDict
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, NodeAffinityArgsDict, PodSpecArgsDict, VolumeArgsDict
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from ...conventions import DO_NOT_AWAIT
-from ...pods import on_nodes
+from gpu_tenancy.model.catalogue.fabrics import FabricRow, HostMount, Installer, fabrics
+from gpu_tenancy.model.manifests.pods import host_mounts
+from gpu_tenancy.model.plan.cluster import NodePool
+from gpu_tenancy.model.plan.fabric import network_name
+from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
+
+from ...objects import Component, Options
+from ...pods import node_daemon_set, on_each_node, on_nodes, on_pools
 
 PAUSE: Final[ContainerArgsDict] = {
     "name": "pause",
@@ -19,44 +27,17 @@ PAUSE: Final[ContainerArgsDict] = {
 """Keeps a pod whose init containers have done all of its work."""
 
 
-def node_pod(
-    containers: Sequence[ContainerArgsDict],
-    host_paths: Mapping[str, str],
-    init_containers: Sequence[ContainerArgsDict] = (),
-) -> PodSpecArgsDict:
-    """A pod on every node that its DaemonSet selects, with the node's network, processes and paths."""
-    pod: PodSpecArgsDict = {
-        "priority_class_name": "system-node-critical",
-        "tolerations": [{"operator": "Exists"}],
-        "host_network": True,
-        "host_pid": True,
-        "automount_service_account_token": False,
-        "volumes": [{"name": name, "host_path": {"path": path}} for name, path in host_paths.items()],
-        "containers": list(containers),
-    }
-    if init_containers:
-        pod["init_containers"] = list(init_containers)
-    return pod
-
-
-def node_daemon_set(
-    name: str, called: str, pod: PodSpecArgsDict, nodes: NodeAffinityArgsDict, opts: pulumi.ResourceOptions
+def _node_daemon_set(
+    name: str, called: str, pod: PodSpecArgsDict, nodes: NodeAffinityArgsDict, opts: ResourceOptions
 ) -> DaemonSet:
-    """A DaemonSet on some nodes; a deployment does not wait for it."""
     labels = {"k8s-app": called}
-    return DaemonSet(
-        name,
-        metadata={"name": called, "namespace": "kube-system", "labels": labels, "annotations": DO_NOT_AWAIT},
-        spec={
-            "selector": {"match_labels": labels},
-            "update_strategy": {"type": "RollingUpdate"},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {**pod, "affinity": {"node_affinity": nodes}},
-            },
-        },
-        opts=opts,
-    )
+    spec = on_each_node(labels, {"host_network": True, **pod}, nodes)
+    spec["update_strategy"] = {"type": "RollingUpdate"}
+    return node_daemon_set(name, called, labels, spec, opts)
+
+
+def _host_paths(paths: Mapping[str, str]) -> list[VolumeArgsDict]:
+    return [{"name": name, "host_path": {"path": path}} for name, path in paths.items()]
 
 
 NAME: Final = "nvidia-driver-installer"
@@ -83,7 +64,7 @@ _PLACES: Final = {
 }
 
 
-class DriverInstaller(pulumi.ComponentResource):
+class DriverInstaller(Component):
     """A DaemonSet that installs NVIDIA's driver on Container-Optimized OS nodes if GKE's own installation is disabled.
 
     The installer is part of the node image (`cos-nvidia-installer:fixed`, never pulled), so driver and kernel always
@@ -94,28 +75,138 @@ class DriverInstaller(pulumi.ComponentResource):
     and https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator.
     """
 
-    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:clouds:GkeDriverInstaller", name, {}, opts)
-        pod = node_pod([PAUSE], {volume: host for volume, (host, _) in _MOUNTS.items()}, [_installer()])
+    def __init__(self, name: str, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeDriverInstaller", name, opts)
+        installer: ContainerArgsDict = {
+            "name": NAME,
+            "image": "cos-nvidia-installer:fixed",
+            "image_pull_policy": "Never",
+            # A loaded driver stays until the node is deleted, and a second installation fails while it is loaded.
+            "command": ["bash", "-c", "lsmod | grep -q '^nvidia ' || exec /cos-gpu-installer install"],
+            "resources": {"requests": {"cpu": "150m"}},
+            "security_context": {"privileged": True},
+            "env": [{"name": key, "value": value} for key, value in _PLACES.items()],
+            "volume_mounts": [{"name": volume, "mount_path": inside} for volume, (_, inside) in _MOUNTS.items()],
+        }
+        pod: PodSpecArgsDict = {
+            "volumes": _host_paths({volume: host for volume, (host, _) in _MOUNTS.items()}),
+            "containers": [PAUSE],
+            "init_containers": [installer],
+        }
         # Without GKE's driver installation and without GKE's device plugin.
         nodes = on_nodes(
             {"key": "cloud.google.com/gke-accelerator", "operator": "Exists"},
             {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
             {"key": NO_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
         )
-        self.daemon_set = node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, pulumi.ResourceOptions(parent=self))
+        self.daemon_set = _node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, self.own)
         self.register_outputs({})
 
 
-def _installer() -> ContainerArgsDict:
-    return {
-        "name": NAME,
-        "image": "cos-nvidia-installer:fixed",
-        "image_pull_policy": "Never",
-        # A loaded driver stays until the node is deleted, and a second installation fails while it is loaded.
-        "command": ["bash", "-c", "lsmod | grep -q '^nvidia ' || exec /cos-gpu-installer install"],
+INJECTOR: Final = "device-injector"
+_NETWORKING: Final = "networking.gke.io"
+
+
+class GpuFabric(Component):
+    """The networks, libraries and devices that GPUDirect needs besides the interfaces of the nodes.
+
+    - For each additional network of the pools without DRANET a `GKENetworkParamSet` and a `Network` with the name of
+      its subnetwork, which the annotations of pods refer to.
+    - For each fabric a DaemonSet that installs NCCL's plugin, and for TCPX and TCPXO the NRI device injector, which
+      gives the daemon of a pod access to GPUs that belong to another container. They run only on the pools of the
+      fabric. They are privileged and run in `kube-system`, where no quota applies.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx and
+    https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
+    """
+
+    def __init__(self, name: str, pools: Sequence[NodePool], section: GcpCluster, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeGpuFabric", name, opts)
+        by_fabric: dict[str, list[NodePool]] = {}
+        for pool in pools:
+            if pool.fabric and pool.fabric.fabric:
+                by_fabric.setdefault(pool.fabric.fabric, []).append(pool)
+        for network, mode in _networks(by_fabric, section):
+            self._network(f"{name}-{network_name(network)}", network, mode)
+        for kind, of_fabric in by_fabric.items():
+            for installer, alike in _installers(fabrics()[kind].installer, of_fabric):
+                self._daemon_set(f"{name}-{installer.name}", installer.name, _installing(installer), alike)
+        injectors = {kind: row.injector for kind in by_fabric if (row := fabrics()[kind]).injector}
+        if injectors:
+            injected = [pool for kind in injectors for pool in by_fabric[kind]]
+            image = str(next(iter(injectors.values())))
+            self._daemon_set(f"{name}-{INJECTOR}", INJECTOR, _injecting(image), injected)
+        self.register_outputs({})
+
+    def _network(self, name: str, network: FabricNetwork, mode: str) -> None:
+        version, kind = f"{_NETWORKING}/v1", "GKENetworkParamSet"
+        metadata: ObjectMetaArgsDict = {"name": network_name(network)}
+        spec: dict[str, Any] = {"vpc": network.network, "vpcSubnet": network.subnetwork, "deviceMode": mode}
+        parameters = CustomResource(f"{name}-parameters", version, kind, metadata=metadata, spec=spec, opts=self.own)
+        reference = {"group": _NETWORKING, "kind": kind, "name": network_name(network)}
+        spec = {"type": "Device", "parametersRef": reference}
+        after = self.after(parameters)
+        CustomResource(f"{name}-network", version, "Network", metadata=metadata, spec=spec, opts=after)
+
+    def _daemon_set(self, name: str, called: str, pod: PodSpecArgsDict, pools: Sequence[NodePool]) -> None:
+        _node_daemon_set(name, called, pod, on_pools(pool.name for pool in pools), self.own)
+
+
+def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list[tuple[FabricNetwork, str]]:
+    modes: dict[str, tuple[FabricNetwork, str]] = {}
+    for kind, pools in by_fabric.items():
+        row: FabricRow = fabrics()[kind]
+        for pool in pools:
+            interfaces = pool.fabric.interfaces if pool.fabric else 0
+            networks = section.fabric_networks_for(kind, interfaces)
+            for network in networks[row.networks.of_node if row.networks else 0 :] if not pool.dranet else ():
+                modes[network_name(network)] = (network, row.networks.mode if row.networks else "NetDevice")
+    return list(modes.values())
+
+
+def _installers(installer: Installer | None, pools: Sequence[NodePool]) -> Iterator[tuple[Installer, list[NodePool]]]:
+    """The installers of a fabric, each with the pools whose architecture its image has."""
+    if installer is None:
+        return
+    own = installer.model_copy(update={"name": f"{installer.name}-arm64", "image": installer.arm64})
+    on_arm = [pool for pool in pools if installer.arm64 and pool.machine.architecture == "arm64"]
+    for of, alike in ((installer, [pool for pool in pools if pool not in on_arm]), (own, on_arm)):
+        if alike:
+            yield of, alike
+
+
+def _installing(installer: Installer) -> PodSpecArgsDict:
+    steps: list[ContainerArgsDict] = []
+    if installer.script:  # in the namespaces of the node
+        steps.append(
+            {
+                "name": "prepare-node",
+                "image": installer.node_image or installer.image,
+                "command": ["nsenter", "-at", "1", "--", "sh", "-c", "\n".join(installer.script)],
+                "resources": {"requests": {"cpu": "10m"}},
+                "security_context": {"privileged": True},
+            }
+        )
+    command = ["/bin/sh", "-c", "\n".join(installer.command)]
+    volumes, install = _mounting(installer.name, installer.image, installer.mounts)
+    return {"volumes": volumes, "containers": [PAUSE], "init_containers": [*steps, {**install, "command": command}]}
+
+
+def _injecting(image: str) -> PodSpecArgsDict:
+    mounts = (
+        HostMount(name="dev", host="/dev", path="/dev"),
+        HostMount(name="nri", host="/var/run/nri", path="/var/run/nri"),
+    )
+    volumes, inject = _mounting(INJECTOR, image, mounts)
+    return {"volumes": volumes, "containers": [inject]}
+
+
+def _mounting(name: str, image: str, mounts: Sequence[HostMount]) -> tuple[list[VolumeArgsDict], ContainerArgsDict]:
+    container: ContainerArgsDict = {
+        "name": name,
+        "image": image,
         "resources": {"requests": {"cpu": "150m"}},
         "security_context": {"privileged": True},
-        "env": [{"name": key, "value": value} for key, value in _PLACES.items()],
-        "volume_mounts": [{"name": name, "mount_path": inside} for name, (_, inside) in _MOUNTS.items()],
+        "volume_mounts": host_mounts(mounts),
     }
+    return _host_paths({mount.name: mount.host for mount in mounts}), container

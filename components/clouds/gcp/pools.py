@@ -1,25 +1,18 @@
-"""Inputs of `gcp.container.NodePool` as pure functions of a planned pool.
+"""Node pools of GKE.
 
 The source of each fact, unless another page is named: https://cloud.google.com/kubernetes-engine/docs and, for valid
 combinations, the preconditions of Google's own module
 https://github.com/GoogleCloudPlatform/cluster-toolkit/blob/main/modules/compute/gke-node-pool/main.tf.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pulumi
-from pulumi_gcp.container import (
-    NodePoolAutoscalingArgsDict,
-    NodePoolMaintenancePolicyArgsDict,
-    NodePoolManagementArgsDict,
-    NodePoolNetworkConfigArgsDict,
-    NodePoolNodeConfigArgsDict,
-    NodePoolNodeConfigGuestAcceleratorArgsDict,
-    NodePoolNodeConfigTaintArgsDict,
-    NodePoolPlacementPolicyArgsDict,
-    NodePoolUpgradeSettingsArgsDict,
-)
+from pulumi import ResourceOptions
+from pulumi_gcp import container
 
 from gpu_tenancy.model.catalogue import Machine
 from gpu_tenancy.model.catalogue.clouds import clouds
@@ -62,16 +55,46 @@ _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
 
-def node_config(
-    pool: NodePool, account: pulumi.Input[str], tags: Mapping[str, str], cluster: GcpCluster
-) -> NodePoolNodeConfigArgsDict:
+SYSTEM_POOL: Final = "gpu-tenancy-system"
+"""How the name of the system node pool begins."""
+_REGIONS_ZONES: Final = 3
+"""Default number of zones of a regional cluster:
+https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""
+_OF_OTHERS: Final = (
+    # The autoscaler owns the number of nodes.
+    "initialNodeCount",
+    "nodeCount",
+    # GKE sets them for machines with local SSDs, and a change would replace the pool.
+    "nodeConfig.ephemeralStorageLocalSsdConfig",
+    "nodeConfig.localNvmeSsdBlockConfig",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCluster:
+    """The cluster that pools belong to.
+
+    Attributes:
+        account: address of the nodes' service account.
+        before: the cluster, and the rights of the nodes.
+    """
+
+    section: GcpCluster
+    account: pulumi.Input[str]
+    tags: Mapping[str, str]
+    parent: pulumi.Resource
+    before: Sequence[pulumi.Resource]
+    protect: bool
+
+
+def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNodeConfigArgsDict:
     """The node configuration of a pool.
 
     Raises:
         ValueError: GKE's name for the machine's GPUs is unknown.
     """
-    config: NodePoolNodeConfigArgsDict = {
-        **_every_node(pool.machine, account, tags, cluster),
+    config: container.NodePoolNodeConfigArgsDict = {
+        **_every_node(pool.machine, cluster),
         "disk_size_gb": pool.disk.size // _GIB,
         "labels": {
             **{key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
@@ -97,39 +120,30 @@ def node_config(
     return config
 
 
-def system_config(
-    nodes: SystemNodes, account: pulumi.Input[str], tags: Mapping[str, str], cluster: GcpCluster
-) -> NodePoolNodeConfigArgsDict:
-    """The node configuration of the system pool: no GPUs, no taints."""
-    return {**_every_node(nodes.machine, account, tags, cluster), "disk_size_gb": _SYSTEM_DISK}
-
-
-def _every_node(
-    machine: Machine, account: pulumi.Input[str], tags: Mapping[str, str], cluster: GcpCluster
-) -> NodePoolNodeConfigArgsDict:
+def _every_node(machine: Machine, cluster: PoolCluster) -> container.NodePoolNodeConfigArgsDict:
     """The common configuration of all nodes: https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster.
 
     The scope `cloud-platform` leaves authorization to the service account's roles. Secure Boot accepts Google's
     drivers, because they are signed. Image streaming is set only if it is used, so that other pools keep the setting of
     their cluster: https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming.
     """
-    config: NodePoolNodeConfigArgsDict = {
+    config: container.NodePoolNodeConfigArgsDict = {
         "machine_type": machine.type,
         "image_type": "COS_CONTAINERD",
         "disk_type": "hyperdisk-balanced" if machine.type.startswith(_HYPERDISK_ONLY) else "pd-balanced",
-        "service_account": account,
+        "service_account": cluster.account,
         "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"],
         "workload_metadata_config": {"mode": "GKE_METADATA"},
         "shielded_instance_config": {"enable_secure_boot": True, "enable_integrity_monitoring": True},
         "gvnic": {"enabled": True},
-        "resource_labels": dict(tags),
+        "resource_labels": dict(cluster.tags),
     }
-    if cluster.image_streaming:
+    if cluster.section.image_streaming:
         config["gcfs_config"] = {"enabled": True}
     return config
 
 
-def _capacity(pool: NodePool) -> NodePoolNodeConfigArgsDict:
+def _capacity(pool: NodePool) -> container.NodePoolNodeConfigArgsDict:
     """The purchase option of the machines.
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations,
@@ -157,12 +171,15 @@ def _capacity(pool: NodePool) -> NodePoolNodeConfigArgsDict:
             return {}
 
 
-def _accelerator(pool: NodePool) -> NodePoolNodeConfigGuestAcceleratorArgsDict:
+def _accelerator(pool: NodePool) -> container.NodePoolNodeConfigGuestAcceleratorArgsDict:
     """GPUs, their driver and sharing: https://cloud.google.com/kubernetes-engine/docs/how-to/gpus."""
     if pool.machine.accelerator is None:
         msg = f"pool {pool.name}: GKE's name for the GPUs of {pool.machine.name} is not known"
         raise ValueError(msg)
-    accelerator: NodePoolNodeConfigGuestAcceleratorArgsDict = {"type": pool.machine.accelerator, "count": pool.gpus}
+    accelerator: container.NodePoolNodeConfigGuestAcceleratorArgsDict = {
+        "type": pool.machine.accelerator,
+        "count": pool.gpus,
+    }
     if pool.driver == OPERATOR:
         accelerator["gpu_driver_installation_config"] = {"gpu_driver_version": "INSTALLATION_DISABLED"}
     elif pool.driver:
@@ -178,7 +195,7 @@ def _accelerator(pool: NodePool) -> NodePoolNodeConfigGuestAcceleratorArgsDict:
     return accelerator
 
 
-def _taint(taint: NodeTaint) -> NodePoolNodeConfigTaintArgsDict:
+def _taint(taint: NodeTaint) -> container.NodePoolNodeConfigTaintArgsDict:
     return {"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]}
 
 
@@ -187,28 +204,10 @@ def _set_by_gke(pool: NodePool, taint: NodeTaint) -> bool:
     return f"{taint.key}={taint.value}:{taint.effect}" in clouds()["gcp"].capacity[pool.capacity.kind].taints
 
 
-def autoscaling(pool: NodePool) -> NodePoolAutoscalingArgsDict:
-    """Minimum and maximum number of nodes in all zones together.
-
-    `ANY` uses zones with available machines, and unused reservations first; `BALANCED` spreads nodes over zones:
-    https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy.
-    """
-    scarce = pool.gpus > 0 or pool.capacity.kind != "on-demand"
-    return {
-        "total_min_node_count": pool.supply.min_nodes,
-        "total_max_node_count": pool.supply.max_nodes,
-        "location_policy": "ANY" if scarce else "BALANCED",
-    }
-
-
-def placement(pool: NodePool, domain: pulumi.Input[str] | None) -> NodePoolPlacementPolicyArgsDict | None:
+def _placement(pool: NodePool, domain: pulumi.Input[str] | None) -> container.NodePoolPlacementPolicyArgsDict | None:
     """Placement close together: by an existing policy, that of an NVLink domain, or one that GKE creates; None without.
 
     A reservation is used only with its own policy: https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/3347.
-
-    Args:
-        pool: the planned pool.
-        domain: name of the policy that is created for the pool's NVLink domain.
     """
     policy = pool.placement_policy or domain
     if policy is not None:
@@ -225,14 +224,14 @@ def first_nodes(minimum: int, maximum: int, zones: int) -> int:
     return rounded_up if rounded_up * zones <= maximum else minimum // zones
 
 
-def network(pool: NodePool, cluster: GcpCluster) -> NodePoolNetworkConfigArgsDict:
+def _network(pool: NodePool, cluster: GcpCluster) -> container.NodePoolNetworkConfigArgsDict:
     """Private nodes, and an additional network for each interface of the GPU fabric if the pool uses it.
 
     With DRANET, GKE creates these networks, and rejects others beside them.
 
     https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
     """
-    config: NodePoolNetworkConfigArgsDict = {"enable_private_nodes": True}
+    config: container.NodePoolNetworkConfigArgsDict = {"enable_private_nodes": True}
     if pool.dranet:
         config["accelerator_network_profile"] = "auto"
     elif pool.fabric and pool.fabric.fabric:
@@ -243,33 +242,100 @@ def network(pool: NodePool, cluster: GcpCluster) -> NodePoolNetworkConfigArgsDic
     return config
 
 
-def short_lived(pool: NodePool) -> bool:
-    """Whether nodes have a maximum run time; GKE upgrades such pools by waiting until old nodes end."""
-    return isinstance(pool.capacity, FlexStart | Queued)
+def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.Input[str] | None) -> container.NodePool:
+    """A node pool of GKE.
 
-
-def management(pool: NodePool) -> NodePoolManagementArgsDict:
-    """Auto-upgrade, and auto-repair unless the pool uses flex-start, which does not support it."""
-    return {"auto_upgrade": True, "auto_repair": not short_lived(pool)}
-
-
-def maintenance(pool: NodePool, cluster: GcpCluster) -> list[NodePoolMaintenancePolicyArgsDict] | None:
-    """The exclusion of a GPU pool from upgrades until the end of support; None for pools that GKE upgrades by itself.
-
-    `end_time` of its message is the end of support of the control plane's version (read 2026-11-24):
+    Nodes with a maximum run time (flex-start) have no auto-repair, which they do not support, and no upgrade settings:
+    GKE upgrades such pools by waiting until old nodes end
+    (https://cloud.google.com/kubernetes-engine/docs/concepts/node-pool-upgrade-strategies#short-lived-upgrades-flex-start).
+    Other GPU pools can be excluded from upgrades until the end of support of the control plane's version, which is
+    `end_time` of this message (read 2026-11-24):
     https://docs.cloud.google.com/dotnet/docs/reference/Google.Cloud.Container.V1/latest/Google.Cloud.Container.V1.NodePool.Types.ExclusionUntilEndOfSupport.
-    Nodes with a maximum run time need none: an upgrade waits until they end.
+
+    Args:
+        name: of the resource.
+        pool: the planned pool.
+        cluster: that it belongs to.
+        domain: name of the policy that is created for the pool's NVLink domain.
     """
-    if not pool.gpus or short_lived(pool) or cluster.gpu_upgrades == "windows":
-        return None
-    return [{"exclusion_until_end_of_supports": [{"enabled": True}]}]
+    section, supply = cluster.section, pool.supply
+    short_lived = isinstance(pool.capacity, FlexStart | Queued)
+    excluded = pool.gpus and not short_lived and section.gpu_upgrades != "windows"
+    maintenance: list[container.NodePoolMaintenancePolicyArgsDict] = [
+        {"exclusion_until_end_of_supports": [{"enabled": True}]}
+    ]
+    surge: container.NodePoolUpgradeSettingsArgsDict = {
+        "strategy": "SURGE",
+        "max_surge": pool.surge.added,
+        "max_unavailable": pool.surge.unavailable,
+    }
+    queued: container.NodePoolQueuedProvisioningArgsDict = {"enabled": True}
+    scarce = pool.gpus > 0 or pool.capacity.kind != "on-demand"
+    return container.NodePool(
+        name,
+        name=pool.name,
+        cluster=section.name,
+        location=section.location,
+        project=section.project,
+        node_locations=list(pool.zones) or None,
+        initial_node_count=_first_nodes(section, supply.min_nodes, supply.max_nodes, pool.zones),
+        # In all zones together. `ANY` uses zones with available machines, and unused reservations first; `BALANCED`
+        # spreads nodes over zones:
+        # https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy.
+        autoscaling={
+            "total_min_node_count": supply.min_nodes,
+            "total_max_node_count": supply.max_nodes,
+            "location_policy": "ANY" if scarce else "BALANCED",
+        },
+        management={"auto_upgrade": True, "auto_repair": not short_lived},
+        upgrade_settings=None if short_lived else surge,
+        maintenance_policies=maintenance if excluded else None,
+        placement_policy=_placement(pool, domain),
+        queued_provisioning=queued if pool.capacity.kind == "queued" else None,
+        network_config=_network(pool, section),
+        node_config=_node_config(pool, cluster),
+        opts=_options(cluster),
+    )
 
 
-def upgrades(pool: NodePool) -> NodePoolUpgradeSettingsArgsDict | None:
-    """Number of nodes that an upgrade can add or remove; None for short-lived nodes, which GKE upgrades differently.
+def system_pool(name: str, system: SystemNodes, cluster: PoolCluster) -> container.NodePool:
+    """The system pool, without GPUs and taints: of what the stack can change, only a service account replaces it.
 
-    https://cloud.google.com/kubernetes-engine/docs/concepts/node-pool-upgrade-strategies#short-lived-upgrades-flex-start.
+    With that its name changes, so Pulumi creates it before it deletes the old pool, and Kueue keeps running. GKE
+    changes the machine type in place, by a new node at a time.
     """
-    if short_lived(pool):
-        return None
-    return {"strategy": "SURGE", "max_surge": pool.surge.added, "max_unavailable": pool.surge.unavailable}
+    section, account = cluster.section, cluster.section.node_service_account
+    suffix = f"-{hashlib.sha256(account.encode()).hexdigest()[:8]}" if account else ""
+    return container.NodePool(
+        name,
+        name=f"{SYSTEM_POOL}{suffix}",
+        cluster=section.name,
+        location=section.location,
+        project=section.project,
+        initial_node_count=_first_nodes(section, system.minimum, system.maximum, ()),
+        autoscaling={
+            "total_min_node_count": system.minimum,
+            "total_max_node_count": system.maximum,
+            "location_policy": "BALANCED",
+        },
+        management={"auto_upgrade": True, "auto_repair": True},
+        upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
+        network_config={"enable_private_nodes": True},
+        node_config={**_every_node(system.machine, cluster), "disk_size_gb": _SYSTEM_DISK},
+        opts=_options(cluster, replaced_by_name=True),
+    )
+
+
+def _first_nodes(section: GcpCluster, minimum: int, maximum: int, zones: Sequence[str]) -> int:
+    return first_nodes(minimum, maximum, len(section.node_zones(zones)) or _REGIONS_ZONES)
+
+
+def _options(cluster: PoolCluster, *, replaced_by_name: bool = False) -> ResourceOptions:
+    return ResourceOptions(
+        parent=cluster.parent,
+        depends_on=[*cluster.before],
+        protect=cluster.protect,
+        ignore_changes=list(_OF_OTHERS),
+        # Two pools cannot have the same name. Otherwise the provider deletes a pool first only if the name stays.
+        delete_before_replace=None if replaced_by_name else True,
+    )

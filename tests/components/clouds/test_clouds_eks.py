@@ -38,13 +38,12 @@ from pulumi_aws.eks.outputs import (
 )
 from pydantic import ValidationError
 
-from components.clouds.aws.access import certificate, kubeconfig
-from components.clouds.aws.cluster import own_security_group
-from components.clouds.aws.identity import name_of
-from components.clouds.aws.karpenter_policy import karpenter_policies
+from components.clouds.aws import own_security_group
+from components.clouds.aws.identity import certificate, kubeconfig, name_of
 from components.clouds.aws.policies import (
     access_policy,
     autoscaler_policy,
+    karpenter_policies,
     managed_policy,
     node_trust,
     partition,
@@ -334,7 +333,7 @@ def test_pools_follow_the_add_ons_and_these_the_control_plane() -> None:
 
 ADDONS_ALONE: Final = """
 from components.clouds.aws.addons import BEFORE_NODES, Addons
-from components.clouds.aws.context import ClusterContext
+from components.clouds.aws.nodes import ClusterContext
 
 section = made.cluster.section
 context = ClusterContext(section, section.subnets, pulumi.Output.from_input("sg-1"), {}, protect=False)
