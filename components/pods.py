@@ -32,7 +32,7 @@ def on_pools(pools: Iterable[str]) -> core.NodeAffinityArgsDict:
 
 def on_nodes(*labels: core.NodeSelectorRequirementArgsDict) -> core.NodeAffinityArgsDict:
     """The affinity of pods that run only on nodes with all of these labels."""
-    terms = {"node_selector_terms": [{"match_expressions": list(labels)}]}
+    terms: core.NodeSelectorArgsDict = {"node_selector_terms": [{"match_expressions": list(labels)}]}
     return {"required_during_scheduling_ignored_during_execution": terms}
 
 

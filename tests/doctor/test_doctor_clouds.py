@@ -142,8 +142,8 @@ def with_data() -> Data:
 NEW = stack(create=CREATE)
 FEW_RIGHTS = {"rights": {"permissions": ["container.clusters.create"]}}
 OTHER_ZONE = {"machines": {"items": {"zones/us-central1-f": {"machineTypes": [{"name": "any"}]}}}}
-OTHER_RANGE = {"subnetwork": {"secondaryIpRanges": [{"rangeName": "gke-pods"}], "utilizationDetails": {}}}
-NO_DATA = {"folder": 404, "bucket": {"permissions": []}, "secret": 403}
+OTHER_RANGE: Data = {"subnetwork": {"secondaryIpRanges": [{"rangeName": "gke-pods"}], "utilizationDetails": {}}}
+NO_DATA: Data = {"folder": 404, "bucket": {"permissions": []}, "secret": 403}
 FOLDER = "run `gcloud storage managed-folders create gs://ml-evals/set/v2/`"
 ENABLE = "run `gcloud services enable container.googleapis.com --project example-ml`"
 ROWS: dict[str, tuple[Data, Data, str, dict[str, str]]] = {

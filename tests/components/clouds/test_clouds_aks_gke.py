@@ -374,7 +374,7 @@ def test_documented_rules_of_aks_are_checked(
 
 
 def test_the_driver_installer_spares_nodes_with_a_driver() -> None:
-    sections = gke_stack() | {"operators": {"driver": "operator"}}
+    sections: Any = gke_stack() | {"operators": {"driver": "operator"}}
     sections["pools"]["l4"]["driver"] = "operator"
     spec = cluster(sections).spec("DaemonSet")["template"]["spec"]
     (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
