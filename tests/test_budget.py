@@ -1,5 +1,6 @@
-"""Each room has a budget of lines, and a commit to the schema one of files: whoever exceeds it says why."""
+"""Budgets: lines of each room, files of a commit to the schema, and characters of a test's name."""
 
+import re
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -61,3 +62,18 @@ def test_commits_to_the_schema_touch_few_files() -> None:
                 f"{git('show', '--no-patch', '--format=%h %s', commit).strip()}: {len(source)} files of source"
             )
     assert broad == [], f"say why in the commit's message, in a line that begins with {REASON!r}"
+
+
+LONGEST: Final = 60
+"""Characters of a test's name: a phrase that names the behaviour."""
+NAME: Final = re.compile(r"^ *def (test_\w+)", re.MULTILINE)
+
+
+def test_names_of_tests_are_short_phrases() -> None:
+    named = (
+        (file, name)
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in NAME.findall(file.read_text(encoding="utf-8"))
+    )
+    long = [f"{file.relative_to(ROOT)}: {name}" for file, name in named if len(name) > LONGEST]
+    assert long == [], f"name the behaviour in at most {LONGEST} characters"

@@ -21,7 +21,7 @@ from dependencies.lock import DEVELOPMENT, RUN, Package, direct, locked
 # Licenses.
 
 
-def test_the_page_lists_the_packages_of_the_lock_with_the_licenses_of_their_metadata() -> None:
+def test_page_lists_locked_packages_with_their_licenses() -> None:
     packages, table = locked(), rules()
     known = {name: expression for name, (_, expression) in listed(PAGE.read_text(encoding="utf-8")).items()}
     here = {one.name: license_of(one.name, table) or known.get(one.name, "") for one in packages}
@@ -90,7 +90,7 @@ def sbom(folder: Path) -> bytes:
 
 
 @pytest.mark.process
-def test_the_bill_of_materials_has_what_users_install_with_license_hashes_and_dependencies(tmp_path: Path) -> None:
+def test_bill_of_materials_covers_what_users_install(tmp_path: Path) -> None:
     text = sbom(tmp_path)
     made: Any = Bom
     read_back = made.from_json(json.loads(text))
@@ -127,7 +127,7 @@ def test_the_same_lock_gives_the_same_bill_of_materials(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_two_clones_at_different_places_and_times_give_the_same_wheel(tmp_path: Path) -> None:
+def test_two_clones_build_the_same_wheel(tmp_path: Path) -> None:
     digests = {built(tmp_path / "a", 0o022), built(tmp_path / "another" / "a place", 0o077)}
     assert len(digests) == 1
 

@@ -130,7 +130,7 @@ def test_the_added_cloud_refuses_what_its_row_refuses(copy: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_without_its_module_the_added_cloud_is_unknown_to_the_project(copy: Path) -> None:
+def test_added_cloud_is_unknown_without_its_module(copy: Path) -> None:
     for how, where, what in blocks("another-cloud.md"):
         if not where.startswith("components/"):
             follow(copy, how, where, what)
@@ -160,7 +160,7 @@ def fenced(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_the_programs_in_other_languages_have_the_same_valid_inputs() -> None:
+def test_programs_in_other_languages_have_equal_inputs() -> None:
     page = ROOT / "docs" / "languages.md"
     program, *_ = (yaml.safe_load(block) for block in fenced(page, "yaml"))
     component = program["resources"]["ml"]
@@ -282,7 +282,7 @@ def reference() -> Reference:
     )
 
 
-def test_the_reference_has_every_section_and_an_example_of_every_key(reference: Reference) -> None:
+def test_reference_has_every_section_and_example(reference: Reference) -> None:
     assert set(reference.places) == set(reference.sections)
     keys = {("", key): schema for key, schema in reference.top.items()} | {
         (name, key): schema
@@ -305,7 +305,7 @@ def test_the_reference_has_the_unit_of_an_amount(reference: Reference) -> None:
     assert "\nkeda: off\n" in page
 
 
-def test_the_reference_describes_what_clusters_share_once_and_its_examples_are_whole() -> None:
+def test_reference_describes_shared_keys_once_with_examples() -> None:
     page = (ROOT / documentation.STACK).read_text(encoding="utf-8")
     for key in ("provides", "adopt"):
         assert page.count(f"- **`{key}`** (list of ") == 1
@@ -365,7 +365,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert (tmp_path / "site" / "quota-model" / "index.html").is_file()
 
 
-def test_the_floors_of_the_house_are_those_of_the_import_contract() -> None:
+def test_floors_of_the_house_match_the_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

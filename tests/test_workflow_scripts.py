@@ -63,7 +63,7 @@ def previewed(folder: Path, *stacks: str, real: str = "") -> tuple[int, str]:
     ("stacks", "code"),
     [((), 0), (("code-0",), 0), (("code-0", "code-2"), 2), (("code-2", "code-1"), 1), (("code-3",), 3)],
 )
-def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
+def test_preview_ends_with_the_gravest_code(
     previews: Path, stacks: tuple[str, ...], code: int
 ) -> None:
     ended, output = previewed(previews, *stacks)
@@ -82,7 +82,7 @@ def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
     )
 
 
-def test_a_preview_that_was_killed_is_in_the_comment_and_fails_the_check(previews: Path) -> None:
+def test_killed_preview_is_in_the_comment_and_fails(previews: Path) -> None:
     ended, output = previewed(previews, "killed", "code-0")
     assert ended == 137
     assert "::error title=Preview exited with code 137::" in output
@@ -202,7 +202,7 @@ def test_the_text_of_a_fork_is_a_code_block_below_a_warning(tmp_path: Path, sour
     assert body.count(f"\n{MARK}") == 0
 
 
-def test_markdown_as_rendered_has_nothing_of_a_fork_outside_of_its_code_block(tmp_path: Path) -> None:
+def test_text_of_a_fork_stays_in_its_code_block(tmp_path: Path) -> None:
     commented(tmp_path, there=[], text=FORGED, source="mallory/r")
     page = MarkdownIt("commonmark").render(json.loads((tmp_path / "sent").read_text())["body"])
     outside = re.sub(r"<pre><code>.*?</code></pre>", "", page, flags=re.DOTALL)
@@ -211,7 +211,7 @@ def test_markdown_as_rendered_has_nothing_of_a_fork_outside_of_its_code_block(tm
         assert forged not in outside
 
 
-def test_a_fork_is_shown_as_on_a_terminal_and_without_another_artifact_of_its_own(tmp_path: Path) -> None:
+def test_fork_is_shown_as_text_without_other_artifacts(tmp_path: Path) -> None:
     commented(tmp_path, there=[], output="prod: Blocked", real="forged", source="mallory/r")
     body = json.loads((tmp_path / "sent").read_text())["body"]
     assert "\n\n    prod: Blocked\n" in body

@@ -70,7 +70,7 @@ def test_the_same_action_is_pinned_to_the_same_commit_everywhere() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_no_text_of_others_gets_into_a_shell_and_no_secret_into_a_workflow(name: str) -> None:
+def test_workflows_keep_foreign_text_from_shells_and_secrets(name: str) -> None:
     assert [step["run"] for _, step in steps(name) if "${{" in step.get("run", "")] == []
     assert "secrets." not in FILES[name].read_text()
     assert "pull_request_target" not in FILES[name].read_text()
@@ -95,7 +95,7 @@ def test_each_job_has_the_rights_that_it_needs_and_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_jobs_with_write_access_run_no_code_but_the_action_of_the_default_branch(name: str) -> None:
+def test_jobs_that_write_run_only_the_action_of_main(name: str) -> None:
     for job, content in workflow(name)["jobs"].items():
         if "write" in {right for what, right in content["permissions"].items() if what != "id-token"}:
             used = [(step.get("uses", ""), step.get("with", {})) for step in content["steps"]]
@@ -107,7 +107,7 @@ def test_jobs_with_write_access_run_no_code_but_the_action_of_the_default_branch
                 assert local == [], job
 
 
-def test_the_action_posts_in_runs_of_the_default_branch_and_previews_in_those_of_pull_requests_only() -> None:
+def test_action_posts_on_main_and_previews_in_pull_requests() -> None:
     conditions = [step["if"] for _, step in steps(ACTION.name)]
     preview, upload, comment = conditions
     assert preview == "github.event_name == 'pull_request'"
@@ -148,7 +148,7 @@ def test_pulumi_installs_no_packages_at_start() -> None:
     assert {name: job["env"].get(name) for name in names} == dict.fromkeys(names, 1)
 
 
-def test_a_deployment_compares_the_charts_before_it_has_a_login_to_a_cloud() -> None:
+def test_deployment_compares_charts_before_the_cloud_login() -> None:
     job = workflow("pulumi.yaml")["jobs"]["pulumi"]
     texts = [f"{step.get('uses', '')} {step.get('run', '')}" for step in job["steps"]]
     (compared,) = (index for index, text in enumerate(texts) if "gpu_tenancy cluster charts" in text)
@@ -202,7 +202,7 @@ def test_code_of_a_fork_runs_on_runners_of_github_only() -> None:
     )
 
 
-def test_environments_are_deployed_in_their_order_one_stack_at_a_time() -> None:
+def test_environments_are_deployed_in_order_one_at_a_time() -> None:
     jobs = workflow("deploy.yaml")["jobs"]
     assert list(jobs) == ["packages", "dev", "staging", "prod"]
     needs = [None, "packages", ["packages", "dev"], ["packages", "dev", "staging"]]
@@ -264,7 +264,7 @@ def test_gitlabs_pipeline_is_one_by_its_schema(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-def test_gitlabs_jobs_wait_for_jobs_that_are_there_and_name_stacks_that_are() -> None:
+def test_gitlab_jobs_name_existing_jobs_and_stacks() -> None:
     found: dict[str, Any] = yaml.safe_load(gitlab())
     jobs = {
         name: job for name, job in found.items() if name not in {"stages", "variables"} and not name.startswith(".")
@@ -278,7 +278,7 @@ def test_gitlabs_jobs_wait_for_jobs_that_are_there_and_name_stacks_that_are() ->
         assert all((ROOT / f"stacks/Pulumi.{stack}.yaml").is_file() for stack in stacks)
 
 
-def test_a_job_of_gitlab_with_an_identity_downloads_no_python_packages() -> None:
+def test_gitlab_job_with_identity_downloads_no_packages() -> None:
     found: dict[str, Any] = yaml.safe_load(gitlab())
     with_identity = [name for name, job in found.items() if isinstance(job, dict) and "id_tokens" in job]
     assert with_identity == [".pulumi"]
@@ -292,7 +292,7 @@ def test_a_job_of_gitlab_with_an_identity_downloads_no_python_packages() -> None
     assert {"extends", "id_tokens", "environment"}.isdisjoint(found["packages"])
 
 
-def test_a_deployment_of_gitlab_compares_the_charts_and_repairs_first() -> None:
+def test_gitlab_deployment_compares_charts_and_repairs_first() -> None:
     compared, repaired, deployed = yaml.safe_load(gitlab())[".up"]["script"]
     assert compared == '.venv/bin/python -m gpu_tenancy cluster charts "$STACK"'
     assert repaired == '.venv/bin/python -m gpu_tenancy stack repair "$STACK"'
@@ -321,7 +321,7 @@ def test_scripts_of_gitlab_are_right_by_shellcheck(tmp_path: Path) -> None:
             assert run(SHELLCHECK, "--exclude", "SC2154,SC2086,SC2034", file).stdout == "", name
 
 
-def test_pull_requests_are_tested_with_the_oldest_and_the_newest_python_on_linux_and_macos() -> None:
+def test_pull_requests_run_oldest_and_newest_python() -> None:
     job = workflow("tests.yaml")["jobs"]["tests"]
     (oldest, newest) = re.findall(r"^PYTHONS := (\S+) to (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0]
     assert job["strategy"]["matrix"] == {"runner": ["ubuntu-24.04", "macos-15"], "python": [oldest, newest]}

@@ -104,7 +104,7 @@ def test_parts_are_merged_key_by_key() -> None:
     assert merged({"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"c": [2]}}) == {"a": {"b": 1, "c": [2]}, "d": 2}
 
 
-def test_the_page_on_submitting_has_each_kind_in_a_stack_and_by_hand() -> None:
+def test_page_on_submitting_has_each_kind_in_both_ways() -> None:
     shown = [block for block in blocks(ROOT / "docs" / "submitting.md") if block.mark and block.language == "yaml"]
     jobs = [job for block in shown for job in yaml.safe_load(block.text).get("training", {}).values()]
     submitted = [yaml.safe_load(block.text) for block in shown if block.mark and block.mark.kind == "submit"]
