@@ -8,9 +8,8 @@ from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job
 
-from gpu_tenancy.model.manifests.gangs import gang_manifest
 from gpu_tenancy.model.manifests.job_sets import training_runtime
-from gpu_tenancy.model.manifests.jobs import job_manifest
+from gpu_tenancy.model.manifests.jobs import gang_manifest, job_manifest
 from gpu_tenancy.model.manifests.labels import NAME
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
 from gpu_tenancy.model.plan.runtimes import RuntimePlan

@@ -19,8 +19,7 @@ from starts import guarded
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
-from gpu_tenancy.base.patience import PATIENCE
-from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.progress import PATIENCE, Report
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 from starts import GUARD
 
-from gpu_tenancy.base.patience import patient
+from gpu_tenancy.base.progress import patient
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.embedded.processes import free_ports
 

@@ -12,7 +12,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.simulation.scenarios import play_scenario, read_scenario
-from gpu_tenancy.simulation.scenarios.scenario_form import Submitted
+from gpu_tenancy.simulation.scenarios.scenario import Submitted
 
 PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
 MODEL = (ROOT / "docs" / "quota-model.md").read_text(encoding="utf-8")

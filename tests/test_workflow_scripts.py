@@ -63,9 +63,7 @@ def previewed(folder: Path, *stacks: str, real: str = "") -> tuple[int, str]:
     ("stacks", "code"),
     [((), 0), (("code-0",), 0), (("code-0", "code-2"), 2), (("code-2", "code-1"), 1), (("code-3",), 3)],
 )
-def test_preview_ends_with_the_gravest_code(
-    previews: Path, stacks: tuple[str, ...], code: int
-) -> None:
+def test_preview_ends_with_the_gravest_code(previews: Path, stacks: tuple[str, ...], code: int) -> None:
     ended, output = previewed(previews, *stacks)
     assert ended == code, output
     assert {file.parent.name: file.read_text() for file in (previews / "out").glob("*/exit-code")} == {

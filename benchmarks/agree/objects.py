@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.agree.tenancies import Data
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.quantity import amounts
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.manifests.jobs import job_manifest

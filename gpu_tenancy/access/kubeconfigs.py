@@ -11,7 +11,7 @@ import yaml
 
 from gpu_tenancy.access.planned import Access, shown
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.base.output import write_private
 from gpu_tenancy.clouds.aws import AwsCli
 from gpu_tenancy.clouds.gcp import CONTAINER, Google
 from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, Run, run

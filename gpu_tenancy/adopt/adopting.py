@@ -10,11 +10,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from gpu_tenancy.adopt.tenancy import Seen
-from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, map_at, texts_at
 from gpu_tenancy.base.problems import Problem, StackError
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, parse_quantity
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount, format_amount, parse_quantity
 from gpu_tenancy.cluster.cluster_queues import read_cluster_queue
 from gpu_tenancy.cluster.fields import Difference, differences, equal, fields, fields_with_defaults
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of

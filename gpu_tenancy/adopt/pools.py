@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at, texts_at
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.base.quantity import CPU, MEMORY, amounts, format_amount
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.facts import accelerators
 from gpu_tenancy.cluster.pods import Manifest, name_of

@@ -6,9 +6,9 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
-from gpu_tenancy.base.characters import hidden, shortened
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import Path, Problem, dotted
+from gpu_tenancy.base.texts import hidden, shortened
 
 LARGEST: Final = 4 * 2**20
 """Size of a file in bytes; a stack with 3,000 teams has about 1.5 MiB."""

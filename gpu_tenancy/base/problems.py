@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, TypeAlias
 
-from gpu_tenancy.base.characters import shortened, visible
+from gpu_tenancy.base.texts import shortened, visible
 
 Path: TypeAlias = tuple[str | int, ...]
 """A place in a stack: keys and list positions, from the section down."""

@@ -1,10 +1,14 @@
-"""Progress of work that takes longer than a few seconds: lines for a log, a bar for a terminal."""
+"""Progress of work that takes longer than a few seconds, and how long to wait for others."""
 
+import math
+import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Thread
 from typing import Final, Protocol, runtime_checkable
+
+from gpu_tenancy.base.errors import ConsoleError
 
 Report = Callable[[str], None]
 """Takes one line of progress."""
@@ -75,3 +79,23 @@ def line(what: str, done: int, total: int, unit: str, seconds: float) -> str:
 
 _IN_SECONDS: Final = 90
 """Longer times are shown in minutes."""
+
+
+PATIENCE: Final = "GPU_TENANCY_PATIENCE"
+"""Environment variable: a number from 1, by which limits of waits are multiplied; default: 1."""
+
+
+def patient(seconds: float) -> float:
+    """Seconds after which to give up on this machine, where `seconds` are ample on a usual one.
+
+    Raises:
+        ConsoleError: the environment variable is not such a number.
+    """
+    given = os.environ.get(PATIENCE) or "1"
+    try:
+        factor = float(given)
+    except ValueError:
+        factor = math.nan
+    if not 1 <= factor < math.inf:
+        raise ConsoleError(f"{PATIENCE} is {given!r}, not a number from 1", "set it to a number such as 3, or unset it")
+    return seconds * factor

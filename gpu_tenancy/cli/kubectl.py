@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.patience import patient
+from gpu_tenancy.base.progress import patient
 from gpu_tenancy.cluster.contexts import chosen, uses_embedded
 from gpu_tenancy.jobs.gpu_use import QUERY
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED

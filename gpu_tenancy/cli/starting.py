@@ -11,7 +11,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
 from gpu_tenancy.model.schema import schema_text
 from gpu_tenancy.packs.choosing import shipped_sets

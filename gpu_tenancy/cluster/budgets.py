@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount, amount_text, amounts, ordered
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import CPU, MEMORY, add, is_extended, times
+from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, amounts, is_extended, ordered, times
 from gpu_tenancy.cluster.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.cluster.pods import Manifest, limits, name_of, requests
 

@@ -8,9 +8,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
-from gpu_tenancy.base.quantity import parse_quantity
+from gpu_tenancy.base.quantity import amount, parse_quantity
 from gpu_tenancy.cluster.holds import Hold
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.reading import Kind, State, read

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.quantity import amounts
 from gpu_tenancy.cluster.gangs import GangQueue, gang_queues
 from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of, requests
 from gpu_tenancy.cluster.queues import Queues

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, text_at, texts_at
+from gpu_tenancy.base.quantity import amount
 from gpu_tenancy.cluster.pods import Manifest
 
 Fields = dict[tuple[str, ...], str]

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, amounts, leading_text, ordered, plain
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import add, times
+from gpu_tenancy.base.quantity import add, amount_text, amounts, leading_text, ordered, plain, times
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_of, requests, scheduler

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, amounts, amounts_text, gpus, ordered
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.quantity import amount_text, amounts, amounts_text, gpus, ordered
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.answers import Answer, Check
 from gpu_tenancy.cluster.pods import Manifest, ended, matches, name_of, requests

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.quantity import add, amounts
 from gpu_tenancy.base.texts import first_names
 
 Manifest = Mapping[str, Json]

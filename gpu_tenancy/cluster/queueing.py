@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, auto
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, ordered
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
-from gpu_tenancy.base.quantity import CLAIMED, CPU
+from gpu_tenancy.base.quantity import CLAIMED, CPU, amount_text, ordered
 from gpu_tenancy.cluster.answers import Verdict
 from gpu_tenancy.cluster.channels import claimed
 from gpu_tenancy.cluster.holds import Hold

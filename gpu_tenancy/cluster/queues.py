@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from gpu_tenancy.base.amounts import amounts, gpus
 from gpu_tenancy.base.json import Json, at, map_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import amounts, gpus
 from gpu_tenancy.cluster.cluster_queues import (
     ClusterQueue,
     is_fair_sharing,

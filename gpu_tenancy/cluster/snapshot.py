@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Final
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
+from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.queueing import Offer, Source, unfit
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues

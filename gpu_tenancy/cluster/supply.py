@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import at, maps_at, text_at
-from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.quantity import add, amounts
 from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.cluster.facts import ClusterFacts, GpuNode
 from gpu_tenancy.cluster.pods import name_of, namespace_of

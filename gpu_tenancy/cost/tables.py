@@ -1,4 +1,4 @@
-"""Tables of a month for screen, page, CSV and programs."""
+"""Tables of a month for terminal, page, CSV and programs."""
 
 import csv
 import io
@@ -7,11 +7,15 @@ from dataclasses import asdict, astuple
 from functools import partial
 from typing import Final
 
+from rich.console import Console
+from rich.markup import escape
+
+from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import DASH, UNKNOWN, hours_text, monthly, share
 from gpu_tenancy.cost.ledger import Hours
 from gpu_tenancy.cost.statement import JobUse, Line, Statement
 from gpu_tenancy.model.outlook.shares import spent
-from gpu_tenancy.pages.tables import Row, Table, columns, row
+from gpu_tenancy.pages.tables import FOLD, Row, Table, columns, environment, policy, row
 
 
 def headline(statement: Statement) -> str:
@@ -197,3 +201,49 @@ def data(statement: Statement) -> dict[str, object]:
         ],
         "notes": list(notes(statement)),
     }
+
+
+_MOST: Final = 5
+"""Users and jobs on the screen."""
+
+
+def show(console: Console, statement: Statement) -> None:
+    """Prints the tables, those without rows left out."""
+    console.print(f"[bold]{escape(headline(statement))}[/]", highlight=False)
+    found = [make(statement) for make in (teams_table, costs_table, losses_table, supply_table)]
+    for each in (*found, users_table(statement, _MOST), jobs_table(statement, _MOST)):
+        if each.rows:
+            _print(console, each)
+    if len(statement.jobs) > _MOST:
+        console.print(f"[dim]{_MOST} of {len(statement.jobs)} jobs; --out has all[/dim]", highlight=False)
+    console.print()
+    for note in notes(statement):
+        console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
+
+
+def _print(console: Console, shown: Table) -> None:
+    heads = [f"{column.title}{'#' if column.number else ''}" for column in shown.columns]
+    titles = {column.title for column in shown.columns}
+    listed = table(*heads, title=shown.title, drop=[title for title in ("for Volcano", "lent") if title in titles])
+    for line in shown.rows:
+        listed.add_row(*(cell.text for cell in line.cells))
+    console.print()
+    console.print(listed, highlight=False)
+
+
+def page(statement: Statement) -> str:
+    """The whole page: no external resources, no scripts, light and dark; deterministic."""
+    makers = (teams_table, costs_table, losses_table, users_table, jobs_table, supply_table)
+    found = [make(statement) for make in makers]
+    return (
+        environment("gpu_tenancy.cost")
+        .get_template("cost.html.j2")
+        .render(
+            statement=statement,
+            headline=headline(statement),
+            notes=list(notes(statement)),
+            tables=[table for table in found if table.rows],
+            fold=FOLD,
+            policy=policy(),
+        )
+    )

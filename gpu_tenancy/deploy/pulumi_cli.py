@@ -17,7 +17,7 @@ import psutil
 import yaml
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.deploy.states import exported_keys, leftovers
 from gpu_tenancy.engine.project import for_embedded
 from gpu_tenancy.kube.client import Cluster

@@ -13,7 +13,7 @@ import yaml
 from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.deploy.events import Event
 from gpu_tenancy.deploy.pulumi_cli import FileBackend, find_pulumi, generated_project
 from gpu_tenancy.deploy.states import State

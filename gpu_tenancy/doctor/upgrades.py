@@ -12,7 +12,7 @@ from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.embedded.definitions.pins import read_definitions
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
-from gpu_tenancy.kube.stored import StoredKind, stored_kinds
+from gpu_tenancy.kube.pruning import StoredKind, stored_kinds
 from gpu_tenancy.model.names import KUBECTL
 from gpu_tenancy.model.plan.operators import ReleasePlan
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.base.output import write_private
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
 from gpu_tenancy.engine.embedded import CONTEXT
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.base.output import write_private
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue.clouds import Admission, clouds
 

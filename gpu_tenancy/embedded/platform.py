@@ -15,9 +15,8 @@ import platformdirs
 from pydantic import TypeAdapter
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError
-from gpu_tenancy.base.patience import patient
-from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.base.output import write_private
+from gpu_tenancy.base.progress import Report, patient
 from gpu_tenancy.embedded.certificates import (
     CONTEXT,
     address,

@@ -1,4 +1,4 @@
-"""Simulated volumes: for the storage of a stack's teams, as a cloud's CSI driver would create them, and for caches."""
+"""Simulated volumes and Secrets: what a cloud's CSI driver, and people, would create."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,6 +10,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.caches import CachedDataset
 from gpu_tenancy.model.plan.notebooks import OfferedHome
 from gpu_tenancy.model.plan.storage import ClaimPlan
+from gpu_tenancy.model.spec import Stack
 
 STORAGE: Final = "gpu-tenancy.dev/embedded-volume"
 CACHE: Final = "gpu-tenancy.dev/embedded-cache"
@@ -139,3 +140,32 @@ def _volume(name: str, label: str, claim: tuple[str, str] | None, spec: dict[str
             "persistentVolumeReclaimPolicy": "Retain",
         },
     }
+
+
+PLACEHOLDER: Final = "placeholder"
+"""The value of each key; the key, where workloads name none."""
+
+
+def bring_secrets(cluster: Cluster, stack: Stack) -> None:
+    """Creates each Secret that a team declares as existing and that does not exist; the namespaces exist.
+
+    It has the keys that variables of the team's workloads refer to.
+
+    Raises:
+        ApiError: the API server rejects a Secret.
+    """
+    for team, spec in stack.teams.items():
+        workloads = (*spec.serving.values(), *spec.training.values())
+        parts = (part for workload in workloads for part in workload.parts.values())
+        variables = [variable for part in parts for variable in part.env.values()]
+        for name in (name for name, secret in spec.secrets.items() if secret.existing):
+            keys = {variable.key for variable in variables if variable.secret == name and variable.key}
+            if not cluster.exists("v1", "Secret", name, team):
+                cluster.apply(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Secret",
+                        "metadata": {"name": name, "namespace": team},
+                        "stringData": dict.fromkeys(sorted(keys) or [PLACEHOLDER], PLACEHOLDER),
+                    }
+                )

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.amounts import amounts_text, leading_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import CLAIMED, add
+from gpu_tenancy.base.quantity import CLAIMED, add, amounts_text, leading_text
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.cluster.budgets import judge_quota, with_defaults

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.json import int_at, text_at
-from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.quantity import amount_text, is_extended
 from gpu_tenancy.cluster.gangs import messages
 from gpu_tenancy.cluster.pods import name_of, named
 from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Refusal, Source

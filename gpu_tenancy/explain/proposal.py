@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import Json, at, text_at
-from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.quantity import amount_text, amounts, is_extended
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.gangs import gang_queues
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of

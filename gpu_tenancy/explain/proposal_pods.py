@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at, texts_at
-from gpu_tenancy.base.quantity import is_extended, parse_quantity
+from gpu_tenancy.base.quantity import amount_text, amounts, is_extended, parse_quantity
 from gpu_tenancy.cluster.pods import Manifest, container_amounts, ended, name_of, namespace_of, requests, scheduler
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.model.kinds import kinds

@@ -10,10 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.characters import visible
+from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.base.texts import plural
+from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.answers import Answer, Verdict
 from gpu_tenancy.explain.fit import Fitting
 from gpu_tenancy.explain.running import Why

@@ -5,11 +5,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from gpu_tenancy.base.amounts import amount_text, gpus, leading_text, ordered, plain
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, add, is_extended
+from gpu_tenancy.base.quantity import (
+    CLAIMED,
+    CPU,
+    MEMORY,
+    add,
+    amount_text,
+    gpus,
+    is_extended,
+    leading_text,
+    ordered,
+    plain,
+)
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import Budget, budgets
 from gpu_tenancy.cluster.cluster_queues import reported_usage

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, leading_text
 from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at
-from gpu_tenancy.base.quantity import CLAIMED, add
+from gpu_tenancy.base.quantity import CLAIMED, add, amount_text, leading_text
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.channels import claim_pending
 from gpu_tenancy.cluster.demand import volcano_queue

@@ -6,10 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, gpus
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import map_at, text_at
-from gpu_tenancy.base.quantity import MEMORY
+from gpu_tenancy.base.quantity import MEMORY, amount_text, gpus
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import Manifest, name_of, requests
 

@@ -10,13 +10,12 @@ from typing import Any, Final, Literal, TypeAlias
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpu_tenancy.base.amounts import gpus, leading_text
-from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import gpus, leading_text
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.base.texts import plural
+from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.estimate import Estimate, estimates
 from gpu_tenancy.cluster.gangs import gang_requests
 from gpu_tenancy.cluster.pods import Manifest, label, name_of, namespace_of

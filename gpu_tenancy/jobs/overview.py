@@ -9,13 +9,11 @@ from typing import Any, Final
 from rich.console import Group
 from rich.text import Text
 
-from gpu_tenancy.base.amounts import amount, amount_text, gpus, leading_text
-from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import CPU, MEMORY, add
+from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, gpus, leading_text
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.base.texts import plural
+from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, requests
 from gpu_tenancy.cluster.target import FAILED, outcome
 from gpu_tenancy.jobs.gpu_use import GpuUse, together

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, is_extended
+from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, amounts, is_extended
 from gpu_tenancy.cluster.cluster_queues import ClusterQueue
 from gpu_tenancy.cluster.nodes import read_nodes
 from gpu_tenancy.cluster.pods import Manifest, name_of

@@ -8,7 +8,7 @@ from typing import Final, Self, cast
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.base.output import write_private
 from gpu_tenancy.kube.live import Live, digest
 from gpu_tenancy.kube.references import Key, Reference
 

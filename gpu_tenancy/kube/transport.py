@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError, MaxRetryError, ReadTimeoutError
 from urllib3.util import Retry, Timeout
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.patience import patient
+from gpu_tenancy.base.progress import patient
 from gpu_tenancy.kube.contexts import Certificate, Entry, Login, content, entry_of
 from gpu_tenancy.kube.errors import UNAUTHORIZED, UnreachableError, api_error
 from gpu_tenancy.kube.request import CONNECTIONS, Request, RetryBudget, transient

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
-from gpu_tenancy.base.patience import patient
+from gpu_tenancy.base.progress import patient
 from gpu_tenancy.kube.errors import WaitTimeoutError
 
 _T = TypeVar("_T")

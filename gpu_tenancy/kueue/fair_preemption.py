@@ -6,14 +6,16 @@ first rejected. A queue within its nominal quota reclaims regardless of shares.
 Rules: pkg/scheduler/preemption of kubernetes-sigs/kueue at v0.19.2, KEP 1714.
 """
 
+from collections.abc import Iterable
+
 from gpu_tenancy.kueue.api import FairStrategy, Policy
-from gpu_tenancy.kueue.candidate_cache import CandidateCache, any_queue_borrows
-from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, share
-from gpu_tenancy.kueue.fair_sharing_order import TargetClusterQueueOrdering
+from gpu_tenancy.kueue.candidate_cache import CandidateCache, FairSharingCandidates, TargetRank, any_queue_borrows
+from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, is_borrowing, share
 from gpu_tenancy.kueue.preemption import (
     PreemptionContext,
     Reason,
     Target,
+    candidates_ordering,
     exceeds_borrowing_limit,
     fill_back_workloads,
     restore_snapshot,
@@ -21,6 +23,198 @@ from gpu_tenancy.kueue.preemption import (
 )
 from gpu_tenancy.kueue.resource_node import Node, path_edges
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+
+_NEGATIVE_SHARE = DominantResourceShare(weightless=False, value=-1.0)
+"""Smaller than every share; Kueue's `NegativeDRS`."""
+
+
+class TargetClusterQueueOrdering:
+    """The candidates of one search, by ClusterQueue; Kueue's `TargetClusterQueueOrdering`.
+
+    Nodes that the search has not changed are read from the cache. What it changes is kept here: the candidates of the
+    queues that lost one, and the nodes whose share is different, at first the preemptor's queue and the cohorts above.
+
+    Args:
+        preemptor: the preemptor's ClusterQueue; its usage includes the preemptor.
+        same_queue: the candidates in it.
+        cache: of the tree, as it was before the search.
+        other_queues: the candidates in other queues; None for none.
+    """
+
+    def __init__(
+        self,
+        preemptor: Queue,
+        same_queue: list[WorkloadInfo],
+        cache: CandidateCache,
+        other_queues: FairSharingCandidates | None,
+    ) -> None:
+        self._preemptor = preemptor
+        self._cache = cache
+        self._cached = other_queues or FairSharingCandidates(cache, None)
+        self._changed_nodes: set[Node] = {preemptor, *preemptor.path}
+        # Replaces the cached candidates of a queue; the first candidate is last.
+        self._candidates: dict[Queue, list[WorkloadInfo]] = {preemptor: same_queue[::-1]}
+        # For each cohort: its queues in `_candidates`, and its child cohorts in `_changed_nodes`.
+        self._changed_queues: dict[Node, dict[Queue, None]] = {}
+        self._changed_cohorts: dict[Node, dict[Node, None]] = {}
+        # For each cohort: how many of its cached queues, and of its cached cohorts, are changed or pruned.
+        self._skipped_queues: dict[Node, int] = {}
+        self._skipped_cohorts: dict[Node, int] = {}
+        self._pruned_cohorts: set[Node] = set()
+        if same_queue and preemptor.path:
+            self._changed_queues[preemptor.path[0]] = {preemptor: None}
+        for child, cohort in zip(preemptor.path, preemptor.path[1:], strict=False):
+            if same_queue or child in self._cached.queue_counts:
+                self._changed_cohorts[cohort] = {child: None}
+
+    def retry(self, retry_candidates: Iterable[WorkloadInfo]) -> "TargetClusterQueueOrdering":
+        """An ordering of these candidates alone, in the tree's present state."""
+        # The targets so far have changed shares, so the cache does not apply.
+        cache = CandidateCache((), self._cache.resources)
+        ordering = TargetClusterQueueOrdering(self._preemptor, [], cache, None)
+        candidates: dict[Queue, list[WorkloadInfo]] = {}
+        for workload in sorted(
+            retry_candidates, key=lambda candidate: candidates_ordering(None, candidate), reverse=True
+        ):
+            candidates.setdefault(workload.queue, []).append(workload)
+        ordering._candidates |= candidates
+        for queue in candidates:
+            ordering._changed_queues.setdefault(queue.path[0], {})[queue] = None
+            ordering._mark_changed(queue)
+        return ordering
+
+    def share(self, node: Node) -> DominantResourceShare:
+        """A node's share in the tree's present state."""
+        return share(node, self._cache.resources) if node in self._changed_nodes else self._cache.share(node)
+
+    def strategies_satisfiable(self) -> bool:
+        """Whether a strategy may pass for any candidate in another queue, before there are targets.
+
+        It may if in any cohort above the preemptor the preemptor's side has no larger share than another child.
+        """
+        for node, cohort in path_edges(self._preemptor):
+            preemptor_share = self.share(node)
+            queues = (queue for _, queue in self._cached.queues.get(cohort, ()) if queue is not node)
+            cohorts = (child for *_, child in reversed(self._cached.cohorts.get(cohort, ())) if child is not node)
+            largest = (next(queues, None), next(cohorts, None))
+            if any(other is not None and preemptor_share <= self._cache.share(other) for other in largest):
+                return True
+        return False
+
+    def first_candidate(self, queue: Queue) -> WorkloadInfo | None:
+        """A queue's first candidate; None if it has none left."""
+        candidates = self._candidates_of(queue)
+        return candidates[-1] if candidates else None
+
+    def skip_candidate(self, queue: Queue) -> None:
+        """Drops a queue's first candidate."""
+        self._own_candidates_of(queue).pop()
+
+    def remove_candidate(self, queue: Queue) -> WorkloadInfo:
+        """Drops a queue's first candidate and removes its usage from the tree."""
+        workload = self._own_candidates_of(queue).pop()
+        queue.remove_usage(workload.usage)
+        self._mark_changed(queue)
+        return workload
+
+    def drop_queue(self, queue: Queue) -> list[WorkloadInfo]:
+        """Drops all candidates of a queue, and returns them in their order."""
+        candidates = self._candidates_of(queue)[::-1]
+        self._candidates[queue] = []
+        return candidates
+
+    def prune_cohort(self, cohort: Node) -> None:
+        """Drops all candidates below a cohort."""
+        self._pruned_cohorts.add(cohort)
+
+    def next_target(self) -> Queue | None:
+        """The ClusterQueue that provides the next candidate; None if no candidates are left."""
+        if self._preemptor.parent is None:
+            return self._preemptor if self._candidates_of(self._preemptor) else None
+        return self._next_target_below(self._preemptor.root)
+
+    def _candidates_of(self, queue: Queue) -> list[WorkloadInfo]:
+        candidates = self._candidates.get(queue)
+        return self._cached.candidates.get(queue, []) if candidates is None else candidates
+
+    def _own_candidates_of(self, queue: Queue) -> list[WorkloadInfo]:
+        """A queue's candidates as a list that this search may change."""
+        if queue not in self._candidates:
+            self._candidates[queue] = list(self._cached.candidates[queue])
+            self._changed_queues.setdefault(queue.path[0], {})[queue] = None
+        return self._candidates[queue]
+
+    def _next_target_below(self, cohort: Node) -> Queue | None:
+        while cohort not in self._pruned_cohorts:
+            queue, queue_share = self._highest_queue(cohort)
+            child, child_share = self._highest_cohort(cohort)
+            # With equal shares Kueue prefers the cohort, to find the largest share inside.
+            if child is None or (queue is not None and queue_share > child_share):
+                return queue
+            target = self._next_target_below(child)
+            if target is not None:
+                return target
+            self._pruned_cohorts.add(child)
+        return None
+
+    def _highest_queue(self, cohort: Node) -> tuple[Queue | None, DominantResourceShare]:
+        highest: tuple[TargetRank, Queue] | None = None
+        for queue in tuple(self._changed_queues.get(cohort, ())):
+            if not self._is_eligible(queue):
+                del self._changed_queues[cohort][queue]
+                continue
+            first_candidate = self._candidates_of(queue)[-1]
+            rank = TargetRank.of(self.share(queue), candidates_ordering(self._preemptor, first_candidate))
+            if highest is None or rank < highest[0]:
+                highest = rank, queue
+        cached = self._highest_cached_queue(cohort)
+        if cached is not None and (highest is None or cached[0] < highest[0]):
+            highest = cached
+        return (None, _NEGATIVE_SHARE) if highest is None else (highest[1], self.share(highest[1]))
+
+    def _highest_cached_queue(self, cohort: Node) -> tuple[TargetRank, Queue] | None:
+        """Of the queues that this search has not changed."""
+        queues = self._cached.queues.get(cohort, [])
+        skipped = self._skipped_queues.get(cohort, 0)
+        while skipped < len(queues) and queues[skipped][1] in self._candidates:
+            skipped += 1
+        self._skipped_queues[cohort] = skipped
+        return queues[skipped] if skipped < len(queues) else None
+
+    def _is_eligible(self, queue: Queue) -> bool:
+        return bool(self._candidates_of(queue)) and (queue is self._preemptor or is_borrowing(queue))
+
+    def _highest_cohort(self, cohort: Node) -> tuple[Node | None, DominantResourceShare]:
+        """With equal shares Kueue's choice depends on the order of a map; here it is the first in the tenancy."""
+        highest: tuple[DominantResourceShare, int, Node] | None = None
+        for child in self._changed_cohorts.get(cohort, ()):
+            if child in self._pruned_cohorts or not (child in self._preemptor.path or is_borrowing(child)):
+                continue
+            rank = (self.share(child), -child.position, child)
+            if highest is None or rank[:2] > highest[:2]:
+                highest = rank
+        cached = self._highest_cached_cohort(cohort)
+        if cached is not None and (highest is None or cached[:2] > highest[:2]):
+            highest = cached
+        return (None, _NEGATIVE_SHARE) if highest is None else (highest[2], highest[0])
+
+    def _highest_cached_cohort(self, cohort: Node) -> tuple[DominantResourceShare, int, Node] | None:
+        """Of the child cohorts that this search has not changed or pruned."""
+        cohorts = self._cached.cohorts.get(cohort, [])
+        skipped = self._skipped_cohorts.get(cohort, 0)
+        while skipped < len(cohorts) and (
+            cohorts[-1 - skipped][2] in self._changed_nodes or cohorts[-1 - skipped][2] in self._pruned_cohorts
+        ):
+            skipped += 1
+        self._skipped_cohorts[cohort] = skipped
+        return cohorts[-1 - skipped] if skipped < len(cohorts) else None
+
+    def _mark_changed(self, queue: Queue) -> None:
+        """The shares of a queue and of the cohorts above it differ from the cached ones."""
+        self._changed_nodes.add(queue)
+        for child, cohort in zip(queue.path, queue.path[1:], strict=False):
+            self._changed_cohorts.setdefault(cohort, {})[child] = None
+        self._changed_nodes.update(queue.path)
 
 
 def find_targets(

@@ -6,7 +6,7 @@ from typing import Final
 import yaml
 
 from gpu_tenancy.base.json import Json, at
-from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.resolve import resolve
 from gpu_tenancy.model.spec.roles import KINDS

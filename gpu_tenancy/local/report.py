@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.output import write_text
+from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.texts import available
-from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.local.show import changes, waiting
 from gpu_tenancy.local.summary import Summary
 from gpu_tenancy.local.up import Outcome

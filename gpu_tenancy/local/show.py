@@ -6,8 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.quantity import CPU, MEMORY
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available, counted
 from gpu_tenancy.local.checks import Check

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import amount_text, amounts
 from gpu_tenancy.cluster.budgets import budgets
 from gpu_tenancy.cluster.cluster_queues import ClusterQueue, read_settled
 from gpu_tenancy.cluster.pods import ended, name_of

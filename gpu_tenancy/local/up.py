@@ -25,8 +25,7 @@ from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.programs import find_programs
-from gpu_tenancy.embedded.secrets import bring_secrets
-from gpu_tenancy.embedded.volumes import bring_claims, bring_volumes, remove_claims
+from gpu_tenancy.embedded.volumes import bring_claims, bring_secrets, bring_volumes, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import Preview, rendered
 from gpu_tenancy.kube.apply import ApplyError, apply

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from gpu_tenancy.base.amounts import leading_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, maps_at, texts_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.quantity import add, leading_text
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.holds import Hold, holds_of
 from gpu_tenancy.cluster.pods import Manifest, name_of, named

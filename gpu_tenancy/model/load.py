@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gpu_tenancy.base.bounds import DEEPEST, value_problems
-from gpu_tenancy.base.characters import shortened
 from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
+from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.schema import known_keys, meaning

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpu_tenancy.base.characters import shortened
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.spec import Stack

@@ -19,8 +19,8 @@ from yaml.reader import ReaderError
 from yaml.resolver import Resolver
 
 from gpu_tenancy.base.bounds import DEEPEST, LARGEST, LONGEST_KEY, MAX_VALUES, MOST_DIGITS
-from gpu_tenancy.base.characters import shortened, visible
 from gpu_tenancy.base.problems import ANY, Path, Problem, dotted
+from gpu_tenancy.base.texts import shortened, visible
 from gpu_tenancy.model.names import UNREAD
 
 Data: TypeAlias = dict[str, Any]

@@ -16,7 +16,7 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto.analyzer_pb2_grpc import AnalyzerStub
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.patience import patient
+from gpu_tenancy.base.progress import patient
 from gpu_tenancy.model.yaml import read_table
 from gpu_tenancy.packs.findings import Outcome
 

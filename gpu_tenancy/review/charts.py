@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.outlook import Group, StackOutlook, Supply
 from gpu_tenancy.model.outlook.shares import Holding

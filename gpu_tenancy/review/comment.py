@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.pages.tables import Table, Tone
 from gpu_tenancy.review.changes import FieldChange
 from gpu_tenancy.review.charts import text_bar

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gpu_tenancy.base.characters import visible
+from gpu_tenancy.base.texts import visible
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.pages.bars import Branch
 from gpu_tenancy.pages.tables import Cell, Table

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.quantity import CPU
+from gpu_tenancy.base.quantity import CPU, amount_text
 from gpu_tenancy.base.texts import DASH, MINUS, UNKNOWN, unit
 from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_bytes, format_cpu, is_extended
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, format_bytes, format_cpu, is_extended
 from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, monthly, share
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.shares import HOURS, NOTHING, OWN_QUEUE, Cost, Span

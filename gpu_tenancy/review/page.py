@@ -5,16 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
-from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.pages.bars import Branch
+from gpu_tenancy.pages.tables import FOLD, Tone, environment, policy
 from gpu_tenancy.pages.tables import Table as Figures
-from gpu_tenancy.pages.tables import Tone
-from gpu_tenancy.pages.templating import FOLD, environment, policy
 from gpu_tenancy.review.changes import resources
 from gpu_tenancy.review.charts import Drawing, tanks
 from gpu_tenancy.review.figures import DONE, change_groups, differences, key_figures, shown, tally

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.explain.proposal import Effect

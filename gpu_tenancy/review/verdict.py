@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.quantity import amount_text, is_extended
 from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, Supply

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import amount, amount_text
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.supply import Facts
 from gpu_tenancy.survey.findings import Finding, Rule

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from gpu_tenancy.base.writing import write_text
-from gpu_tenancy.pages.tables import Cell, Table, Tone, columns, row
-from gpu_tenancy.pages.templating import FOLD, environment, policy
+from gpu_tenancy.base.output import write_text
+from gpu_tenancy.pages.tables import FOLD, Cell, Table, Tone, columns, environment, policy, row
 from gpu_tenancy.survey import show
 from gpu_tenancy.survey.survey import Survey
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import at
-from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.quantity import add, amount_text, amounts
 from gpu_tenancy.cluster.budgets import budgets, counts
 from gpu_tenancy.cluster.facts import accelerators
 from gpu_tenancy.cluster.pods import Manifest, name_of

@@ -8,9 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.base.texts import plural
+from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.supply import Pool, Total
 from gpu_tenancy.survey.findings import Level
 from gpu_tenancy.survey.survey import Broken, Survey

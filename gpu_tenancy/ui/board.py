@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from gpu_tenancy.base.amounts import gpus
+from gpu_tenancy.base.quantity import gpus
 from gpu_tenancy.cluster.nodes import read_nodes
 from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.cluster.queues import Queues

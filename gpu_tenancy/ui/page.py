@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, leading_text
+from gpu_tenancy.base.quantity import amount_text, leading_text
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.explain.running import Why
@@ -13,8 +13,7 @@ from gpu_tenancy.explain.usage import Usage
 from gpu_tenancy.jobs.listing import QueuedJob, age
 from gpu_tenancy.jobs.overview import JobRow
 from gpu_tenancy.pages.bars import Branch
-from gpu_tenancy.pages.tables import Table, Tone, columns, row
-from gpu_tenancy.pages.templating import FOLD, environment, policy
+from gpu_tenancy.pages.tables import FOLD, Table, Tone, columns, environment, policy, row
 from gpu_tenancy.ui.board import Board, by_flavor
 
 MOST: Final = 100

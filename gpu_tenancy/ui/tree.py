@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, leading_text
-from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.quantity import amount_text, is_extended, leading_text
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.explain.usage import Row
 from gpu_tenancy.kueue import Cohort

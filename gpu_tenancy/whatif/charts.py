@@ -7,8 +7,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.quantity import CPU, is_extended
+from gpu_tenancy.base.quantity import CPU, amount_text, is_extended
 from gpu_tenancy.base.texts import DASH, counted, plural
 from gpu_tenancy.model.plan.shares import Measure
 from gpu_tenancy.pages.bars import hues

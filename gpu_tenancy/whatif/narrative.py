@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, is_extended
 from gpu_tenancy.base.texts import counted, plural, unit
 from gpu_tenancy.model.plan.shares import Measure, Share, Tree
 from gpu_tenancy.pages.tables import Tone

@@ -6,8 +6,7 @@ from typing import Final
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.pages.bars import Branch
-from gpu_tenancy.pages.tables import Table
-from gpu_tenancy.pages.templating import FOLD, environment, policy
+from gpu_tenancy.pages.tables import FOLD, Table, environment, policy
 from gpu_tenancy.review.charts import Drawing
 from gpu_tenancy.whatif import narrative, replay
 from gpu_tenancy.whatif.charts import FEW, HEIGHT, WIDTH, Chart, Lanes, flavor_hues, job_lanes, legend, usage_charts

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.quantity import MEMORY
+from gpu_tenancy.base.quantity import MEMORY, amount_text
 from gpu_tenancy.base.texts import DASH, available, plural
 from gpu_tenancy.model.plan.shares import Measure
 from gpu_tenancy.pages.tables import Row, Table, columns, row

@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 from stack_mutations import STACKS, stack_files
 
-from gpu_tenancy.base.characters import hidden
 from gpu_tenancy.base.problems import Problem, StackError
+from gpu_tenancy.base.texts import hidden
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import rendered
 from gpu_tenancy.kube.client import Cluster

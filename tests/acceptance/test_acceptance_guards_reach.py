@@ -33,7 +33,7 @@ from builders import Data, planned
 from repository import ROOT
 
 from gpu_tenancy.base.json import at, text_at
-from gpu_tenancy.doctor.live import live_rows
+from gpu_tenancy.doctor.guards import live_rows
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError

@@ -22,11 +22,10 @@ from rich.text import Text
 from typer.testing import Result
 
 from gpu_tenancy.base import progress, terminal
-from gpu_tenancy.base.characters import hidden
 from gpu_tenancy.base.errors import SPACE, ConsoleError
-from gpu_tenancy.base.output import Output, as_text, command
+from gpu_tenancy.base.output import Output, as_text, command, write_private, write_text
 from gpu_tenancy.base.progress import measured
-from gpu_tenancy.base.writing import write_private, write_text
+from gpu_tenancy.base.texts import hidden
 from gpu_tenancy.cluster.answers import Answer, Check
 from gpu_tenancy.cluster.demand import read_demands
 from gpu_tenancy.doctor.results import Row, conclude
@@ -37,7 +36,7 @@ from gpu_tenancy.explain.show import fitting
 from gpu_tenancy.gitops.changed import listed
 from gpu_tenancy.model.project import existing_stacks, read_stack
 from gpu_tenancy.packs.configuration import read_config
-from gpu_tenancy.pages.templating import environment
+from gpu_tenancy.pages.tables import environment
 from gpu_tenancy.review.build import read_real
 from gpu_tenancy.review.comment_markdown import code, text
 

@@ -15,9 +15,9 @@ import pytest
 from builders import pool, server, stack, team
 from cli_builders import EXISTING, Project
 
-from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.quantity import amount
 from gpu_tenancy.embedded.controllers import choosing, launching
 from gpu_tenancy.embedded.controllers.launching import serve
 from gpu_tenancy.embedded.controllers.table import read_rows

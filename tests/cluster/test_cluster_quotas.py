@@ -7,8 +7,8 @@ import pytest
 from live_builders import GPU, Data, cluster_queue, cohort, flavor, node, pod, pod_spec
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.quantity import amount, amount_text
 from gpu_tenancy.cluster.budgets import judge_quota, with_defaults
 from gpu_tenancy.cluster.cluster_queues import quotas_of, read_cluster_queue, read_cohort
 from gpu_tenancy.cluster.gangs import EXISTING, gang_queues, judge_gang, too_few

@@ -9,7 +9,7 @@ from browser_tool import browser, check_accessible, check_quiet, check_width
 from cost_month import OCTOBER, arrivals, lab, played, terms
 from playwright.sync_api import Browser
 
-from gpu_tenancy.cost.page import page
+from gpu_tenancy.cost.tables import page
 from gpu_tenancy.cost.workloads import of_workloads
 from gpu_tenancy.simulation.replay import Trace
 

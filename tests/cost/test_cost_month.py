@@ -19,9 +19,18 @@ from page_reader import well_formed
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.texts import DASH, hours_text
 from gpu_tenancy.cost.ledger import HOUR, Hours, Ledger, Promise
-from gpu_tenancy.cost.page import page
 from gpu_tenancy.cost.statement import Period, Statement, of_only
-from gpu_tenancy.cost.tables import costs_table, csv_text, data, headline, jobs_table, losses_table, notes, teams_table
+from gpu_tenancy.cost.tables import (
+    costs_table,
+    csv_text,
+    data,
+    headline,
+    jobs_table,
+    losses_table,
+    notes,
+    page,
+    teams_table,
+)
 from gpu_tenancy.cost.workloads import NO_LENT, SPREAD, of_workloads
 from gpu_tenancy.simulation.replay import Trace
 

@@ -12,8 +12,7 @@ from prometheus_tool import promtool, running
 from starts import GUARD
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
-from gpu_tenancy.cost.recorded_jobs import recorded_jobs
+from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus, recorded_jobs
 from gpu_tenancy.cost.tables import losses_table, notes, teams_table
 from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
 from gpu_tenancy.simulation.replay import JobRecord, Part

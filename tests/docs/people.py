@@ -27,8 +27,7 @@ from screens import COLUMNS
 from starts import GUARD
 
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.base.patience import PATIENCE, patient
-from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.progress import PATIENCE, Report, patient
 from gpu_tenancy.embedded.platform import Platform
 
 CLONED: Final = frozenset({"newcomer", "engineer", "admin"})

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.doctor import checks
-from gpu_tenancy.doctor.guards import attempts
-from gpu_tenancy.doctor.live import differences
+from gpu_tenancy.doctor.guards import attempts, differences
 from gpu_tenancy.doctor.results import DeniedError, NoAnswerError, Question, Row, answers
 from gpu_tenancy.doctor.upgrades import upgrade_rows
 from gpu_tenancy.kube.client import Cluster, Resource

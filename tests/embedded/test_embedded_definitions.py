@@ -22,8 +22,8 @@ from gpu_tenancy.embedded.definitions.stored import reduced, stored
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.pruning import stored_kinds
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.stored import stored_kinds
 from gpu_tenancy.local.up import api_groups, groups_of
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.releases import cloud_charts

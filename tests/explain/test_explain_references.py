@@ -23,8 +23,8 @@ from live_builders import (
     workload,
 )
 
-from gpu_tenancy.base.amounts import amounts_text, leading_text
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.quantity import amounts_text, leading_text
 from gpu_tenancy.cluster.answers import Check
 from gpu_tenancy.cluster.channels import kinds_claimed
 from gpu_tenancy.cluster.demand import demand, read_demands

@@ -29,9 +29,9 @@ from live_builders import (
 from rich.console import Console, Group
 from rich.text import Text
 
-from gpu_tenancy.base.amounts import leading_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output
+from gpu_tenancy.base.quantity import leading_text
 from gpu_tenancy.cluster.demand import demand
 from gpu_tenancy.cluster.reading import Kind, Missing, State
 from gpu_tenancy.cluster.target import target_of

@@ -19,8 +19,8 @@ from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.pruning import DEFINITION, StoredKind, migrate, stored_kinds
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.stored import DEFINITION, StoredKind, migrate, stored_kinds
 from gpu_tenancy.kube.waiting import is_true
 
 RECORDED: Final = Path(__file__).parent / "recorded" / "objects-2b267d2.json.xz"

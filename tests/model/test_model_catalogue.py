@@ -28,8 +28,7 @@ from gpu_tenancy.model.catalogue import (
     machines,
     price_table,
 )
-from gpu_tenancy.model.catalogue.ages import OLD, aging, dated_facts, kubernetes_versions
-from gpu_tenancy.model.catalogue.releases import cloud_charts
+from gpu_tenancy.model.catalogue.releases import OLD, aging, cloud_charts, dated_facts, kubernetes_versions
 
 GIB: Final = 2**30
 CLOUDS: Final = ("aws", "azure", "gcp")

@@ -35,8 +35,8 @@ from gpu_tenancy.simulation.scenarios import (
     scenario_of,
     scenario_schema,
 )
-from gpu_tenancy.simulation.scenarios.default_scenario import TEAMS
-from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text
+from gpu_tenancy.simulation.scenarios.scenario import scenario_schema_text
+from gpu_tenancy.simulation.scenarios.scenes import TEAMS
 
 H100 = Measure("h100", GPU)
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 from pydantic_core import CoreSchema
 
 from gpu_tenancy.base.bounds import DEEPEST, LARGEST
-from gpu_tenancy.base.characters import hidden, shortened, visible
 from gpu_tenancy.base.problems import ANY, Path, StackError
 from gpu_tenancy.base.quantity import (
     AMOUNT_PATTERN,
@@ -29,6 +28,7 @@ from gpu_tenancy.base.quantity import (
     parse_quantity,
     times,
 )
+from gpu_tenancy.base.texts import hidden, shortened, visible
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, read_config, read_file
 from gpu_tenancy.model.spec import Stack

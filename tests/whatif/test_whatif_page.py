@@ -23,8 +23,7 @@ from whatif_played import (
     tree_of,
 )
 
-from gpu_tenancy.base.amounts import amount
-from gpu_tenancy.base.quantity import MEMORY
+from gpu_tenancy.base.quantity import MEMORY, amount
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.pages.bars import Bar, Branch

@@ -202,7 +202,7 @@ def worker_kubeconfig(
 
         from gpu_tenancy.access import workers
         from gpu_tenancy.access.planned import seconds_of
-        from gpu_tenancy.base.writing import write_private
+        from gpu_tenancy.base.output import write_private
         from gpu_tenancy.cluster.contexts import Place
 
         found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")

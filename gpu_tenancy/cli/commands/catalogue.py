@@ -8,8 +8,8 @@ import typer
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder
-from gpu_tenancy.base.writing import write_text
 
 
 def clouds(output: Output = None) -> None:
@@ -53,7 +53,7 @@ def schema(
     [dim]tenancy catalogue schema --out stacks/schema.json[/dim]
     """
     from gpu_tenancy.model.schema import schema_text
-    from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text
+    from gpu_tenancy.simulation.scenarios.scenario import scenario_schema_text
 
     text = scenario_schema_text() if scenarios else schema_text()
     if out:

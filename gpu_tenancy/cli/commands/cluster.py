@@ -100,8 +100,8 @@ def _written(found: "Adopted", out: Path, output: Output) -> None:
     from rich.text import Text
 
     from gpu_tenancy.adopt import show
-    from gpu_tenancy.base.characters import visible
-    from gpu_tenancy.base.writing import write_text
+    from gpu_tenancy.base.output import write_text
+    from gpu_tenancy.base.texts import visible
 
     write_text(out, show.written(found))
     terminal.report(f"stack: {out}")
@@ -303,7 +303,7 @@ def doctor(
         with terminal.reported_if_slow("asking the cloud"):
             rows = [*(() if upgrade else tools(loaded)), *(cloud_rows(loaded) if cloud else ())]
         if live:
-            from gpu_tenancy.doctor.live import live_rows
+            from gpu_tenancy.doctor.guards import live_rows
             from gpu_tenancy.engine.project import preview
             from gpu_tenancy.model.plan import plan
 
@@ -340,14 +340,14 @@ def migrate(
     """
     rights = "use the kubeconfig of an administrator, who may write these objects and the status of their definitions"
     with asking(kubeconfig, context, embedded=embedded, rights=rights) as cluster:
-        from gpu_tenancy.kube import stored
+        from gpu_tenancy.kube import pruning
         from gpu_tenancy.model.catalogue.operators import operators
 
         groups = {group for one in operators().values() for chart in one.charts.values() for group in chart.serves}
-        old = [kind for kind in stored.stored_kinds(cluster, groups) if kind.old]
+        old = [kind for kind in pruning.stored_kinds(cluster, groups) if kind.old]
         for kind in old:
             versions = f"{', '.join(kind.old)} to {kind.storage}"
-            written = "" if dry_run else f": {plural(stored.migrate(cluster, kind), 'object')} written"
+            written = "" if dry_run else f": {plural(pruning.migrate(cluster, kind), 'object')} written"
             terminal.out.print(f"{kind.name}: {versions}{written}", highlight=False)
         if not old:
             terminal.out.print("all objects of operators are stored in the current version", highlight=False)

@@ -10,9 +10,9 @@ from rich.markup import escape
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.base.writing import write_text
 
 if TYPE_CHECKING:
     from gpu_tenancy.cost.statement import Period, Statement, Terms
@@ -43,9 +43,8 @@ def cost(
     [dim]tenancy cost prod-aws --month 2026-10 --prometheus http://127.0.0.1:9090[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.cost.show import show
         from gpu_tenancy.cost.statement import Period, Terms, of_only
-        from gpu_tenancy.cost.tables import csv_text, data
+        from gpu_tenancy.cost.tables import csv_text, data, show
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
         from gpu_tenancy.model.project import project_folder, read_stack
@@ -63,7 +62,7 @@ def cost(
         else:
             show(terminal.out, statement)
         if out:
-            from gpu_tenancy.cost.page import page
+            from gpu_tenancy.cost.tables import page
 
             write_text(out / "cost.html", page(statement))
             write_text(out / "cost.csv", csv_text(statement))

@@ -12,9 +12,8 @@ from rich.markup import escape
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.output import Unbounded
+from gpu_tenancy.base.output import Unbounded, write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.cli.commands import up
 from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
 
@@ -265,7 +264,7 @@ def _aging(stack_preview: "Preview") -> list[str]:
     import datetime as dt
 
     from gpu_tenancy.engine.releases import helm_releases
-    from gpu_tenancy.model.catalogue.ages import aging
+    from gpu_tenancy.model.catalogue.releases import aging
     from gpu_tenancy.model.spec.cluster import service_of
 
     cluster = stack_preview.stack.cluster

@@ -9,11 +9,11 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.amounts import seconds
 from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import write_text
+from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.base.writing import write_text
 
 if TYPE_CHECKING:
     from gpu_tenancy.model.plan.shares import Tree
@@ -107,8 +107,7 @@ def _jobs(
     tree: "Tree", source: Path | None, prometheus: str | None, month: str | None
 ) -> "tuple[Iterable[JobRecord], str, Mapping[str, int]]":
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
-    from gpu_tenancy.cost.prometheus import Prometheus
-    from gpu_tenancy.cost.recorded_jobs import recorded_jobs
+    from gpu_tenancy.cost.prometheus import Prometheus, recorded_jobs
     from gpu_tenancy.cost.statement import Period
     from gpu_tenancy.simulation.replay import Trace
 

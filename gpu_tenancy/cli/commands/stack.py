@@ -17,10 +17,9 @@ from rich.text import Text
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, answer, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.output import command
+from gpu_tenancy.base.output import command, write_text
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def _used(cluster: "Cluster", team: str, flavor: str) -> int:
 
 def _write(source: "Source", changes: "Mapping[Place, Change]", stack: str, folder: Path) -> None:
     """Writes the numbers; the file is as before if it would say anything else then."""
-    from gpu_tenancy.base.writing import write_text
+    from gpu_tenancy.base.output import write_text
     from gpu_tenancy.model.guarantees import with_changes, with_numbers
     from gpu_tenancy.model.project import read_stack
     from gpu_tenancy.model.spec import NAMESPACE

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.amounts import seconds
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.cli.commands.jobs import followed
 from gpu_tenancy.cli.commands.usage import (
     Context,

@@ -12,8 +12,8 @@ from rich.markup import escape
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.base.writing import write_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -65,9 +65,9 @@ def whatif(
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
         from gpu_tenancy.model.project import project_folder, read_stack
-        from gpu_tenancy.whatif.data import timeline_data
         from gpu_tenancy.whatif.page import timeline_page
         from gpu_tenancy.whatif.show import show_load
+        from gpu_tenancy.whatif.timeline import timeline_data
 
         given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
         chosen = [name for name, value in given.items() if value]
@@ -176,7 +176,7 @@ def demo(
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
         from gpu_tenancy.model.project import project_folder, read_stack
-        from gpu_tenancy.whatif.data import timeline_data
+        from gpu_tenancy.whatif.timeline import timeline_data
 
         folder = project_folder(project)
         tree = Tree(load(read_stack(stack, folder)))

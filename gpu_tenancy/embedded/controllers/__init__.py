@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.base.patience import patient
-from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.base.output import write_private
+from gpu_tenancy.base.progress import Report, patient
 from gpu_tenancy.embedded.controllers.adapting import API_SERVICE, DEFINITION, DEFINITIONS, WEBHOOKS
 from gpu_tenancy.embedded.controllers.launching import Launch, Wanted, apply_all, placed, prepare
 from gpu_tenancy.embedded.controllers.table import Ready

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from gpu_tenancy.base.json import Json, map_at, text_at
+from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.certificates import make_webhook_certificates, write_account_config
 from gpu_tenancy.embedded.controllers.adapting import (
     API_SERVICE,

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.base.json import Json, map_at, text_at
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
 from gpu_tenancy.embedded.definitions.stored import reduced
 from gpu_tenancy.embedded.toolchain import Go, find_go, trusting

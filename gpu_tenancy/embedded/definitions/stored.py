@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
-from gpu_tenancy.base.patience import patient
-from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.base.output import write_text
+from gpu_tenancy.base.progress import patient
 from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.yaml import read_table

@@ -4,23 +4,22 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount, amounts
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, maps_at, text_at
-from gpu_tenancy.base.quantity import CPU
+from gpu_tenancy.base.quantity import CPU, amount, amounts
 from gpu_tenancy.embedded.nodes import NodeShape, add_node
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, temporary_node
-from gpu_tenancy.model.manifests.gangs import gang_manifest
+from gpu_tenancy.model.manifests.jobs import gang_manifest
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.plan.workloads import GangPlan, PodPlan, RolePlan
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
-from gpu_tenancy.simulation.live.jobs import job_of_pods
+from gpu_tenancy.simulation.live.player import job_of_pods
 
 WATCHED: Final = 4.0
 """Seconds in which no pod of a gang may start although most would fit; Volcano schedules each second."""

@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, text_at
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_amounts
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount, amount_text, format_amounts
 from gpu_tenancy.embedded.nodes import add_node
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.json import Json, at, map_at
-from gpu_tenancy.base.quantity import CPU, is_extended
+from gpu_tenancy.base.quantity import CPU, amount_text, is_extended
 from gpu_tenancy.base.texts import counted
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
@@ -19,8 +18,7 @@ from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.local.checks.scenarios import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
 from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
-from gpu_tenancy.simulation.live.jobs import job_of
-from gpu_tenancy.simulation.live.player import LivePlayer
+from gpu_tenancy.simulation.live.player import LivePlayer, job_of
 from gpu_tenancy.simulation.scenarios import Event, Moment, amount_of
 
 

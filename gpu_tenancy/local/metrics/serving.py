@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.writing import write_private, write_text
+from gpu_tenancy.base.output import write_private, write_text
 from gpu_tenancy.embedded.parts import LOOPBACK
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest

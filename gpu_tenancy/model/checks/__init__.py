@@ -6,6 +6,7 @@ from dataclasses import replace
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.checks.budgets import alert_problems, budget_problems, opencost_problems, spending_problems
 from gpu_tenancy.model.checks.data import cache_problems, data_problems, snapshot_problems
+from gpu_tenancy.model.checks.fabric import domain_problems, topology_problems
 from gpu_tenancy.model.checks.nodes import node_problems
 from gpu_tenancy.model.checks.operators import architecture_problems, device_problems, operator_problems
 from gpu_tenancy.model.checks.people import guard_problems, people_problems
@@ -16,7 +17,6 @@ from gpu_tenancy.model.checks.queues import fair_sharing_problems, multikueue_pr
 from gpu_tenancy.model.checks.references import loops, reference_problems
 from gpu_tenancy.model.checks.secrets import image_problems, secret_problems
 from gpu_tenancy.model.checks.servers import engine_problems, exposure_problems, load_problems
-from gpu_tenancy.model.checks.topology import domain_problems, topology_problems
 from gpu_tenancy.model.checks.workloads import notebook_problems, workload_problems
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack

@@ -10,10 +10,9 @@ from zlib import crc32
 from jinja2 import Environment, StrictUndefined, Template
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.observability.dashboards import Dashboard, Variable, to_json
 from gpu_tenancy.model.observability.expressions import Expressions
 from gpu_tenancy.model.observability.levels import levels, promises, quantile, rate, series
-from gpu_tenancy.model.observability.panels import Panel, Target
+from gpu_tenancy.model.observability.panels import Dashboard, Panel, Target, Variable, to_json
 from gpu_tenancy.model.spec.serving import NO_METRICS
 from gpu_tenancy.model.yaml import read_table
 

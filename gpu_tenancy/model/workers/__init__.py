@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.workers import quotas
+from gpu_tenancy.model.workers import reading
 from gpu_tenancy.model.workers.reading import (
     SECTION,
     Data,
@@ -42,16 +42,16 @@ def with_workers(source: Source, read: Read) -> Source:
     problems += [problem for first in workers[:1] for other in workers[1:] for problem in differences(first, other)]
     if problems:
         raise StackError(replace(one, file=source.file, line=source.line(one.path)) for one in problems)
-    placed = quotas.pools(workers)
+    placed = reading.pools(workers)
     first = workers[0]
     made: Data = {
         "pools": {},
         "people": first.section("people"),
         "fairness": first.source.sections.get("fairness") or "hierarchical",
         "priorities": first.section("priorities"),
-        "cohorts": quotas.cohorts(workers),
+        "cohorts": reading.cohorts(workers),
         **source.sections,
-        "teams": quotas.teams(workers, source.sections.get("teams") or {}),
+        "teams": reading.teams(workers, source.sections.get("teams") or {}),
         SECTION: {**source.sections[SECTION], "pools": {name: pool for name, (_, pool) in placed.items()}},
     }
     places = {("pools", pool): worker.place for pool, (worker, _) in placed.items()}

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import Field, ValidationError
 
-from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount, is_extended
 from gpu_tenancy.cluster.workloads import EXECUTED
 from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive, Seconds, Section
 from gpu_tenancy.model.names import USER

@@ -4,8 +4,6 @@ The simulation of Kueue gets the queues as they will be deployed, without the GP
 scenario of jobs can also be played on a cluster: `Player` is what both have in common.
 """
 
-from gpu_tenancy.simulation.scenarios.default_scenario import default_scenario
-from gpu_tenancy.simulation.scenarios.holdings import Held, every_measure, holdings
 from gpu_tenancy.simulation.scenarios.player import (
     Difference,
     Event,
@@ -15,10 +13,16 @@ from gpu_tenancy.simulation.scenarios.player import (
     Tell,
     unheard,
 )
-from gpu_tenancy.simulation.scenarios.scenario import ScenarioError, read_scenario, scenario_of
-from gpu_tenancy.simulation.scenarios.scenario_form import Scenario, scenario_schema
-from gpu_tenancy.simulation.scenarios.scenes import alone, busy, unmodelled_of
+from gpu_tenancy.simulation.scenarios.scenario import (
+    Scenario,
+    ScenarioError,
+    read_scenario,
+    scenario_of,
+    scenario_schema,
+)
+from gpu_tenancy.simulation.scenarios.scenes import alone, busy, default_scenario, unmodelled_of
 from gpu_tenancy.simulation.scenarios.stage import (
+    Held,
     Job,
     JobStep,
     Moment,
@@ -26,6 +30,8 @@ from gpu_tenancy.simulation.scenarios.stage import (
     Running,
     Waiting,
     amount_of,
+    every_measure,
+    holdings,
     meaning,
     play,
     play_scenario,

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 import yaml
 
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.building import SOURCE, build, built
 from gpu_tenancy.embedded.controllers import choosing

@@ -12,9 +12,8 @@ import pytest
 import yaml
 from researchers import TEAM, Researcher, sections
 
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.quantity import add, amounts
 from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.cluster.target import owners
 from gpu_tenancy.kube.client import Cluster, Manifest

@@ -14,8 +14,8 @@ from queueing import QUEUES, Queueing
 from repository import ROOT
 from typer.testing import CliRunner, Result
 
-from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.quantity import amounts
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cluster.holds import Hold
 from gpu_tenancy.embedded.certificates import write_account_config

@@ -26,8 +26,8 @@ from gpu_tenancy.embedded.definitions.pins import read_definitions
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.pruning import DEFINITION, stored_kinds
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.stored import DEFINITION, stored_kinds
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.up import up
 
