@@ -19,6 +19,7 @@ from starts import guarded
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
+from gpu_tenancy.base import terminal
 from gpu_tenancy.base.progress import PATIENCE, Report
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.platform import Platform
@@ -35,6 +36,7 @@ settings.load_profile("untimed")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the folder in which the processes of this run share rendered stacks; workers inherit its name."""
+    vars(terminal)["SLOW_AFTER"] = 3600.0  # A busy machine adds no line to what a command prints.
     if not hasattr(config, "workerinput"):
         kill_at_end()
         # A machine that is slow or busy decides no test; what hangs is found five times later.

@@ -18,7 +18,6 @@ import yaml
 from live_builders import A100, GPU, Data, condition, job, meta, pod_spec, resources, workload
 from typer.testing import CliRunner, Result
 
-from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.quantity import format_amounts, times
@@ -70,10 +69,7 @@ def local(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPat
     # Until its controller has counted a quota, no pod may ask for anything.
     for one in (Reference.of(manifest) for wave in ordered for manifest in wave if manifest["kind"] == "ResourceQuota"):
         cluster.wait_for(partial(_counted, cluster, one), what=f"{one} to be counted")
-    # How long an answer takes is no matter here, nor what a command says meanwhile.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal, "SLOW_AFTER", 3600.0)
-        yield Local(cluster, platform.kubeconfig)
+    yield Local(cluster, platform.kubeconfig)
     references = [Reference.of(manifest) for wave in ordered for manifest in wave]
     for one in reversed(references):
         cluster.delete(one, wait=0)
