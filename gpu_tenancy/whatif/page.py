@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.texts import available
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.pages.bars import Branch
 from gpu_tenancy.pages.tables import FOLD, Table, environment, policy
@@ -72,8 +71,9 @@ def timeline_page(timeline: Timeline) -> str:
     livelocks = tuple(f"{label}: {narrative.livelock(queues)}" for label, queues in timeline.restless)
     limits = _limits(timeline.left_out, note if timeline.scenario else load + note, livelocks)
     pending = Section("waiting", "Pending jobs", tables=(pending_table(timeline),), empty="No jobs are pending.")
-    sections = [_over_time(timeline), _usage(timeline), pending]
+    sections = [_usage(timeline), pending]
     if timeline.scenario:
+        sections.insert(0, _over_time(timeline))
         gone = preempted_table(timeline)
         sections.append(Section("gone", gone.title, tables=(gone,), empty="No jobs were preempted."))
         sections.append(Section("steps", "Steps", steps=tuple(narrative.step_lines(timeline))))
@@ -126,10 +126,8 @@ def _over_time(timeline: Timeline) -> Section:
     hues = flavor_hues(timeline)
     flavors = tuple((name, f"h{hue}") for name, hue in hues.items()) if len(hues) > 1 else ()
     teams = (*flavors, *((team, f"grey {shade}") for team, shade in legend(timeline)))
-    charts = tuple(usage_charts(timeline)) if timeline.steps else ()
-    if not (timeline.scenario and timeline.steps):
-        title = f"{available(measure.resource for measure in timeline.counted)} in use"
-        return Section("time", title, charts=charts, keys=("capacity",), teams=teams, empty="There are no steps.")
+    if not timeline.steps:
+        return Section("time", "Jobs over time", keys=("capacity",), teams=teams, empty="There are no steps.")
     note = (
         "Each column is a step and shows the state after it, when no more jobs are admitted or preempted. Steps have no"
         " duration."
@@ -138,7 +136,7 @@ def _over_time(timeline: Timeline) -> Section:
         "time",
         "Jobs over time",
         lanes=job_lanes(timeline),
-        charts=charts,
+        charts=tuple(usage_charts(timeline)),
         columns=len(timeline.steps),
         keys=("running", "pending", "preemption", "capacity"),
         teams=teams,
