@@ -36,7 +36,8 @@ settings.load_profile("untimed")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the folder in which the processes of this run share rendered stacks; workers inherit its name."""
-    vars(terminal)["SLOW_AFTER"] = 3600.0  # A busy machine adds no line to what a command prints.
+    # A busy machine adds no line to what a command prints.
+    pytest.MonkeyPatch().setattr(terminal, "SLOW_AFTER", 3600.0)
     if not hasattr(config, "workerinput"):
         kill_at_end()
         # A machine that is slow or busy decides no test; what hangs is found five times later.
