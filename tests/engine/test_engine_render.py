@@ -259,7 +259,7 @@ def test_a_collector_that_the_caller_froze_stays_frozen(rendering: Rendering) ->
     try:
         before = gc.get_freeze_count()
         rendering("")
-        assert gc.get_freeze_count() == before
+        assert 0 < gc.get_freeze_count() <= before, "unfrozen, or frozen again; what is freed is counted no more"
     finally:
         gc.unfreeze()
 
