@@ -8,8 +8,6 @@ import json
 import lzma
 import os
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +16,11 @@ import pytest
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.engine.objects import waves
 from gpu_tenancy.engine.project import preview
-from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.apply import apply, await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.pruning import DEFINITION, StoredKind, migrate, stored_kinds
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.waiting import is_true
 
 RECORDED: Final = Path(__file__).parent / "recorded" / "objects-2b267d2.json.xz"
 STACKS: Final = ("example-tree", "local") if os.environ.get("GPU_TENANCY_FAULTS") else ("example-tree",)
@@ -100,24 +97,18 @@ def definition(**versions: bool) -> Manifest:
     return {"apiVersion": DEFINITION[0], "kind": DEFINITION[1], "metadata": {"name": NAME}, "spec": spec}
 
 
-def created(cluster: Cluster, thing: Manifest) -> Manifest | None:
-    """The object, or None while the server does not serve its kind, which is a moment after it is established."""
-    with suppress(UnknownKindError):
-        return cluster.create(thing)
-    return None
-
-
 @pytest.fixture
 def old(cluster: Cluster, namespace: str) -> Iterator[Reference]:
     """An object that was stored as v1, of a kind that stores v2 now."""
-    cluster.apply(definition(v1=True, v2=False))
-    cluster.wait_for(lambda: is_true(cluster.get(*DEFINITION, NAME) or {}, "Established"), what="the kind")
+    first = definition(v1=True, v2=False)
+    cluster.apply(first)
+    assert await_kinds(cluster, [first]) == []
     thing: Manifest = {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Thing",
         "metadata": {"name": "a", "namespace": namespace},
     }
-    cluster.wait_for(partial(created, cluster, thing), what="the object")
+    cluster.wait_for(lambda: cluster.create(thing), what="the object")
     cluster.apply(definition(v1=False, v2=True))
     cluster.wait_for(lambda: kind(cluster).old, what="the old version in the status")
     yield Reference(f"{GROUP}/v2", "Thing", "a", namespace)
