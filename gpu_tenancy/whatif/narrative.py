@@ -1,4 +1,4 @@
-"""Texts about a timeline for people: its headline, its sentences, its events; programs read `data` instead."""
+"""Texts about a timeline for people: its headline, its sentences, its events; programs read `timeline_data`."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -73,10 +73,10 @@ def timeline_page(timeline: Timeline) -> str:
     pending = Section("waiting", "Pending jobs", tables=(pending_table(timeline),), empty="No jobs are pending.")
     sections = [_usage(timeline), pending]
     if timeline.scenario:
-        sections.insert(0, _over_time(timeline))
-        gone = preempted_table(timeline)
-        sections.append(Section("gone", gone.title, tables=(gone,), empty="No jobs were preempted."))
-        sections.append(Section("steps", "Steps", steps=tuple(narrative.step_lines(timeline))))
+        table = preempted_table(timeline)
+        gone = Section("gone", table.title, tables=(table,), empty="No jobs were preempted.")
+        steps = Section("steps", "Steps", steps=tuple(narrative.step_lines(timeline)))
+        sections = [_over_time(timeline), *sections, gone, steps]
     return _rendered(
         [*sections, limits],
         stack=timeline.stack,

@@ -69,7 +69,7 @@ def steps_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> T
     rows = [row(team, *(_running(result, team) for result in results)) for team in teams_of(scenario)]
     if any(result.live for result in results):
         rows.append(row("as foreseen", *("yes" if result.agrees else "no" for result in results)))
-    heads = columns("team", *(f"step {result.step.label.partition('.')[0]}#" for result in results))
+    heads = columns("team", *(f"step {result.step.number}#" for result in results))
     return Table("steps", "Running jobs after each step", heads, tuple(rows))
 
 
@@ -103,7 +103,14 @@ def preempted_table(timeline: Timeline) -> Table:
     """The preempted jobs of a scenario."""
     rows = [
         row(
-            job.workload, job.team, request_text(job), step.number, job.by, job.by_team, job.reason, meaning(job.reason)
+            job.workload,
+            job.team,
+            request_text(job),
+            step.result.step.number,
+            job.by,
+            job.by_team,
+            job.reason,
+            meaning(job.reason),
         )
         for step, job in timeline.preempted()
     ]
@@ -117,7 +124,7 @@ def jobs_table(timeline: Timeline) -> Table:
         row(job.workload, job.team, request_text(job), *(state(now, job.workload) or DASH for now in timeline.moments))
         for job in timeline.jobs.values()
     ]
-    heads = columns("job", "team", "requests", *(f"step {step.number}" for step in timeline.steps))
+    heads = columns("job", "team", "requests", *(f"step {step.result.step.number}" for step in timeline.steps))
     return Table("jobs", "Jobs by step", heads, tuple(rows))
 
 
@@ -130,5 +137,5 @@ def amounts_table(timeline: Timeline) -> Table:
         if any(amounts):
             rows.append(row(held.team, held.flavor, *(amount_text(held.resource, amount) for amount in amounts)))
     nouns = available(measure.resource for measure in timeline.counted)
-    heads = columns("team", "flavor", *(f"step {step.number}#" for step in timeline.steps))
+    heads = columns("team", "flavor", *(f"step {step.result.step.number}#" for step in timeline.steps))
     return Table("over-time", f"{nouns} in use by step", heads, tuple(rows), keys=2)

@@ -54,11 +54,6 @@ class PlayedStep:
         return self.result.step.label
 
     @property
-    def number(self) -> str:
-        """The number with which the label begins."""
-        return self.label.partition(".")[0]
-
-    @property
     def moment(self) -> Moment:
         """The state after the step."""
         return self.result.shown

@@ -55,6 +55,11 @@ class JobStep:
     submit: tuple[Job, ...] = ()
 
     @property
+    def number(self) -> str:
+        """The number with which the label begins."""
+        return self.label.partition(".")[0]
+
+    @property
     def step(self) -> Step:
         """The step as the simulation of Kueue takes it."""
         return Step(tuple(job.workload for job in self.submit), self.finish)
