@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import yaml
-from pydantic import Field
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 from yaml.reader import ReaderError
@@ -24,8 +23,6 @@ from gpu_tenancy.base.texts import shortened, visible
 from gpu_tenancy.model.names import UNREAD
 
 Data: TypeAlias = dict[str, Any]
-Url: TypeAlias = Annotated[str, Field(pattern=r"^https://\S+$")]
-"""A source of facts."""
 
 _T = TypeVar("_T")
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Self, TypeAlias, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from gpu_tenancy.model.catalogue.rows import HERE, Architecture, Fact, known, read_rows
-from gpu_tenancy.model.yaml import Url, parse_all
+from gpu_tenancy.model.catalogue.rows import HERE, Architecture, Fact, Url, known, read_rows
+from gpu_tenancy.model.yaml import parse_all
 
 Version: TypeAlias = Annotated[str, Field(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]

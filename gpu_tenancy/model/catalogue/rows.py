@@ -5,16 +5,18 @@ The first read of a malformed table raises `pydantic.ValidationError`; a test re
 
 import datetime as dt
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.model.yaml import Url, read_table
+from gpu_tenancy.model.yaml import read_table
 
 HERE: Final = Path(__file__).parent
 Architecture: TypeAlias = Literal["amd64", "arm64"]
 """Of CPUs, as in the node label `kubernetes.io/arch`."""
+Url: TypeAlias = Annotated[str, Field(pattern=r"^https://\S+$")]
+"""A source of facts."""
 
 
 class Row(BaseModel):
