@@ -1,4 +1,8 @@
-"""Numbers and lists of names in texts for people, and characters that change what a reader sees."""
+"""Numbers and lists of names in texts for people, and characters that change what a reader sees.
+
+A terminal obeys control characters, such as those that clear the screen; bidirectional controls reorder a line, so that
+it reads differently from what a program reads (https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing).
+"""
 
 import re
 import unicodedata

@@ -320,7 +320,12 @@ _MAY_STOP: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 
 
 def current(manifest: Manifest, kind: str) -> Manifest:
-    """An object of an earlier version of Kueue as v1beta2 has it; any other object unchanged."""
+    """An object of an earlier version of Kueue as v1beta2 has it; any other object unchanged.
+
+    What changed from v1beta1 of Kueue to v1beta2, of what this program reads:
+    https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/kueue/v1beta1 (`*_conversion.go`). Cohorts of v1alpha1
+    named their parent `parent`.
+    """
     if kind not in _RENAMED:
         return manifest
     old, new = _RENAMED[kind]

@@ -240,6 +240,11 @@ _HOUR: Final = 3600
 class Interrupted:
     """Workloads of a namespace that were evicted, those that have finished since included.
 
+    Kueue counts in each Workload, for as long as this exists. How much was lost is not known: a job that writes
+    checkpoints goes on from the last one.
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/workload_types.go (`schedulingStats`,
+    `accumulatedPastExecutionTimeSeconds`)
+
     Attributes:
         workloads: how many.
         evictions: by Kueue's reason, such as `Preempted`.

@@ -164,6 +164,9 @@ def recorded_jobs(
 ) -> tuple[list[JobRecord], Mapping[str, int]]:
     """Jobs in the order of their submission, and how many are left out, by what is missing.
 
+    Names: https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/job-metrics.md, read
+    2026-11-26.
+
     The Jobs of a JobSet, such as those of a TrainJob, are admitted as one. Of Jobs with the same name, metrics tell the
     last. They have neither flavor nor priority class.
 

@@ -128,7 +128,12 @@ class Program(BaseModel):
 
 
 class Official(BaseModel):
-    """The registry, and its programs by the names of the platform's parts."""
+    """The registry, and its programs by the names of the platform's parts.
+
+    Each program is one file of one image. The digest of an image's index is pinned. Index, manifest and layer are
+    verified by their digests, so that no registry, mirror or proxy can replace a program. The protocol is the registry
+    API of the Open Container Initiative: https://github.com/opencontainers/distribution-spec
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

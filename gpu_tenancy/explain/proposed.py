@@ -26,7 +26,12 @@ _DELETED: Final = "it is being deleted"
 
 
 def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) -> State:
-    """The cluster with the objects of a stack applied, and with what it has made and declares no more deleted."""
+    """The cluster with the objects of a stack applied, and with what it has made and declares no more deleted.
+
+    A ClusterQueue that is to be deleted stays until its last workload has ended and admits nothing until then: it has
+    the finalizer `kueue.x-k8s.io/resource-in-use`
+    (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
+    """
     declared: dict[Kind, dict[tuple[str, str], Manifest]] = {kind: {} for kind in _PROPOSED}
     for manifest in objects:
         for kind in _PROPOSED:

@@ -174,6 +174,11 @@ DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 class StoredKind:
     """The versions of one custom kind.
 
+    After an upgrade, old objects stay as they were written, and are converted whenever they are read. A definition
+    keeps the versions that objects may still have in `status.storedVersions`, and the API server rejects a definition
+    that no longer has one of them.
+    https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version
+
     Attributes:
         name: of its definition, such as `workloads.kueue.x-k8s.io`.
         served: in the order of the definition.

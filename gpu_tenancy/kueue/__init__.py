@@ -1,7 +1,7 @@
 """Kueue 0.19 on plain data, without a cluster: its quota arithmetic, and a simulation of its scheduler.
 
 `Quotas` computes what ClusterQueues can use, borrow and lend. `Simulation` computes which workloads are admitted,
-pending and preempted, with Kueue's default feature gates. `clock` lists its assumptions where Kueue depends on timing,
+pending and preempted, with Kueue's default feature gates. `Clock` lists its assumptions where Kueue depends on timing,
 `unmodelled` the features that it does not cover.
 """
 

@@ -273,7 +273,8 @@ def once(names: Iterable[str], kind: str) -> None:
 
 
 REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
-"""All pods run in one part of the network of this level, a node label."""
+"""All pods run in one part of the network of this level, a node label:
+https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/."""
 PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
 """All pods run in one part of this level if one has room, else in a larger one."""
 GROUP: Final = "kueue.x-k8s.io/podset-group-name"

@@ -1,5 +1,11 @@
 """One scheduling cycle of one tree: all heads are nominated on the same state, then processed one after another.
 
+Entries are processed in this order. Without fair sharing: the lowest borrowing level first, then the highest priority,
+then the oldest workload. With fair sharing: a tournament from the leaves to the root. In each cohort the entry wins
+whose child of the cohort has the smallest share with the entry admitted; entries whose child does not borrow what they
+request win over all others. The tournament is repeated after every entry, since admission changes shares.
+Rules: pkg/scheduler of kubernetes-sigs/kueue at v0.19.2.
+
 What is admitted counts for the entries after it. So does what a preemptor will use after its preemptions, and what an
 entry without preemption candidates reserves because its ClusterQueue cannot always reclaim its quota.
 Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.

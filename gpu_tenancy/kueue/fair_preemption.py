@@ -31,6 +31,8 @@ _NEGATIVE_SHARE = DominantResourceShare(weightless=False, value=-1.0)
 class TargetClusterQueueOrdering:
     """The candidates of one search, by ClusterQueue; Kueue's `TargetClusterQueueOrdering`.
 
+    Rules: pkg/scheduler/preemption/fairsharing of kubernetes-sigs/kueue at v0.19.2.
+
     Nodes that the search has not changed are read from the cache. What it changes is kept here: the candidates of the
     queues that lost one, and the nodes whose share is different, at first the preemptor's queue and the cohorts above.
 

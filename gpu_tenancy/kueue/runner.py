@@ -248,7 +248,20 @@ ACTION_INTERVAL: Final = 1200
 
 
 class Clock:
-    """The logical clock of one tree, in milliseconds, with the events that are due."""
+    """The logical clock of one tree, in milliseconds, with the events that are due.
+
+    Kueue uses goroutines and a wall clock; a simulation needs one order of events. The assumptions:
+
+    - A scheduling cycle takes no time. Cycles repeat as long as one changes anything.
+    - An eviction completes `EVICTION_DELAY` after the preemption, since the job has to be stopped first. Until then the
+      workload keeps its quota and is not pending. The workloads of one preemption complete one after another, with
+      `EVICTION_INTERVAL` and cycles in between, in the order in which they were chosen, since each is stopped on its
+      own.
+    - Inadmissible workloads are queued `REQUEUE_BATCH_PERIOD` after a workload of the tree has released quota. Further
+      releases until then do not move that moment. It is Kueue's own `requeueBatchPeriod`.
+    - Reservations are compared in whole seconds, as the API stores them. Two actions are `ACTION_INTERVAL` apart, so
+      they never share a second; in a replay, actions have times of their own.
+    """
 
     def __init__(self) -> None:
         self.now = 0

@@ -314,6 +314,9 @@ def claims_lost(before: StackOutlook, now: StackOutlook, effect: Effect | None) 
 def reorganised(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     """Teams that are removed, with their likely successors, and teams that move to another cohort.
 
+    The namespace, ClusterQueue and LocalQueue of a team have its name, which cannot be changed in Kubernetes: a renamed
+    team is a removed and an added one.
+
     `Team a is removed, likely renamed to b (same owner, members): …`.
     """
     old, new = ({team.name: team for team in outlook.teams} for outlook in (before, now))

@@ -1,4 +1,7 @@
-"""Fields whose change forces Pulumi to replace a resource."""
+"""Fields whose change forces Pulumi to replace a resource.
+
+`pulumi package get-schema aws@7.51.1 > aws.json` prints the schema; `make replacements SCHEMA=aws.json` reads it.
+"""
 
 import json
 import re

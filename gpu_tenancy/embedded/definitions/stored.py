@@ -108,6 +108,8 @@ _BY_NAME: Final = frozenset({"properties", "patternProperties", "definitions"})
 def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
     """A definition without descriptions, status and conversion.
 
+    The API server encodes, compares and validates a definition a dozen times until it is served.
+
     Conversion needs the operator's webhook, which is not installed yet; objects are stored without conversion.
 
     Args:

@@ -1,4 +1,8 @@
-"""Samples of objects, simulated GPUs and servers, in the names of kube-state-metrics and dcgm-exporter."""
+"""Samples of objects, simulated GPUs and servers, in the names of kube-state-metrics and dcgm-exporter.
+
+Names and labels of objects: https://github.com/kubernetes/kube-state-metrics/tree/main/docs/metrics, read 2026-11-26.
+Form: https://prometheus.io/docs/instrumenting/exposition_formats/.
+"""
 
 import re
 import zlib
@@ -42,7 +46,12 @@ _UNKNOWN_MEMORY: Final = 16 * 2**30
 
 
 class Devices:
-    """The GPUs of simulated nodes. A pod keeps its GPUs until it ends, as with a real device plugin."""
+    """The GPUs of simulated nodes. A pod keeps its GPUs until it ends, as with a real device plugin.
+
+    Names and labels: https://github.com/NVIDIA/dcgm-exporter/blob/4.5.3-4.8.2/internal/pkg/rendermetrics, read
+    2026-11-21. Nothing measures these values: a GPU that a running pod holds is busy and filled by a share that follows
+    from its name and the minute, and any other is idle.
+    """
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, int], str] = {}

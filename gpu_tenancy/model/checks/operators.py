@@ -168,7 +168,10 @@ _EVERYWHERE: Final[Architecture] = "amd64"
 
 
 def architecture_problems(tree: Tree) -> Iterator[Problem]:
-    """Images that are known not to run where the stack would run them."""
+    """Images that are known not to run where the stack would run them.
+
+    A container whose image is for another architecture ends with "exec format error", or its image cannot be pulled.
+    """
     yield from dict.fromkeys(
         problem for name, chart, has in _installed(tree) if has is not None for problem in _pods(tree, name, chart, has)
     )

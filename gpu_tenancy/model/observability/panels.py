@@ -229,7 +229,11 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One dashboard. Its `uid` must not change, because links contain it. It links to those with the same tag."""
+    """One dashboard. Its `uid` must not change, because links contain it. It links to those with the same tag.
+
+    The JSON model: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
+    Order and ids are fixed, so the same stack gives the same text.
+    """
 
     uid: str
     title: str

@@ -186,7 +186,11 @@ class _Child:
 
 
 def even_amounts(tree: Tree, measure: Measure) -> dict[str, int]:
-    """The amount of each queue when all borrow by weight up to their limits; rounded down."""
+    """The amount of each queue when all borrow by weight up to their limits; rounded down.
+
+    The children of a Cohort keep their guarantees and fill up by weight until a limit or the quota ends; a Cohort among
+    them divides what it gets in the same way.
+    """
     found: dict[str, Fraction] = {}
     _divide(tree, measure, tree.root, Fraction(supply_of(tree, measure)), found)
     return {queue: int(amount) for queue, amount in found.items()}
@@ -248,6 +252,8 @@ HOURS: Final = 730
 @dataclass(frozen=True, slots=True)
 class Cost:
     """US dollars per month; None if a price is unknown.
+
+    A GPU costs its part of its node. Where nodes have no GPUs, a CPU costs its part, and memory is included.
 
     Attributes:
         guaranteed: of guarantees.

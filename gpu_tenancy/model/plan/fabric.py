@@ -197,7 +197,11 @@ def claimed_on(environment: Environment) -> dict[str, Collection[str]]:
 
 
 def channels_of(job: str) -> str:
-    """Name of the ResourceClaimTemplate from which the pods of a job claim their channels."""
+    """Name of the ResourceClaimTemplate from which the pods of a job claim their channels.
+
+    The driver's controller makes a ResourceClaimTemplate for each ComputeDomain, by which each pod claims a channel of
+    its node: https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1.
+    """
     return f"{job}-channel"
 
 

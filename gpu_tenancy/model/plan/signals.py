@@ -1,4 +1,8 @@
-"""What servers scale on besides CPU: latency and PromQL, and who serves these metrics to the autoscaler."""
+"""What servers scale on besides CPU: latency and PromQL, and who serves these metrics to the autoscaler.
+
+The ServiceMonitor, the query of KEDA's ScaledObject and the rule of prometheus-adapter are all derived from the
+histogram's name in the stack; both queries have the same expression.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -216,7 +216,11 @@ OF_CLOUD: Final = ("KubeAPIErrorBudgetBurn", "KubeAPITerminatedRequests")
 
 
 def alertmanager_values(stack: Stack) -> Values:
-    """Values of the chart; none if the stack names no receiver."""
+    """Values of the chart; none if the stack names no receiver.
+
+    Source of the keys: https://prometheus.io/docs/alerting/latest/configuration/ (2026-11-26); of the alerts Watchdog
+    and InfoInhibitor, which is for inhibitions only: kube-prometheus-stack 88.5.3.
+    """
     receivers = dict(_receivers(stack))
     if not receivers:
         return {}
