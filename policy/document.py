@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import yaml
+from pulumi_policy import EnforcementLevel
 
 import cloud_rules
 import workload_rules
 import workload_rules.pods
-from rule_engine import EnforcementLevel, Pack
+from rule_engine import Pack
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import AnyRule
 

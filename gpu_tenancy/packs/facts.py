@@ -10,7 +10,6 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.model.catalogue import cloud_tables, machines
-from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.namespaces import system_namespaces
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
 
@@ -60,8 +59,6 @@ def _kind(kind: WorkloadKind) -> dict[str, Any]:
     facts = {
         "work": kind.work,
         "pods": [_path(pods.path) for pods in kind.pods if not pods.resources],
-        "counts": [f"{_path(pods.at)}.{field}" for pods in kind.pods for field in pods.count],
-        "communicate": kind.communicate,
         "counted": kind.counts_template,
         "deadline": _path(kind.deadline),
         "gang": _path(kind.gang),
@@ -74,15 +71,9 @@ def _path(steps: Iterable[Step]) -> str:
     return ".".join(step.field + (".*" if step.form in {"[]", "{}"} else "") for step in steps)
 
 
-def load_balancer_facts() -> dict[str, Any]:
-    """Annotations by which each cloud makes a load balancer internal or public."""
-    return {name: rules.load_balancers.model_dump() for name, rules in clouds().items() if rules.load_balancers}
-
-
 _FACTS: Final[Mapping[str, Callable[[], Any]]] = {
     "policy/clouds/cloud_rules/machines.yaml": machine_facts,
     "policy/workloads/workload_rules/kinds.yaml": kind_facts,
-    "policy/workloads/workload_rules/load_balancers.yaml": load_balancer_facts,
     "policy/workloads/workload_rules/namespaces.yaml": system_namespaces,
 }
 

@@ -3,27 +3,18 @@
 Each pack links this folder so that it can be published alone: `pulumi policy publish` follows links.
 """
 
-from pulumi_policy import EnforcementLevel, Severity
-
-from rule_engine.quantities import format_number, quantity
 from rule_engine.reading import Unknown, UnknownValueError, UnknownValues, View
 from rule_engine.resources import Part, Resource, Subject, kubernetes, typed
-from rule_engine.rules import Pack, Settings, rule, rules_of
+from rule_engine.rules import Pack, Settings, read_table, rule, rules_of
 from rule_engine.stacks import Among, Stack, located_at
-
-ADVICE = EnforcementLevel.ADVISORY
-MUST = EnforcementLevel.MANDATORY
+from rule_engine.values import format_number, quantity
 
 __all__ = [
-    "ADVICE",
-    "MUST",
     "Among",
-    "EnforcementLevel",
     "Pack",
     "Part",
     "Resource",
     "Settings",
-    "Severity",
     "Stack",
     "Subject",
     "Unknown",
@@ -34,6 +25,7 @@ __all__ = [
     "kubernetes",
     "located_at",
     "quantity",
+    "read_table",
     "rule",
     "rules_of",
     "typed",

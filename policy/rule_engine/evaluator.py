@@ -1,34 +1,46 @@
-"""Evaluates rules on resources: violations, exemptions, unknown values and internal errors."""
+"""Evaluates rules on resources: violations, exemptions, unknown values, internal errors, and patches."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pulumi_policy import EnforcementLevel
 
 from rule_engine.exemptions import NAME, Exempted, Exemption, ExemptionSettings, exemption_rule
-from rule_engine.outcomes import Outcome, PartOfPatch, place_of, unread
-from rule_engine.patches import item_type, object_type
 from rule_engine.reading import Plain, UnknownValueError
 from rule_engine.reads import Reads
-from rule_engine.resources import Placed, Resource
+from rule_engine.resources import Placed, Resource, item_type, object_type
 from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
-from rule_engine.stacks import Stack
+from rule_engine.stacks import NOT_SET, Stack
 
-_ENFORCED: Final = frozenset({Outcome.BROKEN, Outcome.ERROR})
 _LONGEST: Final = 2000
 """Maximum number of characters of a message."""
 _EMPTY: Final = Stack(())
 _LISTED: Final = 5
-"""Maximum number of rule names in an error."""
+"""Maximum number of rules or fields in a message."""
 _LIST: Final = "kubernetes:core/v1:List"
 _ANY: Final[Plain] = {"apiVersion": "v1", "kind": "Any"}
 """An item of a list of any kinds."""
 _ALL: Final = "all"
 """Instead of a rule's name: all rules. The engine has applied it already."""
+_SET_IT: Final = "set it in the patch too, or change the object in its own stack"
+
+
+class Outcome(StrEnum):
+    """What a finding is about; `BROKEN` and `ERROR` have the level of their rule, all others are advisory."""
+
+    BROKEN = "broken"
+    EXEMPTED = "exempted"
+    UNKNOWN = "unknown"
+    ERROR = "error"
+
+
+_ENFORCED: Final = frozenset({Outcome.BROKEN, Outcome.ERROR})
+Message: TypeAlias = tuple[Outcome, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +62,6 @@ class Finding:
     message: str
 
 
-@dataclass(slots=True)
-class Configuration:
-    """An organisation's configuration of a pack: level and settings of each rule."""
-
-    levels: dict[str, EnforcementLevel] = field(default_factory=dict[str, EnforcementLevel])
-    settings: dict[str, Settings] = field(default_factory=dict[str, Settings])
-
-    def level(self, rule: AnyRule) -> EnforcementLevel:
-        """The enforcement level of a rule."""
-        return self.levels.get(rule.name, rule.level)
-
-    def of(self, rule: AnyRule) -> Settings:
-        """The settings of a rule, with defaults for those not set."""
-        if rule.name not in self.settings:
-            self.settings[rule.name] = rule.parse_settings({})
-        return self.settings[rule.name]
-
-
 class Evaluator:
     """Evaluates the configured rules of a pack.
 
@@ -82,13 +76,14 @@ class Evaluator:
 
     def __init__(self, pack: Pack, today: date | None = None) -> None:
         self.pack = pack
-        self._today = today
-        exemptions = exemption_rule(pack.exemptions, frozenset(rule.name for rule in pack.rules) | {NAME}, self._date)
-        self.rules: tuple[AnyRule, ...] = (*pack.rules, exemptions)
+        names = frozenset(rule.name for rule in pack.rules) | {NAME}
+        # Without a date, that of the evaluation: a pack's process can run over midnight.
+        self._exemptions = exemption_rule(pack.exemptions, names, lambda: today or date.today())  # noqa: DTZ011 - local
+        self.rules: tuple[AnyRule, ...] = (*pack.rules, self._exemptions)
         self.by_name = {rule.name: rule for rule in self.rules}
-        self._exemptions = exemptions
         self._by_type: dict[str, tuple[AnyRule, ...]] = {}
-        self.configuration = Configuration()
+        self._levels: dict[str, EnforcementLevel] = {}
+        self._settings: dict[str, Settings] = {}
 
     def configure(self, levels: Mapping[str, EnforcementLevel], settings: Mapping[str, Mapping[str, Any]]) -> None:
         """Applies an organisation's configuration; rules and settings that it does not name get their defaults.
@@ -99,10 +94,20 @@ class Evaluator:
         unknown = sorted({*levels, *settings} - {_ALL, *self.by_name})
         if unknown:
             raise ConfigError("\n".join(_unknown_rule(name, self.by_name) for name in unknown))
-        parsed: dict[str, Settings] = {
+        self._settings = {
             name: self.by_name[name].parse_settings(values) for name, values in settings.items() if name != _ALL
         }
-        self.configuration = Configuration(dict(levels), parsed)
+        self._levels = dict(levels)
+
+    def level(self, rule: AnyRule) -> EnforcementLevel:
+        """The enforcement level of a rule."""
+        return self._levels.get(rule.name, rule.level)
+
+    def settings(self, rule: AnyRule) -> Settings:
+        """The settings of a rule, with defaults for those not set."""
+        if rule.name not in self._settings:
+            self._settings[rule.name] = rule.parse_settings({})
+        return self._settings[rule.name]
 
     def covers(self, type_: str) -> bool:
         """Whether any rule, for a resource or for a stack, checks resources of this type."""
@@ -113,23 +118,13 @@ class Evaluator:
 
     def evaluate(self, resource: Resource) -> list[Finding]:
         """The findings of rules that check single resources."""
-        return [
-            finding
-            for found in resource.objects()
-            for rule in self._rules(found)
-            if not rule.whole
-            for finding in self.findings(rule, found, _EMPTY)
-        ]
+        found = [(rule, part) for part in resource.objects() for rule in self._rules(part) if not rule.whole]
+        return [finding for rule, part in found for finding in self.findings(rule, part, _EMPTY)]
 
     def evaluate_stack(self, stack: Stack) -> list[Finding]:
         """The findings of rules that compare resources."""
-        return [
-            finding
-            for resource in stack.resources
-            for rule in self._rules(resource)
-            if rule.whole
-            for finding in self.findings(rule, resource, stack)
-        ]
+        found = [(rule, part) for part in stack.resources for rule in self._rules(part) if rule.whole]
+        return [finding for rule, part in found for finding in self.findings(rule, part, stack)]
 
     def _rules(self, resource: Resource) -> tuple[AnyRule, ...]:
         if resource.type not in self._by_type:
@@ -138,14 +133,8 @@ class Evaluator:
         return self._by_type[resource.type]
 
     def findings(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Finding]:
-        """The findings of one rule about one resource, at the configured level.
-
-        Args:
-            rule: the rule.
-            resource: the resource.
-            stack: all resources; empty for a rule that checks single resources.
-        """
-        level = self.configuration.level(rule)
+        """The findings of one rule about one resource, at the configured level."""
+        level = self.level(rule)
         if level is EnforcementLevel.DISABLED:
             return
         if level is EnforcementLevel.REMEDIATE:
@@ -163,11 +152,13 @@ class Evaluator:
                 message = f"exempted until {exempted.until} ({exempted.reason}): {text}"
             elif exempted is not None:
                 message = f"{text} (exemption not evaluated: {exempted})"
-            shown = _cut(stack.hide(resource.secrets.hide(message)))
+            shown = stack.hide(resource.secrets.hide(message))
+            if len(shown) > _LONGEST:  # a value in it can have megabytes
+                shown = f"{shown[:_LONGEST]}…"
             its_level = level if reported in _ENFORCED else EnforcementLevel.ADVISORY
             yield Finding(rule, reported, its_level, resource.urn, shown)
 
-    def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
+    def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Message]:
         parts = list[Placed]()
         unknown = self._find(rule, resource, parts)
         if unknown is not None:
@@ -175,30 +166,26 @@ class Evaluator:
         for part in parts:
             yield from self._messages_of_part(rule, part, resource, stack)
 
-    def _find(self, rule: AnyRule, resource: Resource, parts: list[Placed]) -> tuple[Outcome, str] | None:
+    def _find(self, rule: AnyRule, resource: Resource, parts: list[Placed]) -> Message | None:
         """Adds the parts of a resource that a rule checks; returns why they are not known, if so."""
         try:
             parts += resource.parts(rule.on)
         except UnknownValueError as error:
-            return unread(place_of(resource, resource), error)
+            return _unread(place_of(resource, resource), error)
         except Exception as error:  # noqa: BLE001 - a failing rule must not stop the others
             return Outcome.ERROR, _internal_error(rule, place_of(resource, resource), error)
         return None
 
-    def _messages_of_part(
-        self, rule: AnyRule, part: Placed, resource: Resource, stack: Stack
-    ) -> Iterator[tuple[Outcome, str]]:
+    def _messages_of_part(self, rule: AnyRule, part: Placed, resource: Resource, stack: Stack) -> Iterator[Message]:
         try:
-            for text in rule.messages(part, self.configuration.of(rule), stack):
-                yield Outcome.BROKEN, f"{place_of(part, resource)}: {self.pack.message(rule.name, text, resource)}"
+            for text in rule.messages(part, self.settings(rule), stack):
+                yield Outcome.BROKEN, f"{place_of(part, resource)}: {rule.message(text, resource)}"
         except UnknownValueError as error:
-            yield unread(place_of(part, resource), error)
+            yield _unread(place_of(part, resource), error)
         except Exception as error:  # noqa: BLE001 - as above
             yield Outcome.ERROR, _internal_error(rule, place_of(part, resource), error)
 
-    def _messages_of_patch(
-        self, rule: AnyRule, resource: Resource, reads: Reads, stack: Stack
-    ) -> Iterator[tuple[Outcome, str]]:
+    def _messages_of_patch(self, rule: AnyRule, resource: Resource, reads: Reads, stack: Stack) -> Iterator[Message]:
         """The messages about the object that a patch leaves.
 
         A rule that reads nothing of what the patch sets has none: the patch changes nothing for it. Messages name the
@@ -211,7 +198,7 @@ class Evaluator:
         found = reads.take()
         if not parts:
             messages = [] if unknown is None else [(*unknown, found)]
-            yield from PartOfPatch(resource, resource, messages, found).outcomes()
+            yield from _of_patch(resource, resource, messages, found)
         for part in parts:
             messages, read = list[tuple[Outcome, str, Reads]](), Reads()
             for outcome, text in self._messages_of_part(rule, part, resource, stack):
@@ -221,7 +208,7 @@ class Evaluator:
             read.add(reads.take())
             if messages:
                 read.present.update(found.present)
-            yield from PartOfPatch(part, resource, messages, read).outcomes()
+            yield from _of_patch(part, resource, messages, read)
 
     def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | UnknownValueError | None:
         """The exemption of a resource from a rule, if it has a valid one."""
@@ -233,18 +220,59 @@ class Evaluator:
             return None
         if text is None:
             return None
-        settings = self.configuration.of(self._exemptions)
+        settings = self.settings(self._exemptions)
         assert isinstance(settings, ExemptionSettings)  # noqa: S101 - the type of its rule
         invalid = any(self._exemptions.messages(Exempted(resource, rule.name, text), settings, _EMPTY))
         return None if invalid else Exemption.of(text)
 
-    def _date(self) -> date:
-        return self._today or date.today()  # noqa: DTZ011 - the local date of the evaluation
+
+def place_of(part: Placed, resource: Resource) -> str:
+    """The place of a part; that of its resource if it is unknown, and the type if that fails too."""
+    for placed in (part, resource):
+        try:
+            return placed.place
+        except Exception:  # noqa: BLE001, S112 - an error message must not fail
+            continue
+    return f"{resource.kind} {resource.name}"
 
 
-def _cut(message: str) -> str:
-    """A message of a length that can be read, although a value in it has megabytes."""
-    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
+def _unread(place: str, error: UnknownValueError) -> Message:
+    """The message about a value that is not known; about one that a patch does not set, at the level of the rule."""
+    if error.why == NOT_SET:
+        return Outcome.BROKEN, f"{place}: not evaluated: {error}; {_SET_IT}"
+    return Outcome.UNKNOWN, f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
+
+
+def _of_patch(
+    part: Placed, resource: Resource, messages: Sequence[tuple[Outcome, str, Reads]], read: Reads
+) -> Iterator[Message]:
+    """What is true of the object that a patch leaves, and what is not evaluated; nothing if the rule reads none of it.
+
+    Args:
+        part: a part of the patch.
+        resource: the patch.
+        messages: those of the rule about the part, each with what was read for it.
+        read: all that was read.
+    """
+    reads_all = any(not since.absent for _, _, since in messages)  # of the whole object, as all strings in it
+    is_read = read.present or (reads_all and resource.content())
+    if not is_read and not any(outcome is Outcome.ERROR for outcome, _, _ in messages):
+        return
+    place = place_of(part, resource)
+    for outcome, text, since in messages:
+        lacks = outcome is Outcome.UNKNOWN or (outcome is Outcome.BROKEN and not read.present)
+        if lacks and since.absent:
+            yield Outcome.BROKEN, f"{place}: not evaluated: {_not_set(since)}; {_SET_IT}"
+        else:
+            yield outcome, f"{text} ({_not_set(since)})" if since.absent else text
+    if not messages and read.absent:
+        yield Outcome.BROKEN, f"{place}: not evaluated: {_not_set(read)}; {_SET_IT}"
+
+
+def _not_set(read: Reads) -> str:
+    paths = [".".join(path) for path in read.absent]
+    more = ", …" if len(paths) > _LISTED else ""
+    return f"{', '.join(paths[:_LISTED])}{more} {'is' if len(paths) == 1 else 'are'} not set by the patch"
 
 
 def _internal_error(rule: AnyRule, place: str, error: Exception) -> str:

@@ -67,8 +67,10 @@ class Exempted:
 class ExemptionSettings(Settings):
     """Limits for exemptions."""
 
-    days: int = Field(180, ge=1, description="Maximum number of days from today until an exemption expires.")
-    forbidden: list[str] = Field([], description="Rules that do not allow exemptions.")
+    days: int = Field(180, ge=1)
+    """Maximum number of days from today until an exemption expires."""
+    forbidden: list[str] = Field([])
+    """Rules that do not allow exemptions."""
 
 
 ReadExemptions = Callable[[Resource], Mapping[str, str]]

@@ -9,9 +9,8 @@ from typing import Any, Final, TypeAlias
 from google.protobuf.struct_pb2 import Struct, Value
 from pulumi_policy import proxy
 
-from rule_engine.quantities import format_float, quantity
 from rule_engine.reads import Entries, Path, Reads, is_whole
-from rule_engine.secrets import Secrets
+from rule_engine.values import Secrets, format_float, quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +87,29 @@ _Pending: TypeAlias = "list[tuple[Any, dict[str, Plain] | list[Plain]]]"
 """Structs and lists of the protocol, each with the map or list that it fills."""
 
 
-class Reader:
-    """Converts a Struct to plain values, and collects its secrets.
+def read_struct(struct: Struct, secrets: Secrets) -> dict[str, Plain]:
+    """The plain properties of a Struct; unknown values become `Unknown`, secrets their value.
+
+    Without recursion, so that no depth of nesting ends the evaluation.
 
     Args:
+        struct: of the protocol.
         secrets: collects the values that messages must not show.
     """
-
-    def __init__(self, secrets: Secrets) -> None:
-        self._secrets = secrets
-
-    def read(self, struct: Struct) -> dict[str, Plain]:
-        """Returns the properties; unknown values become `Unknown`, secrets their value.
-
-        Without recursion, so that no depth of nesting ends the evaluation.
-        """
-        properties: dict[str, Plain] = {}
-        pending: _Pending = [(struct, properties)]
-        secret: list[Plain] = []
-        while pending:
-            message, plain = pending.pop()
-            if isinstance(plain, dict):
-                for key, value in message.fields.items():
-                    plain[key] = _plain(value, pending, secret)
-            else:
-                for value in message.values:
-                    plain.append(_plain(value, pending, secret))
-        for value in secret:
-            self._secrets.keep(value)
-        return properties
+    properties: dict[str, Plain] = {}
+    pending: _Pending = [(struct, properties)]
+    secret: list[Plain] = []
+    while pending:
+        message, plain = pending.pop()
+        if isinstance(plain, dict):
+            for key, value in message.fields.items():
+                plain[key] = _plain(value, pending, secret)
+        else:
+            for value in message.values:
+                plain.append(_plain(value, pending, secret))
+    for value in secret:
+        secrets.keep(value)
+    return properties
 
 
 def _plain(value: Value, pending: "_Pending", secret: list[Plain]) -> Plain:
@@ -186,28 +179,13 @@ class View:
 
     def at(self, *keys: str) -> "View":
         """The value under these keys; a view of None if one of them is missing."""
-        if self.reads is not None:
-            return self._at_noted(keys, self.reads)
-        value, path = self.value, self.path
+        value, path, reads = self.value, self.path, self.reads
         for key in keys:
-            mapping = _mapping(value, path)
-            value, path = mapping.get(key), (*path, key)
-        if isinstance(value, Unknown):
-            raise UnknownValueError(path, value.why)
-        return View(value, path)
-
-    def _at_noted(self, keys: Path, reads: Reads) -> "View":
-        """As `at`, and notes what was read."""
-        value, path = self.value, self.path
-        for key in keys:
-            mapping = _mapping(value, path)
-            value, path = mapping.get(key), (*path, key)
-            if isinstance(value, Unknown):
-                reads.note(path, present=True)
-            elif _is_whole(value, path):
+            value, path = _mapping(value, path).get(key), (*path, key)
+            if reads is not None and (isinstance(value, Unknown) or _is_whole(value, path)):
                 reads.note(path, present=True)
                 reads = reads.of_whole()
-        if not isinstance(value, (dict, list)):
+        if reads is not None and not isinstance(value, (dict, list)):
             reads.note(path, present=value is not None)
         if isinstance(value, Unknown):
             raise UnknownValueError(path, value.why)

@@ -1,18 +1,21 @@
 """Resources of a Pulumi program, and the parts of them that rules are about."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, Protocol, TypeVar
 
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
-from rule_engine.patches import item_type, merged, object_type
-from rule_engine.reading import Plain, Reader, Unknown, UnknownValueError, View
-from rule_engine.reads import Reads
-from rule_engine.secrets import Secrets
+from rule_engine.reading import Plain, Unknown, UnknownValueError, View, read_struct
+from rule_engine.reads import Reads, is_whole
+from rule_engine.values import Secrets
 
 _KUBERNETES: Final = "kubernetes:"
+_PATCH: Final = "Patch"
+"""Suffix of the types of Pulumi's patches, which have a part of an object: `DeploymentPatch`.
+https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/"""
+_LIST: Final = "List"
 _STACK: Final = "gpu-tenancy:"
 """Begins the types of this project's components."""
 _OF_ALL: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -39,7 +42,6 @@ class Resource:
 
     Attributes:
         type: its type token, `kubernetes:apps/v1:Deployment`; of a patch, that of the object.
-        protect: whether Pulumi refuses to delete it.
         ignored: properties in `ignoreChanges`.
         secrets: values of this resource that messages must not show.
         needs: for each property that the program set, the URNs of the resources that it depends on; empty if a
@@ -51,7 +53,6 @@ class Resource:
     type: str
     urn: str = ""
     name: str = ""
-    protect: bool = False
     ignored: tuple[str, ...] = ()
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], repr=False)
@@ -69,7 +70,7 @@ class Resource:
         Values that a preview of a stack does not know and the program did not set are left out: the cloud sets them.
         """
         if self._props is None:
-            props = Reader(self.secrets).read(self._struct) if self._struct is not None else {}
+            props = read_struct(self._struct, self.secrets) if self._struct is not None else {}
             for key in _HIDDEN.get(self.type, ()):
                 self.secrets.keep(props.get(key), whole=True)
             if self.needs:
@@ -85,16 +86,16 @@ class Resource:
         return self.type.rpartition(":")[2]
 
     @property
-    def shown_kind(self) -> str:
-        """The kind as messages show it: `DeploymentPatch` for a patch."""
-        return f"{self.kind}Patch" if self.patch else self.kind
-
-    @property
     def group(self) -> str:
         """API group of a Kubernetes object (`core` for the unnamed one); else empty."""
         if not self.type.startswith(_KUBERNETES):
             return ""
         return self.type.split(":")[1].split("/")[0]
+
+    @property
+    def object_kind(self) -> str:
+        """API group and kind of a Kubernetes object, also of a patch: `apps:Deployment`."""
+        return f"{self.group}:{self.kind}"
 
     @property
     def of_stack(self) -> bool:
@@ -108,14 +109,15 @@ class Resource:
         return self.once("place", self._place)
 
     def _place(self) -> str:
+        kind = f"{self.kind}Patch" if self.patch else self.kind
         if not self.group:
-            return f"{self.shown_kind} {self.name}"
+            return f"{kind} {self.name}"
         try:
             name = self.props.text("metadata", "name") or self.name
             namespace = self.props.text("metadata", "namespace")
         except UnknownValueError:
-            return f"{self.shown_kind} {self.name}"
-        return f"{self.shown_kind} {namespace}/{name}" if namespace else f"{self.shown_kind} {name}"
+            return f"{kind} {self.name}"
+        return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
     def parts(self, subject: "Subject[S]") -> list[S]:
         """The parts of this resource that a rule checks; computed once for all rules with this subject.
@@ -216,7 +218,7 @@ class Subject(Generic[S]):
 def kubernetes(*kinds: str) -> Callable[[Resource], bool]:
     """Selects Kubernetes objects of these kinds and patches of them, each `group:Kind`, in any version."""
     wanted = frozenset(kinds)
-    return lambda resource: f"{resource.group}:{resource.kind}" in wanted
+    return lambda resource: resource.object_kind in wanted
 
 
 def typed(*tokens: str) -> Callable[[Resource], bool]:
@@ -234,21 +236,67 @@ def read(
         request: the engine's message.
         secrets: shared by all resources of a stack; by default, the resource has its own.
     """
-    options = request.options
     type_, is_patch = object_type(request.type)
+    needs: dict[str, tuple[str, ...]] = {}
+    if isinstance(request, analyzer_pb2.AnalyzerResource):
+        needs = {key: tuple(dependencies.urns) for key, dependencies in request.propertyDependencies.items()}
     return Resource(
         type_,
         request.urn,
         request.name,
-        protect=options.protect,
-        ignored=tuple(options.ignoreChanges),
+        ignored=tuple(request.options.ignoreChanges),
         secrets=Secrets() if secrets is None else secrets,
-        needs=_needs(request) if isinstance(request, analyzer_pb2.AnalyzerResource) else {},
+        needs=needs,
         patch=is_patch,
         reads=Reads() if is_patch else None,
         _struct=request.properties,
     )
 
 
-def _needs(request: analyzer_pb2.AnalyzerResource) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(dependencies.urns) for key, dependencies in request.propertyDependencies.items()}
+def object_type(type_: str) -> tuple[str, bool]:
+    """The type of the object that a resource is or patches, and whether it is a patch."""
+    token = type_.removesuffix(_PATCH)
+    is_patch = type_.startswith(_KUBERNETES) and token != type_ and not token.endswith(":")
+    return (token, True) if is_patch else (type_, False)
+
+
+def item_type(type_: str, item: Plain) -> str:
+    """The type of an item of a list: that of the list's type, or else what the item says; empty if it is no list.
+
+    Args:
+        type_: of the resource: `kubernetes:apps/v1:DeploymentList`.
+        item: an item, which has its own kind in a list of any kinds (`kubernetes:core/v1:List`).
+    """
+    token = type_.removesuffix(_LIST)
+    if not type_.startswith(_KUBERNETES) or token == type_:
+        return ""
+    if not token.endswith(":"):
+        return token
+    fields = item if isinstance(item, dict) else {}
+    version, kind = fields.get("apiVersion"), fields.get("kind")
+    if not isinstance(version, str) or not isinstance(kind, str):
+        return ""
+    return f"{_KUBERNETES}{version if '/' in version else f'core/{version}'}:{kind}"
+
+
+def merged(below: Plain, above: Plain, field: str = "") -> Plain:
+    """What server-side apply makes of an object's value and of a patch's; `field` is the name of the field with it."""
+    if isinstance(below, dict) and isinstance(above, dict) and not is_whole(field, is_list=False):
+        both = {key: merged(below[key], above[key], key) for key in below if key in above}
+        return {**below, **above, **both}
+    if isinstance(below, list) and isinstance(above, list) and not is_whole(field, is_list=True):
+        return [*_merged_items(below, above)]
+    return above
+
+
+def _merged_items(below: list[Plain], above: list[Plain]) -> Iterator[Plain]:
+    named = {_name(item): item for item in above}
+    known = {_name(item) for item in below}
+    for item in below:
+        yield merged(item, named[_name(item)]) if _name(item) in named else item
+    yield from (item for item in above if _name(item) not in known)
+
+
+def _name(item: Plain) -> str:
+    name = item.get("name") if isinstance(item, dict) else None
+    return name if isinstance(name, str) else ""

@@ -1,12 +1,16 @@
 """Rules: a requirement for one kind of part, its rationale, and the fix for a violation."""
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from inspect import getdoc, signature
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
+import yaml
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -16,13 +20,14 @@ from rule_engine.stacks import Stack
 
 
 class Settings(BaseModel):
-    """The configurable settings of a rule: each field has a default and a description."""
+    """The configurable settings of a rule: each field has a default, and its docstring is its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 S = TypeVar("S", bound=Placed)
 C = TypeVar("C", bound=Settings)
+Check: TypeAlias = "Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class Rule(Generic[S, C]):
         remedy: fixes a resource's properties if that is safe: takes the type and the properties in the protocol's JSON
             form (unknown values and secrets marked), changes these in place, and returns whether it changed them. Used
             if the level is `remediate`.
+        stack_fix: the fix in the words of a GPU tenancy stack, for its resources; `{fix}` is the fix of the message,
+            `{number}` its last number. Empty if the fix of the message is right there too.
     """
 
     name: str
@@ -55,10 +62,11 @@ class Rule(Generic[S, C]):
     severity: Severity
     level: EnforcementLevel
     on: Subject[S]
-    check: "Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]"
+    check: "Check[S, C]"
     settings: type[C]
     whole: bool = False
     remedy: Callable[[str, dict[str, Any], C], bool] | None = None
+    stack_fix: str = ""
 
     def messages(self, part: S, settings: C, stack: Stack) -> Iterable[str]:
         """The violations of one part.
@@ -69,9 +77,22 @@ class Rule(Generic[S, C]):
         check: Callable[..., Iterable[str]] = self.check
         return check(part, settings, stack) if self.whole else check(part, settings)
 
+    def message(self, text: str, resource: Resource) -> str:
+        """A message of its check, with the fix in the words of the stack if the resource is part of one."""
+        if not self.stack_fix or not resource.of_stack:
+            return text
+        problem, _, fix = text.partition("; ")
+        words = self.stack_fix.replace("{fix}", fix)
+        numbers = re.findall(r"\d+", fix)
+        return f"{problem}; {words.replace('{number}', numbers[-1]) if numbers else words}"
+
     def schema(self) -> dict[str, dict[str, Any]]:
-        """JSON schema of each setting, by name, without references, as Pulumi requires."""
-        return {key: _flat(schema) for key, schema in self.settings.model_json_schema().get("properties", {}).items()}
+        """JSON schema of each setting, by name: without references, as Pulumi requires, and without titles."""
+        schemas: dict[str, dict[str, Any]] = self.settings.model_json_schema().get("properties", {})
+        for schema in schemas.values():
+            schema.pop("title", None)
+            schema["description"] = " ".join(schema.get("description", "").split())
+        return schemas
 
     def parse_settings(self, values: Mapping[str, Any]) -> C:
         """Validates the given settings and adds defaults.
@@ -99,47 +120,57 @@ class Rule(Generic[S, C]):
 AnyRule = Rule[Any, Any]
 
 
-def rule(  # noqa: PLR0913 - the texts of a rule, by name
-    name: str,
-    *,
-    rationale: str,
-    fix: str,
-    link: str,
-    severity: Severity,
-    level: EnforcementLevel,
-    on: Subject[S],
-    remedy: Callable[[str, dict[str, Any], Any], bool] | None = None,
-) -> "Callable[[Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]], Rule[S, C]]":
+def read_table(file: Path) -> Any:
+    """The content of a YAML file of a pack."""
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if PyYAML has it
+    return yaml.load(file.read_bytes(), loader)  # noqa: S506 - both are safe ones
+
+
+@cache
+def _texts(folder: Path) -> Mapping[str, Mapping[str, str]]:
+    return read_table(folder / "rules.yaml")
+
+
+def rule(
+    name: str, on: Subject[S], *, remedy: Callable[[str, dict[str, Any], Any], bool] | None = None
+) -> "Callable[[Check[S, C]], Rule[S, C]]":
     """Makes a rule of its check: a function of a part, the settings and, if it needs the whole stack, a `Stack`.
 
     The docstring of the check is the requirement, and the annotation of its second parameter the type of the settings.
-    For the arguments, see `Rule`.
+    All other texts are in `rules.yaml` in the folder of its module.
+
+    Args:
+        name: the rule's name.
+        on: the kind of part that it checks.
+        remedy: see `Rule`.
     """
 
-    def of(check: Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]) -> Rule[S, C]:
+    def of(check: "Check[S, C]") -> Rule[S, C]:
         _, settings, *stack = signature(check).parameters.values()
+        texts = _texts(Path(str(sys.modules[check.__module__].__file__)).parent)[name]
         return Rule(
             name=name,
             title=" ".join((getdoc(check) or "").split()),
-            rationale=rationale,
-            fix=fix,
-            link=link,
-            severity=severity,
-            level=level,
+            rationale=texts["rationale"],
+            fix=texts["fix"],
+            link=texts["link"],
+            severity=Severity(texts["severity"]),
+            level=EnforcementLevel(texts["level"]),
             on=on,
             check=check,
             settings=settings.annotation,
             whole=bool(stack),
             remedy=remedy,
+            stack_fix=texts.get("stack_fix", ""),
         )
 
     return of
 
 
 def rules_of(*modules: ModuleType) -> tuple[AnyRule, ...]:
-    """The rules of some modules, in the order in which they are defined."""
-    values: Iterable[object] = (value for module in modules for value in vars(module).values())
-    return tuple(cast("AnyRule", value) for value in values if isinstance(value, Rule))
+    """The rules of some modules of one folder, in the order of its `rules.yaml`."""
+    rules = {rule.name: rule for module in modules for rule in vars(module).values() if isinstance(rule, Rule)}
+    return tuple(rules[name] for name in _texts(Path(str(modules[0].__file__)).parent) if name in rules)
 
 
 class ConfigError(ValueError):
@@ -152,8 +183,6 @@ class Pack:
 
     Attributes:
         exemptions: reads the exemptions of a resource, keyed by rule name: `2027-01-31 why`.
-        stack_fixes: fixes by rule, in the words of a GPU tenancy stack, for its resources; `{fix}` is the fix of the
-            message, `{number}` its last number.
     """
 
     name: str
@@ -161,7 +190,6 @@ class Pack:
     description: str
     rules: tuple[AnyRule, ...]
     exemptions: Callable[[Resource], Mapping[str, str]]
-    stack_fixes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         names = [rule.name for rule in self.rules]
@@ -169,20 +197,3 @@ class Pack:
         if duplicates:
             message = f"pack {self.name} has duplicate rules: {', '.join(duplicates)}"
             raise ValueError(message)
-        if unknown := self.stack_fixes.keys() - set(names):
-            message = f"pack {self.name} has fixes for unknown rules: {', '.join(sorted(unknown))}"
-            raise ValueError(message)
-
-    def message(self, rule: str, text: str, resource: Resource) -> str:
-        """The message of a rule, with the fix in the words of the stack if the resource is part of one."""
-        if rule not in self.stack_fixes or not resource.of_stack:
-            return text
-        problem, _, fix = text.partition("; ")
-        words = self.stack_fixes[rule].replace("{fix}", fix)
-        numbers = re.findall(r"\d+", fix)
-        return f"{problem}; {words.replace('{number}', numbers[-1]) if numbers else words}"
-
-
-def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """A field's schema without the title that pydantic adds."""
-    return {key: value for key, value in schema.items() if key != "title"}

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002, N802 - names and parameters of the protocol
 """The gRPC server of a pack, for Pulumi's analyzer protocol.
 
 The SDK's server (`pulumi_policy.PolicyPack`) reads a resource's properties again for each rule, and all resources of a
@@ -8,21 +9,23 @@ stack for each stack rule. This one reads them once. The protocol:
 import sys
 import threading
 from concurrent import futures
-from typing import Final
+from copy import deepcopy
+from typing import Any, Final
 
 import grpc
-from google.protobuf import empty_pb2, json_format
+from google.protobuf import empty_pb2, json_format, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 from pulumi_policy import EnforcementLevel, Severity
 from pulumi_policy.version import VERSION
 
 from rule_engine.evaluator import Evaluator, Finding
-from rule_engine.remedies import apply_remedies
+from rule_engine.exemptions import Exemption
+from rule_engine.reading import UnknownValueError
 from rule_engine.resources import read
 from rule_engine.rules import AnyRule, ConfigError, Pack
-from rule_engine.secrets import Secrets
 from rule_engine.stacks import Stack
+from rule_engine.values import Secrets
 
 _LARGEST: Final = 400 * 1024 * 1024
 """Maximum message size in bytes, as in the SDK."""
@@ -38,17 +41,10 @@ A client that knows the key need not send more of them; the protocol has no list
 """
 _GRACE: Final = 5.0
 """Seconds for pending calls at shutdown."""
-LEVELS: Final = {
-    EnforcementLevel.ADVISORY: wire.ADVISORY,
-    EnforcementLevel.MANDATORY: wire.MANDATORY,
-    EnforcementLevel.DISABLED: wire.DISABLED,
-    EnforcementLevel.REMEDIATE: wire.REMEDIATE,
-}
+LEVELS: Final = {level: wire.EnforcementLevel.Value(level.name) for level in EnforcementLevel}
 _SEVERITIES: Final = {
-    Severity.LOW: wire.POLICY_SEVERITY_LOW,
-    Severity.MEDIUM: wire.POLICY_SEVERITY_MEDIUM,
-    Severity.HIGH: wire.POLICY_SEVERITY_HIGH,
-    Severity.CRITICAL: wire.POLICY_SEVERITY_CRITICAL,
+    severity: wire.PolicySeverity.Value(f"POLICY_SEVERITY_{severity.name}")
+    for severity in (Severity.LOW, Severity.MEDIUM, Severity.HIGH, Severity.CRITICAL)
 }
 
 
@@ -59,20 +55,18 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         self.evaluator = evaluator
         self._ended = ended or threading.Event()
 
-    def Handshake(  # noqa: N802 - the protocol's
-        self,
-        request: wire.AnalyzerHandshakeRequest,  # noqa: ARG002 - this pack does not call the engine
-        context: grpc.ServicerContext,  # noqa: ARG002 - the protocol's
+    def Handshake(
+        self, request: wire.AnalyzerHandshakeRequest, context: grpc.ServicerContext
     ) -> wire.AnalyzerHandshakeResponse:
         """The engine's first call."""
         return wire.AnalyzerHandshakeResponse()
 
-    def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802 - the protocol's
+    def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """Shuts down after pending calls."""
         self._ended.set()
         return empty_pb2.Empty()
 
-    def GetAnalyzerInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> wire.AnalyzerInfo:  # noqa: ARG002, N802 - the protocol's
+    def GetAnalyzerInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> wire.AnalyzerInfo:
         """Name, version and rules of the pack."""
         pack = self.evaluator.pack
         return wire.AnalyzerInfo(
@@ -83,11 +77,11 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             policies=[_info(rule) for rule in self.evaluator.rules],
         )
 
-    def GetPluginInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:  # noqa: ARG002, N802 - the protocol's
+    def GetPluginInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:
         """The version of the SDK that this server implements."""
         return plugin_pb2.PluginInfo(version=VERSION)
 
-    def Configure(self, request: wire.ConfigureAnalyzerRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: N802 - the protocol's
+    def Configure(self, request: wire.ConfigureAnalyzerRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """Applies levels and settings; rejects unknown rules and invalid settings.
 
         The engine sends every rule, with defaults for values that are not set, and also `all` if it was set, which it
@@ -103,22 +97,20 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return empty_pb2.Empty()
 
-    def ConfigureStack(  # noqa: N802 - the protocol's
-        self,
-        request: wire.AnalyzerStackConfigureRequest,  # noqa: ARG002 - no rule checks a stack's tags
-        context: grpc.ServicerContext,  # noqa: ARG002 - the protocol's
+    def ConfigureStack(
+        self, request: wire.AnalyzerStackConfigureRequest, context: grpc.ServicerContext
     ) -> wire.AnalyzerStackConfigureResponse:
         """Receives the stack's name; not used."""
         return wire.AnalyzerStackConfigureResponse()
 
-    def Analyze(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: N802 - the protocol's
+    def Analyze(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:
         """Evaluates one resource."""
         if not self.evaluator.covers(request.type):
             context.set_trailing_metadata(((UNCHECKED, "unchecked"),))
             return wire.AnalyzeResponse()
         return self._answer(self.evaluator.evaluate(read(request)), context)
 
-    def AnalyzeStack(self, request: wire.AnalyzeStackRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:  # noqa: N802 - the protocol's
+    def AnalyzeStack(self, request: wire.AnalyzeStackRequest, context: grpc.ServicerContext) -> wire.AnalyzeResponse:
         """Evaluates a whole stack."""
         covers = self.evaluator.covers
         if not any(covers(resource.type) for resource in request.resources):
@@ -128,9 +120,61 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         stack = Stack(read(resource, secrets) for resource in request.resources)
         return self._answer(self.evaluator.evaluate_stack(stack), context)
 
-    def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:  # noqa: ARG002, N802 - the protocol's
-        """Applies the remedies of rules with the level `remediate` to one resource."""
-        return apply_remedies(self.evaluator, request)
+    def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:
+        """Applies the remedies of rules with the level `remediate` to one resource, rule after rule.
+
+        Each remediation includes the changes before it. A resource that is exempted from a rule is not changed, nor is
+        one whose exemption is unknown.
+        """
+        response = wire.RemediateResponse()
+        evaluator = self.evaluator
+        rules = [rule for rule in evaluator.rules if evaluator.level(rule) is EnforcementLevel.REMEDIATE]
+        try:
+            props: dict[str, Any] = json_format.MessageToDict(request.properties) if rules else {}
+        except (ValueError, RecursionError):  # JSON cannot represent it (infinity, deep nesting): `Analyze` reports it
+            return response
+        resource = read(request)
+        for rule in rules:
+            reason = ""
+            if rule.remedy is None:
+                reason = "this rule has no remedy; set its level to mandatory"
+            elif isinstance(evaluator.exemption(resource, rule), (Exemption, UnknownValueError)):
+                reason = "the resource is exempted from this rule"
+            if reason:
+                response.not_applicable.add(policy_name=rule.name, reason=reason)
+            elif remediation := self._remediation(rule, request.type, props):
+                response.remediations.append(remediation)
+        return response
+
+    def _remediation(self, rule: AnyRule, type_: str, props: dict[str, Any]) -> wire.Remediation | None:
+        """What the remedy of a rule changes in properties, which have it afterwards; None if it changes nothing."""
+        candidate, changed, diagnostic = deepcopy(props), False, ""
+        try:
+            changed = bool(rule.remedy and rule.remedy(type_, candidate, self.evaluator.settings(rule)))
+        except UnknownValueError as error:
+            diagnostic = str(error)
+        except Exception as error:  # noqa: BLE001 - a failing rule must not stop a deployment
+            diagnostic = (
+                f"rule {rule.name}: internal error ({type(error).__name__}); remedy not applied. Report it to the pack"
+                " owner"
+            )
+        if not changed and not diagnostic:
+            return None
+        pack = self.evaluator.pack
+        remediation = wire.Remediation(
+            policyName=rule.name,
+            policyPackName=pack.name,
+            policyPackVersion=pack.version,
+            description=rule.title,
+            diagnostic=diagnostic,
+        )
+        if changed:
+            props.clear()
+            props.update(candidate)
+            properties = struct_pb2.Struct()
+            properties.update(props)
+            remediation.properties.CopyFrom(properties)
+        return remediation
 
     def _answer(self, findings: list[Finding], context: grpc.ServicerContext) -> wire.AnalyzeResponse:
         pack = self.evaluator.pack

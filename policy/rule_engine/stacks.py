@@ -45,13 +45,7 @@ class Stack:
             raise unknown
         return known
 
-    def first(
-        self,
-        subject: Subject[S],
-        predicate: Callable[[S], bool],
-        among: "Among[S] | None" = None,
-        *then: "Among[S]",
-    ) -> S | None:
+    def first(self, subject: Subject[S], predicate: Callable[[S], bool], *among: "Among[S]") -> S | None:
         """The first part for which the predicate is true; None if there is none.
 
         Unknown parts matter only if no known part matches.
@@ -59,28 +53,21 @@ class Stack:
         Args:
             subject: the kind of part.
             predicate: called for each part.
-            among: an index key and the value to look up; in a large stack, the index is built once.
-            then: further keys within these, such as a name within a namespace. A part with an unknown key matters only
-                if its keys before match.
+            among: index keys, each with the value to look up, such as a namespace and then a name within it; in a large
+                stack, the index is built once. A part with an unknown key matters only if its keys before match.
 
         Raises:
             UnknownValueError: no known part matches, and an unknown part may match.
         """
-        return next(self._matching(subject, predicate, [among, *then]), None)
+        return next(self._matching(subject, predicate, among), None)
 
-    def matching(
-        self,
-        subject: Subject[S],
-        predicate: Callable[[S], bool],
-        among: "Among[S] | None" = None,
-        *then: "Among[S]",
-    ) -> list[S]:
+    def matching(self, subject: Subject[S], predicate: Callable[[S], bool], *among: "Among[S]") -> list[S]:
         """All parts for which the predicate is true; the arguments are those of `first`.
 
         Raises:
             UnknownValueError: it is unknown for one of them.
         """
-        return list(self._matching(subject, predicate, [among, *then]))
+        return list(self._matching(subject, predicate, among))
 
     def once(self, name: object, make: Callable[[], T]) -> T:
         """A value that several parts of the stack share, computed once.
@@ -118,9 +105,9 @@ class Stack:
         return bool(known or unknown)
 
     def _matching(
-        self, subject: Subject[S], predicate: Callable[[S], bool], among: "Sequence[Among[S] | None]"
+        self, subject: Subject[S], predicate: Callable[[S], bool], among: "Sequence[Among[S]]"
     ) -> Iterator[S]:
-        known, unknown = self._among(subject, [key for key in among if key is not None])
+        known, unknown = self._among(subject, among)
         for part in known:
             try:
                 matches = _known(part, predicate)
@@ -168,15 +155,11 @@ def _patched(resources: list[Resource]) -> Iterator[Resource]:
     applied: set[int] = set()
     changed: dict[int, Resource] = {}
     for resource in resources if patches else ():
-        if resource.reads is None and _unversioned(resource) in types:
+        if resource.reads is None and resource.object_kind in types:
             for patch in patches.get(_identity(resource), ()):
                 changed[id(resource)] = changed.get(id(resource), resource).patched(patch)
                 applied.add(id(patch))
     yield from (changed.get(id(resource), resource) for resource in resources if id(resource) not in applied)
-
-
-def _unversioned(resource: Resource) -> str:
-    return f"{resource.group}:{resource.kind}"
 
 
 def _identity(resource: Resource) -> tuple[str, ...]:
@@ -185,7 +168,7 @@ def _identity(resource: Resource) -> tuple[str, ...]:
         metadata = [resource.props.text("metadata", key) for key in ("namespace", "name")]
     except UnknownValueError:
         return ()
-    return (_unversioned(resource), *metadata) if metadata[-1] else ()
+    return (resource.object_kind, *metadata) if metadata[-1] else ()
 
 
 def _known(part: S, function: Callable[[S], T]) -> T:

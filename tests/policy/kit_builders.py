@@ -9,14 +9,16 @@ from typing import Any, cast
 import grpc
 from policy_builders import TODAY, Sample, with_field
 from pulumi.runtime.proto import analyzer_pb2 as wire
+from pulumi_policy import EnforcementLevel, Severity
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, EnforcementLevel, Pack, Resource, Settings, Severity, Stack, Subject, kubernetes
+from rule_engine import Pack, Resource, Settings, Stack, Subject, kubernetes
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import Rule
 from rule_engine.server import OUTCOMES, Analyzer
 
 PREFIX = "exempt.test/"
+ADVICE, MUST = EnforcementLevel.ADVISORY, EnforcementLevel.MANDATORY
 
 
 class Sizes(Settings):

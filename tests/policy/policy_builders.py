@@ -156,7 +156,7 @@ def findings(
 ) -> list[Finding]:
     """What one rule finds in resources, judged as the pack's process does."""
     own = next((one for one in PACKS if rule in one.rules), None)
-    alone = replace(own, rules=(rule,), exemptions=_no_exemptions, stack_fixes=dict[str, str]()) if own else None
+    alone = replace(own, rules=(rule,), exemptions=_no_exemptions) if own else None
     evaluator = Evaluator(pack or alone or Pack("test", "1", "One rule.", (rule,), _no_exemptions), TODAY)
     evaluator.configure({}, {rule.name: settings or {}})
     resources = [resource.resource() for resource in given.values()]

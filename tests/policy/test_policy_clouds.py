@@ -12,10 +12,10 @@ import yaml
 from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages
 from samples import shared
 
-from cloud_rules import PACK, buying, coverage, pool_rules
+from cloud_rules import PACK, coverage, pool_rules
+from cloud_rules.coverage import EVALUATED
 from cloud_rules.machines import Machines, Prices
-from cloud_rules.subjects import EVALUATED
-from cloud_rules.tokens import token
+from cloud_rules.tags import token
 from document import read_set
 from rule_engine.evaluator import Evaluator, Finding
 from rule_engine.stacks import Stack
@@ -106,7 +106,7 @@ def test_family_costs_as_its_most_expensive_machine() -> None:
 )
 def test_budget_reports_unknown_prices_and_counts_the_rest(pool: dict[str, Any], at: Sample, says: str) -> None:
     inputs = {"it": replace(at, props=pool), "cpu": shared("cpu-group")}
-    diagnostics = findings(buying.pool_budget, inputs, {"monthly": 100})
+    diagnostics = findings(pool_rules.pool_budget, inputs, {"monthly": 100})
     path, why = says.split(" ", 1)
     why = f"{why}, whose price is unknown (add it to the setting `prices`)"
     assert messages(diagnostics, "unknown") == (doubt(inputs["it"].resource().place, path, why),)
@@ -118,7 +118,7 @@ def test_budget_reports_unknown_prices_and_counts_the_rest(pool: dict[str, Any],
 
 def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
     pool = replace(shared("karpenter"), props={**shared("karpenter").props, "spec": {"limits": {"cpu": 100}}})
-    diagnostics = findings(buying.pool_budget, {"it": pool}, {"monthly": 100})
+    diagnostics = findings(pool_rules.pool_budget, {"it": pool}, {"monthly": 100})
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
 
@@ -143,7 +143,7 @@ def _place_of(message: str) -> str:
 
 def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
     cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": {"enabled": True}})
-    diagnostics = findings(buying.pool_budget, {"it": cluster}, {"monthly": 100})
+    diagnostics = findings(pool_rules.pool_budget, {"it": cluster}, {"monthly": 100})
     why = "limits resources, not nodes, so the cost is unknown"
     place = "Cluster gke, node auto-provisioning"
     assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
@@ -308,12 +308,11 @@ def test_valid_resources_have_no_findings() -> None:
         shared("gke"),
         shared("aks"),
     )
-    agent = Sample("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
     system = replace(shared("gke-pool"), props={**shared("gke-pool").props, "nodeConfig": _of_cpus()}, name="system")
     cpu = replace(
         shared("node-group"), props={**shared("node-group").props, "instanceTypes": ["m7i.large"]}, name="cpu"
     )
-    diagnostics = _judged(*inputs, shared("gke-pool"), shared("aks-pool"), agent, system, cpu)
+    diagnostics = _judged(*inputs, shared("gke-pool"), shared("aks-pool"), system, cpu)
     assert [finding.message for finding in diagnostics] == []
 
 
@@ -344,9 +343,8 @@ EVERYTHING = {
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_no_value_in_any_place_is_an_internal_error(name: str) -> None:
     evaluator = Evaluator(PACK, TODAY)
-    required = {"deletion-protected", "pool-minimum-zero"}
-    settings: dict[str, dict[str, Any]] = {name: {"required": True} for name in required}
-    settings |= {
+    settings: dict[str, dict[str, Any]] = {
+        "pool-minimum-zero": {"required": True},
         "pool-maximum": {"nodes": 1, "gpus": 1},
         "pool-budget": {"monthly": 1, "centers": {"rd-001": 1}},
         "machine-allowed": {"allowed": ["x"]},

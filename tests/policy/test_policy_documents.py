@@ -11,13 +11,13 @@ import yaml
 from jsonschema import Draft202012Validator
 from kit_builders import Refusal
 from pulumi.runtime.proto import analyzer_pb2 as wire
+from pulumi_policy import EnforcementLevel
 from repository import ROOT
 
 import document
 from cloud_rules import coverage
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.configuration import read_config, reconciled, violations
-from rule_engine import EnforcementLevel
 from rule_engine.evaluator import Evaluator
 from rule_engine.exemptions import Exemption
 from rule_engine.server import Analyzer
@@ -68,7 +68,7 @@ def test_packs_accept_their_dev_and_prod_settings(pack: str, name: str) -> None:
     assert refusal.words == ""
     configuration = json.loads(file.read_text(encoding="utf-8"))
     for rule in analyzer.evaluator.rules:
-        assert analyzer.evaluator.configuration.level(rule) is document.level(rule, configuration)
+        assert analyzer.evaluator.level(rule) is document.level(rule, configuration)
 
 
 @pytest.mark.parametrize("pack", list(document.PACKS))

@@ -9,8 +9,8 @@ from builders import AKS, pool, stack, team
 from repository import ROOT
 
 from cloud_rules import machines
+from cloud_rules.coverage import POOLS
 from cloud_rules.machines import Prices
-from cloud_rules.subjects import POOLS
 from gpu_tenancy.base.quantity import parse_quantity
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.load import load

@@ -6,13 +6,13 @@ from typing import Any, Final
 import forms
 import pytest
 from policy_builders import TODAY, Sample, all_findings, findings, manifest, messages, with_field
+from pulumi_policy import EnforcementLevel
 
 from document import FORMS, read_set
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.packs.process import Client
-from rule_engine import EnforcementLevel
 from rule_engine.evaluator import Evaluator, Outcome
-from workload_rules import PACK, access, serving, tenancy
+from workload_rules import PACK, roles, scaling, tenancy
 
 _PROD: Final = read_set("workloads", "prod")
 
@@ -93,7 +93,6 @@ ATTEMPTS: Final = {
         spec={"resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": [_FLAVOR]}]},
     ),
     "network-policy-open": patch("networking.k8s.io/v1:NetworkPolicy", spec={"ingress": [{}]}),
-    "one-global-default": patch("scheduling.k8s.io/v1:PriorityClass", globalDefault=True),
     "guards-not-weakened": patch(
         f"{_POLICY}:ValidatingAdmissionPolicyBinding", "gpu-tenancy-queue", spec={"validationActions": ["Audit"]}
     ),
@@ -103,9 +102,6 @@ ATTEMPTS: Final = {
 }
 HALVES: Final = {
     "borrowing-bounded": patch("kueue.x-k8s.io/v1beta2:ClusterQueue", spec={"cohortName": "all"}),
-    "load-balancers-internal": patch(
-        "core/v1:Service", metadata={"annotations": {"networking.gke.io/load-balancer-type": "External"}}
-    ),
     "no-host-paths": Sample(
         "kubernetes:core/v1:PersistentVolumePatch",
         {"metadata": {"name": "it"}, "spec": {"claimRef": {"namespace": "ml-research", "name": "data"}}},
@@ -132,7 +128,6 @@ TWINS: Final = {
     "network-policy-open": patch(
         "networking.k8s.io/v1:NetworkPolicy", spec={"ingress": [{"from": [{"podSelector": {}}]}]}
     ),
-    "one-global-default": patch("scheduling.k8s.io/v1:PriorityClass", description="for training"),
     "guards-not-weakened": patch(
         f"{_POLICY}:ValidatingAdmissionPolicyBinding", "of-another", spec={"validationActions": ["Audit"]}
     ),
@@ -223,8 +218,8 @@ def test_evaluates_patched_replicas_with_the_autoscaler() -> None:
     spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: it}, minReplicas: 2, maxReplicas: 4}
     """)
     given = {"it": TWINS["replicas"]}
-    assert findings(serving.replicas_left_out, given) == []
-    assert len(findings(serving.replicas_left_out, {**given, "autoscaler": autoscaler})) == 1
+    assert findings(scaling.replicas_left_out, given) == []
+    assert len(findings(scaling.replicas_left_out, {**given, "autoscaler": autoscaler})) == 1
 
 
 def test_patch_without_needed_fields_has_the_level_of_the_rule() -> None:
@@ -254,8 +249,8 @@ def test_evaluates_a_patched_role_with_its_bindings() -> None:
         f"{role.type}Patch",
         {"metadata": {"name": "all"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
     )
-    assert findings(access.no_cluster_admin, {"role": role, "binding": binding}) == []
-    assert len(findings(access.no_cluster_admin, {"role": role, "binding": binding, "patch": wide})) == 1
+    assert findings(roles.no_cluster_admin, {"role": role, "binding": binding}) == []
+    assert len(findings(roles.no_cluster_admin, {"role": role, "binding": binding, "patch": wide})) == 1
 
 
 def test_a_list_of_unknown_length_is_not_evaluated() -> None:

@@ -8,7 +8,6 @@ from policy_builders import UNKNOWN, Sample
 
 from rule_engine import Resource, UnknownValueError, View
 from workload_rules import pods, shapes
-from workload_rules.gpus import SharedMemory
 from workload_rules.shapes import Found
 
 _A_POD: Final = "containers: [{image: x}]"
@@ -225,7 +224,7 @@ def test_rules_count_gpus_by_their_own_settings() -> None:
     (pod,) = with_pods(
         "core/v1:Pod", "{spec: {containers: [{resources: {limits: {nvidia.com/mig-1g.10gb: 2}}}]}}"
     ).parts(pods.PODS)
-    assert (pod.gpus(pods.Gpus.model_validate({})), pod.gpus(SharedMemory.model_validate({}))) == (
+    assert (pod.gpus(pods.Gpus.model_validate({})), pod.gpus(pods.Gpus(gpus=["nvidia.com/gpu"]))) == (
         {"nvidia.com/mig-1g.10gb": 2},
         {},
     )

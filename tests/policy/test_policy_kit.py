@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from kit_builders import (
     FEW,
     MANY,
+    MUST,
     SHOWN,
     TOO_MANY,
     PackClient,
@@ -22,10 +23,8 @@ from kit_builders import (
 from policy_builders import UNKNOWN, Sample, secret, with_field
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
-from rule_engine import MUST
 from rule_engine.evaluator import Evaluator
-from rule_engine.reading import SIGNATURE
-from rule_engine.remedies import value_at
+from rule_engine.reading import UnknownValueError
 from rule_engine.rules import ConfigError
 from rule_engine.server import OUTCOMES, UNCHECKED, Analyzer
 
@@ -302,15 +301,15 @@ def test_a_remedy_does_not_change_an_exempted_resource() -> None:
     assert not client.remediate(unknown).remediations
 
 
-def test_reads_values_within_secrets() -> None:
-    output = {SIGNATURE: "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
-    props = {"a": secret({"value": {"b": 1}}), "c": output, "d": [{"e": 2}]}
-    assert [value_at(props, path) for path in (("a", "value", "b"), ("c", "e"), ("d", "0", "e"), ("f", "g"))] == [
-        1,
-        None,
-        2,
-        None,
-    ]
+def test_remedy_that_needs_an_unknown_value_changes_nothing() -> None:
+    def needs(*_: object) -> bool:
+        raise UnknownValueError(("spec", "replicas"), "is unknown until deployment")
+
+    client = PackClient(replace(FEW, remedy=needs))
+    client.configure(few_replicas=(wire.REMEDIATE, {}))
+    (remediation,) = client.remediate(MANY).remediations
+    assert not remediation.HasField("properties")
+    assert remediation.diagnostic == "spec.replicas is unknown until deployment"
 
 
 def test_failing_or_missing_remedy_changes_nothing() -> None:

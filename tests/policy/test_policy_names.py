@@ -11,7 +11,7 @@ from pulumi_kubernetes.admissionregistration import v1
 
 from rule_engine import Resource
 from rule_engine.rules import AnyRule
-from workload_rules import devices, exposure, guards, images, jobs, operators, pods
+from workload_rules import images, jobs, pods, security, tenancy
 
 _METADATA: Final = "metadata: {name: it, namespace: ml}"
 _GPU: Final = "containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]"
@@ -62,7 +62,9 @@ def _camel(name: str) -> str:
 def test_a_patch_of_what_a_guard_decides_by_is_a_violation(kind: str, field: str) -> None:
     props = {"metadata": {"name": "gpu-tenancy-queue"}, "spec": {_camel(field): [{"name": "a"}]}}
     sample = Sample(f"kubernetes:admissionregistration.k8s.io/v1:{kind}Patch", props)
-    found = [finding for finding in findings(guards.guards_not_weakened, {"it": sample}) if finding.outcome == "broken"]
+    found = [
+        finding for finding in findings(tenancy.guards_not_weakened, {"it": sample}) if finding.outcome == "broken"
+    ]
     assert bool(found) is (field not in _HARMLESS)
 
 
@@ -76,7 +78,7 @@ def test_a_binding_of_a_guard_is_not_narrowed(field: str) -> None:
     props = {"metadata": {"name": "gpu-tenancy-queue"}, "spec": spec}
     sample = Sample("kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding", props)
     allowed = field in {"match_policy", "namespace_selector"}
-    assert bool(findings(guards.guards_not_weakened, {"it": sample})) is not allowed
+    assert bool(findings(tenancy.guards_not_weakened, {"it": sample})) is not allowed
 
 
 # Work.
@@ -132,7 +134,7 @@ def test_work_of_volcano_names_its_queue_in_its_spec(version: str, kind: str, sp
 def test_a_variable_that_selects_no_gpu_is_accepted(value: str, *, is_reported: bool) -> None:
     variable = f"{{name: NVIDIA_VISIBLE_DEVICES, value: {value}}}"
     text = f"apiVersion: v1, kind: Pod, spec: {{containers: [{{env: [{variable}]}}]}}"
-    assert reported(devices.gpu_visible_devices, text) is is_reported
+    assert reported(security.gpu_visible_devices, text) is is_reported
 
 
 @pytest.mark.parametrize("beside", ["repository", "tag", "version"])
@@ -146,12 +148,12 @@ def test_an_image_in_parts_is_not_checked(beside: str) -> None:
 def test_each_kind_of_route_claims_hosts(kind: str) -> None:
     spec = "{listeners: [{hostname: a.example.com}]}" if "Route" not in kind else "{hostnames: [a.example.com]}"
     text = f"apiVersion: gateway.networking.k8s.io/v1, kind: {kind}, spec: {spec}"
-    assert reported(exposure.route_hosts_reviewed, text)
-    assert not reported(exposure.route_hosts_reviewed, text, hosts=["ml/*.example.com"])
+    assert reported(tenancy.route_hosts_reviewed, text)
+    assert not reported(tenancy.route_hosts_reviewed, text, hosts=["ml/*.example.com"])
 
 
 @pytest.mark.parametrize(
     "type_", ["kubernetes:helm.sh/v3:Release", "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart"]
 )
 def test_each_kind_of_chart_has_a_version(type_: str) -> None:
-    assert len(findings(operators.charts_pinned, {"it": Sample(type_, {"chart": "a"})})) == 1
+    assert len(findings(images.charts_pinned, {"it": Sample(type_, {"chart": "a"})})) == 1

@@ -72,7 +72,6 @@ EVERYWHERE: Final = {
     "no-cluster-admin",
     "no-wildcard-roles",
     "priority-exists",
-    "queue-covers-gpus",
     "queue-exists",
 }
 """Rules about objects in all namespaces: a tenant is something else for them, such as who has a right."""

@@ -9,10 +9,10 @@ from kit_builders import PackClient, rule
 from policy_builders import UNKNOWN, Sample, doubt, manifest
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
-from rule_engine import Resource, Settings, Stack, Subject, UnknownValueError, View, kubernetes
-from rule_engine.outcomes import Outcome, PartOfPatch
-from rule_engine.patches import item_type, merged, object_type
+from rule_engine import Resource, Settings, Stack, Subject, UnknownValueError, View, evaluator, kubernetes
+from rule_engine.evaluator import Outcome
 from rule_engine.reads import Path, Reads
+from rule_engine.resources import item_type, merged, object_type
 
 # Types.
 
@@ -231,13 +231,13 @@ CONCLUDED: Final[dict[str, tuple[list[tuple[Outcome, list[Path]]], list[Path], l
 def test_a_message_is_about_the_object_that_a_patch_leaves(what: str) -> None:
     messages, present, absent, expected = CONCLUDED[what]
     resource = Sample("kubernetes:apps/v1:DeploymentPatch", {**_PATCH, "metadata": {}}).resource()
-    part = PartOfPatch(
+    found = evaluator._of_patch(
         resource,
         resource,
         [(outcome, "text", Reads(absent=dict.fromkeys(paths))) for outcome, paths in messages],
         Reads(dict.fromkeys(present), dict.fromkeys(absent)),
     )
-    shown = [f"{outcome} {text}".replace("DeploymentPatch it", "it") for outcome, text in part.outcomes()]
+    shown = [f"{outcome} {text}".replace("DeploymentPatch it", "it") for outcome, text in found]
     assert [text.removesuffix(" in its own stack") for text in shown] == expected
 
 
@@ -315,7 +315,10 @@ def _account(namespace: str, patch: str = "", **fields: Any) -> Sample:
 
 
 def _left(*samples: Sample) -> list[tuple[str, Any]]:
-    return [(resource.shown_kind, resource.props.value) for resource in Stack(s.resource() for s in samples).resources]
+    return [
+        (resource.place.partition(" ")[0], resource.props.value)
+        for resource in Stack(s.resource() for s in samples).resources
+    ]
 
 
 def test_patch_is_merged_by_kind_namespace_and_name() -> None:

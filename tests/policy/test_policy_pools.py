@@ -10,11 +10,11 @@ import yaml
 from policy_builders import UNKNOWN, Sample, findings, messages, with_field
 from samples import shared
 
-from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, pool_rules, tags
-from cloud_rules.karpenter_requirements import Requirements
+from cloud_rules import PACK, aws_nodes, coverage, pool_rules, tags
+from cloud_rules.coverage import POOLS
+from cloud_rules.karpenter import Requirements
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.pools import Machine, NodePool, highest, highest_price
-from cloud_rules.subjects import POOLS
 from rule_engine import Stack, UnknownValueError, View
 from rule_engine.evaluator import Evaluator
 
@@ -193,7 +193,7 @@ def test_a_cluster_whose_properties_are_not_known_has_no_pools(type_: str) -> No
 )
 def test_machines_by_attributes_have_gpus(text: str, gpus: int | None) -> None:
     view = View({"instanceRequirements": {"vCpuCount": {"min": 1.0}, **yaml.safe_load(text)}})
-    assert aws_attributes.most_gpus(aws_attributes.machines(view), KNOWN) == gpus
+    assert highest(machine.gpus(KNOWN) for machine in aws_nodes.machines_at(view)) == gpus
 
 
 def test_settings_add_machines_and_take_gpus_away() -> None:
@@ -363,53 +363,21 @@ def test_a_template_is_found_by_any_of_its_names() -> None:
 # Rules.
 
 
-@pytest.mark.parametrize(
-    ("given", "is_reported"),
-    [
-        ({"cluster": shared("eks")}, False),
-        ({"cluster": shared("eks"), "pool": shared("node-group")}, True),
-        ({"cluster": shared("eks"), "pool": shared("gke-pool")}, False),
-        ({"cluster": Sample(shared("aks").type, {"agentPoolProfiles": [{"vmSize": "Standard_NC4as_T4_v3"}]})}, True),
-        (
-            {"cluster": shared("eks"), "pool": shared("node-group"), "a": Sample("aws-native:eks:FargateProfile", {})},
-            False,
-        ),
-        (
-            {"cluster": shared("gke"), "pool": shared("gke-pool"), "a": Sample("aws-native:eks:FargateProfile", {})},
-            True,
-        ),
-        (
-            {"cluster": with_field(shared("eks"), "computeConfig", {"enabled": True}), "pool": shared("node-group")},
-            False,
-        ),
-    ],
-)
-def test_a_cluster_needs_a_pool_without_gpus(given: dict[str, Sample], *, is_reported: bool) -> None:
-    cluster = with_field(given["cluster"], "removeDefaultNodePool", "true")
-    found = findings(pool_rules.cluster_has_cpu_pool, {**given, "cluster": cluster})
-    assert bool(found) is is_reported
-
-
-def test_eks_auto_mode_has_the_identity_agent() -> None:
-    assert len(findings(access.pod_identity, {"it": shared("eks")})) == 1
-    assert findings(access.pod_identity, {"it": with_field(shared("eks"), "computeConfig", {"enabled": True})}) == []
-
-
 def test_budget_lists_the_three_most_expensive_pools() -> None:
     given = {
         name: replace(with_field(shared("cpu-group"), "scalingConfig.maxSize", count), name=name)
         for name, count in (("a", 1), ("b", 2), ("c", 3), ("d", 4))
     }
     settings = {"prices": {"m7i.large": 1}, "monthly": 7300}
-    assert findings(buying.pool_budget, given, settings) == []
-    (message,) = messages(findings(buying.pool_budget, given, {**settings, "monthly": 7299}), "broken")
+    assert findings(pool_rules.pool_budget, given, settings) == []
+    (message,) = messages(findings(pool_rules.pool_budget, given, {**settings, "monthly": 7299}), "broken")
     assert message.endswith("(most expensive: NodeGroup d 2,920, NodeGroup c 2,190, NodeGroup b 1,460)")
 
 
 def test_tags_matter_for_budgets_of_cost_centers_only() -> None:
     given = {"it": with_field(shared("node-group"), "tags", UNKNOWN)}
-    assert findings(buying.pool_budget, given, {"monthly": 1_000_000}) == []
-    assert len(findings(buying.pool_budget, given, {"centers": {"rd": 1}})) == 1
+    assert findings(pool_rules.pool_budget, given, {"monthly": 1_000_000}) == []
+    assert len(findings(pool_rules.pool_budget, given, {"centers": {"rd": 1}})) == 1
 
 
 # Tags.

@@ -197,12 +197,12 @@ def test_a_folder_without_a_pack_is_refused(tmp_path: Path) -> None:
 
 def test_the_pack_refuses_an_unknown_rule(packs: dict[str, Client]) -> None:
     request = wire.ConfigureAnalyzerRequest()
-    request.policyConfig["gpu-tolerations"].enforcementLevel = wire.MANDATORY
+    request.policyConfig["gpu-models-named"].enforcementLevel = wire.MANDATORY
     with pytest.raises(grpc.RpcError) as refused:
         packs["workloads"].configure(request)
     assert isinstance(refused.value, grpc.Call)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert refused.value.details() == "unknown rule 'gpu-tolerations' (did you mean 'gpu-toleration'?)"
+    assert refused.value.details() == "unknown rule 'gpu-models-named' (did you mean 'gpu-model-named'?)"
 
 
 def test_each_resource_is_sent_once() -> None:

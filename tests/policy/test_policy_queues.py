@@ -13,9 +13,9 @@ from samples import shared
 
 from rule_engine import rules_of
 from rule_engine.rules import AnyRule
-from workload_rules import PACK, borrowing, budgets, operators, priorities, queues, quotas, serving
+from workload_rules import PACK, images, priorities, queues, quotas, scaling
 
-RULES = rules_of(quotas, queues, borrowing, priorities, serving, budgets, operators)
+RULES = rules_of(quotas, queues, priorities, scaling, images)
 TENANCY = {
     name: shared(name)
     for name in (
@@ -27,7 +27,7 @@ TENANCY = {
 
 def mended(given: Sample, autoscaled: list[str]) -> dict[str, Any] | None:
     """What the rule's remedy makes of a resource, over the wire; None where it leaves it as it is."""
-    response = remediate(PACK, serving.replicas_left_out.name, given, {"autoscaled": autoscaled})
+    response = remediate(PACK, scaling.replicas_left_out.name, given, {"autoscaled": autoscaled})
     if not response.remediations:
         return None
     (remediation,) = cast("list[wire.Remediation]", response.remediations)
@@ -74,7 +74,7 @@ def test_replicas_without_a_field_manager_are_unknown() -> None:
     server.props["metadata"]["managedFields"] = [
         {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
     ]
-    diagnostics = findings(serving.replicas_left_out, {"server": server, "hpa": shared("hpa")})
+    diagnostics = findings(scaling.replicas_left_out, {"server": server, "hpa": shared("hpa")})
     assert messages(diagnostics, "unknown") == (
         doubt("Deployment ml-serving/chat", "spec.replicas", "may be set by the program or by the API server"),
     )
@@ -82,9 +82,7 @@ def test_replicas_without_a_field_manager_are_unknown() -> None:
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_chart_without_inputs_is_unknown(version: str) -> None:
-    diagnostics = findings(
-        operators.charts_pinned, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")}
-    )
+    diagnostics = findings(images.charts_pinned, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")})
     assert messages(diagnostics, "unknown") == (
         doubt("Chart kueue", "chart", "is an input of a component, which policies cannot read during a deployment"),
     )

@@ -9,6 +9,7 @@ import pytest
 from kit_builders import (
     FEW,
     MANY,
+    MUST,
     SHOWN,
     TOO_MANY,
     PackClient,
@@ -20,11 +21,11 @@ from kit_builders import (
 from policy_builders import UNKNOWN, Sample, doubt, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
-from rule_engine import MUST, Pack, Resource, Settings, Subject, kubernetes, quantity
+from rule_engine import Pack, Resource, Settings, Subject, kubernetes, quantity, resources
 from rule_engine.evaluator import Evaluator
-from rule_engine.reading import SIGNATURE, Reader, UnknownValueError, View
+from rule_engine.reading import SIGNATURE, UnknownValueError, View
 from rule_engine.resources import read
-from rule_engine.secrets import Secrets
+from rule_engine.values import Secrets
 
 # Secrets.
 
@@ -110,10 +111,10 @@ def test_hides_data_of_kubernetes_secrets() -> None:
 
 
 def test_a_resource_whose_type_no_rule_checks_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(self: Reader, struct: object) -> dict[str, Any]:  # noqa: ARG001 - in its place
+    def read(*_: object) -> dict[str, Any]:
         raise AssertionError
 
-    monkeypatch.setattr(Reader, "read", read)
+    monkeypatch.setattr(resources, "read_struct", read)
     foreign = Sample("aws:s3/bucket:Bucket", {"bucket": "data"})
     patch = Sample("kubernetes:apps/v1:StatefulSetPatch", {"spec": {"replicas": 9}})
     assert (

@@ -7,12 +7,14 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from policy_builders import TODAY, UNKNOWN, Sample, all_findings, findings, manifest, sample_of, secret
+from pulumi_policy import EnforcementLevel
 from violations import NAMESPACE, VIOLATIONS
 
-from rule_engine import EnforcementLevel, View
+from rule_engine import View
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import AnyRule
-from workload_rules import PACK, gpus, jobs, security, shapes
+from workload_rules import PACK, jobs, security, shapes
+from workload_rules.pods import POD_PARTS, Gpus
 
 # Pods in objects of operators.
 
@@ -223,10 +225,9 @@ FIELDS: Final = {
 _OF_CONTAINERS: Final = (
     "privileged",
     "capability",
-    "hostPort",
     "variable",
     "image",
-    "many GPUs",
+    "part of a GPU",
     "GPUs without a quota",
 )
 
@@ -244,7 +245,7 @@ def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, viola
 
 
 @pytest.mark.parametrize(
-    ("props", "message"),
+    ("props", "place"),
     [
         pytest.param(
             "{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication,"
@@ -260,12 +261,10 @@ def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, viola
         ),
     ],
 )
-def test_gpus_outside_containers_are_counted(props: str, message: str) -> None:
+def test_gpus_outside_containers_are_counted(props: str, place: str) -> None:
     sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
-    (finding,) = findings(gpus.gpu_per_node, {"it": manifest(yaml.safe_dump(sample))})
-    assert finding.message == (
-        f"{message}: requests 64 nvidia.com/gpu, but the largest node has 8; split the work into pods of at most 8"
-    )
+    parts = manifest(yaml.safe_dump(sample)).resource().parts(POD_PARTS)
+    assert [(part.place, part.gpus(Gpus())) for part in parts] == [(place, {"nvidia.com/gpu": 64})]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ import re
 from typing import Any
 
 import pytest
-from kit_builders import FEW
 
 import cloud_rules
 import workload_rules
 from gpu_tenancy.model.schema import file_schema
 from rule_engine import Pack, Resource
+from workload_rules import jobs, security
 
 JOB = "kubernetes:batch/v1:Job"
 TEXT = "requests 8 nvidia.com/gpu without a time limit; set spec.activeDeadlineSeconds: 604800 or less"
@@ -17,7 +17,7 @@ OF_STACK = f"urn:pulumi:prod::gpu-tenancy::gpu-tenancy:tenancy:Tenancy$gpu-tenan
 
 
 def test_a_job_of_a_stack_is_fixed_by_the_key_of_the_stack() -> None:
-    message = workload_rules.PACK.message("gpu-jobs-end", TEXT, Resource(JOB, urn=OF_STACK))
+    message = jobs.gpu_jobs_end.message(TEXT, Resource(JOB, urn=OF_STACK))
     assert message == (
         "requests 8 nvidia.com/gpu without a time limit; set `deadline` of the job in the stack to 604800s or less"
     )
@@ -27,18 +27,12 @@ def test_a_job_of_a_stack_is_fixed_by_the_key_of_the_stack() -> None:
     "urn", [f"urn:pulumi:prod::gpu-tenancy::{JOB}::gpu-tenancy:nightly", f"urn:pulumi:prod::p::my:Team${JOB}::n", ""]
 )
 def test_fix_for_another_program_names_the_kubernetes_field(urn: str) -> None:
-    assert workload_rules.PACK.message("gpu-jobs-end", TEXT, Resource(JOB, urn=urn)) == TEXT
+    assert jobs.gpu_jobs_end.message(TEXT, Resource(JOB, urn=urn)) == TEXT
 
 
 def test_a_rule_without_a_fix_for_stacks_keeps_its_own() -> None:
-    assert workload_rules.PACK.message("no-privileged", "is privileged; remove it", Resource(JOB, urn=OF_STACK)) == (
-        "is privileged; remove it"
-    )
-
-
-def test_a_fix_for_an_unknown_rule_is_refused() -> None:
-    with pytest.raises(ValueError, match="pack test has fixes for unknown rules: no-such"):
-        Pack("test", "1", "Of one rule.", (FEW,), lambda _: {}, {"no-such": "set it"})
+    text = "is privileged; remove it"
+    assert security.no_privileged.message(text, Resource(JOB, urn=OF_STACK)) == text
 
 
 @pytest.mark.parametrize("pack", [workload_rules.PACK, cloud_rules.PACK], ids=lambda pack: pack.name)
@@ -48,8 +42,8 @@ def test_each_key_in_a_fix_is_a_key_of_a_stack(pack: Pack) -> None:
     keys |= {key.partition(":")[2] for key in schema["properties"]["config"]["properties"]}
     named = {
         part
-        for fix in pack.stack_fixes.values()
-        for path in re.findall(r"`([\w.]+)(?:: \w+)?`", fix)
+        for rule in pack.rules
+        for path in re.findall(r"`([\w.]+)(?:: \w+)?`", rule.stack_fix)
         for part in path.split(".")
     }
     assert len(named) > 3

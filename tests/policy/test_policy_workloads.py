@@ -5,27 +5,13 @@ from typing import Any, Final
 
 import pytest
 from policy_builders import UNKNOWN, Sample, findings, manifest, messages, with_field
+from pulumi_policy import EnforcementLevel
 from samples import shared
 
-from rule_engine import MUST, Resource, Stack, UnknownValueError, View
+from rule_engine import Resource, Stack, UnknownValueError, View
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import AnyRule
-from workload_rules import (
-    PACK,
-    access,
-    bindings,
-    borrowing,
-    exposure,
-    fabric,
-    gpus,
-    jobs,
-    nodes,
-    operators,
-    placement,
-    priorities,
-    roles,
-    tenancy,
-)
+from workload_rules import PACK, gpus, images, jobs, placement, priorities, queues, rbac, roles, tenancy
 from workload_rules.objects import number_or_percentage
 from workload_rules.pods import PODS
 from workload_rules.rbac import BINDINGS, ROLES
@@ -76,17 +62,6 @@ def test_the_limit_of_a_part_of_a_pod_can_be_in_another_part() -> None:
         " spec: {initContainers: [{name: b, resources: {requests: {nvidia.com/gpu: 1}}}]}}"
     )
     assert outcomes(gpus.gpu_request_equals_limit, part) == []
-
-
-def test_of_patterns_of_the_same_length_one_applies_in_any_order() -> None:
-    for patterns in ({"a1*": 2, "a*b": 4}, {"a*b": 4, "a1*": 2}):
-        settings = gpus.LargestNode.model_validate({"largest": patterns})
-        assert settings.largest_node("a1b") == 2
-
-
-def test_the_most_gpus_of_one_kind_need_shared_memory() -> None:
-    sample = pod("a", "resources: {limits: {nvidia.com/gpu: 2, amd.com/gpu: 1}}")
-    assert outcomes(gpus.shared_memory, sample) == ["broken a"]
 
 
 _SHARED: Final = "resources: {limits: {nvidia.com/gpu.shared: 1}}"
@@ -172,26 +147,7 @@ def test_each_template_of_an_object_selects_its_own_nodes() -> None:
         " {name: c, template: {spec: {template: {spec: {nodeSelector: {e: f}, containers: [{}]}}}}}]}}"
     )
     parts = jobset.resource().parts(PODS)
-    assert [dict(nodes.values(part)) for part in parts] == [{"a": frozenset("b")}, {"e": frozenset("f")}]
-
-
-@pytest.mark.parametrize(("values", "expected"), [("[p5.48xlarge]", ["broken a"]), ("[]", [])])
-def test_a_job_of_several_pods_on_a_fabric_requests_it(values: str, expected: list[str]) -> None:
-    job = parsed(
-        "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ml}, spec: {parallelism: 2, template: {spec:"
-        " {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms:"
-        " [{matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: VALUES}]}]}}},"
-        " containers: [{name: b, GPUS}]}}}}".replace("VALUES", values)
-    )
-    assert outcomes(fabric.gpu_fabric_requested, job) == expected
-
-
-def test_a_gpu_of_a_device_class_has_the_taint_of_its_vendor() -> None:
-    resource = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
-    (message,) = messages(
-        findings(placement.gpu_toleration, {"a": pod("a", f"resources: {{limits: {{{resource}: 1}}}}")}), "broken"
-    )
-    assert "does not tolerate nvidia.com/gpu;" in message
+    assert [dict(placement.node_labels(part)) for part in parts] == [{"a": frozenset("b")}, {"e": frozenset("f")}]
 
 
 def test_exclusive_topology_of_pods_is_reported() -> None:
@@ -278,13 +234,6 @@ def test_a_claim_of_gpus_needs_a_quota(texts: list[str], settings: dict[str, Any
     assert outcomes(tenancy.gpu_namespace_quota, *given, **settings) == expected
 
 
-def test_a_load_balancer_of_another_class_is_not_checked() -> None:
-    service = parsed("{apiVersion: v1, kind: Service, metadata: {name: a, namespace: ml}, spec: {type: LoadBalancer}}")
-    assert outcomes(exposure.load_balancers_internal, service) == ["broken a"]
-    other = with_field(service, "spec.loadBalancerClass", "example.com/internal")
-    assert outcomes(exposure.load_balancers_internal, other) == []
-
-
 # Queues.
 
 
@@ -301,7 +250,7 @@ def test_a_patch_of_the_cohort_is_about_the_quotas_of_the_object(
     kind: str, fields: dict[str, str], *, is_unread: bool
 ) -> None:
     sample = Sample(f"kubernetes:kueue.x-k8s.io/{kind}Patch", {"metadata": {"name": "a"}, "spec": fields})
-    found = findings(borrowing.borrowing_bounded, {"a": sample})
+    found = findings(queues.borrowing_bounded, {"a": sample})
     assert ["not set by the patch" in finding.message for finding in found] == [True] * is_unread
 
 
@@ -321,9 +270,9 @@ def test_borrowing_is_bounded_by_the_resources_maximum(
         " [{flavors: [{name: b, resources: [{name: nvidia.com/gpu, nominalQuota: 1, borrowingLimit: 8}]}]}]}}"
     )
     given = {"it": with_field(queue, at, to) if to else queue}
-    assert len(findings(borrowing.borrowing_bounded, given, {"maximum": maximum})) == expected
+    assert len(findings(queues.borrowing_bounded, given, {"maximum": maximum})) == expected
     unlimited = with_field(given["it"], "spec.resourceGroups.0.flavors.0.resources.0.borrowingLimit", None)
-    assert bool(findings(borrowing.borrowing_bounded, {"it": unlimited})) is (to is not None)
+    assert bool(findings(queues.borrowing_bounded, {"it": unlimited})) is (to is not None)
 
 
 # Roles and bindings.
@@ -361,19 +310,19 @@ def test_aggregated_role_has_rules_of_any_selector(
         role("ClusterRole", "all", _SELECTING),
         *(role(kind, name, rest, a=label) for kind, name, rest, label in roles_of_stack),
     ]
-    assert outcomes(access.no_cluster_admin, *given) == expected
+    assert outcomes(roles.no_cluster_admin, *given) == expected
 
 
 def test_an_aggregated_role_is_not_aggregated_into_itself() -> None:
     stack = Stack([role("ClusterRole", "all", _SELECTING, a="x").resource()])
     (one,) = stack.all(ROLES)
-    assert bindings.aggregating(one, stack) == []
+    assert rbac.aggregating(one, stack) == []
 
 
 def test_subjects_of_a_harmless_role_do_not_matter() -> None:
     binding = role("ClusterRoleBinding", "it", _BINDING.replace("NAME", "UNKNOWN"))
-    assert outcomes(access.no_cluster_admin, binding, role("ClusterRole", "all", _READ)) == []
-    assert outcomes(access.no_cluster_admin, binding, role("ClusterRole", "all", _ALL)) == ["unknown it"]
+    assert outcomes(roles.no_cluster_admin, binding, role("ClusterRole", "all", _READ)) == []
+    assert outcomes(roles.no_cluster_admin, binding, role("ClusterRole", "all", _ALL)) == ["unknown it"]
     assert outcomes(roles.tenant_roles_bounded, binding, role("ClusterRole", "all", _READ)) == []
 
 
@@ -387,11 +336,11 @@ def test_unknown_fields_of_listed_roles_are_named_in_place() -> None:
     stack = Stack([_listed(binding), _listed(role("ClusterRole", "all", _SELECTING))])
     (bound,) = stack.all(BINDINGS)
     with pytest.raises(UnknownValueError, match=r"^items\.0\.aggregationRule of ClusterRole all selects no"):
-        list(bindings.rules_of(bound, stack))
+        list(rbac.rules_of(bound, stack))
     stack = Stack([_listed(role("ClusterRoleBinding", "it", "subjects: []"))])
     (bound,) = stack.all(BINDINGS)
     with pytest.raises(UnknownValueError, match=r"^items\.0\.roleRef is not set$"):
-        list(bindings.rules_of(bound, stack))
+        list(rbac.rules_of(bound, stack))
 
 
 # Charts, and the GPU Operator.
@@ -400,14 +349,14 @@ _RELEASE: Final = Sample("kubernetes:helm.sh/v3:Release", {"chart": "gpu-operato
 
 
 def test_release_without_a_chart_is_denied_and_a_chart_unknown() -> None:
-    assert outcomes(operators.charts_pinned, Sample(_RELEASE.type, {}, "a")) == ["broken a"]
-    assert outcomes(operators.charts_pinned, Sample("kubernetes:helm.sh/v3:Chart", {}, "a")) == ["unknown a"]
+    assert outcomes(images.charts_pinned, Sample(_RELEASE.type, {}, "a")) == ["broken a"]
+    assert outcomes(images.charts_pinned, Sample("kubernetes:helm.sh/v3:Chart", {}, "a")) == ["unknown a"]
 
 
 def test_pool_has_the_driver_that_its_profile_names() -> None:
     props = {"vmSize": "Standard_D4s_v5", "gpuProfile": {"driver": "Install"}}
     assert (
-        outcomes(operators.gpu_operator_driver_mode, Sample(shared("aks-pool").type, props, "a"), _RELEASE)
+        outcomes(images.gpu_operator_driver_mode, Sample(shared("aks-pool").type, props, "a"), _RELEASE)
         == ["broken a"] * 2
     )
 
@@ -417,6 +366,6 @@ def test_a_node_label_does_not_excuse_a_driver_that_is_missing() -> None:
     props = {"vmSize": "Standard_ND96isr_H100_v5", "gpuProfile": {"driver": "None"}, "nodeLabels": labels}
     without = with_field(_RELEASE, "values", {"driver": {"enabled": False}})
     pool = Sample(shared("aks-pool").type, props, "a")
-    assert outcomes(operators.gpu_operator_driver_mode, pool, without) == ["broken a"]
-    assert outcomes(operators.gpu_operator_driver_mode, pool, _RELEASE) == []
-    assert operators.gpu_operator_driver_mode.level is MUST
+    assert outcomes(images.gpu_operator_driver_mode, pool, without) == ["broken a"]
+    assert outcomes(images.gpu_operator_driver_mode, pool, _RELEASE) == []
+    assert images.gpu_operator_driver_mode.level is EnforcementLevel.MANDATORY

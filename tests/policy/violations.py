@@ -58,7 +58,6 @@ VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
     "hostPID": ("no-host-namespaces", lambda spec: spec.update(hostPID=True)),
     "hostNetwork": ("no-host-namespaces", lambda spec: spec.update(hostNetwork=True)),
     "hostPath": ("no-host-paths", lambda spec: _add(spec, "volumes", {"name": "host", "hostPath": {"path": "/"}})),
-    "hostPort": ("no-host-ports", lambda spec: _container(spec, ports=[{"containerPort": 80, "hostPort": 80}])),
     "variable": (
         "gpu-visible-devices",
         lambda spec: _add(spec["containers"][0], "env", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
@@ -84,8 +83,6 @@ VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
     "system class": ("priority-not-system", lambda spec: spec.update(priorityClassName="system-node-critical")),
     "toleration": ("toleration-has-key", lambda spec: _add(spec, "tolerations", {"operator": "Exists"})),
     "image": ("image-pinned", lambda spec: _container(spec, image="example.com/train:latest")),
-    "many GPUs": ("gpu-per-node", lambda spec: _limit(spec, GPU, 64)),
-    "many GPUs, with zeros": ("gpu-per-node", lambda spec: _limit(spec, GPU, "64e000")),
     "part of a GPU": ("gpu-request-equals-limit", lambda spec: _limit(spec, GPU, "500m")),
     "GPUs without a quota": ("gpu-namespace-quota", lambda spec: _limit(spec, "nvidia.com/mig-1g.10gb", 1)),
     "GPUs of a claim without a quota": (

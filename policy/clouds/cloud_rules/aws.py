@@ -1,7 +1,6 @@
-"""EKS clusters, managed node groups, and Auto Scaling groups with nodes.
+"""EKS managed node groups, and Auto Scaling groups with nodes.
 
-https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html,
-https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html.
+https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html.
 """
 
 import base64
@@ -13,13 +12,10 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from cloud_rules import aws_attributes
-from cloud_rules.aws_attributes import most_gpus
-from cloud_rules.aws_nodes import NO_MACHINE, LaunchTemplate, machines_of, template_named, template_of
+from cloud_rules.aws_nodes import NO_MACHINE, LaunchTemplate, machines_at, machines_of, template_named, template_of
 from cloud_rules.machines import Machines
-from cloud_rules.pools import Cloud, Cluster, Machine, NodePool, Taint, cloud_taints
-from cloud_rules.tags import tags
-from cloud_rules.tokens import EKS_POOLS, ignores, token
+from cloud_rules.pools import Cloud, Machine, NodePool, Taint, cloud_taints, highest
+from cloud_rules.tags import EKS_POOLS, ignores, tags, token
 from rule_engine import Resource, Stack, UnknownValueError, View, located_at
 
 _TAG_OF_TAINT: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
@@ -85,7 +81,7 @@ class NodeGroup(NodePool):
             return NodePool.gpus(self, known, stack)
         template = self._template(stack)
         machines = machines_of(template) if template else []
-        return most_gpus(machines, known) if machines else None
+        return highest(machine.gpus(known) for machine in machines) if machines else None
 
     def _image_with_gpus(self) -> bool:
         image = self.view.text("amiType")
@@ -146,7 +142,7 @@ class AutoScalingGroup(NodePool):
 
     @override
     def machines(self) -> list[Machine]:
-        return [machine for entry in self._overrides() for machine in aws_attributes.machines(entry)]
+        return [machine for entry in self._overrides() for machine in machines_at(entry)]
 
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:
@@ -154,7 +150,7 @@ class AutoScalingGroup(NodePool):
         of_own_templates = [
             machine
             for entry in self._overrides()
-            if entry.has("launchTemplateSpecification") and not aws_attributes.machines(entry)
+            if entry.has("launchTemplateSpecification") and not machines_at(entry)
             for machine in machines_of(template_named(entry.at("launchTemplateSpecification"), stack))
         ]
         if machines := [*self.machines(), *of_own_templates]:
@@ -171,27 +167,6 @@ class AutoScalingGroup(NodePool):
         if not self.view.has("mixedInstancesPolicy"):
             return template_of(self.resource, self.view, "launchTemplate", stack)
         return template_of(self.resource, self.view, ".".join(mixed), stack)
-
-
-class EksCluster(Cluster):
-    """An EKS cluster, also of AWS Cloud Control."""
-
-    __slots__ = ()
-    cloud: ClassVar[Cloud] = "aws"
-
-    @property
-    @override
-    def own_nodes(self) -> bool:
-        return self.view.flag("computeConfig", "enabled")
-
-    @override
-    def credentials(self) -> Iterator[str]:
-        mode = self.view.text("accessConfig", "authenticationMode", default="CONFIG_MAP")
-        if mode != "API":
-            yield (
-                f"authenticationMode is {mode}, so access is granted by the ConfigMap aws-auth, whose changes IAM"
-                " does not log; set accessConfig.authenticationMode: API"
-            )
 
 
 def groups(resource: Resource) -> Iterator[NodeGroup | AutoScalingGroup]:

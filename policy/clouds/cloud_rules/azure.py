@@ -1,4 +1,4 @@
-"""AKS clusters and node pools.
+"""AKS node pools.
 
 https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters (and its agentPools). Azure
 accepts names of VM sizes and values of enumerations in any case.
@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from cloud_rules.pools import Cloud, Cluster, Machine, NodePool, Taint
-from cloud_rules.tokens import ignores
+from cloud_rules.pools import Cloud, Machine, NodePool, Taint
+from cloud_rules.tags import ignores
 from rule_engine import Resource, View
 
 
@@ -76,25 +76,6 @@ class AksPool(NodePool):
 
     def _bound(self, key: str) -> str:
         return key if self._scaled else "count"
-
-
-class AksCluster(Cluster):
-    """An AKS cluster."""
-
-    __slots__ = ()
-    cloud: ClassVar[Cloud] = "azure"
-
-    @override
-    def identity(self) -> Iterator[str]:
-        if not self.view.flag("oidcIssuerProfile", "enabled"):
-            yield "the OIDC issuer is disabled; set oidcIssuerProfile.enabled: true"
-        if not self.view.flag("securityProfile", "workloadIdentity", "enabled"):
-            yield "workload identity is disabled; set securityProfile.workloadIdentity.enabled: true"
-
-    @override
-    def credentials(self) -> Iterator[str]:
-        if not self.view.flag("disableLocalAccounts"):
-            yield "local accounts are enabled, whose certificates identify no user; set disableLocalAccounts: true"
 
 
 class AksPoolOfSizes(AksPool):

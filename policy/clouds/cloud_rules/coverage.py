@@ -1,6 +1,6 @@
-"""What no rule of this pack evaluates: other clusters, and other resources that create machines with GPUs.
+"""The resources that rules evaluate, and those that none does: other clusters, and others that create GPU machines.
 
-coverage.yaml has their types, and the properties of any resource that name machines or GPUs.
+coverage.yaml has the types that no rule evaluates, and the properties of any resource that name machines or GPUs.
 """
 
 import re
@@ -8,27 +8,96 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final
 
-from cloud_rules import aws, aws_attributes
-from cloud_rules.aws_nodes import NO_MACHINE, TEMPLATES, LaunchTemplate, machines_of, template_named
+from cloud_rules import aws, aws_nodes, azure, gcp, karpenter
+from cloud_rules.aws_nodes import NO_MACHINE, TEMPLATES, LaunchTemplate, machines_at, machines_of, template_named
 from cloud_rules.machines import Machines
-from cloud_rules.machines import table as read_table
-from cloud_rules.subjects import EVALUATED
-from cloud_rules.tokens import ASGS, GKE_CLUSTER, token
+from cloud_rules.pools import MachineSource, NodePool, Nodes
+from cloud_rules.tags import (
+    AKS_CLUSTER,
+    AKS_POOL,
+    ASG,
+    ASGS,
+    EKS_CLUSTER,
+    EKS_POOL,
+    GKE_CLUSTER,
+    GKE_POOL,
+    KARPENTER_CLASS,
+    KARPENTER_POOL,
+    LAUNCH_TEMPLATE,
+    LAUNCH_TEMPLATES,
+    NATIVE_ASG,
+    NATIVE_EKS_CLUSTER,
+    NATIVE_EKS_POOL,
+    NATIVE_LAUNCH_TEMPLATE,
+    of_types,
+    token,
+)
 from rule_engine import (
-    ADVICE,
     Part,
     Resource,
-    Severity,
     Stack,
     Subject,
     Unknown,
     UnknownValueError,
     UnknownValues,
     View,
+    read_table,
     rule,
 )
+
+_POOLS: Final = {
+    EKS_POOL: aws.groups,
+    ASG: aws.groups,
+    NATIVE_EKS_POOL: aws.groups,
+    NATIVE_ASG: aws.groups,
+    KARPENTER_POOL: karpenter.pools,
+    GKE_POOL: gcp.pools,
+    GKE_CLUSTER: gcp.pools,
+    AKS_POOL: azure.pools,
+    AKS_CLUSTER: azure.pools,
+}
+_NODES: Final = {
+    EKS_POOL: aws_nodes.nodes,
+    LAUNCH_TEMPLATE: aws_nodes.nodes,
+    NATIVE_EKS_POOL: aws_nodes.nodes,
+    NATIVE_LAUNCH_TEMPLATE: aws_nodes.nodes,
+    KARPENTER_CLASS: aws_nodes.nodes,
+    GKE_POOL: gcp.nodes,
+    GKE_CLUSTER: gcp.nodes,
+}
+_CLUSTERS: Final = (EKS_CLUSTER, NATIVE_EKS_CLUSTER, GKE_CLUSTER, AKS_CLUSTER)
+EVALUATED: Final = frozenset({*_POOLS, *_NODES, *_CLUSTERS})
+"""Types that rules evaluate."""
+_TAGGED: Final = (*_CLUSTERS, EKS_POOL, NATIVE_EKS_POOL, GKE_POOL, AKS_POOL, KARPENTER_CLASS)
+
+
+def _pools(resource: Resource) -> Iterator[NodePool]:
+    yield from _POOLS[token(resource.type)](resource)
+
+
+def _machine_sources(resource: Resource) -> Iterator[MachineSource]:
+    yield from aws_nodes.TEMPLATES.find(resource) if aws_nodes.TEMPLATES.selects(resource) else _pools(resource)
+
+
+def _nodes(resource: Resource) -> Iterator[Nodes]:
+    yield from _NODES[token(resource.type)](resource)
+
+
+POOLS: Final = Subject("node pools", of_types(*_POOLS), _pools)
+MACHINE_SOURCES: Final = Subject(
+    "node pools and launch templates", of_types(*_POOLS, *LAUNCH_TEMPLATES), _machine_sources
+)
+NODES: Final = Subject("node configurations", of_types(*_NODES), _nodes)
+TAGGED: Final = Subject(
+    "clusters, node pools and node classes",
+    of_types(*_TAGGED),
+    # A resource that a program only reads has no inputs to check.
+    lambda resource: [resource] if resource.props.value else [],
+)
+
 
 NAMING: Final = ("machines", "families", "others", "attributes", "gpus", "texts", "templates")
 """Kinds of properties that name machines or GPUs, as in coverage.yaml."""
@@ -44,7 +113,7 @@ _GPU_MAKER: Final = "nvidia"
 @cache
 def table() -> Mapping[str, Any]:
     """The content of coverage.yaml: blocks of facts, each with source and date."""
-    return read_table("coverage.yaml")
+    return read_table(Path(__file__).with_name("coverage.yaml"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +135,7 @@ class MachineReference:
             UnknownValueError: its property names machines or GPUs only, and the value is unknown.
         """
         if "attributes" in self.kinds:
-            machines = aws_attributes.machines(View({"instanceRequirements": self.view.value}, self.view.path[:-1]))
+            machines = machines_at(View({"instanceRequirements": self.view.value}, self.view.path[:-1]))
             return [machine.name for machine in machines if machine.gpus(known) != 0]
         if "gpus" in self.kinds:
             return list(_gpus(self.view))
@@ -227,15 +296,7 @@ def _instead(kind: str) -> str:
     return next(row["instead"] for row in rows if any(fnmatchcase(kind, pattern) for pattern in row["types"]))
 
 
-@rule(
-    "gpu-machines-evaluated",
-    rationale="No other rule limits the number, the cost or the access of what this pack cannot read.",
-    fix="Use node pools of the types that this pack evaluates, or exempt the resource with a reason.",
-    link="https://www.pulumi.com/docs/insights/policy/",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=UNEVALUATED,
-)
+@rule("gpu-machines-evaluated", UNEVALUATED)
 def gpu_machines_evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[str]:
     """Resources that can create GPU machines must be of types that this pack evaluates."""
     kind = token(part.resource.type)

@@ -1,6 +1,7 @@
-"""GKE clusters and node pools.
+"""GKE node pools, and node auto-provisioning: pools that a cluster creates within limits of resources.
 
-https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters (and its nodePools).
+https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters (and its nodePools),
+https://cloud.google.com/kubernetes-engine/docs/concepts/node-auto-provisioning.
 """
 
 import re
@@ -10,19 +11,9 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from cloud_rules.gcp_autoscaling import AutoProvisioning, auto_provisioning
 from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import (
-    Cloud,
-    Cluster,
-    Machine,
-    NodePool,
-    Nodes,
-    Taint,
-    cloud_taints,
-    highest_price,
-)
-from cloud_rules.tokens import ignores
+from cloud_rules.pools import Cloud, Machine, NodePool, Nodes, Taint, cloud_taints, highest_price
+from cloud_rules.tags import ignores
 from rule_engine import Resource, Stack, UnknownValueError, View
 
 _ZONE: Final = re.compile(r".+-[a-z]")
@@ -149,39 +140,75 @@ class GkePool(NodePool, Nodes):
         return 1 if _ZONE.fullmatch(location) else 3
 
 
-class GkeCluster(Cluster):
-    """A GKE cluster."""
+_LIMITS: Final = ("clusterAutoscaling", "resourceLimits")
+_GPU_TYPES: Final = "nvidia-"
+"""Prefix of resource types that are GPUs; others are cpu, memory and TPUs."""
+
+
+class AutoProvisioning(NodePool):
+    """The pools that node auto-provisioning of a cluster can create, as one pool."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "gcp"
+    counted: ClassVar = "GPU count"
+    writes: ClassVar = {
+        "maximum": ".".join(_LIMITS),
+        "minimum": f"minimum in {'.'.join(_LIMITS)}",
+        "machines": "clusterAutoscaling.enabled: false",
+    }
 
     @property
-    def autopilot(self) -> bool:
-        """Whether it is an Autopilot cluster, whose nodes Google manages."""
-        return self.view.flag("enableAutopilot")
+    @override
+    def minimum(self) -> Decimal:
+        return sum((limit.number("minimum") or Decimal(0) for limit in self._gpu_limits()), Decimal(0))
 
     @property
     @override
-    def own_nodes(self) -> bool:
-        return self.autopilot
+    def maximum(self) -> Decimal | None:
+        return None
+
+    @property
+    @override
+    def bounded(self) -> bool:
+        return bool(self.view.items(*_LIMITS))
+
+    @property
+    @override
+    def spot(self) -> bool:
+        return False  # only for pods that select spot nodes
+
+    @property
+    @override
+    def taints(self) -> list[Taint]:
+        # GKE adds it: kubernetes/autoscaler, cluster-autoscaler/cloudprovider/gke/gke_cloud_provider.go.
+        return [Taint("nvidia.com/gpu", "NoSchedule")]
 
     @override
-    def identity(self) -> Iterator[str]:
-        if not self.autopilot and not self.view.at("workloadIdentityConfig").has("workloadPool"):
-            yield (
-                "workload identity is disabled, so pods use the node's service account; set"
-                " workloadIdentityConfig.workloadPool: <project>.svc.id.goog"
-            )
+    def machines(self) -> list[Machine]:
+        return [Machine("a machine by resourceLimits", _LIMITS)]
 
     @override
-    def credentials(self) -> Iterator[str]:
-        if self.view.flag("masterAuth", "clientCertificateConfig", "issueClientCertificate"):
-            yield (
-                "issues a client certificate, which identifies no user and does not expire; set"
-                " masterAuth.clientCertificateConfig.issueClientCertificate: false"
-            )
-        if self.view.flag("enableLegacyAbac"):
-            yield "attribute-based access control is enabled beside RBAC; set enableLegacyAbac: false"
+    def all_machines(self, stack: Stack) -> list[Machine]:
+        return []
+
+    @override
+    def gpus(self, known: Machines, stack: Stack) -> int | None:
+        return None if self._most_gpus() else 0
+
+    @override
+    def maximum_gpus(self, known: Machines, stack: Stack) -> Decimal | None:
+        return self._most_gpus()
+
+    @override
+    def monthly(self, prices: Prices, stack: Stack) -> Decimal:
+        raise UnknownValueError(_LIMITS, "limits resources, not nodes, so the cost is unknown")
+
+    def _most_gpus(self) -> Decimal:
+        return sum((limit.number("maximum") or Decimal(0) for limit in self._gpu_limits()), Decimal(0))
+
+    def _gpu_limits(self) -> list[View]:
+        limits = self.view.items(*_LIMITS)
+        return [limit for limit in limits if limit.text("resourceType").lower().startswith(_GPU_TYPES)]
 
 
 def pools(resource: Resource) -> Iterator[GkePool | AutoProvisioning]:
@@ -192,7 +219,8 @@ def pools(resource: Resource) -> Iterator[GkePool | AutoProvisioning]:
         return
     if not props.value or props.flag("enableAutopilot"):
         return
-    yield from auto_provisioning(resource)
+    if props.flag("clusterAutoscaling", "enabled"):
+        yield AutoProvisioning(resource, props, "node auto-provisioning")
     inline = props.items("nodePools")
     for profile in inline:
         yield GkePool(resource, profile, f"node pool {profile.text('name') or profile.path[-1]}")

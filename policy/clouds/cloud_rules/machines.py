@@ -7,10 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import yaml
 from pydantic import Field
 
-from rule_engine import Settings
+from rule_engine import Settings, read_table
 
 T = TypeVar("T")
 HOURS: Final = 730
@@ -19,10 +18,9 @@ _WITH_GPUS: Final = ("p[0-9]*.*", "g[0-9]*.*", "gr[0-9]*.*", "a[2-9]*-*gpu-*", "
 """Machine types with GPUs, or with parts of one, whose number is unknown if they are not in the table."""
 
 
-def table(file: str = "machines.yaml") -> dict[str, Any]:
-    """The content of a YAML file of this folder: facts, each block with source and date."""
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if PyYAML has it
-    return yaml.load(Path(__file__).with_name(file).read_bytes(), loader)  # noqa: S506 - both are safe ones
+def table() -> dict[str, Any]:
+    """GPUs and prices of machine types by cloud: blocks of facts, each with source and date."""
+    return read_table(Path(__file__).with_name("machines.yaml"))
 
 
 @cache
@@ -48,9 +46,8 @@ def matches(name: str, pattern: str) -> bool:
 class Machines(Settings):
     """GPUs of machine types that are not in the pack's table."""
 
-    machines: dict[str, int] = Field(
-        default={}, description="GPUs per machine, by name or pattern (`p7.*`); overrides the pack's table."
-    )
+    machines: dict[str, int] = Field({})
+    """GPUs per machine, by name or pattern (`p7.*`); overrides the pack's table."""
 
     def gpus_of(self, name: str) -> int | None:
         """GPUs of one machine; 0 if it has none, None if it has an unknown number.
@@ -97,13 +94,9 @@ def _cloud_of(name: str) -> str:
 class Prices(Machines):
     """Prices of machine types for an organisation."""
 
-    prices: dict[str, float] = Field(
-        default={},
-        description=(
-            "USD per hour of a machine, by name or pattern; overrides the pack's table, which has the on-demand"
-            " prices of one region of each cloud."
-        ),
-    )
+    prices: dict[str, float] = Field({})
+    """USD per hour of a machine, by name or pattern; overrides the pack's table, which has the on-demand prices of one
+    region of each cloud."""
 
     def price_of(self, name: str) -> Decimal | None:
         """USD per hour of a machine; for a family, of its most expensive machine; None if unknown."""

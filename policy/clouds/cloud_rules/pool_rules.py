@@ -1,41 +1,28 @@
-"""Rules for node pools and clusters: pods without GPUs on GPU nodes, numbers of nodes, protection and owner tags."""
+"""Rules for node pools: taints, numbers of nodes, owners, machines, costs, and credentials of nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Literal
 
 from pydantic import Field
 
-from cloud_rules.machines import Machines
-from cloud_rules.pools import REPELLING_EFFECTS, Cluster, NodePool
-from cloud_rules.subjects import CLUSTERS, POOLS, PROTECTABLE, TAGGED
-from cloud_rules.tags import plain, tags, where
-from rule_engine import ADVICE, MUST, Resource, Settings, Severity, Stack, Subject, format_number, rule, typed
-
-_AUTOSCALING: Final = "https://kubernetes.io/docs/concepts/cluster-administration/node-autoscaling/"
+from cloud_rules.coverage import MACHINE_SOURCES, NODES, POOLS, TAGGED
+from cloud_rules.machines import Machines, Prices, matches
+from cloud_rules.pools import REPELLING_EFFECTS, MachineSource, NodePool, Nodes
+from cloud_rules.tags import plain, tag, tags, where
+from rule_engine import Resource, Settings, Stack, format_number, rule
 
 
 class Taints(Machines):
     """The taint of GPU nodes."""
 
-    taints: list[str] = Field(
-        ["*gpu*", "sku"],
-        description=(
-            "Keys of taints that keep workloads without GPUs off, as patterns; `sku` is the key in Azure's"
-            " documentation."
-        ),
-    )
+    taints: list[str] = Field(["*gpu*", "sku"])
+    """Keys of taints that keep workloads without GPUs off, as patterns; `sku` is the key in Azure's documentation."""
 
 
-@rule(
-    "gpu-pool-tainted",
-    rationale="Otherwise pods without GPUs fill the most expensive nodes, and GPU jobs wait for them.",
-    fix="Add a taint with the GPU's resource name and the effect NoSchedule.",
-    link="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#example-use-cases",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=POOLS,
-)
+@rule("gpu-pool-tainted", POOLS)
 def gpu_pool_tainted(pool: NodePool, settings: Taints, stack: Stack) -> Iterator[str]:
     """A GPU node pool must have a taint that keeps pods without GPUs off."""
     if pool.gpus(settings, stack) == 0:
@@ -45,46 +32,11 @@ def gpu_pool_tainted(pool: NodePool, settings: Taints, stack: Stack) -> Iterator
         yield f"its GPU nodes have no taint that keeps other pods off; set {pool.taint_fix(settings, stack)}"
 
 
-@rule(
-    "system-off-gpu-pools",
-    rationale="DNS and metrics run there, so its nodes are never removed, and system pods use them too.",
-    fix="Add a pool without GPUs for the cluster's system pods.",
-    link="https://learn.microsoft.com/azure/aks/use-system-pools",
-    severity=Severity.MEDIUM,
-    level=MUST,
-    on=POOLS,
-)
+@rule("system-off-gpu-pools", POOLS)
 def system_off_gpu_pools(pool: NodePool, settings: Machines, stack: Stack) -> Iterator[str]:
     """A GPU node pool must not run the cluster's system pods."""
     if pool.for_system and pool.gpus(settings, stack) != 0:
         yield "has GPUs and runs AKS system pods (mode System); set mode: User, and add a system pool without GPUs"
-
-
-_FARGATE: Final = Subject(
-    "Fargate profiles",
-    typed("aws:eks/fargateProfile:FargateProfile", "aws-native:eks:FargateProfile"),
-    lambda resource: [resource],
-)
-
-
-@rule(
-    "cluster-has-cpu-pool",
-    rationale="Otherwise DNS, metrics and operators run on GPU nodes or, if these are tainted, stay pending.",
-    fix="Add a small node pool without GPUs and without taints.",
-    link="https://cloud.google.com/kubernetes-engine/docs/how-to/gpus",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=CLUSTERS,
-)
-def cluster_has_cpu_pool(cluster: Cluster, settings: Machines, stack: Stack) -> Iterator[str]:
-    """A cluster created together with node pools must have one without GPUs."""
-    if cluster.own_nodes or (cluster.cloud == "aws" and stack.has(_FARGATE)):
-        return
-    pools = [pool for pool in stack.all(POOLS) if pool.cloud == cluster.cloud]
-    if not pools:
-        return  # they are created outside this stack
-    if stack.first(POOLS, lambda pool: pool.cloud == cluster.cloud and pool.has_cpu_nodes(settings, stack)) is None:
-        yield "all node pools have GPUs; add one without GPUs for the cluster's system pods"
 
 
 # Numbers of nodes.
@@ -93,19 +45,13 @@ def cluster_has_cpu_pool(cluster: Cluster, settings: Machines, stack: Stack) -> 
 class Caps(Machines):
     """Maximum size of a pool in this environment."""
 
-    nodes: int = Field(0, ge=0, description="Maximum number of nodes of a pool; 0 means no limit.")
-    gpus: int = Field(0, ge=0, description="Maximum number of GPUs of a pool; 0 means no limit.")
+    nodes: int = Field(0, ge=0)
+    """Maximum number of nodes of a pool; 0 means no limit."""
+    gpus: int = Field(0, ge=0)
+    """Maximum number of GPUs of a pool; 0 means no limit."""
 
 
-@rule(
-    "pool-maximum",
-    rationale="Without a maximum, a mistake in one job can buy nodes up to the account's quota.",
-    fix="Set the maximum that the workloads need.",
-    link=_AUTOSCALING,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=POOLS,
-)
+@rule("pool-maximum", POOLS)
 def pool_maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
     """A node pool must have a maximum number of nodes or resources, within this environment's limits."""
     field = pool.writes["maximum"]
@@ -133,18 +79,11 @@ def pool_maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
 class MinimumSettings(Machines):
     """Whether idle GPU nodes can be kept."""
 
-    required: bool = Field(default=False, description="Whether idle pools must be empty; set true outside production.")
+    required: bool = False
+    """Whether idle pools must be empty; set true outside production."""
 
 
-@rule(
-    "pool-minimum-zero",
-    rationale="Idle GPU nodes cost as much as busy ones, at night and on weekends too.",
-    fix="Let an autoscaler manage the pool, with a minimum of zero.",
-    link=_AUTOSCALING,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=POOLS,
-)
+@rule("pool-minimum-zero", POOLS)
 def pool_minimum_zero(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterator[str]:
     """A GPU node pool must scale to zero when it is idle."""
     if not settings.required or pool.gpus(settings, stack) == 0:
@@ -155,69 +94,130 @@ def pool_minimum_zero(pool: NodePool, settings: MinimumSettings, stack: Stack) -
         yield f"minimum {pool.counted} is {count}, so idle nodes are kept; set {field}: 0, with an autoscaler"
 
 
-@rule(
-    "size-left-to-autoscaler",
-    rationale="Otherwise a deployment removes nodes that run jobs, or adds nodes that are not needed.",
-    fix=(
-        "Remove the number, or add it to `ignoreChanges`. If the program sends the number that it read from EKS, set"
-        " the tag `gpu-tenancy.dev/desired-size: live`."
-    ),
-    link="https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=POOLS,
-)
+@rule("size-left-to-autoscaler", POOLS)
 def size_left_to_autoscaler(pool: NodePool, _: Settings) -> Iterator[str]:
     """If an autoscaler manages the number of nodes, a deployment must not set it."""
     if path := pool.fixed_size:
         yield f"{path} resets the number of nodes at each deployment; remove it, or add it to ignoreChanges"
 
 
-# Protection and owners.
-
-
-class Protection(Settings):
-    """Requirement to protect clusters and pools."""
-
-    required: bool = Field(default=False, description="Whether protection is required; set true in production.")
-
-
-@rule(
-    "deletion-protected",
-    rationale="Renaming a resource deletes it, together with all jobs that run on it.",
-    fix="Set the resource option `protect`.",
-    link="https://www.pulumi.com/docs/iac/concepts/options/protect/",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=PROTECTABLE,
-)
-def deletion_protected(resource: Resource, settings: Protection) -> Iterator[str]:
-    """Clusters and node pools must be protected from deletion."""
-    if settings.required and not resource.protect:
-        yield "is not protected: Pulumi can delete or replace it; set the resource option protect: true"
+# Owners, machines and costs.
 
 
 class Owners(Settings):
     """Required tags for owner and cost center."""
 
-    keys: list[str] = Field(
-        ["owner", "cost-center", "environment"],
-        description="Required tags or labels; case, `-` and `_` are ignored (`CostCenter`).",
-    )
+    keys: list[str] = Field(["owner", "cost-center", "environment"])
+    """Required tags or labels; case, `-` and `_` are ignored (`CostCenter`)."""
 
 
-@rule(
-    "owner-tags",
-    rationale="Resources without an owner are not cleaned up, and their cost cannot be attributed.",
-    fix="Add the tags (labels on GCP).",
-    link="https://www.pulumi.com/docs/insights/policy/",
-    severity=Severity.LOW,
-    level=ADVICE,
-    on=TAGGED,
-)
+@rule("owner-tags", TAGGED)
 def owner_tags(resource: Resource, settings: Owners) -> Iterator[str]:
     """Clusters and node pools must have tags for their owner and cost center."""
     present = {plain(key): view for key, view in tags(resource).items()}
     missing = [key for key in settings.keys if plain(key) not in present or not present[plain(key)].text().strip()]
     if missing:
         yield f"missing tags or labels: {', '.join(missing)}; add them under {where(resource)}"
+
+
+class Allowed(Settings):
+    """Machine types that are allowed in this environment."""
+
+    allowed: list[str] = Field(["*"])
+    """Allowed machine types, as patterns (`g6.*`)."""
+
+
+@rule("machine-allowed", MACHINE_SOURCES)
+def machine_allowed(part: MachineSource, settings: Allowed) -> Iterator[str]:
+    """Nodes must use a machine type that is allowed in this environment."""
+    if "*" in settings.allowed:
+        return
+    for machine in part.machines():
+        if not any(matches(machine.name, pattern) for pattern in settings.allowed):
+            yield f"{machine.name} is not an allowed machine type; use one of {', '.join(settings.allowed)}"
+
+
+class SpotSettings(Settings):
+    """Whether spot machines may be used."""
+
+    spot: Literal["allowed", "forbidden"] = "allowed"
+    """Whether spot machines are `allowed` or `forbidden`; set `forbidden` in production."""
+
+
+@rule("spot-outside-production", MACHINE_SOURCES)
+def spot_outside_production(part: MachineSource, settings: SpotSettings) -> Iterator[str]:
+    """Spot and preemptible machines must be used only in environments that allow them."""
+    if settings.spot == "forbidden" and part.spot:
+        yield f"can use spot machines, which are not allowed in this environment; set {part.writes['spot']}"
+
+
+class Budget(Prices):
+    """Cost caps for node pools."""
+
+    monthly: float = Field(0, ge=0)
+    """Monthly cap in USD for all node pools of a stack; 0 means no cap."""
+    centers: dict[str, float] = Field({})
+    """Monthly caps in USD for the node pools of a cost center, by its name."""
+    keys: list[str] = Field(["cost-center"])
+    """Tag or label that names the cost center; case, `-` and `_` are ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cap:
+    """A monthly cost cap in USD for several pools.
+
+    Attributes:
+        title: the pools, for messages.
+        limit: USD per month.
+        within: whether a pool counts.
+    """
+
+    title: str
+    limit: float
+    within: Callable[[NodePool], bool]
+
+
+def _over(pool: NodePool, stack: Stack, prices: Prices, cap: _Cap) -> Iterator[str]:
+    """The excess over a cap, reported on the first of its pools; pools with unknown cost report this themselves."""
+    pool.monthly(prices, stack)
+    known_costs = stack.known_values(POOLS, lambda other: other.monthly(prices, stack) if cap.within(other) else None)
+    costs = ((other, cost) for other, cost in known_costs if cost is not None)
+    first = next(costs)
+    if first[0] is not pool:
+        return
+    pool_costs = [first, *costs]
+    total = sum((cost for _, cost in pool_costs), Decimal(0))
+    if total > Decimal(str(cap.limit)):
+        most_expensive = sorted(pool_costs, key=lambda pair: -pair[1])[:3]
+        listed = ", ".join(f"{other.place} {cost:,.0f}" for other, cost in most_expensive)
+        yield (
+            f"{cap.title} cost up to {total:,.0f} USD a month, which exceeds the cap of {cap.limit:,.0f} USD; lower"
+            f" maximums (most expensive: {listed})"
+        )
+
+
+@rule("pool-budget", POOLS)
+def pool_budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]:
+    """The monthly cost of node pools at their maximum (730 hours) must not exceed the cap."""
+    if settings.monthly:
+        yield from _over(pool, stack, settings, _Cap("all node pools", settings.monthly, lambda _: True))
+    if not settings.centers:
+        return
+    center = tag(pool.resource, settings.keys)
+    if center in settings.centers:
+        title = f"node pools of cost center {center}"
+        cap = _Cap(title, settings.centers[center], lambda other: tag(other.resource, settings.keys) == center)
+        yield from _over(pool, stack, settings, cap)
+
+
+class Metadata(Settings):
+    """Hop limit of the metadata service."""
+
+    hops: int = Field(1, ge=1)
+    """Maximum number of hops of a metadata response on AWS; pods are two hops away."""
+
+
+@rule("imds-v2", NODES)
+def imds_v2(nodes: Nodes, settings: Metadata) -> Iterator[str]:
+    """Pods must not reach the credentials of their node through the cloud's metadata service."""
+    return nodes.metadata(settings.hops)

@@ -1,4 +1,4 @@
-"""Node pools and clusters in terms that are common to all clouds.
+"""Node pools in terms that are common to all clouds.
 
 A module per cloud (`aws`, `karpenter`, `gcp`, `azure`) maps its resources to these terms. Each value is read on demand,
 so that a value that is unknown in a preview affects only the rules that need it.
@@ -139,10 +139,6 @@ class NodePool(MachineSource):
         """GPUs of a node (the maximum over its machine types); 0 without GPUs, None if unknown."""
         return highest(machine.gpus(known) for machine in self.all_machines(stack))
 
-    def has_cpu_nodes(self, known: Machines, stack: Stack) -> bool:
-        """Whether it can have nodes without GPUs."""
-        return self.gpus(known, stack) == 0
-
     def taint_fix(self, known: Machines, stack: Stack) -> str:  # noqa: ARG002 - others compare machines
         """What to set so that pods without GPUs stay off its GPU nodes."""
         return self.writes["taint"]
@@ -192,26 +188,6 @@ class Nodes(Part, ABC):
         Args:
             hops: maximum hop limit.
         """
-
-
-class Cluster(Part, ABC):
-    """A cluster's control plane."""
-
-    __slots__ = ()
-    cloud: ClassVar[Cloud]
-
-    @property
-    def own_nodes(self) -> bool:
-        """Whether the cloud manages its nodes, so that it needs no pool without GPUs."""
-        return False
-
-    def identity(self) -> Iterator[str]:
-        """Messages about missing cloud identities of pods, where the cluster has their settings."""
-        yield from ()
-
-    @abstractmethod
-    def credentials(self) -> Iterator[str]:
-        """Messages about shared credentials, which identify no user."""
 
 
 def highest(counts: Iterator[int | None]) -> int | None:

@@ -1,28 +1,67 @@
-"""Tags and labels of resources, for owners, cost centers and exemptions."""
+"""Type tokens of the resources that rules check, and their tags and labels: owners, cost centers, exemptions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from cloud_rules import tokens
 from rule_engine import Resource, UnknownValueError, View
 from rule_engine.exemptions import annotated_exemptions
 
+EKS_CLUSTER: Final = "aws:eks/cluster:Cluster"
+EKS_POOL: Final = "aws:eks/nodeGroup:NodeGroup"
+ASG: Final = "aws:autoscaling/group:Group"
+LAUNCH_TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
+NATIVE_EKS_CLUSTER: Final = "aws-native:eks:Cluster"
+NATIVE_EKS_POOL: Final = "aws-native:eks:Nodegroup"
+NATIVE_ASG: Final = "aws-native:autoscaling:AutoScalingGroup"
+NATIVE_LAUNCH_TEMPLATE: Final = "aws-native:ec2:LaunchTemplate"
+GKE_CLUSTER: Final = "gcp:container/cluster:Cluster"
+GKE_POOL: Final = "gcp:container/nodePool:NodePool"
+AKS_CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
+AKS_POOL: Final = "azure-native:containerservice:AgentPool"
+KARPENTER_POOL: Final = "kubernetes:karpenter.sh:NodePool"
+KARPENTER_CLASS: Final = "kubernetes:karpenter.k8s.aws:EC2NodeClass"
+EKS_POOLS: Final = (EKS_POOL, NATIVE_EKS_POOL)
+ASGS: Final = (ASG, NATIVE_ASG)
+LAUNCH_TEMPLATES: Final = (LAUNCH_TEMPLATE, NATIVE_LAUNCH_TEMPLATE)
+
+_VERSION: Final = re.compile(r"^(azure-native:\w+|kubernetes:[\w.-]+)/v\w+:")
+
+
+def token(type_: str) -> str:
+    """A type token without API version, which azure-native and Kubernetes types have (`…/v20250501:AgentPool`)."""
+    return _VERSION.sub(r"\1:", type_)
+
+
+def of_types(*types: str) -> Callable[[Resource], bool]:
+    """Selects resources of these types, in any API version."""
+    accepted = frozenset(types)
+    return lambda resource: token(resource.type) in accepted
+
+
+def ignores(resource: Resource, path: str) -> bool:
+    """Whether `ignoreChanges` contains a property, a parent of it, or `*`."""
+    return any(
+        path == ignored or path.startswith((f"{ignored}.", f"{ignored}[")) or ignored == "*"
+        for ignored in resource.ignored
+    )
+
+
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    tokens.ASG: ("tags",),
-    tokens.EKS_CLUSTER: ("tags",),
-    tokens.EKS_POOL: ("tags",),
-    tokens.LAUNCH_TEMPLATE: ("tags",),
-    tokens.NATIVE_ASG: ("tags",),
-    tokens.NATIVE_EKS_CLUSTER: ("tags",),
-    tokens.NATIVE_EKS_POOL: ("tags",),
-    tokens.GKE_CLUSTER: ("resourceLabels",),
-    tokens.GKE_POOL: ("nodeConfig", "resourceLabels"),
-    tokens.AKS_CLUSTER: ("tags",),
-    tokens.AKS_POOL: ("tags",),
-    tokens.KARPENTER_POOL: ("metadata", "labels"),
-    tokens.KARPENTER_CLASS: ("spec", "tags"),
+    ASG: ("tags",),
+    EKS_CLUSTER: ("tags",),
+    EKS_POOL: ("tags",),
+    LAUNCH_TEMPLATE: ("tags",),
+    NATIVE_ASG: ("tags",),
+    NATIVE_EKS_CLUSTER: ("tags",),
+    NATIVE_EKS_POOL: ("tags",),
+    GKE_CLUSTER: ("resourceLabels",),
+    GKE_POOL: ("nodeConfig", "resourceLabels"),
+    AKS_CLUSTER: ("tags",),
+    AKS_POOL: ("tags",),
+    KARPENTER_POOL: ("metadata", "labels"),
+    KARPENTER_CLASS: ("spec", "tags"),
 }
 TAG: Final = "exempt:"
 """Prefix of an AWS or Azure tag that exempts a resource; the rule's name follows."""
@@ -33,12 +72,12 @@ LABEL: Final = "exempt-"
 
 def where(resource: Resource) -> str:
     """The property that contains a resource's tags or labels."""
-    return ".".join(_WHERE.get(tokens.token(resource.type), ("tags",)))
+    return ".".join(_WHERE.get(token(resource.type), ("tags",)))
 
 
 def tags(resource: Resource) -> dict[str, View]:
     """Tags or labels of a resource; empty if its type has none. Single values can be unknown."""
-    path = _WHERE.get(tokens.token(resource.type))
+    path = _WHERE.get(token(resource.type))
     return {} if path is None else _tags_of(resource.props.at(*path))
 
 
@@ -50,7 +89,7 @@ def _tags_of(view: View) -> dict[str, View]:
 
 def _other_tags(resource: Resource) -> dict[str, View]:
     """Tags or labels of a resource of any other type; empty if they are unknown."""
-    if resource.group or tokens.token(resource.type) in _WHERE:
+    if resource.group or token(resource.type) in _WHERE:
         return {}
     found: dict[str, View] = {}
     for key in ("tags", "labels", "resourceLabels"):

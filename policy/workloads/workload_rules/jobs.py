@@ -7,23 +7,10 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import (
-    ADVICE,
-    Part,
-    Resource,
-    Severity,
-    Stack,
-    Subject,
-    UnknownValueError,
-    View,
-    format_number,
-    rule,
-)
-from workload_rules import nodes
-from workload_rules.kinds import BATCH, COUNTED, DEADLINES, PODS_IN, SERVING
-from workload_rules.objects import QUEUE_NAME, matches_any
+from rule_engine import Part, Resource, Stack, Subject, UnknownValueError, View, format_number, kubernetes, rule
+from workload_rules.objects import BATCH, COUNTED, DEADLINES, PODS_IN, QUEUE_NAME, SERVING, matches_any
+from workload_rules.placement import may_share_node, node_labels
 from workload_rules.pods import (
-    BATCH_PODS,
     CONTAINERS,
     POD_PARTS,
     Container,
@@ -33,7 +20,6 @@ from workload_rules.pods import (
     for_tenants,
     holds_pods,
     is_searched,
-    kind_of,
     namespace_of,
 )
 
@@ -51,7 +37,7 @@ class Work(Part):
     @property
     def kind(self) -> str:
         """API group and kind: `batch:Job`."""
-        return f"{self.resource.group}:{self.resource.kind}"
+        return self.resource.object_kind
 
     @property
     def namespace(self) -> str:
@@ -65,7 +51,7 @@ class Work(Part):
 
     @property
     def meta(self) -> View:
-        """The metadata of the workload; for a CronJob, that of its jobs."""
+        """The metadata of the workload; for a CronJob, that of its jobs, which do not get its own labels."""
         path = ("spec", "jobTemplate", "metadata") if self.resource.kind == "CronJob" else ("metadata",)
         return self.resource.props.at(*path)
 
@@ -89,29 +75,23 @@ class Work(Part):
 
 def _is_batch(resource: Resource) -> bool:
     """Whether an object is batch work: of a known kind, or of any kind of an operator that is not known to serve."""
-    kind = kind_of(resource)
-    return kind in BATCH or (is_searched(resource) and kind not in SERVING and kind not in PODS_IN)
+    kind = resource.object_kind
+    return kind in BATCH or (is_searched(resource) and kind not in {*SERVING, *PODS_IN})
 
 
 _BATCH: Final = Subject("batch work", _is_batch, lambda resource: (Work(resource),))
 _WORK: Final = Subject("work", holds_pods, lambda resource: (Work(resource),))
+_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
 
 
 class LongestSettings(TenantGpus):
     """Time limit for batch workloads with GPUs."""
 
-    hours: float = Field(168, gt=0, description="Maximum run time of batch work with GPUs, in hours.")
+    hours: float = Field(168, gt=0)
+    """Maximum run time of batch work with GPUs, in hours."""
 
 
-@rule(
-    "gpu-jobs-end",
-    rationale="A job that hangs keeps its GPUs, at full cost, until someone stops it.",
-    fix="Set `activeDeadlineSeconds` on the job or its pods, or Kueue's label for the maximum execution time.",
-    link="https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=BATCH_PODS,
-)
+@rule("gpu-jobs-end", _BATCH_PODS)
 @for_tenants
 def gpu_jobs_end(pod: Pod, settings: LongestSettings) -> Iterator[str]:
     """Batch work with GPUs must have a time limit."""
@@ -136,23 +116,15 @@ class QueueSettings(TenantGpus):
     """Labels and annotations that name a queue."""
 
     names: list[str] = Field(
-        [QUEUE_NAME, "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "kai.scheduler/queue"],
-        description=(
-            "Labels or annotations that name a queue. Kueue's label is read from the workload itself, the others"
-            " from its pods too."
-        ),
+        [QUEUE_NAME, "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "kai.scheduler/queue"]
     )
-    serving: list[str] = Field(
-        [],
-        description=(
-            "Further kinds of serving workloads, `group:Kind`, as patterns. Pods of operators' kinds are batch work,"
-            " except those of kinds that the pack knows to serve."
-        ),
-    )
-    claims: list[str] = Field(
-        [],
-        description="ResourceClaims and ResourceClaimTemplates without GPUs, as patterns: `compute-domain-*`.",
-    )
+    """Labels or annotations that name a queue. Kueue's label is read from the workload itself, the others from its pods
+    too."""
+    serving: list[str] = Field([])
+    """Further kinds of serving workloads, `group:Kind`, as patterns. Pods of operators' kinds are batch work, except
+    those of kinds that the pack knows to serve."""
+    claims: list[str] = Field([])
+    """ResourceClaims and ResourceClaimTemplates without GPUs, as patterns: `compute-domain-*`."""
 
 
 def _names_a_queue(meta: View, names: list[str]) -> bool:
@@ -183,15 +155,7 @@ def _with_gpus(work: Work, settings: QueueSettings) -> list[Pod]:
     return pods
 
 
-@rule(
-    "batch-names-queue",
-    rationale="Without a queue it bypasses all queue quotas, and uses GPUs that are guaranteed to another team.",
-    fix="Set the label of the team's LocalQueue, or the queue of a Volcano Job.",
-    link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=_BATCH,
-)
+@rule("batch-names-queue", _BATCH)
 @for_tenants
 def batch_names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
     """Batch work with GPUs must name its queue."""
@@ -215,18 +179,7 @@ def batch_names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
     yield f"requests {', '.join(gpus)} and has no queue; set {write}"
 
 
-@rule(
-    "queued-gpus-requested",
-    rationale=(
-        "Kueue counts a template before Kubernetes sets its defaults: in a namespace whose LimitRange has a default"
-        " request of 0 GPUs, it admits the workload without quota."
-    ),
-    fix="Set the same number of GPUs under `requests` as under `limits`.",
-    link="https://github.com/kubernetes-sigs/kueue/issues/15020",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=CONTAINERS,
-)
+@rule("queued-gpus-requested", CONTAINERS)
 @for_tenants
 def queued_gpus_requested(container: Container, settings: TenantGpus) -> Iterator[str]:
     """Work in a Kueue queue must request its GPUs, if Kueue counts its template."""
@@ -243,13 +196,9 @@ def queued_gpus_requested(container: Container, settings: TenantGpus) -> Iterato
 class SchedulerSettings(TenantGpus):
     """Namespaces in which two schedulers can allocate GPUs."""
 
-    partitioned: list[str] = Field(
-        [],
-        description=(
-            "Namespaces, as patterns, whose quota covers the GPUs of both Kueue and Volcano, and whose Volcano"
-            " queue's GPUs are deducted from Kueue's."
-        ),
-    )
+    partitioned: list[str] = Field([])
+    """Namespaces, as patterns, whose quota covers the GPUs of both Kueue and Volcano, and whose Volcano queue's GPUs
+    are deducted from Kueue's."""
 
 
 def _namespace(work: Work) -> str:
@@ -263,24 +212,13 @@ def _has_queue(work: Work) -> bool:
 def _same_gpus(pods: list[Pod], other_pods: list[Pod], settings: Gpus) -> bool:
     return any(
         not pod.gpus(settings).keys().isdisjoint(other_pod.gpus(settings))
-        and nodes.may_share_node(nodes.values(pod), nodes.values(other_pod))
+        and may_share_node(node_labels(pod), node_labels(other_pod))
         for pod in pods
         for other_pod in other_pods
     )
 
 
-@rule(
-    "one-batch-scheduler",
-    rationale=(
-        "Each scheduler counts only its own allocations: both can allocate the same GPU, and one of the workloads"
-        " waits half started."
-    ),
-    fix="Use one of them for all batch work of the namespace, or restrict them to different nodes.",
-    link="https://kueue.sigs.k8s.io/docs/concepts/",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=_WORK,
-)
+@rule("one-batch-scheduler", _WORK)
 @for_tenants
 def one_batch_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
     """In one namespace, Kueue and Volcano must not allocate the same GPUs."""
@@ -289,7 +227,7 @@ def one_batch_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -
         return
 
     # Works with the same GPUs and nodes have the same competitor, so it is looked up once for all of them.
-    demand = frozenset((frozenset(pod.gpus(settings)), frozenset(nodes.values(pod).items())) for pod in pods)
+    demand = frozenset((frozenset(pod.gpus(settings)), frozenset(node_labels(pod).items())) for pod in pods)
     other = stack.once(
         ("one-batch-scheduler", id(settings), work.namespace, demand),
         lambda: stack.first(

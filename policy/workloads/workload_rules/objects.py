@@ -1,11 +1,54 @@
-"""Kubernetes objects that rules look up in a stack, by name or by label selector."""
+"""Kubernetes objects: the kinds that contain pods, and those that rules look up in a stack.
 
-from collections.abc import Callable, Iterable, Iterator
+Kinds are from `kinds.yaml`, which `make facts` generates. In its paths, `*` is each item of a list or entry of a map.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from rule_engine import Resource, Stack, Subject, UnknownValueError, View, kubernetes
+from rule_engine import Resource, Stack, Subject, UnknownValueError, View, kubernetes, read_table
+
+_ROWS: Final[Mapping[str, Mapping[str, Any]]] = read_table(Path(__file__).with_name("kinds.yaml"))
+
+
+def _facts(name: str) -> Mapping[str, Any]:
+    return {kind: row[name] for kind, row in _ROWS.items() if name in row}
+
+
+PODS_IN: Final[Mapping[str, list[str]]] = _facts("pods")
+"""Paths of pod templates, by API group and kind.
+
+All other pods in objects of operators are found by their shape (`shapes`), with longer places in messages.
+"""
+COUNTED: Final = frozenset(_facts("counted"))
+"""Kinds of which Kueue counts the pod template, before Kubernetes sets defaults of pods."""
+DEADLINES: Final[Mapping[str, str]] = _facts("deadline")
+"""Paths of the maximum run time in seconds. Volcano Jobs have one on pods only."""
+GANGS: Final[Mapping[str, str]] = _facts("gang")
+"""Paths of the specs that name a Volcano queue."""
+RUNTIMES: Final = frozenset({"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"})
+"""Have the pods of TrainJobs, without their GPUs."""
+TRAIN_JOB: Final = "trainer.kubeflow.org:TrainJob"
+"""Has its own GPU request; its pods are in a runtime, usually of another stack."""
+PATCHES: Final[list[str]] = _facts("patches")[TRAIN_JOB]
+"""Paths of a TrainJob's pod specs, in the versions of its API."""
+BATCH: Final = frozenset(kind for kind, work in _facts("work").items() if work == "batch")
+"""Kinds of batch workloads."""
+SERVING: Final = frozenset(kind for kind, work in _facts("work").items() if work == "serving") | {
+    "serving.knative.dev:Configuration",
+    "serving.kserve.io:InferenceService",
+    "serving.kserve.io:LLMInferenceService",
+    "serving.kserve.io:ServingRuntime",
+    "serving.kserve.io:ClusterServingRuntime",
+    "apps.kruise.io:CloneSet",
+    "apps.kruise.io:StatefulSet",
+    "apps.nvidia.com:NIMService",
+}
+"""Kinds of long-running serving workloads. The last ones, whose pods are found by shape, are from kserve/kserve,
+openkruise/kruise and NVIDIA/k8s-nim-operator."""
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 QUEUE_CLASS: Final = "kueue.x-k8s.io/priority-class"
@@ -29,7 +72,6 @@ CLUSTER_QUEUES: Final = objects("ClusterQueues", "kueue.x-k8s.io:ClusterQueue")
 LOCAL_QUEUES: Final = objects("LocalQueues", "kueue.x-k8s.io:LocalQueue")
 COHORTS: Final = objects("cohorts", "kueue.x-k8s.io:Cohort")
 FLAVORS: Final = objects("ResourceFlavors", "kueue.x-k8s.io:ResourceFlavor")
-BUDGETS: Final = objects("PodDisruptionBudgets", "policy:PodDisruptionBudget")
 
 
 def name(resource: Resource) -> str:

@@ -1,80 +1,62 @@
-"""Rules for node selection and tolerations of pods."""
+"""Nodes that a pod can be scheduled on, by its node selector, affinity and tolerations; and rules for these."""
 
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, Severity, View, rule
-from rule_engine.remedies import resource_of, value_at
-from workload_rules import nodes
-from workload_rules.kinds import RUNTIMES
-from workload_rules.pods import DEVICE_CLASS, POD_PARTS, PODS, Pod, TenantGpus, Tenants, for_tenants
+from rule_engine import View, rule
+from workload_rules.objects import PATCHES, RUNTIMES, matches_any
+from workload_rules.pods import POD_PARTS, PODS, Pod, TenantGpus, Tenants, for_tenants, views_at
 
-_TAINTS: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
-_AFFINITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"
+Values = Mapping[str, frozenset[str]]
+"""Required node labels with their allowed values."""
+
+_REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
-class TaintSettings(TenantGpus):
-    """The taint of GPU nodes."""
+def _tolerations(pod: Pod) -> list[dict[str, str]]:
+    """The tolerations of a pod, as maps."""
+    return [toleration.string_map() for toleration in pod.spec.items("tolerations")]
 
-    taints: list[str] = Field(
-        [],
-        description=(
-            "Taint keys of GPU nodes. If empty, the key is the resource name; for partitions, that of the whole GPU."
-        ),
+
+def node_labels(pod: Pod) -> Values:
+    """The required node labels of a pod with their allowed values."""
+    return pod.resource.once(
+        (pod, "values of node labels"),
+        lambda: {key: frozenset(value.text() for value in views) for key, views in _labels(pod).items()},
     )
 
 
-def _taint_of(name: str, settings: TaintSettings) -> list[str]:
-    if settings.taints:
-        return settings.taints
-    if name.startswith(DEVICE_CLASS):  # the class `gpu.nvidia.com` has devices of nvidia.com
-        return [f"{'.'.join(name.removeprefix(DEVICE_CLASS).split('.')[-2:])}/gpu"]
-    return [f"{name.partition('/')[0]}/gpu" if name.startswith("nvidia.com/") else name]
+def may_share_node(first: Values, second: Values) -> bool:
+    """Whether one node can have the labels that two pods require."""
+    return all(first[key] & second[key] for key in first.keys() & second.keys())
 
 
-def _not_tolerated(pod: Pod, settings: TaintSettings) -> Iterator[str]:
-    keys = {key for name in pod.gpus(settings) for key in _taint_of(name, settings)}
-    tolerations = nodes.tolerations(pod) if keys else []
-    yield from (key for key in sorted(keys) if not nodes.tolerates(tolerations, key))
+def _labels(pod: Pod) -> dict[str, list[View]]:
+    """The required node labels of a pod with their allowed values, which can be unknown.
+
+    The terms of an affinity are alternatives: a label is required if all of them require it.
+    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
+    """
+    required: dict[str, list[View]] = {}
+    specs = [pod.spec]
+    if pod.form == "trainer":
+        specs = [view for path in PATCHES for _, view in views_at(pod.resource.props, path)]
+    for spec in specs:
+        terms = [dict(_required_labels(term)) for term in spec.items(*_REQUIRED)]
+        if terms:
+            for key in reduce(lambda common, keys: common & keys, (set(term) for term in terms)):
+                required[key] = [value for term in terms for value in term[key]]
+        required |= {key: [value] for key, value in spec.entries("nodeSelector").items()}
+    return required
 
 
-def _tolerate(type_: str, props: dict[str, Any], settings: TaintSettings) -> bool:
-    resource, changed = resource_of(type_, props), False
-    for pod in resource.parts(PODS):
-        keys = list(settings.of_tenant(resource, _not_tolerated(pod, settings)))
-        if not keys:
-            continue
-        spec = value_at(props, pod.spec.path)
-        if value_at(spec, ("tolerations",)) is None:
-            spec["tolerations"] = []
-        value_at(spec, ("tolerations",)).extend(
-            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys
-        )
-        changed = True
-    return changed
-
-
-@rule(
-    "gpu-toleration",
-    rationale=(
-        "Otherwise the pod stays pending if GPU nodes are tainted, as recommended; not every cluster adds the"
-        " toleration automatically."
-    ),
-    fix="Add a toleration for the taint's key, with operator Exists and effect NoSchedule.",
-    link=_TAINTS,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=PODS,
-    remedy=_tolerate,
-)
-@for_tenants
-def gpu_toleration(pod: Pod, settings: TaintSettings) -> Iterator[str]:
-    """A pod that requests GPUs must tolerate the taint of GPU nodes."""
-    for key in _not_tolerated(pod, settings):
-        yield f"requests GPUs but does not tolerate {key}; add {{key: {key}, operator: Exists, effect: NoSchedule}}"
+def _required_labels(term: View) -> Iterator[tuple[str, list[View]]]:
+    for expression in term.items("matchExpressions"):
+        if expression.text("operator") == "In":
+            yield expression.text("key"), expression.items("values")
 
 
 class ModelSettings(TenantGpus):
@@ -89,39 +71,22 @@ class ModelSettings(TenantGpus):
             "karpenter.azure.com/sku-gpu-name",
             "karpenter.k8s.aws/instance-gpu-name",
             "node.kubernetes.io/instance-type",
-        ],
-        description="Node labels that identify the GPU model or the machine type.",
+        ]
     )
-    partitions: bool = Field(
-        default=False,
-        description=("Whether the resource name of a partition (`nvidia.com/mig-1g.10gb`) is sufficient."),
-    )
-    queues: list[str] = Field(
-        [],
-        description=(
-            "Workload labels that are sufficient because their value determines the nodes:"
-            " `kueue.x-k8s.io/queue-name` if each queue has one flavor."
-        ),
-    )
+    """Node labels that identify the GPU model or the machine type."""
+    partitions: bool = False
+    """Whether the resource name of a partition (`nvidia.com/mig-1g.10gb`) is sufficient."""
+    queues: list[str] = Field([])
+    """Workload labels that are sufficient because their value determines the nodes: `kueue.x-k8s.io/queue-name` if each
+    queue has one flavor."""
 
 
-@rule(
-    "gpu-model-named",
-    rationale=(
-        "All models have the same resource name: a workload for a T4 can occupy an H100, and a workload for an H100"
-        " fails on a T4."
-    ),
-    fix="Select nodes by the GPU product label, in `nodeSelector` or in a required node affinity.",
-    link=_AFFINITY,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=PODS,
-)
+@rule("gpu-model-named", PODS)
 @for_tenants
 def gpu_model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
     """A pod that requests GPUs must select a GPU model."""
     names = [name for name in pod.gpus(settings) if not (settings.partitions and "/mig-" in name)]
-    if not names or not nodes.labels(pod).keys().isdisjoint(settings.labels):
+    if not names or not _labels(pod).keys().isdisjoint(settings.labels):
         return
     if pod.resource.props.entries("metadata", "labels").keys().isdisjoint(settings.queues):
         yield (
@@ -133,15 +98,19 @@ def gpu_model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
 class DaemonSettings(Tenants):
     """Pods whose tolerations are checked."""
 
-    daemonsets: bool = Field(default=False, description="Whether DaemonSets, which run on every node, are checked too.")
+    daemonsets: bool = False
+    """Whether DaemonSets, which run on every node, are checked too."""
 
     def checks(self, pod: Pod) -> bool:
         """Whether a pod is checked."""
         return self.daemonsets or pod.kind != "apps:DaemonSet"
 
 
-class GpuNodes(TaintSettings, DaemonSettings):
+class GpuNodes(TenantGpus, DaemonSettings):
     """Labels and taints of GPU nodes."""
+
+    taints: list[str] = Field([])
+    """Taint keys of GPU nodes. If empty, the key is the resource name; for partitions, that of the whole GPU."""
 
     labels: list[str] = Field(
         [
@@ -151,20 +120,12 @@ class GpuNodes(TaintSettings, DaemonSettings):
             "eks.amazonaws.com/instance-gpu-*",
             "karpenter.azure.com/sku-gpu-*",
             "karpenter.k8s.aws/instance-gpu-*",
-        ],
-        description="Labels that only GPU nodes have, as patterns.",
+        ]
     )
+    """Labels that only GPU nodes have, as patterns."""
 
 
-@rule(
-    "cpu-pods-off-gpu-nodes",
-    rationale="It uses CPU and memory that GPU pods need, which leaves GPUs idle.",
-    fix="Remove the toleration of the GPU taint and the selection of GPU nodes, or request a GPU.",
-    link=_TAINTS,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=PODS,
-)
+@rule("cpu-pods-off-gpu-nodes", PODS)
 @for_tenants
 def cpu_pods_off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
     # Runtimes get their GPUs from TrainJobs, and a resource claim can be for GPUs.
@@ -172,32 +133,21 @@ def cpu_pods_off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
     claimed = pod.kind in RUNTIMES or pod.spec.items("resourceClaims")
     if claimed or not settings.checks(pod) or pod.gpus(settings):
         return
-    for key in sorted({toleration.get("key", "") for toleration in nodes.tolerations(pod)}):
+    for key in sorted({toleration.get("key", "") for toleration in _tolerations(pod)}):
         if key in settings.taints or settings.is_gpu(key):
             yield f"requests no GPU but tolerates {key}; remove the toleration"
-    for label in sorted(nodes.labels(pod)):
-        if any(fnmatchcase(label, pattern) for pattern in settings.labels):
+    for label in sorted(_labels(pod)):
+        if matches_any(label, settings.labels):
             yield f"requests no GPU but selects nodes by {label}; select other nodes"
 
 
-@rule(
-    "toleration-has-key",
-    rationale=(
-        "Without a key it tolerates every taint: the pod can be scheduled on GPU nodes, and on nodes that are being"
-        " drained."
-    ),
-    fix="Add one toleration for each intended taint, with its key.",
-    link=_TAINTS,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=POD_PARTS,
-)
+@rule("toleration-has-key", POD_PARTS)
 @for_tenants
 def toleration_has_key(pod: Pod, settings: DaemonSettings) -> Iterator[str]:
     """A toleration must name the key of a taint."""
     if not settings.checks(pod):
         return
-    for index, toleration in enumerate(nodes.tolerations(pod)):
+    for index, toleration in enumerate(_tolerations(pod)):
         if not toleration.get("key"):
             yield f"toleration {index} has no key and tolerates every taint; set the key of one taint"
 
@@ -219,18 +169,7 @@ def _reaches(term: View, namespace: str) -> bool:
     )
 
 
-@rule(
-    "affinity-own-namespace",
-    rationale=(
-        "The scheduler places no pod where it breaks the required anti-affinity of a pod that is there already: one"
-        " small pod can keep all pods of other teams from the nodes of a zone or a pool."
-    ),
-    fix="Remove `namespaces` and `namespaceSelector` from required terms; Kueue places pods together by topology.",
-    link=f"{_AFFINITY}#namespace-selector",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=POD_PARTS,
-)
+@rule("affinity-own-namespace", POD_PARTS)
 @for_tenants
 def affinity_own_namespace(pod: Pod, _: Tenants) -> Iterator[str]:
     """Required affinities to pods must be about pods of the same namespace."""

@@ -4,16 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from fnmatch import fnmatchcase
-from functools import lru_cache, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar
 
-import yaml
 from pydantic import AfterValidator, Field
 
-from rule_engine import Resource, Settings, Subject, Unknown, View, kubernetes
-from workload_rules.kinds import BATCH, PODS_IN, TRAIN_JOB
+from rule_engine import Resource, Settings, Subject, Unknown, View, read_table
+from workload_rules.objects import PODS_IN, TRAIN_JOB, matches_any
 from workload_rules.shapes import CONTAINER_LISTS, Form, find_pods
 
 _KUBERNETES: Final = frozenset(
@@ -63,7 +61,7 @@ UNSEARCHED: Final[Mapping[str, tuple[str, ...]]] = {
 """API groups of operators whose objects are not searched for pods by shape, by the reason."""
 _WITHOUT_PODS: Final = _KUBERNETES.union(*UNSEARCHED.values())
 
-SYSTEM: Final[list[str]] = yaml.safe_load(Path(__file__).with_name("namespaces.yaml").read_bytes())
+SYSTEM: Final[list[str]] = read_table(Path(__file__).with_name("namespaces.yaml"))
 """Namespaces that do not belong to a tenant: those of Kubernetes, of clouds and of operators."""
 
 
@@ -85,7 +83,7 @@ Namespaces = Annotated[list[str], AfterValidator(_exact)]
 """Exact names: a pattern such as `*-system` would exempt each namespace that a tenant names like it."""
 
 _CLAIMS: Final = {"ResourceClaimTemplate": "resourceClaimTemplateName", "ResourceClaim": "resourceClaimName"}
-DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+_DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 """Prefix of the resource name that each DeviceClass has: https://github.com/kubernetes/enhancements/issues/5004."""
 GPUS: Final = [
     "nvidia.com/gpu",
@@ -93,46 +91,22 @@ GPUS: Final = [
     "nvidia.com/mig-*",
     "amd.com/gpu",
     "gpu.intel.com/*",
-    f"{DEVICE_CLASS}*gpu*",
-    f"{DEVICE_CLASS}mig.*",
+    f"{_DEVICE_CLASS}*gpu*",
+    f"{_DEVICE_CLASS}mig.*",
 ]
-
-
-@lru_cache(maxsize=4096)
-def _matches_any(text: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a text matches one of these patterns; cached, because rules check the same few names again and again."""
-    return any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 class Tenants(Settings):
     """Selects the namespaces of tenants."""
 
-    system: Namespaces = Field(
-        SYSTEM,
-        description=(
-            "Namespaces that do not belong to a tenant, by exact name; objects in them are not checked as a tenant's."
-        ),
-    )
-    platform: Namespaces = Field(
-        [],
-        description="Further namespaces that do not belong to a tenant, by exact name: those of your platform team.",
-    )
+    system: Namespaces = Field(SYSTEM)
+    """Namespaces that do not belong to a tenant, by exact name; objects in them are not checked as a tenant's."""
+    platform: Namespaces = Field([])
+    """Further namespaces that do not belong to a tenant, by exact name: those of your platform team."""
 
     def tenant(self, namespace: str) -> bool:
         """Whether a namespace is a tenant's."""
         return namespace not in self.system and namespace not in self.platform
-
-    def of_tenant(self, resource: Resource, messages: Iterable[str]) -> Iterator[str]:
-        """The messages about an object, if it belongs to a tenant.
-
-        Objects in system namespaces are not checked. An unknown namespace matters only if there is a message.
-        """
-        known = not isinstance(resource.props.entries("metadata").get("namespace", View(None)).value, Unknown)
-        if known and not self.tenant(namespace_of(resource)):
-            return
-        for message in messages:
-            if self.tenant(namespace_of(resource)):
-                yield message
 
 
 class _InObject(Protocol):
@@ -144,7 +118,7 @@ class _InObject(Protocol):
         ...
 
 
-_Part = TypeVar("_Part", bound=_InObject)
+_Part = TypeVar("_Part", bound=_InObject | Resource)
 _Tenants = TypeVar("_Tenants", bound=Tenants)
 _More = ParamSpec("_More")
 
@@ -152,11 +126,20 @@ _More = ParamSpec("_More")
 def for_tenants(
     check: Callable[Concatenate[_Part, _Tenants, _More], Iterable[str]],
 ) -> Callable[Concatenate[_Part, _Tenants, _More], Iterator[str]]:
-    """The check of a rule that is only about objects of tenants: see `Tenants.of_tenant`."""
+    """The check of a rule that is only about objects of tenants.
+
+    Objects in system namespaces are not checked. An unknown namespace matters only if there is a message.
+    """
 
     @wraps(check)
     def checked(part: _Part, settings: _Tenants, *more: _More.args, **named: _More.kwargs) -> Iterator[str]:
-        return settings.of_tenant(part.resource, check(part, settings, *more, **named))
+        resource = part if isinstance(part, Resource) else part.resource
+        known = not isinstance(resource.props.entries("metadata").get("namespace", View(None)).value, Unknown)
+        if known and not settings.tenant(namespace_of(resource)):
+            return
+        for message in check(part, settings, *more, **named):
+            if settings.tenant(namespace_of(resource)):
+                yield message
 
     return checked
 
@@ -164,13 +147,12 @@ def for_tenants(
 class Gpus(Settings):
     """Selects the resources that are GPUs."""
 
-    gpus: list[str] = Field(
-        GPUS, description="Resource names of GPUs or GPU partitions, as patterns (`nvidia.com/mig-*`)."
-    )
+    gpus: list[str] = Field(GPUS)
+    """Resource names of GPUs or GPU partitions, as patterns (`nvidia.com/mig-*`)."""
 
     def is_gpu(self, resource: str) -> bool:
         """Whether a resource name is a GPU's."""
-        return _matches_any(resource, tuple(self.gpus))
+        return matches_any(resource, self.gpus)
 
 
 class TenantGpus(Tenants, Gpus):
@@ -228,7 +210,7 @@ class Pod:
     @property
     def kind(self) -> str:
         """API group and kind of its object: `batch:Job`."""
-        return f"{self.resource.group}:{self.resource.kind}"
+        return self.resource.object_kind
 
     @property
     def containers(self) -> list["Container"]:
@@ -256,12 +238,12 @@ class Pod:
 
         https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
         """
-        claims: list[Claim] = []
-        for reference in self.spec.items("resourceClaims"):
-            for kind, key in _CLAIMS.items():
-                if reference.has(key):
-                    claims.append(Claim(kind, reference.text(key), (*reference.path, key)))
-        return claims
+        return [
+            Claim(kind, reference.text(key), (*reference.path, key))
+            for reference in self.spec.items("resourceClaims")
+            for kind, key in _CLAIMS.items()
+            if reference.has(key)
+        ]
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
         """Requested GPUs by resource name: the sum over containers, or the maximum of an init container if higher.
@@ -304,11 +286,6 @@ class Container:
         return self.pod.resource
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it is a whole container, of which fields can be missing; not a part that is merged with another."""
-        return self.pod.form == "pod"
-
-    @property
     def place(self) -> str:
         """The pod's place, and the name of the container."""
         if self.within == "container":
@@ -340,12 +317,7 @@ def namespace_of(resource: Resource) -> str:
 
 def holds_pods(resource: Resource) -> bool:
     """Whether an object can have pods: by the table, or by its shape."""
-    return kind_of(resource) in PODS_IN or is_searched(resource)
-
-
-def kind_of(resource: Resource) -> str:
-    """API group and kind of an object, also of a patch: `apps:Deployment`."""
-    return f"{resource.group}:{resource.kind}"
+    return resource.object_kind in PODS_IN or is_searched(resource)
 
 
 def is_searched(resource: Resource) -> bool:
@@ -354,20 +326,19 @@ def is_searched(resource: Resource) -> bool:
 
 
 def _pods_by_table(resource: Resource) -> Iterator[Pod]:
-    for path in PODS_IN.get(kind_of(resource), ()):
+    for path in PODS_IN.get(resource.object_kind, ()):
         for names, view in views_at(resource.props.as_part(), path):
             parts = ("spec", "metadata") if resource.reads is not None else ("spec",)
             if any(view.at(part).value is not None for part in parts):
                 yield Pod(resource, view.at("metadata"), view.at("spec"), ".".join(names))
 
 
-def _pods_by_shape(resource: Resource) -> Iterator[Pod]:
+def _pods_by_shape(resource: Resource, known: frozenset[tuple[str, ...]]) -> Iterator[Pod]:
     if not is_searched(resource):
         return
-    known = {pod.spec.path for pod in resource.once("pods by table", lambda: list(_pods_by_table(resource)))}
-    if kind_of(resource) == TRAIN_JOB:
-        known.add(("spec", "trainer"))
-    for found in find_pods(resource.props.as_part(), frozenset(known)):
+    if resource.object_kind == TRAIN_JOB:
+        known |= {("spec", "trainer")}
+    for found in find_pods(resource.props.as_part(), known):
         # In a known kind, what its table does not have overrides what it has.
         form = "part" if found.form == "pod" and known else found.form
         alone = found.form == "container"
@@ -377,16 +348,15 @@ def _pods_by_shape(resource: Resource) -> Iterator[Pod]:
 
 def _all_pods(resource: Resource) -> list[Pod]:
     """The pods of an object and parts of pods, by table and by shape; those of a patch are parts."""
-    pods = [*resource.once("pods by table", lambda: list(_pods_by_table(resource))), *_pods_by_shape(resource)]
-    if resource.reads is None:
-        return pods
-    return [replace(pod, form="part") if pod.form == "pod" else pod for pod in pods]
 
+    def find() -> list[Pod]:
+        pods = [*_pods_by_table(resource)]
+        pods += _pods_by_shape(resource, frozenset(pod.spec.path for pod in pods))
+        if resource.reads is None:
+            return pods
+        return [replace(pod, form="part") if pod.form == "pod" else pod for pod in pods]
 
-def _pods(resource: Resource) -> Iterator[Pod]:
-    for pod in resource.once("pods and parts", lambda: _all_pods(resource)):
-        if pod.form == "pod":
-            yield pod
+    return resource.once("pods and parts", find)
 
 
 def views_at(view: View, path: str) -> list[tuple[tuple[str, ...], View]]:
@@ -412,21 +382,19 @@ def _at(view: View, keys: Sequence[str], names: tuple[str, ...]) -> Iterator[tup
 
 
 def _pod_parts(resource: Resource) -> Iterator[Pod]:
-    yield from resource.once("pods and parts", lambda: _all_pods(resource))
-    if kind_of(resource) == TRAIN_JOB and resource.props.has("spec", "trainer"):
+    yield from _all_pods(resource)
+    if resource.object_kind == TRAIN_JOB and resource.props.has("spec", "trainer"):
         trainer = resource.props.at("spec", "trainer")
         yield Pod(resource, View(None), View(None, trainer.path), "", "trainer", trainer, "resourcesPerNode")
 
 
-def _containers(resource: Resource) -> Iterator[Container]:
-    for pod in resource.parts(POD_PARTS):
-        yield from pod.containers
-
-
-PODS: Final = Subject("pods", holds_pods, _pods)
+PODS: Final = Subject("pods", holds_pods, lambda resource: (pod for pod in _all_pods(resource) if pod.form == "pod"))
 """Whole pods: for rules about required fields."""
 POD_PARTS: Final = Subject("pods and parts of pods", holds_pods, _pod_parts)
 """Pods, overrides and patches of pods, and the known part of TrainJobs' pods: for rules about requests and forbidden
 fields."""
-CONTAINERS: Final = Subject("containers", holds_pods, _containers)
-BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
+CONTAINERS: Final = Subject(
+    "containers",
+    holds_pods,
+    lambda resource: (container for pod in resource.parts(POD_PARTS) for container in pod.containers),
+)

@@ -7,25 +7,31 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, Resource, Severity, Stack, Subject, format_number, located_at, rule
-from workload_rules.kinds import BATCH, GANGS, RUNTIMES, SERVING
-from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, is_missing, matches_any, name
-from workload_rules.pods import POD_PARTS, PODS, Gpus, Pod, TenantGpus, Tenants, holds_pods
+from rule_engine import Resource, Stack, Subject, format_number, located_at, rule
+from workload_rules.objects import (
+    BATCH,
+    CLASSES,
+    GANGS,
+    QUEUE_CLASS,
+    QUEUE_CLASSES,
+    RUNTIMES,
+    SERVING,
+    always,
+    is_missing,
+    matches_any,
+    name,
+)
+from workload_rules.pods import POD_PARTS, PODS, Pod, TenantGpus, Tenants, holds_pods
 
-_PRIORITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"
 _SYSTEM: Final = ("system-cluster-critical", "system-node-critical")
 
 
 class ClassSettings(Tenants):
     """PriorityClasses created outside this stack."""
 
-    classes: list[str] = Field(
-        [],
-        description=(
-            "PriorityClasses created outside this stack, as patterns. If this list is empty and the stack has none,"
-            " names are not checked."
-        ),
-    )
+    classes: list[str] = Field([])
+    """PriorityClasses created outside this stack, as patterns. If this list is empty and the stack has none, names are
+    not checked."""
 
 
 def is_missing_class(class_name: str, settings: ClassSettings, stack: Stack) -> bool:
@@ -44,18 +50,11 @@ def class_of(pod: Pod) -> str:
 class SetSettings(TenantGpus):
     """Pods that must name a priority class."""
 
-    all_pods: bool = Field(default=False, description="Whether all tenant pods are checked, not only those with GPUs.")
+    all_pods: bool = False
+    """Whether all tenant pods are checked, not only those with GPUs."""
 
 
-@rule(
-    "priority-class-set",
-    rationale="Pods without one get the cluster's default, so training can preempt serving.",
-    fix="Set `priorityClassName`.",
-    link=_PRIORITY,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=PODS,
-)
+@rule("priority-class-set", PODS)
 def priority_class_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
     """A pod that requests GPUs must set a priority class."""
     if not settings.tenant(pod.namespace) or pod.kind in RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
@@ -67,21 +66,11 @@ def priority_class_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
 class SystemSettings(Tenants):
     """Pods that can have a system priority class."""
 
-    daemonsets: bool = Field(
-        default=False,
-        description=("Whether DaemonSets are checked too. Node agents often need a system priority class."),
-    )
+    daemonsets: bool = False
+    """Whether DaemonSets are checked too. Node agents often need a system priority class."""
 
 
-@rule(
-    "priority-not-system",
-    rationale="They could preempt every other pod on a node, including the agents that keep the node running.",
-    fix="Set a priority class for tenants.",
-    link=f"{_PRIORITY}#how-to-use-priority-and-preemption",
-    severity=Severity.CRITICAL,
-    level=MUST,
-    on=POD_PARTS,
-)
+@rule("priority-not-system", POD_PARTS)
 def priority_not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
     """Tenant pods must not have a system priority class."""
     if not settings.tenant(pod.namespace) or (pod.kind == "apps:DaemonSet" and not settings.daemonsets):
@@ -128,26 +117,11 @@ NAMED: Final = Subject("references to priority classes", holds_pods, _named)
 class ExistSettings(ClassSettings):
     """Classes created outside this stack."""
 
-    queues: list[str] = Field(
-        [],
-        description=(
-            "Kueue WorkloadPriorityClasses created outside this stack, as patterns. If empty, as for `classes`."
-        ),
-    )
+    queues: list[str] = Field([])
+    """Kueue WorkloadPriorityClasses created outside this stack, as patterns. If empty, as for `classes`."""
 
 
-@rule(
-    "priority-exists",
-    rationale=(
-        "The API server rejects a pod with an unknown PriorityClass; with an unknown WorkloadPriorityClass, the"
-        " workload stays pending without an error."
-    ),
-    fix="Correct the name, create the class, or list it under `classes` or `queues` if it is created elsewhere.",
-    link=_PRIORITY,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=NAMED,
-)
+@rule("priority-exists", NAMED)
 def priority_exists(reference: ClassReference, settings: ExistSettings, stack: Stack) -> Iterator[str]:
     """Priority classes that workloads reference must exist."""
     class_name = reference.name
@@ -170,40 +144,15 @@ def _is_default(priority_class: Resource) -> bool:
     return priority_class.props.flag("globalDefault")
 
 
-@rule(
-    "one-global-default",
-    rationale="The API server rejects a second default; of two created at once, the lower one applies to all pods.",
-    fix="Set `globalDefault: true` on at most one class.",
-    link=f"{_PRIORITY}#priorityclass",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=CLASSES,
-)
-def one_global_default(priority_class: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
-    """At most one PriorityClass may be the global default."""
-    if not _is_default(priority_class):
-        return
-    other = stack.first(CLASSES, lambda other: other is not priority_class, (_is_default, True))
-    if other is not None:
-        yield f"is the global default, and so is {other.place}; set globalDefault on only one of them"
-    elif priority_class.patch:
-        yield "becomes the global default by a patch; set globalDefault in the stack that has the classes"
-
-
 class OrderSettings(TenantGpus):
     """Namespaces with training and with serving workloads."""
 
-    training: list[str] = Field(["*"], description="Namespaces, as patterns, in which batch work counts as training.")
-    serving: list[str] = Field(
-        ["*"], description=("Namespaces, as patterns, in which long-running work counts as serving.")
-    )
-    values: dict[str, int] = Field(
-        {},
-        description=(
-            "Values of PriorityClasses created outside this stack, by name. Classes with unknown values are not"
-            " compared."
-        ),
-    )
+    training: list[str] = Field(["*"])
+    """Namespaces, as patterns, in which batch work counts as training."""
+    serving: list[str] = Field(["*"])
+    """Namespaces, as patterns, in which long-running work counts as serving."""
+    values: dict[str, int] = Field({})
+    """Values of PriorityClasses created outside this stack, by name. Classes with unknown values are not compared."""
 
 
 def _value(pod: Pod, settings: OrderSettings, stack: Stack) -> tuple[str, Decimal] | None:
@@ -238,15 +187,7 @@ def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Dec
     return min(candidates, key=lambda candidate: candidate[2], default=None)
 
 
-@rule(
-    "training-not-above-serving",
-    rationale="If GPUs are short, the scheduler preempts serving for training.",
-    fix="Give training a lower priority class, or serving a higher one.",
-    link=_PRIORITY,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=PODS,
-)
+@rule("training-not-above-serving", PODS)
 def training_not_above_serving(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
     """GPU training must not have a higher priority than GPU serving."""
     namespace = pod.namespace

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import partial
 from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, Resource, Severity, Stack, format_number, located_at, rule
+from rule_engine import Resource, Stack, format_number, located_at, rule
 from workload_rules.objects import CLUSTER_QUEUES, LIMIT_RANGES, LOCAL_QUEUES, QUOTAS, always, matches_any, name, scopes
 from workload_rules.pods import TenantGpus, Tenants, namespace_of
 from workload_rules.priorities import ClassSettings, is_missing_class
 
-_QUOTAS: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
-_LIMITS: Final = "https://kubernetes.io/docs/concepts/policy/limit-range/"
 _PODS: Final = frozenset({"pods", "count/pods"})
 _COMPUTE: Final = frozenset(
     {f"{side}{resource}" for side in ("", "requests.", "limits.") for resource in ("cpu", "memory")}
@@ -38,15 +35,7 @@ def gpu_lines(quota: Resource, settings: TenantGpus) -> dict[str, Decimal]:
     }
 
 
-@rule(
-    "quota-requests-prefix",
-    rationale="The API server accepts any other key but never counts it: the namespace is then unlimited.",
-    fix="Set `requests.nvidia.com/gpu`.",
-    link=_QUOTAS,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=QUOTAS,
-)
+@rule("quota-requests-prefix", QUOTAS)
 def quota_requests_prefix(quota: Resource, settings: Tenants) -> Iterator[str]:
     """A ResourceQuota must name GPUs and other extended resources with the prefix `requests.` only."""
     if not settings.tenant(namespace_of(quota)):
@@ -69,15 +58,7 @@ def _counts(scope: str, line: str) -> bool:
     return line in _PODS | _COMPUTE or (line.startswith("requests.") and _extended(line.removeprefix("requests.")))
 
 
-@rule(
-    "quota-scopes",
-    rationale="The API server rejects services or storage with such a scope, and never counts `count/…` keys.",
-    fix="Keep pods, CPU, memory and `requests.` of GPUs in it, and move the rest to a second quota without a scope.",
-    link=f"{_QUOTAS}#quota-scopes",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=QUOTAS,
-)
+@rule("quota-scopes", QUOTAS)
 def quota_scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
     """A ResourceQuota with a scope must limit only what that scope counts."""
     if not settings.tenant(namespace_of(quota)):
@@ -95,15 +76,7 @@ def quota_scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
             )
 
 
-@rule(
-    "quota-scope-classes",
-    rationale="A quota for an unknown class counts nothing, without an error.",
-    fix="Correct the name, create the PriorityClass, or list it under `classes` if it is created elsewhere.",
-    link=_QUOTAS,
-    severity=Severity.MEDIUM,
-    level=MUST,
-    on=QUOTAS,
-)
+@rule("quota-scope-classes", QUOTAS)
 def quota_scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) -> Iterator[str]:
     """The priority classes in a quota's scope must exist."""
     if not settings.tenant(namespace_of(quota)):
@@ -117,15 +90,7 @@ def quota_scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) 
                 )
 
 
-@rule(
-    "limit-range-gpus",
-    rationale="A `max` alone becomes the default: with a `max` of 8, every CPU pod gets 8 GPUs.",
-    fix="Add `default` and `defaultRequest` of 0 for that resource, and remove `min`.",
-    link=_LIMITS,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=LIMIT_RANGES,
-)
+@rule("limit-range-gpus", LIMIT_RANGES)
 def limit_range_gpus(limits: Resource, settings: TenantGpus) -> Iterator[str]:
     """A LimitRange that limits GPUs must set the default to 0."""
     if not settings.tenant(namespace_of(limits)):
@@ -166,57 +131,11 @@ def limit_range_gpus(limits: Resource, settings: TenantGpus) -> Iterator[str]:
                 )
 
 
-def _sets_default(limits: Resource, side: str, resource: str) -> bool:
-    """Whether a LimitRange sets a default limit or request of a resource for containers.
-
-    The default of a limit is `default`, then `max`; of a request `defaultRequest`, then the default limit, then `min`.
-    """
-    fields = ("default", "max") if side == "limits" else ("defaultRequest", "default", "max", "min")
-    return any(
-        item.text("type") == "Container" and any(item.has(field, resource) for field in fields)
-        for item in limits.props.items("spec", "limits")
-    )
-
-
-@rule(
-    "quota-defaults",
-    rationale=(
-        "Otherwise the API server rejects pods without values; their Deployment or Job has no pods, and only its"
-        " events show why."
-    ),
-    fix="Add a LimitRange with `default` and `defaultRequest` for cpu and memory.",
-    link=_LIMITS,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=QUOTAS,
-)
-def quota_defaults(quota: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
-    """If a quota counts CPU and memory, a LimitRange must set their defaults."""
-    namespace = namespace_of(quota)
-    if not settings.tenant(namespace):
-        return
-    lines = {line if "." in line else f"requests.{line}" for line in quota.props.entries("spec", "hard")}
-    required = sorted(lines & _COMPUTE)
-    lacking: list[str] = []
-    for line in required:
-        side, resource = line.split(".")
-        sets_default = partial(_sets_default, side=side, resource=resource)
-        if stack.first(LIMIT_RANGES, sets_default, (namespace_of, namespace)) is None:
-            lacking.append(f"{'default' if side == 'limits' else 'defaultRequest'}.{resource}")
-    if lacking:
-        yield (f"requires {', '.join(required)}, but no LimitRange in {namespace} sets {', '.join(lacking)}; add one")
-
-
 class QueueQuota(TenantGpus):
     """Namespaces whose quota is compared with their queues."""
 
-    shared: list[str] = Field(
-        [],
-        description=(
-            "Namespaces, as patterns, whose quota may be lower than what their queue admits, because they share the"
-            " queue."
-        ),
-    )
+    shared: list[str] = Field([])
+    """Namespaces, as patterns, whose quota may be lower than what their queue admits, because they share the queue."""
 
 
 def _admits(queue: Resource, resource: str) -> Decimal | None:
@@ -248,15 +167,7 @@ def _cluster_queues(namespace: str, stack: Stack) -> list[Resource]:
     return list(queues.values())
 
 
-@rule(
-    "quota-not-below-queue",
-    rationale="Otherwise Kueue admits the workload and charges the queue, but the API server rejects its pods.",
-    fix="Raise the quota to the sum of nominalQuota and borrowingLimit over all flavors and queues of the namespace.",
-    link="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=QUOTAS,
-)
+@rule("quota-not-below-queue", QUOTAS)
 def quota_not_below_queue(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[str]:
     """A namespace's GPU quota must not be lower than what its queues admit."""
     namespace = namespace_of(quota)

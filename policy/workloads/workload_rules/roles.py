@@ -1,23 +1,26 @@
-"""Rules for what roles of tenants grant."""
+"""Rules for what roles of tenants grant, and for bindings of roles."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, Severity, Stack, UnknownValues, rule
-from workload_rules.bindings import Administered, Reviewed, aggregating
+from rule_engine import Stack, UnknownValues, rule
 from workload_rules.objects import always, matches_any
+from workload_rules.pods import Tenants
 from workload_rules.rbac import (
     BINDINGS,
-    PRACTICES,
     ROLES,
     ROLES_AND_BINDINGS,
+    Administered,
     ApiObject,
     PolicyRule,
+    Reviewed,
+    aggregating,
     role_key,
     role_ref,
     rules,
+    subject_of,
 )
 
 _CHANGES: Final = ("create", "delete", "deletecollection", "patch", "update")
@@ -128,59 +131,38 @@ def _wildcard(rule: PolicyRule) -> str:
     return f"has a wildcard in {', '.join(fields)}" if fields else ""
 
 
-@rule(
-    "no-wildcard-roles",
-    rationale=(
-        "A wildcard also grants what later versions and operators add: escalate and impersonate, tokens of service"
-        " accounts, new kinds of objects."
-    ),
-    fix="List API groups, resources and verbs.",
-    link=PRACTICES,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=ROLES,
-)
+@rule("no-wildcard-roles", ROLES)
 def no_wildcard_roles(role: ApiObject, settings: Administered, stack: Stack) -> Iterator[str]:
     """Roles of tenants must not have wildcards."""
     return _of_tenants(role, settings, stack, _wildcard, "list what is needed")
 
 
-def _forbidden(rules: Iterable[PolicyRule], allowed: Iterable[str]) -> str:
-    """The forbidden rights that rules grant, as messages show them; empty if they grant none.
+def _forbidden(rules: Sequence[PolicyRule], allowed: list[str]) -> str:
+    """The forbidden rights that rules of a role grant, as messages show them; empty if they grant none.
 
     Args:
         rules: of a role.
         allowed: patterns of resources that tenants may have.
     """
-    given, patterns = list(rules), list(allowed)
     phrases: list[str] = []
-    for resource, verbs in FORBIDDEN.items():
-        if matches_any(resource, patterns):
+    for name, verbs in FORBIDDEN.items():
+        if matches_any(name, allowed):
             continue
-        covering = [rule for rule in given if rule.covers(*_parsed(resource))]
+        full, slash, subresource = name.partition("/")
+        resource, _, group = full.partition(".")
+        covering = [rule for rule in rules if rule.covers(group, f"{resource}{slash}{subresource}")]
         if granted := [verb for verb in verbs if any(rule.grants(verb) for rule in covering)]:
-            phrases.append(f"{', '.join(granted)} on {resource}")
+            phrases.append(f"{', '.join(granted)} on {name}")
     more = [f"{len(phrases) - _LISTED} more"] if len(phrases) > _LISTED else []
     return "; ".join([*phrases[:_LISTED], *more])
-
-
-def _parsed(text: str) -> tuple[str, str]:
-    """API group and resource of `NAME.GROUP/SUBRESOURCE`."""
-    full, slash, subresource = text.partition("/")
-    resource, _, group = full.partition(".")
-    return group, f"{resource}{slash}{subresource}"
 
 
 class Bounds(Reviewed):
     """Rights that tenants can have."""
 
-    allowed: list[str] = Field(
-        [],
-        description=(
-            "Resources on which tenants may have these rights, as patterns of NAME.GROUP/SUBRESOURCE:"
-            " `networkpolicies.networking.k8s.io`, `services/proxy`."
-        ),
-    )
+    allowed: list[str] = Field([])
+    """Resources on which tenants may have these rights, as patterns of NAME.GROUP/SUBRESOURCE:
+    `networkpolicies.networking.k8s.io`, `services/proxy`."""
 
 
 def _binds_beyond(binding: ApiObject, settings: Bounds, stack: Stack) -> Iterator[str]:
@@ -197,18 +179,7 @@ def _binds_beyond(binding: ApiObject, settings: Bounds, stack: Stack) -> Iterato
         )
 
 
-@rule(
-    "tenant-roles-bounded",
-    rationale=(
-        "Somebody who can act as another account, change roles or quotas, or enter pods by the API server is bound by"
-        " nothing else that the rules require."
-    ),
-    fix="Remove the rights from the role, or bind a role of your own in place of `edit` and `admin`.",
-    link=PRACTICES,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=ROLES_AND_BINDINGS,
-)
+@rule("tenant-roles-bounded", ROLES_AND_BINDINGS)
 def tenant_roles_bounded(role: ApiObject, settings: Bounds, stack: Stack) -> Iterator[str]:
     """Roles of tenants must not grant what would bypass quotas, queues and guards."""
     if role.kind.endswith("Binding"):
@@ -220,3 +191,62 @@ def tenant_roles_bounded(role: ApiObject, settings: Bounds, stack: Stack) -> Ite
         return f"grants {rights}" if rights else ""
 
     yield from _of_tenants(role, settings, stack, check, "remove it, or list the resources under `allowed`")
+
+
+@rule("no-cluster-admin", BINDINGS)
+def no_cluster_admin(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
+    """Only listed administrators must be bound to cluster-admin, or to a role that equals it."""
+    if settings.given(binding, stack, "no-cluster-admin", lambda rule: rule.is_everything):
+        for subject in settings.tenants(binding):
+            yield (
+                f"binds {role_ref(binding)}, which can do everything, to {subject.label}; bind a role with the required"
+                f" rights, or list {subject.id} under `admins`"
+            )
+
+
+class Everybody(Tenants):
+    """Roles that everybody can have."""
+
+    roles: list[str] = Field(
+        [
+            "system:basic-user",
+            "system:discovery",
+            "system:public-info-viewer",
+            "system:service-account-issuer-discovery",
+        ]
+    )
+    """ClusterRoles that may be bound to everybody, as patterns. Default: those that the API server binds itself."""
+
+
+@rule("no-binding-to-everybody", BINDINGS)
+def no_binding_to_everybody(binding: ApiObject, settings: Everybody) -> Iterator[str]:
+    """Roles must not be bound to everybody, nor to all service accounts of another namespace."""
+    unknown_values = UnknownValues()
+    for view in binding.view.items("subjects"):
+        with unknown_values.collected():
+            subject = subject_of(view)
+            everybody = subject.everybody
+            if subject.is_group_of_accounts and subject.home != binding.namespace and settings.tenant(subject.home):
+                everybody = f"all service accounts of namespace {subject.home}"
+            if everybody and not matches_any(binding.view.text("roleRef", "name"), settings.roles):
+                yield f"binds {role_ref(binding)} to {subject.label}: {everybody}; name the subjects that need it"
+    unknown_values.raise_first()
+
+
+def _reads_secrets(rule: PolicyRule) -> bool:
+    """Whether a rule grants reading Secrets whose names it does not list; for all rights, see no-cluster-admin."""
+    can_read = any(rule.grants(verb) for verb in ("get", "list", "watch"))
+    return can_read and rule.covers("", "secrets") and not rule.values("resourceNames") and not rule.is_everything
+
+
+@rule("no-cluster-wide-secrets", BINDINGS)
+def no_cluster_wide_secrets(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
+    """Only listed subjects must be able to read the Secrets of all namespaces."""
+    if binding.kind != "ClusterRoleBinding":
+        return
+    if settings.given(binding, stack, "no-cluster-wide-secrets", _reads_secrets):
+        for subject in settings.tenants(binding):
+            yield (
+                f"gives {subject.label} {role_ref(binding)}, which reads the Secrets of all namespaces; create a"
+                f" RoleBinding in each namespace that needs it, or list {subject.id} under `admins`"
+            )

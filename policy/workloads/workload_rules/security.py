@@ -1,18 +1,110 @@
-"""Rules for privileges, host namespaces and host paths of pods."""
+"""Rules for what pods have of the host: privileges, namespaces, paths, and devices that Kubernetes did not allocate."""
 
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, Part, Resource, Severity, Subject, View, kubernetes, rule
+from rule_engine import Part, Resource, Subject, View, kubernetes, rule
 from workload_rules.objects import matches_any
 from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Pod, Tenants, for_tenants, holds_pods, is_searched
 from workload_rules.shapes import strings
 
-_STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-standards/"
+
+class VisibleDevices(Tenants):
+    """Environment variables that bypass GPU allocation by Kubernetes."""
+
+    variables: list[str] = Field(
+        [
+            "NVIDIA_VISIBLE_DEVICES",
+            "NVIDIA_MIG_CONFIG_DEVICES",
+            "NVIDIA_MIG_MONITOR_DEVICES",
+            "NVIDIA_IMEX_CHANNELS",
+            "AMD_VISIBLE_DEVICES",
+            "HABANA_VISIBLE_DEVICES",
+            "HABANA_VISIBLE_MODULES",
+        ]
+    )
+    """Environment variables that the container runtime treats as GPU requests."""
+    annotations: list[str] = Field(["cdi.k8s.io", "*.cdi.k8s.io"])
+    """Domains of annotations by which the container runtime adds devices to a pod, as patterns."""
+
+
+_NONE: Final = frozenset({"", "none", "void"})
+"""Values that select no GPU."""
+_SOURCES: Final = frozenset({"core:ConfigMap", "core:Secret"})
+_MOUNTED: Final = "nvidia-container-devices"
+"""Folder under /var/run whose mounts stand for GPUs, however the path is written:
+https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details."""
+
+
+def _of_pod(pod: Pod, settings: VisibleDevices) -> Iterator[str]:
+    for key in sorted(pod.meta.entries("annotations")):
+        if matches_any(key.partition("/")[0], settings.annotations):
+            yield f"has annotation {key}, which bypasses GPU allocation; remove it, and request GPUs under limits"
+
+
+def _of_container(container: Container, settings: VisibleDevices) -> Iterator[str]:
+    for mount in container.view.items("volumeMounts"):
+        if _MOUNTED in mount.text("mountPath"):
+            yield f"mounts {mount.text('mountPath')}, which bypasses GPU allocation; remove the mount"
+    for source in container.view.items("envFrom"):
+        prefix = source.text("prefix")
+        for name in settings.variables:
+            if prefix and name.startswith(prefix):
+                yield f"envFrom with prefix {prefix} can set {name}; use another prefix"
+    for variable in container.view.items("env"):
+        name = variable.text("name")
+        if name not in settings.variables:
+            continue
+        if variable.has("valueFrom"):
+            yield f"sets {name} from a reference; remove it (the device plugin sets it)"
+        elif variable.text("value") not in _NONE:
+            yield f"sets {name} itself, which bypasses GPU allocation; remove it, or set it to none"
+
+
+def _of_source(source: Part, settings: VisibleDevices) -> Iterator[str]:
+    """A ConfigMap or a Secret, of which `envFrom` makes variables."""
+    for field in ("data", "stringData"):
+        entries = source.resource.props.entries(field)
+        for name in settings.variables:
+            if name in entries and _value(source.resource, field, entries[name]) not in _NONE:
+                yield f"has the key {name}, which bypasses GPU allocation in containers with envFrom; remove it"
+
+
+def _value(source: Resource, field: str, entry: View) -> str:
+    if source.object_kind != "core:Secret" or field == "stringData":
+        return entry.text()
+    try:
+        return b64decode(entry.text()).decode(errors="replace")
+    except ValueError:
+        return entry.text()
+
+
+def _find_variables(resource: Resource) -> Iterable[Pod | Container | Part]:
+    if resource.object_kind in _SOURCES:
+        return (Part(resource),)
+    return (*resource.parts(POD_PARTS), *resource.parts(CONTAINERS))
+
+
+_VARIABLES: Final = Subject(
+    "pods, containers, ConfigMaps and Secrets",
+    lambda resource: resource.object_kind in _SOURCES or holds_pods(resource),
+    _find_variables,
+)
+
+
+@rule("gpu-visible-devices", _VARIABLES)
+@for_tenants
+def gpu_visible_devices(part: Pod | Container | Part, settings: VisibleDevices) -> Iterator[str]:
+    """A pod must not select GPUs by an environment variable, a ConfigMap or Secret with one, a mount or annotation."""
+    if isinstance(part, Pod):
+        yield from _of_pod(part, settings)
+    else:
+        yield from _of_container(part, settings) if isinstance(part, Container) else _of_source(part, settings)
 
 
 class Privileges(Tenants):
@@ -33,20 +125,12 @@ class Privileges(Tenants):
             "SETPCAP",
             "SETUID",
             "SYS_CHROOT",
-        ],
-        description="Capabilities that a container may add. Default: those of the Pod Security level baseline.",
+        ]
     )
+    """Capabilities that a container may add. Default: those of the Pod Security level baseline."""
 
 
-@rule(
-    "no-privileged",
-    rationale="A privileged container can access all GPUs of the node, and all workloads of other teams there.",
-    fix="Remove the privilege; GPUs do not require it.",
-    link=_STANDARDS,
-    severity=Severity.CRITICAL,
-    level=MUST,
-    on=CONTAINERS,
-)
+@rule("no-privileged", CONTAINERS)
 @for_tenants
 def no_privileged(container: Container, settings: Privileges) -> Iterator[str]:
     """Containers must not be privileged, or add capabilities that give access to the node."""
@@ -70,21 +154,11 @@ def no_privileged(container: Container, settings: Privileges) -> Iterator[str]:
 class HostNamespaces(Tenants):
     """Host namespaces that pods can use."""
 
-    allowed: list[str] = Field([], description="Host namespaces that pods may use: hostPID, hostIPC, hostNetwork.")
+    allowed: list[str] = Field([])
+    """Host namespaces that pods may use: hostPID, hostIPC, hostNetwork."""
 
 
-@rule(
-    "no-host-namespaces",
-    rationale="Such a pod can observe pods of other teams on the node, and NetworkPolicies do not apply to it.",
-    fix=(
-        "Remove `hostPID`, `hostIPC` and `hostNetwork`; if a GPU fabric has its own network, allow hostNetwork in"
-        " the settings."
-    ),
-    link=_STANDARDS,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=POD_PARTS,
-)
+@rule("no-host-namespaces", POD_PARTS)
 @for_tenants
 def no_host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
     """Pods must not run on the host, or use its process, IPC or network namespaces."""
@@ -99,13 +173,9 @@ def no_host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
 class HostPaths(Tenants):
     """Host paths that pods can mount."""
 
-    allowed: list[str] = Field(
-        [],
-        description=(
-            "Host paths that pods may mount, as patterns in which `*` also matches `/`: `/mnt/disks/*`, or what a"
-            " cloud's GPU fabric needs, such as GKE's `/home/kubernetes/bin/nvidia/*`."
-        ),
-    )
+    allowed: list[str] = Field([])
+    """Host paths that pods may mount, as patterns in which `*` also matches `/`: `/mnt/disks/*`, or what a cloud's GPU
+    fabric needs, such as GKE's `/home/kubernetes/bin/nvidia/*`."""
 
     def allows(self, path: str) -> bool:
         """Whether pods may mount a path."""
@@ -150,53 +220,12 @@ _MOUNTS: Final = Subject(
 )
 
 
-@rule(
-    "no-host-paths",
-    rationale=(
-        "Through host paths, a pod can read other teams' data and take over the node; through /dev/nvidia*, it uses"
-        " GPUs that are not counted."
-    ),
-    fix="Use a PersistentVolumeClaim, an emptyDir or a generic ephemeral volume instead.",
-    link="https://kubernetes.io/docs/concepts/storage/volumes/#hostpath",
-    severity=Severity.CRITICAL,
-    level=MUST,
-    on=_MOUNTS,
-)
+@rule("no-host-paths", _MOUNTS)
 def no_host_paths(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
     """Pods must not mount directories or devices of the host, nor claim a PersistentVolume that is one."""
     for message in _host_paths(part, settings):
         if _is_of_tenant(part, settings):
             yield message
-
-
-_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
-_HOOKS: Final = ("postStart", "preStop")
-
-
-@rule(
-    "no-host-ports",
-    rationale=(
-        "A port of the host bypasses NetworkPolicies and blocks other pods from the node; the kubelet sends probes from"
-        " the node's network."
-    ),
-    fix="Remove `hostPort` and create a Service; remove `host` from probes and lifecycle hooks.",
-    link=_STANDARDS,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=CONTAINERS,
-)
-@for_tenants
-def no_host_ports(container: Container, _: Tenants) -> Iterator[str]:
-    """Containers must not use ports of the host, nor probe other hosts."""
-    for port in container.view.items("ports"):
-        if port.number("hostPort"):
-            yield f"uses port {port.text('hostPort')} of the host; remove hostPort, and create a Service"
-    actions = [(field, container.view.at(field)) for field in _PROBES]
-    actions += [(f"lifecycle.{hook}", container.view.at("lifecycle", hook)) for hook in _HOOKS]
-    for field, action in actions:
-        for way in ("httpGet", "tcpSocket"):
-            if action.text(way, "host"):
-                yield f"{field}.{way} calls the host {action.text(way, 'host')} from the node; remove host"
 
 
 _MANIFEST: Final = re.compile(
@@ -228,15 +257,7 @@ def _written(resource: Resource) -> Iterator[ManifestString]:
             yield ManifestString(resource, view)
 
 
-@rule(
-    "pod-specs-readable",
-    rationale="Rules do not evaluate strings: a pod in one can have GPUs without a queue, or be privileged.",
-    fix="Set the fields of the object, or review the string and exempt the object.",
-    link="https://argo-workflows.readthedocs.io/en/latest/fields/#template",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=Subject("strings of operators' objects", is_searched, _written),
-)
+@rule("pod-specs-readable", Subject("strings of operators' objects", is_searched, _written))
 @for_tenants
 def pod_specs_readable(string: ManifestString, _: Tenants) -> Iterator[str]:
     """A pod spec must be in fields of an object, not in a string."""

@@ -1,18 +1,15 @@
-"""Rules for tenants' namespaces."""
+"""Rules for tenants' namespaces: isolation, quotas, guards, and the Services and routes that open them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final, Literal
 
 from pydantic import Field
 
-from rule_engine import ADVICE, Resource, Severity, Stack, UnknownValueError, View, located_at, rule
+from rule_engine import Resource, Settings, Stack, UnknownValueError, View, located_at, rule
 from workload_rules.objects import QUOTAS, always, matches_any, name, objects
 from workload_rules.pods import POD_PARTS, Claim, Pod, TenantGpus, Tenants, for_tenants, namespace_of
 
-_STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-admission/"
-_NETWORK: Final = "https://kubernetes.io/docs/concepts/services-networking/network-policies/"
-_QUOTA: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 
 NAMESPACES: Final = objects("namespaces", "core:Namespace")
@@ -31,23 +28,11 @@ def _own(resource: Resource) -> str:
 class LevelSettings(Tenants):
     """The required Pod Security level."""
 
-    level: Literal["baseline", "restricted"] = Field(
-        "baseline", description="Minimum Pod Security level that a tenant namespace must enforce."
-    )
+    level: Literal["baseline", "restricted"] = "baseline"
+    """Minimum Pod Security level that a tenant namespace must enforce."""
 
 
-@rule(
-    "pod-security-level",
-    rationale=(
-        "Without one, anyone who can create pods in the namespace can take over the node and read every team's data"
-        " on it."
-    ),
-    fix="Label the namespace; run privileged components in a system namespace.",
-    link=_STANDARDS,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=NAMESPACES,
-)
+@rule("pod-security-level", NAMESPACES)
 def pod_security_level(space: Resource, settings: LevelSettings) -> Iterator[str]:
     """A tenant namespace must enforce a Pod Security level."""
     if not settings.tenant(_own(space)):
@@ -63,7 +48,8 @@ def pod_security_level(space: Resource, settings: LevelSettings) -> Iterator[str
 class DenySettings(Tenants):
     """Traffic directions that a namespace must deny by default."""
 
-    egress: bool = Field(default=False, description="Whether egress from the pods must be denied as well.")
+    egress: bool = False
+    """Whether egress from the pods must be denied as well."""
 
 
 def _denies(policy: Resource, direction: str) -> bool:
@@ -77,15 +63,7 @@ def _denies(policy: Resource, direction: str) -> bool:
     return direction in types or (not types and (direction == "Ingress" or spec.has("egress")))
 
 
-@rule(
-    "default-deny",
-    rationale="Otherwise pods of every other namespace can reach its model servers and its training ports.",
-    fix="Create a NetworkPolicy that selects all pods and allows nothing, and add policies for the required traffic.",
-    link=f"{_NETWORK}#default-policies",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=NAMESPACES,
-)
+@rule("default-deny", NAMESPACES)
 def default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iterator[str]:
     """A tenant namespace must deny traffic by default."""
     own_name = _own(space)
@@ -126,15 +104,7 @@ def _selects_some(view: View, *selectors: str) -> bool:
     )
 
 
-@rule(
-    "network-policy-open",
-    rationale="NetworkPolicies add up: one that allows everything has the effect of none that denies.",
-    fix="Name the pods or the ports that others need, and the namespaces that need them.",
-    link=f"{_NETWORK}#allow-all-ingress-traffic",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=_POLICIES,
-)
+@rule("network-policy-open", _POLICIES)
 def network_policy_open(policy: Resource, settings: Tenants) -> Iterator[str]:
     """A NetworkPolicy must not allow all traffic into all pods of a tenant namespace."""
     if not settings.tenant(namespace_of(policy)):
@@ -148,23 +118,13 @@ def network_policy_open(policy: Resource, settings: Tenants) -> Iterator[str]:
 class SpaceQuota(TenantGpus):
     """Namespaces whose quotas are created outside this stack."""
 
-    external: list[str] = Field([], description="Namespaces, as patterns, whose quotas are created outside this stack.")
-    classes: list[str] = Field(["*gpu*", "mig.*"], description="DeviceClasses of GPUs, as patterns.")
+    external: list[str] = Field([])
+    """Namespaces, as patterns, whose quotas are created outside this stack."""
+    classes: list[str] = Field(["*gpu*", "mig.*"])
+    """DeviceClasses of GPUs, as patterns."""
 
 
-def _is_limited(key: str, namespace: str, stack: Stack) -> bool:
-    in_namespace = (namespace_of, namespace)
-    return stack.first(QUOTAS, lambda quota: quota.props.has("spec", "hard", key), in_namespace) is not None
-
-
-def _without_quota(request: str, namespace: str, key: str) -> str:
-    return (
-        f"{request}, but no ResourceQuota of namespace {namespace} has {key}; create one, or list the namespace under"
-        " `external`"
-    )
-
-
-def _full_name(claim: Resource) -> str:
+def _named_claim(claim: Resource) -> str:
     return f"{claim.kind} {namespace_of(claim)}/{name(claim)}"
 
 
@@ -180,7 +140,7 @@ def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
         UnknownValueError: the claim is not in this stack.
     """
     named = f"{claim.kind} {namespace}/{claim.name}"
-    found = stack.first(_CLAIMS, always, (_full_name, named))
+    found = stack.first(_CLAIMS, always, (_named_claim, named))
     if found is None and stack.first(_DOMAINS, always, (_template_of_channels, named)):
         return [_CHANNEL]
     if found is None:
@@ -194,25 +154,160 @@ def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
     return sorted(classes - {""})
 
 
-@rule(
-    "gpu-namespace-quota",
-    rationale="Without one, pods that name no queue can use all GPUs of the cluster.",
-    fix="Create a ResourceQuota with `requests.<resource>` in the namespace.",
-    link=_QUOTA,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=POD_PARTS,
-)
+def _requests(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[tuple[str, str]]:
+    """The GPUs that a pod requests or claims, for messages, each with its key in a ResourceQuota."""
+    for resource in pod.gpus(settings):
+        yield f"requests {resource}", f"requests.{resource}"
+    for claim in pod.claims:
+        for device_class in _device_classes(claim, pod.namespace, stack):
+            if matches_any(device_class, settings.classes):
+                key = f"{device_class}.deviceclass.resource.k8s.io/devices"
+                yield f"claims {device_class} by {claim.kind} {claim.name}", key
+
+
+@rule("gpu-namespace-quota", POD_PARTS)
 @for_tenants
 def gpu_namespace_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
     """A namespace with GPU pods must have a ResourceQuota for these GPUs."""
     if matches_any(pod.namespace, settings.external):
         return
-    for resource in pod.gpus(settings):
-        if not _is_limited(f"requests.{resource}", pod.namespace, stack):
-            yield _without_quota(f"requests {resource}", pod.namespace, f"requests.{resource}")
-    for claim in pod.claims:
-        for device_class in _device_classes(claim, pod.namespace, stack):
-            key = f"{device_class}.deviceclass.resource.k8s.io/devices"
-            if matches_any(device_class, settings.classes) and not _is_limited(key, pod.namespace, stack):
-                yield _without_quota(f"claims {device_class} by {claim.kind} {claim.name}", pod.namespace, key)
+    for request, key in _requests(pod, settings, stack):
+        in_namespace = (namespace_of, pod.namespace)
+        if not stack.first(QUOTAS, lambda quota, key=key: quota.props.has("spec", "hard", key), in_namespace):
+            yield (
+                f"{request}, but no ResourceQuota of namespace {pod.namespace} has {key}; create one, or list the"
+                " namespace under `external`"
+            )
+
+
+# Services and routes.
+
+_HOSTS: Final = (
+    "external-dns.alpha.kubernetes.io/hostname",
+    "external-dns.alpha.kubernetes.io/internal-hostname",
+    "nginx.ingress.kubernetes.io/server-alias",
+)
+"""Annotations in which controllers read hosts."""
+_GATEWAY: Final = "gateway.networking.k8s.io"
+_NAMED: Final = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute"})
+"""Routes with host names; those of TCP and UDP have none."""
+
+SERVICES: Final = objects("Services", "core:Service")
+ROUTES: Final = objects(
+    "Services, Ingresses, Gateways and their routes",
+    "core:Service",
+    "networking.k8s.io:Ingress",
+    "extensions:Ingress",
+    *(f"{_GATEWAY}:{kind}" for kind in ("Gateway", "ListenerSet", *sorted(_NAMED))),
+)
+
+
+@rule("no-external-ips", SERVICES)
+@for_tenants
+def no_external_ips(service: Resource, _: Tenants) -> Iterator[str]:
+    """Services must not set external addresses."""
+    if addresses := service.props.texts("spec", "externalIPs"):
+        yield f"sets externalIPs {', '.join(addresses)}; remove spec.externalIPs"
+
+
+class Opened(Tenants):
+    """Services that may be reached from outside of the cluster."""
+
+    services: list[str] = Field([])
+    """Services that may have another type than ClusterIP, as patterns of NAMESPACE/NAME."""
+
+
+@rule("service-types-reviewed", SERVICES)
+@for_tenants
+def service_types_reviewed(service: Resource, settings: Opened) -> Iterator[str]:
+    """Only listed Services of tenants must be of another type than ClusterIP."""
+    of_type = service.props.text("spec", "type", default="ClusterIP")
+    if of_type != "ClusterIP" and not matches_any(f"{namespace_of(service)}/{_own(service)}", settings.services):
+        yield f"has type {of_type}; set type: ClusterIP, or list it under `services`"
+
+
+class Hosts(Tenants):
+    """Hosts that tenants can claim."""
+
+    hosts: list[str] = Field([])
+    """Hosts that may be claimed, as patterns of NAMESPACE/HOST: `ml-serving/*.example.com`."""
+
+
+def _hosts(route: Resource) -> Iterator[str]:
+    """The hosts that an object claims; empty for every host."""
+    spec = route.props.at("spec")
+    if route.kind == "Ingress":
+        yield from (entry.text("host") for entry in spec.items("rules"))
+        yield from (host for entry in spec.items("tls") for host in entry.texts("hosts"))
+        if spec.has("defaultBackend") or spec.has("backend"):
+            yield ""
+    elif route.kind in _NAMED:
+        yield from spec.texts("hostnames") or ([""] if spec.items("parentRefs") else [])
+    else:
+        yield from (listener.text("hostname") for listener in spec.items("listeners"))
+    annotations = route.props.entries("metadata", "annotations")
+    for key in _HOSTS:
+        if key in annotations:
+            yield from (host.strip() for host in annotations[key].text().split(","))
+
+
+@rule("route-hosts-reviewed", ROUTES)
+@for_tenants
+def route_hosts_reviewed(route: Resource, settings: Hosts) -> Iterator[str]:
+    """Ingresses and routes of tenants must claim listed hosts only."""
+    for host in dict.fromkeys(_hosts(route)):
+        if not host:
+            yield "claims every host; set a host and list it under `hosts`"
+        elif not matches_any(f"{namespace_of(route)}/{host}", settings.hosts):
+            yield f"claims host {host}; list it under `hosts`"
+
+
+# Guards.
+
+_MARK: Final = "gpu-tenancy-"
+"""Begins the names of the guards that a stack of GPU tenancy creates."""
+_DEFAULT: Final = f"{_MARK}default-"
+"""Begins the names of policies that complete objects, and reject none: they may be ignored if they fail."""
+_GROUP: Final = "admissionregistration.k8s.io"
+GUARDS: Final = objects(
+    "guards of GPU tenancy and their bindings",
+    f"{_GROUP}:MutatingAdmissionPolicy",
+    f"{_GROUP}:MutatingAdmissionPolicyBinding",
+    f"{_GROUP}:ValidatingAdmissionPolicy",
+    f"{_GROUP}:ValidatingAdmissionPolicyBinding",
+)
+_NARROWING: Final = ("excludeResourceRules", "objectSelector", "resourceRules")
+"""Fields of `matchResources` that a binding of a guard does not have."""
+_DECIDING: Final = ("matchConditions", "matchConstraints", "mutations", "paramKind", "validations", "variables")
+"""Fields of the spec of a policy by which it decides."""
+
+
+@rule("guards-not-weakened", GUARDS)
+def guards_not_weakened(guard: Resource, _: Settings) -> Iterator[str]:
+    """Only the stack that creates the guards of GPU tenancy may change what they match and reject."""
+    if guard.of_stack or not name(guard).startswith(_MARK):
+        return
+    spec = guard.props.entries("spec")
+    yield from _of_binding(guard, spec) if guard.kind.endswith("Binding") else _of_policy(guard, spec)
+
+
+def _of_binding(binding: Resource, spec: Mapping[str, View]) -> Iterator[str]:
+    for field, value in spec.items():
+        if field == "validationActions" and "Deny" not in value.texts():
+            yield f"validationActions is {', '.join(value.texts())}, so that the guard rejects nothing; set Deny"
+        elif field == "policyName" and value.text() != name(binding):
+            yield f"policyName is {value.text()}, which is another policy; set {name(binding)}"
+        elif field == "matchResources":
+            for narrowing in value.entries():
+                if narrowing in _NARROWING or (narrowing == "namespaceSelector" and binding.patch):
+                    yield f"matchResources.{narrowing} narrows the guard; remove it"
+
+
+def _of_policy(policy: Resource, spec: Mapping[str, View]) -> Iterator[str]:
+    for field, value in spec.items():
+        if field == "failurePolicy" and value.text() == "Ignore" and not name(policy).startswith(_DEFAULT):
+            yield "failurePolicy is Ignore, so that an object passes if the guard fails; set Fail"
+        elif field in _DECIDING and policy.patch:
+            yield f"{field} replaces what the guard decides; remove it"
+        elif field == "validations" and not value.items():
+            yield "validations is empty, so that the guard rejects nothing; deploy the guard of the stack"
