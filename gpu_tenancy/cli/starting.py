@@ -14,7 +14,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
 from gpu_tenancy.model.schema import schema_text
-from gpu_tenancy.packs.choosing import shipped_sets
+from gpu_tenancy.packs.configuration import shipped_sets
 
 _TEMPLATES: Final = {
     "Pulumi.yaml": "Pulumi.yaml.j2",

@@ -1,4 +1,7 @@
-"""A pack's configuration: the JSON file for `pulumi preview --policy-pack-config`, validated as that does."""
+"""The pack that the option `--policy` names, and its configuration.
+
+A configuration is the JSON file for `pulumi preview --policy-pack-config`, validated as that does.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,21 +16,90 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+import gpu_tenancy
 from gpu_tenancy.base.bounds import check_values, read_json
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 
 LEVELS: Final[Mapping[str, int]] = {
-    "advisory": wire.ADVISORY,
-    "mandatory": wire.MANDATORY,
-    "disabled": wire.DISABLED,
-    "remediate": wire.REMEDIATE,
+    name: wire.EnforcementLevel.Value(name.upper()) for name in ("advisory", "mandatory", "disabled", "remediate")
 }
 _ALL: Final = "all"
 _ENVIRONMENTS: Final = "environments"
 """Key for names of Pulumi ESC environments beside the rules; only the Pulumi CLI opens them."""
 _ROOT: Final = "value"
 """Place of a value that has no key."""
+_PACKAGE: Final = Path(gpu_tenancy.__file__).parent
+_SHIPPED: Final = _PACKAGE / "policy" if (_PACKAGE / "policy").is_dir() else _PACKAGE.parent / "policy"
+"""The packs of this package: beside its modules if installed, else at the top of the repository."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackChoice:
+    """A pack's folder, and its configuration file, if any."""
+
+    folder: Path
+    config: Path | None = None
+
+
+def shipped_sets() -> list[Path]:
+    """The settings of these packs, as files: for each pack one for development and one for production."""
+    return sorted((_SHIPPED / "config").glob("*.json"))
+
+
+def pack_names(project: Path) -> list[str]:
+    """The packs that can be named without a folder: those in the project's `policy/`, and those of this package."""
+    return sorted({file.parent.name for folder in _places(project) for file in folder.glob("*/PulumiPolicy.yaml")})
+
+
+def _places(project: Path) -> tuple[Path, Path]:
+    return (project / "policy", _SHIPPED)
+
+
+def choose(text: str, project: Path, *, production: bool) -> PackChoice:
+    """A pack from `folder`, `folder=config.json`, or the name of a pack.
+
+    A pack by name gets the configuration set in `policy/config` for production or for development, unless a file is
+    named.
+
+    Raises:
+        ConsoleError: the folder does not exist.
+    """
+    place, separator, config = text.partition("=")
+    given = Path(config) if separator else None
+    if place in pack_names(project):
+        name = f"{place}-{'prod' if production else 'dev'}.json"
+        packs = (folder / place for folder in _places(project))
+        sets = (folder / "config" / name for folder in _places(project))
+        pack = next(folder for folder in packs if (folder / "PulumiPolicy.yaml").is_file())
+        return PackChoice(pack, given or next((file for file in sets if file.is_file()), None))
+    folder = Path(place)
+    if not place or not folder.is_dir():
+        known = ", ".join(pack_names(project))
+        raise ConsoleError(f"policy pack {place!r} does not exist", f"specify its folder, or one of: {known}")
+    return PackChoice(folder, given)
+
+
+def choose_in_copy(text: str, copy: Path, moved: Callable[[Path], Path], *, production: bool) -> PackChoice | None:
+    """What `choose` would select in a copy of the project, as at another git ref.
+
+    Args:
+        text: as for `choose`.
+        copy: the folder with the copy of the project.
+        moved: the path in the copy of a path in the project, which is unchanged for a path that is not copied.
+        production: whether the stack in the copy is.
+
+    Returns:
+        The pack and its configuration in the copy; None if the copy does not have the pack.
+    """
+    try:
+        chosen = choose(text, copy, production=production)
+    except ConsoleError:
+        return None
+    folder, config = moved(chosen.folder), chosen.config and moved(chosen.config)
+    if not (folder / "PulumiPolicy.yaml").is_file():
+        return None
+    return PackChoice(folder, config if config and config.is_file() else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +127,12 @@ def read_config(file: Path) -> dict[str, RuleConfig]:
         raise ConsoleError(f"{file}: not a JSON object", "use rule names as keys")
     check_values(file, given)
     rules = cast("dict[str, object]", given)
-    if not _are_strings(rules.get(_ENVIRONMENTS, [])):
+    environments = rules.get(_ENVIRONMENTS, [])
+    if not isinstance(environments, list) or not all(
+        isinstance(name, str) for name in cast("list[object]", environments)
+    ):
         raise ConsoleError(f"{file}: {_ENVIRONMENTS}: not a list of strings", "list names of Pulumi ESC environments")
     return {name: _rule(file, name, value) for name, value in rules.items() if name != _ENVIRONMENTS}
-
-
-def _are_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))
 
 
 def _rule(file: Path, name: str, given: object) -> RuleConfig:
@@ -97,7 +168,11 @@ def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: 
         ConsoleError: with all unknown rules, and all settings that their schemas do not allow.
     """
     rules = {rule.name: rule for rule in info.policies}
-    configs: dict[str, RuleConfig] = {name: _default(rule) for name, rule in rules.items()}
+    configs: dict[str, RuleConfig] = {}
+    for name, rule in rules.items():
+        schemas: dict[str, Any] = MessageToDict(rule.configSchema.properties)
+        defaults = {key: schema["default"] for key, schema in schemas.items() if "default" in schema}
+        configs[name] = RuleConfig(rule.enforcementLevel, defaults)
     for name, initial in info.initialConfig.items():
         merged = configs.get(name, RuleConfig())
         configs[name] = RuleConfig(initial.enforcementLevel, {**merged.settings, **MessageToDict(initial.properties)})
@@ -118,13 +193,6 @@ def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: 
         request.policyConfig[name].enforcementLevel = config.level or wire.ADVISORY  # pyright: ignore[reportAttributeAccessIssue] - an int is what it takes
         request.policyConfig[name].properties.update(dict(config.settings))
     return request
-
-
-def _default(rule: wire.PolicyInfo) -> RuleConfig:
-    schemas: dict[str, Any] = MessageToDict(rule.configSchema.properties)
-    return RuleConfig(
-        rule.enforcementLevel, {key: schema["default"] for key, schema in schemas.items() if "default" in schema}
-    )
 
 
 def violations(schema: Mapping[str, Any], value: Any, at: str = "") -> list[str]:
@@ -203,12 +271,6 @@ def _problem(error: ValidationError) -> str:
             return error.message
 
 
-def _missing(error: ValidationError) -> list[str]:
-    required: Any = error.validator_value
-    value: Any = error.instance
-    return [key for key in required if key not in value]
-
-
 def _additional(error: ValidationError) -> list[str]:
     """Keys that neither `properties` nor `patternProperties` allow."""
     schema = cast("Mapping[str, Any]", error.schema)
@@ -219,7 +281,10 @@ def _additional(error: ValidationError) -> list[str]:
 
 
 _KEYS: Final[Mapping[object, tuple[Callable[[ValidationError], list[str]], str]]] = {
-    "required": (_missing, "required setting is missing"),
+    "required": (
+        lambda error: [key for key in cast("list[str]", error.validator_value) if key not in error.instance],
+        "required setting is missing",
+    ),
     "additionalProperties": (_additional, "unknown setting"),
 }
 """Violations whose place is a key of the value, not the value."""

@@ -4,33 +4,21 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from google.protobuf.json_format import MessageToDict
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled
+from gpu_tenancy.packs.configuration import LEVELS, PackChoice, RuleConfig, read_config, reconciled
 from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState
 from gpu_tenancy.packs.process import Client, pack_process
 from gpu_tenancy.packs.requests import resource_requests, stack_request
 
 _LEVELS: Final = {number: level for level, number in LEVELS.items()}
 _SEVERITIES: Final = {
-    wire.POLICY_SEVERITY_LOW: "low",
-    wire.POLICY_SEVERITY_MEDIUM: "medium",
-    wire.POLICY_SEVERITY_HIGH: "high",
-    wire.POLICY_SEVERITY_CRITICAL: "critical",
+    wire.PolicySeverity.Value(f"POLICY_SEVERITY_{name.upper()}"): name for name in ("low", "medium", "high", "critical")
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PackChoice:
-    """A pack's folder, and its configuration file, if any."""
-
-    folder: Path
-    config: Path | None = None
 
 
 def evaluate(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResult]:
@@ -53,13 +41,7 @@ def _evaluate_pack(rendered: Rendered, request: wire.AnalyzeStackRequest, chosen
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A configured pack.
-
-    Attributes:
-        client: the connection to its process.
-        info: the pack's description of itself.
-        config: its levels and settings.
-    """
+    """A configured pack: the connection to its process, its description of itself, its levels and settings."""
 
     client: Client
     info: wire.AnalyzerInfo
@@ -98,13 +80,11 @@ class Session:
                 resource.properties.CopyFrom(remedied[resource.urn].properties)
         reported = self.client.analyze_stack(remedied_stack)
         findings += [self._finding(diagnostic, outcome, "") for diagnostic, outcome in reported]
-        return PackResult(self.info.name, self.info.version, self._states(), tuple(findings))
-
-    def _states(self) -> dict[str, RuleState]:
-        return {
+        states = {
             name: RuleState(_LEVELS[config.enforcementLevel], MessageToDict(config.properties))
             for name, config in sorted(self.config.policyConfig.items())
         }
+        return PackResult(self.info.name, self.info.version, states, tuple(findings))
 
     def _remedied(self, request: wire.AnalyzeRequest, findings: list[Finding]) -> wire.AnalyzeRequest:
         """The resource after remedies; adds a finding for each remedy."""
@@ -133,19 +113,15 @@ class Session:
         return "unspecified" if severity is None else _SEVERITIES.get(severity, "unspecified")
 
     def _finding(self, diagnostic: wire.AnalyzeDiagnostic, outcome: Outcome | None, urn: str) -> Finding:
+        kind: Kind = "exempted" if outcome is Outcome.EXEMPTED else "advice"
+        if diagnostic.enforcementLevel in {wire.MANDATORY, wire.REMEDIATE}:
+            kind = "broken"  # also what remains after its remedy, as in the engine
         return Finding(
             pack=self.info.name,
             rule=diagnostic.policyName,
-            kind=_kind(diagnostic.enforcementLevel, outcome),
+            kind=kind,
             severity=_SEVERITIES.get(diagnostic.severity) or self._severity(diagnostic.policyName),
             urn=diagnostic.urn or urn,
             message=diagnostic.message.removeprefix(diagnostic.description).strip(),
             outcome=outcome or Outcome.BROKEN,
         )
-
-
-def _kind(level: int, outcome: Outcome | None) -> Kind:
-    """The weight of a diagnostic; a violation that remains after its remedy is mandatory, as in the engine."""
-    if level in {wire.MANDATORY, wire.REMEDIATE}:
-        return "broken"
-    return "exempted" if outcome is Outcome.EXEMPTED else "advice"

@@ -32,13 +32,9 @@ class Finding:
     """One message of a pack about one resource.
 
     Attributes:
-        pack: the pack's name.
-        rule: the rule's name.
-        kind: its weight.
         severity: `critical`, `high`, `medium`, `low` or `unspecified`.
         urn: of the resource; empty if the pack named none.
         message: `PLACE: VALUE problem; fix`.
-        outcome: what it is about.
     """
 
     pack: str
@@ -52,12 +48,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuleState:
-    """How a pack evaluates a rule.
-
-    Attributes:
-        level: `disabled`, `advisory`, `remediate` or `mandatory`.
-        settings: values by key, defaults included.
-    """
+    """How a pack evaluates a rule: `disabled`, `advisory`, `remediate` or `mandatory`; settings with their defaults."""
 
     level: str
     settings: Mapping[str, Any]
@@ -65,14 +56,7 @@ class RuleState:
 
 @dataclass(frozen=True, slots=True)
 class PackResult:
-    """The result of one pack for a stack.
-
-    Attributes:
-        pack: its name.
-        version: its version.
-        states: each of its rules by name, also those that are disabled.
-        findings: its findings.
-    """
+    """The result of one pack for a stack; `states` has each of its rules by name, also those that are disabled."""
 
     pack: str
     version: str

@@ -40,14 +40,10 @@ _KNOWN: Final = frozenset(Outcome)
 
 
 class Client:
-    """Client of a running pack.
-
-    Attributes:
-        stub: the generated client, whose responses have no types.
-    """
+    """Client of a running pack."""
 
     def __init__(self, stub: AnalyzerStub) -> None:
-        self.stub: Any = stub
+        self.stub: Any = stub  # its responses have no types
         self._timeout = patient(_TIMEOUT)
         self._unchecked: set[str] = set()
         """Types that no rule of the pack checks, as it answered."""
@@ -121,7 +117,14 @@ def pack_process(folder: Path) -> Generator[Client]:
                 except grpc.RpcError as error:
                     raise _no_response(folder, error, log) from error
         finally:
-            _end(process)
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def _interpreter(folder: Path) -> str:
@@ -164,17 +167,6 @@ def _port(process: "subprocess.Popen[bytes]", folder: Path, log: IO[bytes]) -> i
         problem = f"policy pack {folder} printed {printed!r} before its port"
         raise ConsoleError(problem, "remove the output to stdout")
     return int(line)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def _no_response(folder: Path, error: grpc.RpcError, log: IO[bytes]) -> ConsoleError:

@@ -45,7 +45,10 @@ def stack_request(rendered: Rendered) -> wire.AnalyzeStackRequest:
         custom=False,
         inputs={},
     )
-    hosts = {urn: _provider(provider) for urn, provider in providers.items()}
+    hosts = {
+        urn: wire.AnalyzerProviderResource(type=provider.type, urn=urn, name=provider.name, properties=struct(provider))
+        for urn, provider in providers.items()
+    }
     stack = wire.AnalyzeStackRequest()
     for registration in (root, *_in_order(own)):
         parent = "" if registration is root else registration.parent or root.urn
@@ -74,16 +77,13 @@ def struct(registration: Registration) -> Struct:
 
 
 def _fill(properties: Struct, registration: Registration) -> None:
-    properties.SetInParent()
-    properties.update({key: value for key, value in _marked(registration).items() if not key.startswith(_INTERNAL)})
-
-
-def _marked(registration: Registration) -> dict[str, Json]:
     marked: Json = dict(registration.inputs)
     # Innermost first: a secret may contain another one.
     for path in sorted(registration.secret_paths, key=len, reverse=True):
         marked = _wrapped(marked, path)
-    return marked if isinstance(marked, dict) else {}
+    properties.SetInParent()
+    if isinstance(marked, dict):
+        properties.update({key: value for key, value in marked.items() if not key.startswith(_INTERNAL)})
 
 
 def _wrapped(value: Json, path: Path) -> Json:
@@ -98,18 +98,13 @@ def _wrapped(value: Json, path: Path) -> Json:
     return value
 
 
-def _needs(registration: Registration) -> tuple[str, ...]:
-    """URNs of the parent, the dependencies and the provider; empty texts where there is none."""
-    return registration.parent, *registration.dependencies, registration.provider.rpartition("::")[0]
-
-
 def _in_order(registrations: Sequence[Registration]) -> Iterator[Registration]:
     """What is needed before what needs it; in the order of URNs where the program says nothing."""
     known = {registration.urn: registration for registration in registrations}
-    needs = {
-        urn: sorted(need for need in {*_needs(registration)} if need in known and need != urn)
-        for urn, registration in sorted(known.items())
-    }
+    needs: dict[str, list[str]] = {}
+    for urn, registration in sorted(known.items()):
+        needed = {registration.parent, *registration.dependencies, registration.provider.rpartition("::")[0]}
+        needs[urn] = sorted(needed & known.keys() - {urn})
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError:
@@ -127,10 +122,4 @@ def _options(registration: Registration, parent: str) -> wire.AnalyzerResourceOp
         aliases=registration.aliases,
         customTimeouts=wire.AnalyzerResourceOptions.CustomTimeouts(),
         parent=parent,
-    )
-
-
-def _provider(registration: Registration) -> wire.AnalyzerProviderResource:
-    return wire.AnalyzerProviderResource(
-        type=registration.type, urn=registration.urn, name=registration.name, properties=struct(registration)
     )

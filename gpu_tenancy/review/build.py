@@ -19,7 +19,7 @@ from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack
-from gpu_tenancy.packs.choosing import choose
+from gpu_tenancy.packs.configuration import choose
 from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import base, base_in, checkout
 from gpu_tenancy.review.changes import Action, Change, FieldChange, Groups, changed, changes, in_order, resources, short

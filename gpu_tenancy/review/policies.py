@@ -23,8 +23,8 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.spec import is_production
-from gpu_tenancy.packs.choosing import choose_in_copy
-from gpu_tenancy.packs.evaluation import PackChoice, evaluate
+from gpu_tenancy.packs.configuration import PackChoice, choose_in_copy
+from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState, by_weight
 from gpu_tenancy.review.base import Base, Copy
 from gpu_tenancy.review.changes import kind_of, name_of

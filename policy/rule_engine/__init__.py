@@ -4,7 +4,7 @@ Each pack links this folder so that it can be published alone: `pulumi policy pu
 """
 
 from rule_engine.reading import Unknown, UnknownValueError, UnknownValues, View
-from rule_engine.resources import Part, Resource, Subject, kubernetes, typed
+from rule_engine.resources import Part, Resource, Subject, kubernetes
 from rule_engine.rules import Pack, Settings, read_table, rule, rules_of
 from rule_engine.stacks import Among, Stack, located_at
 from rule_engine.values import format_number, quantity
@@ -28,5 +28,4 @@ __all__ = [
     "read_table",
     "rule",
     "rules_of",
-    "typed",
 ]

@@ -45,14 +45,9 @@ Message: TypeAlias = tuple[Outcome, str]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message about one resource.
+    """One message about one resource: `PLACE: VALUE problem; fix`, with secrets hidden.
 
-    Attributes:
-        rule: the rule that reports it.
-        outcome: violation, exempted violation, unknown value, or internal error of the rule.
-        level: the enforcement level; advisory unless the outcome is `BROKEN` or `ERROR`.
-        urn: of the resource.
-        message: `PLACE: VALUE problem; fix`, with secrets hidden.
+    The level is advisory unless the outcome is `BROKEN` or `ERROR`.
     """
 
     rule: AnyRule
@@ -248,11 +243,7 @@ def _of_patch(
 ) -> Iterator[Message]:
     """What is true of the object that a patch leaves, and what is not evaluated; nothing if the rule reads none of it.
 
-    Args:
-        part: a part of the patch.
-        resource: the patch.
-        messages: those of the rule about the part, each with what was read for it.
-        read: all that was read.
+    Each message about the part comes with the fields that were read for it; `read` are all of them.
     """
     reads_all = any(not since.absent for _, _, since in messages)  # of the whole object, as all strings in it
     is_read = read.present or (reads_all and resource.content())

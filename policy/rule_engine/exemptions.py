@@ -15,8 +15,6 @@ from rule_engine.rules import Rule, Settings
 NAME: Final = "exemptions-in-order"
 _FORM: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[\s_,;:-]+(\S.{3,})", re.DOTALL)
 _HOW: Final = "set an expiry date and a reason, such as `2027-01-31 waits for the new driver`"
-
-
 ANNOTATION: Final = "exempt.gpu-rules/"
 """Prefix of an annotation that exempts a Kubernetes object from a rule: `exempt.gpu-rules/RULE: 2027-01-31 why`."""
 
@@ -73,17 +71,13 @@ class ExemptionSettings(Settings):
     """Rules that do not allow exemptions."""
 
 
-ReadExemptions = Callable[[Resource], Mapping[str, str]]
-"""Reads the exemptions of a resource, keyed by rule name; may raise `UnknownValueError`."""
-
-
 def exemption_rule(
-    read: ReadExemptions, rules: frozenset[str], today: Callable[[], date]
+    read: Callable[[Resource], Mapping[str, str]], rules: frozenset[str], today: Callable[[], date]
 ) -> Rule[Exempted, ExemptionSettings]:
     """The rule about exemptions themselves; an exemption that violates it has no effect.
 
     Args:
-        read: reads the exemptions of a resource.
+        read: reads the exemptions of a resource, keyed by rule name; may raise `UnknownValueError`.
         rules: names of all rules of the pack.
         today: returns the current date.
     """

@@ -15,11 +15,7 @@ from rule_engine.values import Secrets, format_float, quantity
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that exists but cannot be read.
-
-    Attributes:
-        why: the reason, which messages put after the path.
-    """
+    """A value that exists but cannot be read; messages put the reason after the path."""
 
     why: str = "is unknown until deployment"
 

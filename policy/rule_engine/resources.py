@@ -190,14 +190,22 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A part of a resource that has no place of its own in messages."""
+    """A resource, or a part of one.
+
+    Attributes:
+        resource: the resource.
+        view: the properties of the part.
+        label: the name of the part; empty if messages show only the resource.
+    """
 
     resource: Resource
+    view: View
+    label: str = ""
 
     @property
     def place(self) -> str:
-        """The place of its resource."""
-        return self.resource.place
+        """The resource, and the name of the part."""
+        return f"{self.resource.place}, {self.label}" if self.label else self.resource.place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,12 +227,6 @@ def kubernetes(*kinds: str) -> Callable[[Resource], bool]:
     """Selects Kubernetes objects of these kinds and patches of them, each `group:Kind`, in any version."""
     wanted = frozenset(kinds)
     return lambda resource: resource.object_kind in wanted
-
-
-def typed(*tokens: str) -> Callable[[Resource], bool]:
-    """Selects resources with these type tokens."""
-    wanted = frozenset(tokens)
-    return lambda resource: resource.type in wanted
 
 
 def read(

@@ -32,20 +32,13 @@ Check: TypeAlias = "Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], It
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[S, C]):
-    """One rule.
+    """One rule: a requirement (`title`), the consequence of a violation (`rationale`), and how to fix it.
 
     Attributes:
-        name: its id in configurations: `gpu-request-equals-limit`.
-        title: the requirement, in one sentence.
-        rationale: the consequence of a violation.
-        fix: how to fix a violation.
-        link: documentation of the requirement.
-        severity: the severity of a violation.
         level: the default enforcement level.
         on: the kind of part that it checks.
         check: yields a message for each violation of a part, `VALUE problem; fix`, without the place. It may raise
             `UnknownValueError`.
-        settings: its settings.
         whole: whether the check needs the whole stack, which is known only after all resources are.
         remedy: fixes a resource's properties if that is safe: takes the type and the properties in the protocol's JSON
             form (unknown values and secrets marked), changes these in place, and returns whether it changed them. Used
@@ -179,11 +172,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A policy pack: its rules, and how exemptions from them are read.
-
-    Attributes:
-        exemptions: reads the exemptions of a resource, keyed by rule name: `2027-01-31 why`.
-    """
+    """A policy pack; `exemptions` reads those of a resource, keyed by rule name: `2027-01-31 why`."""
 
     name: str
     version: str

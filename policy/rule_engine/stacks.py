@@ -34,17 +34,6 @@ class Stack:
             text = secrets.hide(text)
         return text
 
-    def all(self, subject: Subject[S]) -> list[S]:
-        """All parts of one subject.
-
-        Raises:
-            UnknownValueError: some of them are unknown.
-        """
-        known, unknown = self._parts(subject)
-        if unknown:
-            raise unknown
-        return known
-
     def first(self, subject: Subject[S], predicate: Callable[[S], bool], *among: "Among[S]") -> S | None:
         """The first part for which the predicate is true; None if there is none.
 
@@ -172,11 +161,7 @@ def _identity(resource: Resource) -> tuple[str, ...]:
 
 
 def _known(part: S, function: Callable[[S], T]) -> T:
-    """What a function says of a part, if it needs no field that a patch does not set.
-
-    Raises:
-        UnknownValueError: it does.
-    """
+    """What a function says of a part; a field that it needs and a patch does not set is unknown."""
     resource = part if isinstance(part, Resource) else getattr(part, "resource", None)
     reads = resource.reads if isinstance(resource, Resource) else None
     if reads is None:

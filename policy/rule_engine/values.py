@@ -1,6 +1,7 @@
 """Plain values: Kubernetes quantities, numbers as messages show them, and secrets that messages must not show."""
 
 import re
+from collections.abc import Iterator
 from decimal import Context, Decimal
 from typing import Final, cast
 
@@ -54,6 +55,13 @@ def format_float(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else repr(number)
 
 
+def _pieces(secret: str) -> Iterator[str]:
+    if len(secret) <= _CUT:
+        yield from (piece for piece in _BOUNDS.split(secret) if len(piece) >= _PIECE)
+        if number := quantity(secret):
+            yield format_number(number)
+
+
 class Secrets:
     """Secret values as strings, and pieces of them.
 
@@ -77,21 +85,13 @@ class Secrets:
         while pending:
             inner = pending.pop()
             if isinstance(inner, str):
-                self._keep(inner, whole=whole)
+                self._texts.update({inner} if whole else {inner, *_pieces(inner)})
             elif isinstance(inner, list):
                 pending += cast("list[object]", inner)
             elif isinstance(inner, dict):
                 pending += cast("dict[str, object]", inner).values()
             elif isinstance(inner, (float, int)) and not isinstance(inner, bool):
                 self._texts.add(format_float(inner))
-
-    def _keep(self, text: str, *, whole: bool) -> None:
-        self._texts.add(text)
-        if whole or len(text) > _CUT:
-            return
-        self._texts.update(piece for piece in _BOUNDS.split(text) if len(piece) >= _PIECE)
-        if number := quantity(text):
-            self._texts.add(format_number(number))
 
     def hide(self, text: str) -> str:
         """The text with `[secret]` in place of each secret, longest first.

@@ -20,7 +20,7 @@ from gpu_tenancy.model.catalogue.roles import roles, rules_of
 from rule_engine import Resource, View
 from rule_engine.evaluator import Evaluator, Outcome
 from workload_rules import PACK
-from workload_rules.rbac import ApiObject, built_in_roles, rules
+from workload_rules.rbac import built_in_roles, rules
 from workload_rules.roles import FORBIDDEN
 
 PEOPLE = {
@@ -274,8 +274,8 @@ ODD: Final[dict[str, Any]] = {
 """Patterns of resources that RBAC knows, and some that it does not."""
 
 
-def role(manifest: dict[str, Any]) -> ApiObject:
-    return ApiObject(Resource(f"kubernetes:{RBAC}:ClusterRole"), View(manifest), "ClusterRole")
+def role(manifest: dict[str, Any]) -> Resource:
+    return Resource(f"kubernetes:{RBAC}:ClusterRole", _props=View(manifest))
 
 
 @pytest.fixture(scope="module")
@@ -314,8 +314,8 @@ def test_built_in_roles_are_those_of_the_api_server(cluster: Cluster) -> None:
     roles: Any = cluster.list(RBAC, "ClusterRole")
     live: dict[str, Any] = {item["metadata"]["name"]: item for item in roles}
     for name, known in ((known.name, known) for known in built_in_roles().values()):
-        assert isinstance(known.view.value, dict)
-        table: dict[str, Any] = known.view.value
+        assert isinstance(known.props.value, dict)
+        table: dict[str, Any] = known.props.value
         assert table.get("aggregationRule") == live[name].get("aggregationRule"), name
         if "rules" in table:
             assert table["rules"] == live[name]["rules"], name

@@ -16,8 +16,7 @@ from repository import ROOT
 
 import document
 from cloud_rules import coverage
-from gpu_tenancy.packs.choosing import choose
-from gpu_tenancy.packs.configuration import read_config, reconciled, violations
+from gpu_tenancy.packs.configuration import choose, read_config, reconciled, violations
 from rule_engine.evaluator import Evaluator
 from rule_engine.exemptions import Exemption
 from rule_engine.server import Analyzer

@@ -145,7 +145,7 @@ TERMS: Final[list[tuple[str, str, Read, object]]] = [
 def test_a_pool_is_read_in_terms_of_all_clouds(type_: str, text: str, read: Read, expected: object) -> None:
     resource = Sample(type_, yaml.safe_load(text)).resource()
     stack = Stack([resource, _TEMPLATE.resource(), _EMPTY.resource()])
-    (pool, *_) = [pool for pool in stack.all(POOLS) if pool.resource is resource][-1:]
+    (pool, *_) = [pool for pool in stack.matching(POOLS, bool) if pool.resource is resource][-1:]
     if isinstance(expected, str) and " " in expected:
         with pytest.raises(UnknownValueError) as error:
             read(pool, stack)
@@ -158,7 +158,7 @@ def test_a_pool_without_gpus_has_at_most_none() -> None:
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"]}
     spec = {"limits": {"nvidia.com/gpu": 4, "nodes": 2}, "template": {"spec": {"requirements": [requirement]}}}
     stack = Stack([Sample(KARPENTER, {"spec": spec}).resource()])
-    assert [pool.maximum_gpus(KNOWN, stack) for pool in stack.all(POOLS)] == [0]
+    assert [pool.maximum_gpus(KNOWN, stack) for pool in stack.matching(POOLS, bool)] == [0]
 
 
 def test_ignored_node_count_is_no_fixed_size() -> None:

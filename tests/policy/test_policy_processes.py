@@ -25,8 +25,7 @@ from document import PACKS, read_set
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.model.project import stack_names
-from gpu_tenancy.packs.choosing import choose
-from gpu_tenancy.packs.configuration import read_config
+from gpu_tenancy.packs.configuration import choose, read_config
 from gpu_tenancy.packs.evaluation import Session
 from gpu_tenancy.packs.findings import Outcome, PackResult, by_weight
 from gpu_tenancy.packs.process import Client, pack_process

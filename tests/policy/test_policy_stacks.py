@@ -52,7 +52,7 @@ def test_lookups_keep_subjects_apart() -> None:
 
 
 LOOKED_UP: dict[str, Callable[[Stack], object]] = {
-    "a": lambda stack: stack.all(MAPS),
+    "a": lambda stack: stack.matching(MAPS, bool),
     "b": lambda stack: stack.first(MAPS, lambda each: _label(each) == "x"),
     "c": lambda stack: stack.matching(MAPS, lambda each: _label(each) == "x"),
     "d": lambda stack: stack.first(MAPS, _always, (_label, "x")),

@@ -315,7 +315,7 @@ def test_aggregated_role_has_rules_of_any_selector(
 
 def test_an_aggregated_role_is_not_aggregated_into_itself() -> None:
     stack = Stack([role("ClusterRole", "all", _SELECTING, a="x").resource()])
-    (one,) = stack.all(ROLES)
+    (one,) = stack.matching(ROLES, bool)
     assert rbac.aggregating(one, stack) == []
 
 
@@ -334,11 +334,11 @@ def _listed(sample: Sample) -> Resource:
 def test_unknown_fields_of_listed_roles_are_named_in_place() -> None:
     binding = role("ClusterRoleBinding", "it", _BINDING.replace("NAME", "a"))
     stack = Stack([_listed(binding), _listed(role("ClusterRole", "all", _SELECTING))])
-    (bound,) = stack.all(BINDINGS)
+    (bound,) = stack.matching(BINDINGS, bool)
     with pytest.raises(UnknownValueError, match=r"^items\.0\.aggregationRule of ClusterRole all selects no"):
         list(rbac.rules_of(bound, stack))
     stack = Stack([_listed(role("ClusterRoleBinding", "it", "subjects: []"))])
-    (bound,) = stack.all(BINDINGS)
+    (bound,) = stack.matching(BINDINGS, bool)
     with pytest.raises(UnknownValueError, match=r"^items\.0\.roleRef is not set$"):
         list(rbac.rules_of(bound, stack))
 

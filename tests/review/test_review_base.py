@@ -18,8 +18,8 @@ from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import UNKNOWN
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.packs.choosing import choose
-from gpu_tenancy.packs.evaluation import PackChoice, evaluate
+from gpu_tenancy.packs.configuration import PackChoice, choose
+from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.packs.findings import PackResult, RuleState
 from gpu_tenancy.review import policies as compared
 from gpu_tenancy.review.base import Base, base, checkout

@@ -73,7 +73,7 @@ def packs(
     """
     with terminal.errors():
         from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.packs.choosing import choose, pack_names
+        from gpu_tenancy.packs.configuration import choose, pack_names
 
         folder = project_folder(project)
         if name:

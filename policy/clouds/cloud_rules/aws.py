@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from cloud_rules.aws_nodes import NO_MACHINE, LaunchTemplate, machines_at, machines_of, template_named, template_of
 from cloud_rules.machines import Machines
-from cloud_rules.pools import Cloud, Machine, NodePool, Taint, cloud_taints, highest
+from cloud_rules.pools import Machine, NodePool, Taint, cloud_taints, highest
 from cloud_rules.tags import EKS_POOLS, ignores, tags, token
 from rule_engine import Resource, Stack, UnknownValueError, View, located_at
 
@@ -33,7 +33,6 @@ class NodeGroup(NodePool):
     """An EKS managed node group."""
 
     __slots__ = ()
-    cloud: ClassVar[Cloud] = "aws"
     writes: ClassVar = {
         "maximum": "scalingConfig.maxSize",
         "minimum": "scalingConfig.minSize",
@@ -77,15 +76,12 @@ class NodeGroup(NodePool):
 
     @override
     def gpus(self, known: Machines, stack: Stack) -> int | None:
-        if self.machines() or not self._image_with_gpus():
+        image = self.view.text("amiType")
+        if self.machines() or not any(part in image for part in _IMAGES_WITH_GPUS):
             return NodePool.gpus(self, known, stack)
         template = self._template(stack)
         machines = machines_of(template) if template else []
         return highest(machine.gpus(known) for machine in machines) if machines else None
-
-    def _image_with_gpus(self) -> bool:
-        image = self.view.text("amiType")
-        return any(part in image for part in _IMAGES_WITH_GPUS)
 
     def _template(self, stack: Stack) -> LaunchTemplate | None:
         return template_of(self.resource, self.view, "launchTemplate", stack)
@@ -95,7 +91,6 @@ class AutoScalingGroup(NodePool):
     """Self-managed nodes of a cluster, in an Auto Scaling group."""
 
     __slots__ = ()
-    cloud: ClassVar[Cloud] = "aws"
     writes: ClassVar = {
         "maximum": "maxSize",
         "minimum": "minSize",
@@ -118,9 +113,10 @@ class AutoScalingGroup(NodePool):
     @property
     @override
     def taints(self) -> list[Taint]:
-        taint_tags = {key: value for key, value in tags(self.resource).items() if key.startswith(_TAG_OF_TAINT)}
         return [
-            Taint(key.removeprefix(_TAG_OF_TAINT), value.text().rpartition(":")[2]) for key, value in taint_tags.items()
+            Taint(key.removeprefix(_TAG_OF_TAINT), value.text().rpartition(":")[2])
+            for key, value in tags(self.resource).items()
+            if key.startswith(_TAG_OF_TAINT)
         ]
 
     def all_taints(self, stack: Stack) -> list[Taint]:
@@ -131,7 +127,7 @@ class AutoScalingGroup(NodePool):
         if template is None:
             raise UnknownValueError(("launchTemplate",), "is not in this stack, and it sets the taints")
         with located_at(template):
-            return [Taint(*_taint(text)) for text in _registered_taints(template.view)]
+            return [_taint(text) for text in _registered_taints(template.view)]
 
     @property
     @override
@@ -163,25 +159,22 @@ class AutoScalingGroup(NodePool):
         return self.view.items("mixedInstancesPolicy", "launchTemplate", "overrides")
 
     def _template(self, stack: Stack) -> LaunchTemplate | None:
-        mixed = ("mixedInstancesPolicy", "launchTemplate", "launchTemplateSpecification")
         if not self.view.has("mixedInstancesPolicy"):
             return template_of(self.resource, self.view, "launchTemplate", stack)
-        return template_of(self.resource, self.view, ".".join(mixed), stack)
+        mixed = "mixedInstancesPolicy.launchTemplate.launchTemplateSpecification"
+        return template_of(self.resource, self.view, mixed, stack)
 
 
 def groups(resource: Resource) -> Iterator[NodeGroup | AutoScalingGroup]:
     """The pool of a resource; an Auto Scaling group is one only if its tags name a cluster."""
     if token(resource.type) in EKS_POOLS:
         yield NodeGroup(resource, resource.props)
-    elif _belongs_to_a_cluster(resource):
-        yield AutoScalingGroup(resource, resource.props)
-
-
-def _belongs_to_a_cluster(resource: Resource) -> bool:
-    """Whether a tag names a cluster, or can: a tag key that is unknown in a preview contains the cluster's name."""
+        return
     read_tags = tags(resource)
+    # A tag key that is unknown in a preview contains the cluster's name.
     has_unknown_key = len(resource.props.items("tags")) > len(read_tags)
-    return has_unknown_key or any(key.startswith(_TAGS_OF_POOLS) for key in read_tags)
+    if has_unknown_key or any(key.startswith(_TAGS_OF_POOLS) for key in read_tags):
+        yield AutoScalingGroup(resource, resource.props)
 
 
 def _registered_taints(template: View) -> list[str]:
@@ -192,6 +185,6 @@ def _registered_taints(template: View) -> list[str]:
     return [taint for taints in _REGISTERED.findall(text) for taint in taints.split(",")]
 
 
-def _taint(text: str) -> tuple[str, str]:
+def _taint(text: str) -> Taint:
     key, _, effect = text.rpartition(":")
-    return key.partition("=")[0], effect
+    return Taint(key.partition("=")[0], effect)

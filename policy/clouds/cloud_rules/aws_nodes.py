@@ -5,7 +5,7 @@ https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceRequirementsR
 https://karpenter.sh/docs/concepts/nodeclasses/.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -29,12 +29,9 @@ _PRICE_PROTECTION: Final = ("onDemandMaxPricePercentageOverLowestPrice", "spotMa
 
 @dataclass(frozen=True, slots=True)
 class MachineByAttributes(Machine):
-    """Any machine that meets requirements.
+    """Any machine that meets requirements, by the pattern of allowed machine types if there is one.
 
-    Attributes:
-        name: the allowed machine types, as a pattern; else that there is none.
-        requirements: the attributes.
-        template: the launch template that sets them; None if the evaluated resource does.
+    `template` is the launch template that sets the requirements; None if the evaluated resource does.
     """
 
     requirements: View
@@ -64,7 +61,7 @@ class MachineByAttributes(Machine):
             self.requirements.number("acceleratorCount", "max") == 0
             or (bool(types) and "gpu" not in types)
             or (bool(vendors) and _GPU_VENDORS.isdisjoint(vendors))
-            or (bool(names) and all(_is_other(name) for name in names))
+            or (bool(names) and all(any(matches(name, other) for other in _OTHER_ACCELERATORS) for name in names))
         )
 
     def _asks_for_gpus(self) -> bool:
@@ -81,10 +78,6 @@ class MachineByAttributes(Machine):
             return False
         excluded = self.requirements.texts("excludedInstanceTypes")
         return not all(any(matches(name, pattern) for pattern in excluded) for name in known.gpu_machines("aws"))
-
-
-def _is_other(name: str) -> bool:
-    return any(matches(name, pattern) for pattern in _OTHER_ACCELERATORS)
 
 
 def machines_at(view: View, template: Placed | None = None) -> list[Machine]:
@@ -119,11 +112,7 @@ class LaunchTemplate(MachineSource, Nodes):
     """Properties by which groups refer to it."""
 
     def identifier(self, key: str) -> str:
-        """Its id or name in the cloud.
-
-        Args:
-            key: `id` or `name`.
-        """
+        """Its `id` or `name` in the cloud."""
         return self.resource.props.text(self.keys[key])
 
     @property
@@ -186,11 +175,10 @@ def _metadata(view: View, hops: int, tokens_default: str) -> Iterator[str]:
         )
 
 
-def _templates(resource: Resource) -> Iterator[LaunchTemplate]:
+def _template(resource: Resource) -> LaunchTemplate:
     if token(resource.type) == NATIVE_LAUNCH_TEMPLATE:
-        yield NativeLaunchTemplate(resource, resource.props.at("launchTemplateData"))
-    else:
-        yield LaunchTemplate(resource, resource.props)
+        return NativeLaunchTemplate(resource, resource.props.at("launchTemplateData"))
+    return LaunchTemplate(resource, resource.props)
 
 
 def nodes(resource: Resource) -> Iterator[Nodes]:
@@ -199,12 +187,12 @@ def nodes(resource: Resource) -> Iterator[Nodes]:
     if kind == KARPENTER_CLASS:
         yield NodeClass(resource, resource.props.at("spec"))
     elif kind in LAUNCH_TEMPLATES:
-        yield from TEMPLATES.find(resource)
+        yield _template(resource)
     elif not resource.props.has("launchTemplate"):
         yield GroupWithoutTemplate(resource, resource.props)
 
 
-TEMPLATES: Final = Subject("launch templates", of_types(*LAUNCH_TEMPLATES), _templates)
+TEMPLATES: Final = Subject("launch templates", of_types(*LAUNCH_TEMPLATES), lambda resource: [_template(resource)])
 
 
 def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
@@ -215,9 +203,8 @@ def template_of(resource: Resource, view: View, path: str, stack: Stack) -> Laun
     keys = path.split(".")
     if not view.has(*keys):
         return None
-    if template := template_by_dependency(resource, keys[0], stack):
-        return template
-    return template_named(view.at(*keys), stack)
+    templates = templates_by_urn(resource.needs.get(keys[0], ()), stack)
+    return templates[0] if len(templates) == 1 else template_named(view.at(*keys), stack)
 
 
 def template_named(reference: View, stack: Stack) -> LaunchTemplate | None:
@@ -231,15 +218,10 @@ def template_named(reference: View, stack: Stack) -> LaunchTemplate | None:
     return None
 
 
-def template_by_dependency(resource: Resource, key: str, stack: Stack) -> LaunchTemplate | None:
-    """The launch template that a property depends on; None if there is not exactly one."""
-    needed = resource.needs.get(key, ())
-    templates = [
-        template
-        for template, urn in stack.known_values(TEMPLATES, lambda template: template.resource.urn)
-        if urn in needed
-    ]
-    return templates[0] if len(templates) == 1 else None
+def templates_by_urn(urns: Collection[str], stack: Stack) -> list[LaunchTemplate]:
+    """The launch templates with these URNs."""
+    known = stack.known_values(TEMPLATES, lambda template: template.resource.urn)
+    return [template for template, urn in known if urn in urns]
 
 
 def machines_of(template: LaunchTemplate | None) -> list[Machine]:

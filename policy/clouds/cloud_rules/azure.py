@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from cloud_rules.pools import Cloud, Machine, NodePool, Taint
+from cloud_rules.pools import Machine, NodePool, Taint
 from cloud_rules.tags import ignores
 from rule_engine import Resource, View
 
@@ -19,7 +19,6 @@ class AksPool(NodePool):
     """An AKS node pool."""
 
     __slots__ = ()
-    cloud: ClassVar[Cloud] = "azure"
     writes: ClassVar = {
         "maximum": "maxCount",
         "minimum": "minCount",

@@ -4,7 +4,7 @@ coverage.yaml has the types that no rule evaluates, and the properties of any re
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -12,92 +12,61 @@ from pathlib import Path
 from typing import Any, Final
 
 from cloud_rules import aws, aws_nodes, azure, gcp, karpenter
-from cloud_rules.aws_nodes import NO_MACHINE, TEMPLATES, LaunchTemplate, machines_at, machines_of, template_named
+from cloud_rules.aws_nodes import (
+    NO_MACHINE,
+    TEMPLATES,
+    LaunchTemplate,
+    machines_at,
+    machines_of,
+    template_named,
+    templates_by_urn,
+)
 from cloud_rules.machines import Machines
 from cloud_rules.pools import MachineSource, NodePool, Nodes
 from cloud_rules.tags import (
     AKS_CLUSTER,
     AKS_POOL,
-    ASG,
     ASGS,
-    EKS_CLUSTER,
-    EKS_POOL,
+    EKS_CLUSTERS,
+    EKS_POOLS,
     GKE_CLUSTER,
     GKE_POOL,
     KARPENTER_CLASS,
     KARPENTER_POOL,
-    LAUNCH_TEMPLATE,
     LAUNCH_TEMPLATES,
-    NATIVE_ASG,
-    NATIVE_EKS_CLUSTER,
-    NATIVE_EKS_POOL,
-    NATIVE_LAUNCH_TEMPLATE,
     of_types,
     token,
 )
-from rule_engine import (
-    Part,
-    Resource,
-    Stack,
-    Subject,
-    Unknown,
-    UnknownValueError,
-    UnknownValues,
-    View,
-    read_table,
-    rule,
-)
+from rule_engine import Resource, Stack, Subject, Unknown, UnknownValueError, UnknownValues, View, read_table, rule
 
-_POOLS: Final = {
-    EKS_POOL: aws.groups,
-    ASG: aws.groups,
-    NATIVE_EKS_POOL: aws.groups,
-    NATIVE_ASG: aws.groups,
+_POOLS: Final[Mapping[str, Callable[[Resource], Iterable[NodePool]]]] = {
+    **dict.fromkeys((*EKS_POOLS, *ASGS), aws.groups),
+    **dict.fromkeys((GKE_POOL, GKE_CLUSTER), gcp.pools),
+    **dict.fromkeys((AKS_POOL, AKS_CLUSTER), azure.pools),
     KARPENTER_POOL: karpenter.pools,
-    GKE_POOL: gcp.pools,
-    GKE_CLUSTER: gcp.pools,
-    AKS_POOL: azure.pools,
-    AKS_CLUSTER: azure.pools,
 }
-_NODES: Final = {
-    EKS_POOL: aws_nodes.nodes,
-    LAUNCH_TEMPLATE: aws_nodes.nodes,
-    NATIVE_EKS_POOL: aws_nodes.nodes,
-    NATIVE_LAUNCH_TEMPLATE: aws_nodes.nodes,
-    KARPENTER_CLASS: aws_nodes.nodes,
-    GKE_POOL: gcp.nodes,
-    GKE_CLUSTER: gcp.nodes,
+_NODES: Final[Mapping[str, Callable[[Resource], Iterable[Nodes]]]] = {
+    **dict.fromkeys((*EKS_POOLS, *LAUNCH_TEMPLATES, KARPENTER_CLASS), aws_nodes.nodes),
+    **dict.fromkeys((GKE_POOL, GKE_CLUSTER), gcp.nodes),
 }
-_CLUSTERS: Final = (EKS_CLUSTER, NATIVE_EKS_CLUSTER, GKE_CLUSTER, AKS_CLUSTER)
+_CLUSTERS: Final = (*EKS_CLUSTERS, GKE_CLUSTER, AKS_CLUSTER)
 EVALUATED: Final = frozenset({*_POOLS, *_NODES, *_CLUSTERS})
 """Types that rules evaluate."""
-_TAGGED: Final = (*_CLUSTERS, EKS_POOL, NATIVE_EKS_POOL, GKE_POOL, AKS_POOL, KARPENTER_CLASS)
-
-
-def _pools(resource: Resource) -> Iterator[NodePool]:
-    yield from _POOLS[token(resource.type)](resource)
-
-
-def _machine_sources(resource: Resource) -> Iterator[MachineSource]:
-    yield from aws_nodes.TEMPLATES.find(resource) if aws_nodes.TEMPLATES.selects(resource) else _pools(resource)
-
-
-def _nodes(resource: Resource) -> Iterator[Nodes]:
-    yield from _NODES[token(resource.type)](resource)
-
-
-POOLS: Final = Subject("node pools", of_types(*_POOLS), _pools)
-MACHINE_SOURCES: Final = Subject(
-    "node pools and launch templates", of_types(*_POOLS, *LAUNCH_TEMPLATES), _machine_sources
+POOLS: Final = Subject("node pools", of_types(*_POOLS), lambda resource: _POOLS[token(resource.type)](resource))
+MACHINE_SOURCES: Final[Subject[MachineSource]] = Subject(
+    "node pools and launch templates",
+    of_types(*_POOLS, *LAUNCH_TEMPLATES),
+    lambda resource: (TEMPLATES if TEMPLATES.selects(resource) else POOLS).find(resource),
 )
-NODES: Final = Subject("node configurations", of_types(*_NODES), _nodes)
+NODES: Final = Subject(
+    "node configurations", of_types(*_NODES), lambda resource: _NODES[token(resource.type)](resource)
+)
 TAGGED: Final = Subject(
     "clusters, node pools and node classes",
-    of_types(*_TAGGED),
+    of_types(*_CLUSTERS, *EKS_POOLS, GKE_POOL, AKS_POOL, KARPENTER_CLASS),
     # A resource that a program only reads has no inputs to check.
     lambda resource: [resource] if resource.props.value else [],
 )
-
 
 NAMING: Final = ("machines", "families", "others", "attributes", "gpus", "texts", "templates")
 """Kinds of properties that name machines or GPUs, as in coverage.yaml."""
@@ -106,8 +75,6 @@ _WHOLE: Final = frozenset({"attributes", "gpus", "ignored"})
 _SAGEMAKER: Final = "ml."
 """Prefix of EC2's machine types in SageMaker."""
 _WORDS: Final = re.compile(r"[\w.-]+")
-_GPU_MAKER: Final = "nvidia"
-"""Part of the names of GPUs; other accelerators have none."""
 
 
 @cache
@@ -118,12 +85,7 @@ def table() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineReference:
-    """A value of a property that can name a machine.
-
-    Attributes:
-        kinds: what its property names: keys of `properties` in coverage.yaml.
-        view: the value, which can be unknown.
-    """
+    """A value, known or not, of a property; `kinds` is what that names: keys of `properties` in coverage.yaml."""
 
     kinds: frozenset[str]
     view: View
@@ -141,12 +103,12 @@ class MachineReference:
             return list(_gpus(self.view))
         if isinstance(self.view.value, Unknown) and not self.kinds.isdisjoint({"machines", "texts"}):
             raise UnknownValueError(self.view.path, self.view.value.why)
-        if isinstance(self.view.value, str) and "texts" in self.kinds:
+        if not isinstance(self.view.value, str):
+            return []
+        if "texts" in self.kinds:
             return [word for word in _WORDS.findall(self.view.value) if known.gpus_of(word)]
-        return self._machine(self.view.value, known) if isinstance(self.view.value, str) else []
-
-    def _machine(self, text: str, known: Machines) -> list[str]:
-        name = text.rpartition("/")[2].removeprefix(_SAGEMAKER)  # Google Cloud has paths of machine types too
+        # Google Cloud has paths of machine types too.
+        name = self.view.value.rpartition("/")[2].removeprefix(_SAGEMAKER)
         is_machine = not self.kinds.isdisjoint({"machines", "others", "named"}) and known.gpus_of(name) != 0
         is_family = "families" in self.kinds and any(known.has_gpus(f"{name}{end}") for end in (".*", "-*"))
         return [name] if is_machine or is_family else []
@@ -201,114 +163,91 @@ def _gpus(view: View) -> Iterator[str]:
 
 def _gpu_names(text: str, view: View) -> Iterator[str]:
     name = text.rpartition("/")[2]
-    if _GPU_MAKER in name.lower() or any(key.lower() in {"gpu", "gpus"} for key in view.path[-2:]):
+    # Names of GPUs have their maker; those of other accelerators have none.
+    if "nvidia" in name.lower() or any(key.lower() in {"gpu", "gpus"} for key in view.path[-2:]):
         yield name
-
-
-@cache
-def _patterns(block: str) -> tuple[str, ...]:
-    return tuple(pattern for row in table()[block] for pattern in row["types"])
 
 
 def not_evaluated() -> Iterator[str]:
     """What no rule evaluates, as items of a list for documentation."""
     facts = table()
-    for row in facts["clusters"]:
-        yield f"{row['title']}: always reported ({_types(row)})"
-    for row in facts["resources"]:
-        yield f"{row['title']}: reported if they can have GPUs ({_types(row)})"
+    reported = {"clusters": "always reported", "resources": "reported if they can have GPUs"}
+    for block, when in reported.items():
+        for row in facts[block]:
+            yield f"{row['title']}: {when} ({', '.join(f'`{pattern}`' for pattern in row['types'])})"
     names = dict.fromkeys(name for kind in NAMING for name in facts["properties"][kind])
     yield f"Properties that are read there: {', '.join(f'`{name}`' for name in names)}"
     yield "GKE Autopilot: always reported, because it creates GPU nodes for the pods that request them"
     yield "Providers and API groups that are not in this list: not reported"
 
 
-def _types(row: dict[str, Any]) -> str:
-    return ", ".join(f"`{pattern}`" for pattern in row["types"])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Unevaluated(Part):
-    """A resource that no rule evaluates, and that can create machines."""
-
-    def gpu_machines(self, known: Machines, stack: Stack) -> tuple[list[str], UnknownValues]:
-        """Machines with GPUs, and GPUs, that its properties or launch templates name; and what is unknown."""
-        values = list(named_values(self.resource.props))
-        readers = [partial(value.gpus, known) for value in values]
-        names: dict[str, None] = {}
-        unknown_values = UnknownValues()
-        for read in (*readers, partial(self._of_templates, values, known, stack)):
-            with unknown_values.collected():
-                names |= dict.fromkeys(read())
-        return list(names), unknown_values
-
-    def _of_templates(self, values: list[MachineReference], known: Machines, stack: Stack) -> list[str]:
-        """Machines with GPUs of the launch templates that it refers to, by dependency, id or name."""
-        references = [value.view for value in values if "templates" in value.kinds]
-        references = [view for view in references if view.value and isinstance(view.value, (dict, Unknown))]
-        refers = references or any("texts" in value.kinds for value in values)
-        templates = list(self._needed_templates(stack)) if refers else []
-        sets_machine = any(
-            value.view.value is not None for value in values if not value.kinds.isdisjoint({"machines", "attributes"})
-        )
-        if not templates and not sets_machine:
-            templates = [_template_of(reference, stack) for reference in references]
-        return [machine.name for template in templates for machine in machines_of(template) if machine.gpus(known) != 0]
-
-    def _needed_templates(self, stack: Stack) -> Iterator[LaunchTemplate]:
-        needed = {urn for urns in self.resource.needs.values() for urn in urns}
-        for template, urn in stack.known_values(TEMPLATES, lambda template: template.resource.urn):
-            if urn in needed:
-                yield template
-
-
-def _template_of(reference: View, stack: Stack) -> LaunchTemplate:
-    template = template_named(reference, stack)
-    if template is None:
-        raise UnknownValueError(reference.path, NO_MACHINE)
-    return template
-
-
-def _matches(resource: Resource, block: str) -> bool:
-    return any(fnmatchcase(token(resource.type), pattern) for pattern in _patterns(block))
+def _row(type_: str, block: str) -> Mapping[str, Any] | None:
+    """The row of a block of coverage.yaml that has a type; None without."""
+    rows: list[Mapping[str, Any]] = table()[block]
+    return next((row for row in rows if any(fnmatchcase(type_, pattern) for pattern in row["types"])), None)
 
 
 def _selects(resource: Resource) -> bool:
     kind = token(resource.type)
     if kind in EVALUATED:
         return kind in ASGS or kind == GKE_CLUSTER
-    return _matches(resource, "clusters") or _matches(resource, "resources")
+    return any(_row(kind, block) for block in ("clusters", "resources"))
 
 
-def _find(resource: Resource) -> Iterator[Unevaluated]:
+def _find(resource: Resource) -> Iterator[Resource]:
     kind = token(resource.type)
     if not resource.props.value or (kind in ASGS and any(aws.groups(resource))):
         return
     if kind != GKE_CLUSTER or resource.props.flag("enableAutopilot"):
-        yield Unevaluated(resource)
+        yield resource
 
 
-UNEVALUATED: Final = Subject("resources that no rule evaluates", _selects, _find)
+def _gpu_machines(resource: Resource, known: Machines, stack: Stack) -> tuple[list[str], UnknownValues]:
+    """Machines with GPUs, and GPUs, that a resource's properties or launch templates name; and what is unknown."""
+    values = list(named_values(resource.props))
+    names: dict[str, None] = {}
+    unknown_values = UnknownValues()
+    for read in (
+        *(partial(value.gpus, known) for value in values),
+        partial(_of_templates, resource, values, known, stack),
+    ):
+        with unknown_values.collected():
+            names |= dict.fromkeys(read())
+    return list(names), unknown_values
 
 
-def _instead(kind: str) -> str:
-    rows = table()["clusters"]
-    return next(row["instead"] for row in rows if any(fnmatchcase(kind, pattern) for pattern in row["types"]))
+def _of_templates(resource: Resource, values: list[MachineReference], known: Machines, stack: Stack) -> list[str]:
+    """Machines with GPUs of the launch templates that a resource refers to, by dependency, id or name."""
+    references = [value.view for value in values if "templates" in value.kinds]
+    references = [view for view in references if view.value and isinstance(view.value, (dict, Unknown))]
+    templates: list[LaunchTemplate] = []
+    if references or any("texts" in value.kinds for value in values):
+        templates = templates_by_urn({urn for urns in resource.needs.values() for urn in urns}, stack)
+    sets_machine = any(
+        value.view.value is not None for value in values if not value.kinds.isdisjoint({"machines", "attributes"})
+    )
+    if not templates and not sets_machine:
+        for reference in references:
+            template = template_named(reference, stack)
+            if template is None:
+                raise UnknownValueError(reference.path, NO_MACHINE)
+            templates.append(template)
+    return [machine.name for template in templates for machine in machines_of(template) if machine.gpus(known) != 0]
 
 
-@rule("gpu-machines-evaluated", UNEVALUATED)
-def gpu_machines_evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[str]:
+@rule("gpu-machines-evaluated", Subject("resources that no rule evaluates", _selects, _find))
+def gpu_machines_evaluated(resource: Resource, settings: Machines, stack: Stack) -> Iterator[str]:
     """Resources that can create GPU machines must be of types that this pack evaluates."""
-    kind = token(part.resource.type)
+    kind = token(resource.type)
     if kind == GKE_CLUSTER:
         yield (
             "Autopilot creates GPU nodes for the pods that request them, and no rule of this pack limits their number;"
             " limit the GPUs of each namespace with a ResourceQuota, and exempt the cluster"
         )
-    elif _matches(part.resource, "clusters"):
-        yield f"{kind} is not evaluated by any rule of this pack; use {_instead(kind)}, or exempt the resource"
+    elif cluster := _row(kind, "clusters"):
+        yield f"{kind} is not evaluated by any rule of this pack; use {cluster['instead']}, or exempt the resource"
     else:
-        names, unknown_values = part.gpu_machines(settings, stack)
+        names, unknown_values = _gpu_machines(resource, settings, stack)
         fix = "add the tag kubernetes.io/cluster/<name> if they are nodes" if kind in ASGS else "use a node pool"
         if names:
             listed = ", ".join(names)

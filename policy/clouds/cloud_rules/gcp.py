@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import Cloud, Machine, NodePool, Nodes, Taint, cloud_taints, highest_price
+from cloud_rules.pools import Machine, NodePool, Nodes, Taint, cloud_taints, highest_price
 from cloud_rules.tags import ignores
 from rule_engine import Resource, Stack, UnknownValueError, View
 
@@ -27,7 +27,6 @@ class GkePool(NodePool, Nodes):
     """A GKE node pool."""
 
     __slots__ = ()
-    cloud: ClassVar[Cloud] = "gcp"
     writes: ClassVar = {
         "maximum": "autoscaling.totalMaxNodeCount",
         "minimum": "autoscaling.totalMinNodeCount",
@@ -110,18 +109,15 @@ class GkePool(NodePool, Nodes):
         """A bound of the autoscaler for all zones together; without an autoscaler, the fixed number of nodes."""
         scaling = self.view.at("autoscaling")
         if scaling.value is None:
-            return self._fixed()
+            count = self.view.number("nodeCount")
+            if count is None:
+                count = self.view.number("initialNodeCount")
+            nodes = Decimal(1) if count is None else count
+            return nodes * self._zones() if nodes else nodes
         if scaling.has(total):
             return scaling.number(total)
         count = scaling.number(per_zone)
         return count * self._zones() if count else count
-
-    def _fixed(self) -> Decimal:
-        count = self.view.number("nodeCount")
-        if count is None:
-            count = self.view.number("initialNodeCount")
-        nodes = Decimal(1) if count is None else count
-        return nodes * self._zones() if nodes else nodes
 
     def _zones(self) -> int:
         """Number of zones: node counts are per zone, and a region has three by default.
@@ -149,7 +145,6 @@ class AutoProvisioning(NodePool):
     """The pools that node auto-provisioning of a cluster can create, as one pool."""
 
     __slots__ = ()
-    cloud: ClassVar[Cloud] = "gcp"
     counted: ClassVar = "GPU count"
     writes: ClassVar = {
         "maximum": ".".join(_LIMITS),

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from cloud_rules.machines import HOURS, Machines, Prices
-from cloud_rules.pools import Cloud, Machine, NodePool, Taint, highest, highest_price
+from cloud_rules.pools import Machine, NodePool, Taint, highest, highest_price
 from rule_engine import Resource, Stack, UnknownValueError, View, quantity
 
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
@@ -78,7 +78,7 @@ class Requirements:
         """Machine types with GPUs that meet them, and families (`p9.*`) of which a size can."""
         candidates = [*known.gpu_machines(self._cloud), *(name for name in self._named() if known.gpus_of(name) != 0)]
         machines = [name for name in candidates if self._meets(_labels(name, known.gpus_of(name)))]
-        return machines or [name for name in self._categories() if known.gpus_of(name) != 0 and self._admits(name)]
+        return machines or self._newer(known)
 
     def cpu_machines(self, known: Machines) -> list[str]:
         """Machine types without GPUs that meet them, and families of which a size can."""
@@ -103,29 +103,22 @@ class Requirements:
         families = [f"{value.text()}.*" for value in self.listed(FAMILIES)]
         return [value.text() for value in self.listed(TYPES)] + families
 
-    def _categories(self) -> list[str]:
-        """A family of each category that they list, for machines that are newer than the tables."""
-        if self._named():
-            return []
-        return [f"{value.text()}9.*" for value in self.listed(_CATEGORIES)]
-
-    def _admits(self, family: str) -> bool:
-        """Whether a family can meet them, of any generation."""
-        labels = _labels(family, None)
-        any_of_category = {label: value if label in _CATEGORIES else None for label, value in labels.items()}
-        return self._meets(any_of_category)
+    def _newer(self, known: Machines) -> list[str]:
+        """A family of each category that they list, of any generation, for machines that are newer than the tables."""
+        families = [f"{value.text()}9.*" for value in self.listed(_CATEGORIES) if not self._named()]
+        of_category = {
+            family: {label: value if label in _CATEGORIES else None for label, value in _labels(family, None).items()}
+            for family in families
+            if known.gpus_of(family) != 0
+        }
+        return [family for family, labels in of_category.items() if self._meets(labels)]
 
     def _meets(self, labels: Labels) -> bool:
         return all(_meets(view, labels) for view in self._views)
 
 
 def _labels(name: str, gpus: int | None) -> Labels:
-    """The labels of a machine type, or of a family (`p9.*`), whose size can be any.
-
-    Args:
-        name: the machine type or family.
-        gpus: its number of GPUs; None if it is unknown.
-    """
+    """The labels of a machine type, or of a family (`p9.*`), whose size can be any; `gpus` is None if unknown."""
     labels: dict[str, str | None] = dict.fromkeys(TYPES, None if "*" in name else name)
     if match := _EC2_TYPE.fullmatch(name):
         facts = {fact: None if value == "*" else value for fact, value in match.groupdict().items()}
@@ -166,14 +159,12 @@ def _upper_bound(requirement: View) -> Decimal | None:
 
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
-_BY_REQUIREMENTS: Final = "a machine by requirements"
 
 
 class KarpenterPool(NodePool):
     """A Karpenter NodePool: machines that match its requirements, up to its limits."""
 
     __slots__ = ()
-    cloud: ClassVar[Cloud] = "aws"
     writes: ClassVar = {
         "maximum": "spec.limits.nodes (or a limit of nvidia.com/gpu)",
         "minimum": "spec.replicas",
@@ -208,7 +199,7 @@ class KarpenterPool(NodePool):
     @override
     def machines(self) -> list[Machine]:
         requirements = self.view.at("spec", "template", "spec", "requirements")
-        return self._named_machines() or [Machine(_BY_REQUIREMENTS, requirements.path)]
+        return self._named_machines() or [Machine("a machine by requirements", requirements.path)]
 
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:

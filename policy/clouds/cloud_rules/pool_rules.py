@@ -164,13 +164,7 @@ class Budget(Prices):
 
 @dataclass(frozen=True, slots=True)
 class _Cap:
-    """A monthly cost cap in USD for several pools.
-
-    Attributes:
-        title: the pools, for messages.
-        limit: USD per month.
-        within: whether a pool counts.
-    """
+    """A monthly cost cap in USD for the pools that are within; messages show the title."""
 
     title: str
     limit: float

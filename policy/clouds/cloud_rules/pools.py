@@ -8,12 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 from cloud_rules.machines import HOURS, Machines, Prices
-from rule_engine import Resource, Stack, UnknownValueError, View
+from rule_engine import Part, Stack, UnknownValueError, View
 
-Cloud = Literal["aws", "gcp", "azure"]
 REPELLING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of a taint that keep pods off; `PreferNoSchedule` does not."""
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
@@ -35,11 +34,7 @@ def cloud_taints(views: Sequence[View]) -> list[Taint]:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine type that a pool can have, and its property path.
-
-    Attributes:
-        name: the cloud's name, or a family as a pattern (`p5.*`).
-    """
+    """A machine type that a pool can have, or a family as a pattern (`p5.*`), and its property path."""
 
     name: str
     path: tuple[str, ...]
@@ -49,35 +44,12 @@ class Machine:
         return known.gpus_of(self.name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """A resource, or a part of one.
-
-    Attributes:
-        resource: the resource.
-        view: the properties of the part.
-        label: the name of the part; empty for a whole resource.
-    """
-
-    resource: Resource
-    view: View
-    label: str = ""
-
-    @property
-    def place(self) -> str:
-        """The resource, and the name of the part."""
-        return f"{self.resource.place}, {self.label}" if self.label else self.resource.place
-
-
 class MachineSource(Part, ABC):
-    """A node pool or a launch template: it sets machine types and their purchase option.
-
-    Attributes:
-        writes: the properties to set for each fix, in the terms of its API.
-    """
+    """A node pool or a launch template: it sets machine types and their purchase option."""
 
     __slots__ = ()
     writes: ClassVar[Mapping[str, str]] = {}
+    """The properties to set for each fix, in the terms of its API."""
 
     @abstractmethod
     def machines(self) -> Sequence[Machine]:
@@ -93,7 +65,6 @@ class NodePool(MachineSource):
     """A group of nodes of a cluster."""
 
     __slots__ = ()
-    cloud: ClassVar[Cloud]
     counted: ClassVar[str] = "node count"
     """What its minimum counts."""
 
@@ -202,14 +173,10 @@ def highest_price(machines: Sequence[Machine], prices: Prices) -> Decimal:
     Raises:
         UnknownValueError: a price is unknown, or there is no machine.
     """
-    hourly_prices = [prices.price_of(machine.name) for machine in machines]
-    if None in hourly_prices or not hourly_prices:
-        raise _unknown_fact(
-            [machine for machine, price in zip(machines, hourly_prices, strict=True) if price is None],
-            "price",
-            "prices",
-        )
-    return max(price for price in hourly_prices if price is not None)
+    unpriced = [machine for machine in machines if prices.price_of(machine.name) is None]
+    if unpriced or not machines:
+        raise _unknown_fact(unpriced, "price", "prices")
+    return max(prices.price_of(machine.name) or Decimal(0) for machine in machines)
 
 
 def _unknown_fact(machines: Sequence[Machine], fact: str, setting: str) -> UnknownValueError:

@@ -22,6 +22,7 @@ AKS_CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 AKS_POOL: Final = "azure-native:containerservice:AgentPool"
 KARPENTER_POOL: Final = "kubernetes:karpenter.sh:NodePool"
 KARPENTER_CLASS: Final = "kubernetes:karpenter.k8s.aws:EC2NodeClass"
+EKS_CLUSTERS: Final = (EKS_CLUSTER, NATIVE_EKS_CLUSTER)
 EKS_POOLS: Final = (EKS_POOL, NATIVE_EKS_POOL)
 ASGS: Final = (ASG, NATIVE_ASG)
 LAUNCH_TEMPLATES: Final = (LAUNCH_TEMPLATE, NATIVE_LAUNCH_TEMPLATE)
@@ -49,17 +50,9 @@ def ignores(resource: Resource, path: str) -> bool:
 
 
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    ASG: ("tags",),
-    EKS_CLUSTER: ("tags",),
-    EKS_POOL: ("tags",),
-    LAUNCH_TEMPLATE: ("tags",),
-    NATIVE_ASG: ("tags",),
-    NATIVE_EKS_CLUSTER: ("tags",),
-    NATIVE_EKS_POOL: ("tags",),
+    **dict.fromkeys((*EKS_CLUSTERS, *EKS_POOLS, *ASGS, LAUNCH_TEMPLATE, AKS_CLUSTER, AKS_POOL), ("tags",)),
     GKE_CLUSTER: ("resourceLabels",),
     GKE_POOL: ("nodeConfig", "resourceLabels"),
-    AKS_CLUSTER: ("tags",),
-    AKS_POOL: ("tags",),
     KARPENTER_POOL: ("metadata", "labels"),
     KARPENTER_CLASS: ("spec", "tags"),
 }
@@ -83,7 +76,12 @@ def tags(resource: Resource) -> dict[str, View]:
 
 def _tags_of(view: View) -> dict[str, View]:
     if isinstance(view.value, list):  # AWS has lists of key and value for some types
-        return {entry.text("key"): _value(entry) for entry in view.items() if _known(entry)}
+        return {
+            entry.text("key"): entry.entries().get("value", View(None))
+            for entry in view.items()
+            # In a preview, a key can contain the cluster's name, which is unknown.
+            if isinstance(entry.value, dict) and isinstance(entry.value.get("key"), str)
+        }
     return view.entries()
 
 
@@ -115,22 +113,9 @@ def plain(key: str) -> str:
 
 def exemptions(resource: Resource) -> dict[str, str]:
     """The exemptions of a resource, keyed by rule name."""
-    by_rule: dict[str, str] = {}
-    if resource.group:
-        by_rule |= annotated_exemptions(resource)
+    by_rule = annotated_exemptions(resource) if resource.group else {}
     for key, view in (tags(resource) | _other_tags(resource)).items():
         for prefix in (TAG, LABEL):
             if key.startswith(prefix):
                 by_rule[key.removeprefix(prefix)] = view.text()
     return by_rule
-
-
-def _value(entry: View) -> View:
-    """The value of a tag, which can be unknown."""
-    return entry.entries().get("value", View(None))
-
-
-def _known(entry: View) -> bool:
-    """Whether the key of a tag is known: in a preview, it can contain the cluster's name, which is unknown."""
-    value = entry.value
-    return isinstance(value, dict) and isinstance(value.get("key"), str)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from rule_engine import Stack, format_number, rule
-from workload_rules.objects import SERVING, matches_any
+from workload_rules.objects import FACTS, SERVING, matches_any
 from workload_rules.placement import may_share_node, node_labels
 from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Gpus, Pod, TenantGpus, for_tenants
 
@@ -43,19 +43,17 @@ class Grace(TenantGpus):
     """Seconds for servers, to complete requests."""
 
 
-def _has_gpus(pod: Pod, settings: Gpus) -> bool:
-    """Whether a pod requests GPUs; a part of one does if any pod of its object does."""
-    pods = (pod,) if pod.form == "pod" else pod.resource.parts(POD_PARTS)
-    return any(other.gpus(settings) or other.claims for other in pods)
-
-
 @rule("gpu-grace-bounded", POD_PARTS)
 @for_tenants
 def gpu_grace_bounded(pod: Pod, settings: Grace) -> Iterator[str]:
     """A pod with GPUs must end soon after it is deleted."""
     seconds = pod.spec.number("terminationGracePeriodSeconds")
     maximum = settings.servers if pod.kind in SERVING else settings.jobs
-    if seconds is not None and seconds > maximum and _has_gpus(pod, settings):
+    if seconds is None or seconds <= maximum:
+        return
+    # A part of a pod is merged with others of its object.
+    pods = (pod,) if pod.form == "pod" else pod.resource.parts(POD_PARTS)
+    if any(other.gpus(settings) or other.claims for other in pods):
         yield (
             f"has a termination grace period of {format_number(seconds)} s, in which it keeps its GPUs; set"
             f" terminationGracePeriodSeconds: {maximum} or less"
@@ -69,13 +67,7 @@ class Sharing(TenantGpus):
     """Groups of namespaces that trust one another: patterns of namespaces, keyed by a group name of your choice."""
     resources: list[str] = Field(["*.shared"])
     """Resource names of time-sliced GPUs, as patterns."""
-    labels: dict[str, list[str]] = Field(
-        {
-            "nvidia.com/gpu.sharing-strategy": ["time-slicing", "mps"],
-            "nvidia.com/gpu.product": ["*-SHARED"],
-            "cloud.google.com/gke-gpu-sharing-strategy": ["time-sharing", "mps"],
-        }
-    )
+    labels: dict[str, list[str]] = Field(FACTS["time_sliced"])
     """Labels of nodes with time-sliced GPUs, each with its values as patterns."""
 
     def groups(self, namespace: str) -> frozenset[str]:

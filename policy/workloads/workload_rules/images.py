@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import Resource, Settings, Stack, Subject, UnknownValueError, View, located_at, rule, typed
+from rule_engine import Resource, Settings, Stack, Subject, UnknownValueError, View, located_at, rule
 from workload_rules.objects import always, matches_any
 from workload_rules.pods import CONTAINERS, POD_PARTS, Tenants, for_tenants, holds_pods
 
@@ -21,47 +21,28 @@ _PARTS: Final = ("repository", "tag", "version")
 """Fields beside `image` in objects of operators that compose the name of an image from several fields."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What an image name says about its version.
+def _version_of(image: str) -> tuple[str, str] | None:
+    """Tag and digest of an image, empty without, as container runtimes read its name; None if that is invalid.
 
-    Attributes:
-        tag: empty without.
-        digest: empty without.
+    A first part with a colon or capital letters can only be a host; others have the form of a path too:
+    https://github.com/distribution/reference/blob/main/normalize.go
     """
-
-    tag: str
-    digest: str
-
-    @classmethod
-    def of(cls, text: str) -> "Reference | None":
-        """Parses a name as container runtimes do; None if it is invalid.
-
-        A first part with a colon or capital letters can only be a host; others have the form of a path too:
-        https://github.com/distribution/reference/blob/main/normalize.go
-        """
-        name, at, digest = text.partition("@")
-        first, slash, rest = name.partition("/")
-        is_host = slash and (":" in first or first != first.lower())
-        path, colon, tag = (rest if is_host else name).partition(":")
-        right = (
-            (not is_host or _HOST.fullmatch(first))
-            and _PATH.fullmatch(path)
-            and bool(_TAG.fullmatch(tag)) == bool(colon)
-            and bool(_DIGEST.fullmatch(digest)) == bool(at)
-        )
-        return cls(tag, digest) if right else None
+    name, at, digest = image.partition("@")
+    first, slash, rest = name.partition("/")
+    is_host = slash and (":" in first or first != first.lower())
+    path, colon, tag = (rest if is_host else name).partition(":")
+    right = (
+        (not is_host or _HOST.fullmatch(first))
+        and _PATH.fullmatch(path)
+        and bool(_TAG.fullmatch(tag)) == bool(colon)
+        and bool(_DIGEST.fullmatch(digest)) == bool(at)
+    )
+    return (tag, digest) if right else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """An image of a container or of a volume.
-
-    Attributes:
-        resource: the object that uses it.
-        place: the place of the container or the volume.
-        view: the container or the volume's image.
-    """
+    """An image of a container or of a volume; `view` is the container, or the volume's image."""
 
     resource: Resource
     place: str
@@ -79,9 +60,6 @@ def _images(resource: Resource) -> Iterator[Image]:
                 yield Image(resource, f"{pod.place}, volume {volume.text('name')}", volume.at("image"))
 
 
-IMAGES: Final = Subject("images", holds_pods, _images)
-
-
 class Pins(Tenants):
     """Requirements for tags and digests."""
 
@@ -91,19 +69,21 @@ class Pins(Tenants):
     """Mutable tags, as patterns."""
 
 
-@rule("image-pinned", IMAGES)
+@rule("image-pinned", Subject("images", holds_pods, _images))
 @for_tenants
 def image_pinned(image: Image, settings: Pins) -> Iterator[str]:
     """Each image must be pinned to one version."""
     name = image.view.text("reference") or image.view.text("image")
-    reference = Reference.of(name)
-    if reference is None:
+    version = _version_of(name)
+    if version is None:
         yield f"{name} is not a valid image name; use registry/path:tag"
-    elif reference.digest:
         return
-    elif not reference.tag:
+    tag, digest = version
+    if digest:
+        return
+    if not tag:
         yield f"{name} has no tag, so the latest image is used; set a version tag or a digest"
-    elif matches_any(reference.tag, settings.mutable):
+    elif matches_any(tag, settings.mutable):
         yield f"{name} has a mutable tag; set a version tag or a digest"
     elif settings.digests:
         yield f"{name} has no digest; add the digest from the registry (@sha256:…)"
@@ -111,7 +91,7 @@ def image_pinned(image: Image, settings: Pins) -> Iterator[str]:
 
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _CHARTS: Final = (_RELEASE, "kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart")
-CHARTS: Final = Subject("charts", typed(*_CHARTS), lambda resource: (resource,))
+CHARTS: Final = Subject("charts", lambda resource: resource.type in _CHARTS, lambda resource: (resource,))
 _EXACT: Final = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 _IN_ADDRESS: Final = re.compile(r"@sha256:[0-9a-f]{64}|(?<=[-/:])v?\d+\.\d+\.\d+[0-9A-Za-z.+-]*$")
 
@@ -155,7 +135,9 @@ def charts_pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
         yield f"version {version} of {chart} is not an exact version; set one release number, such as 1.2.3"
 
 
-_AGENT_POOL: Final = re.compile(r"azure-native:containerservice(/v\w+)?:AgentPool")
+_POOL: Final = re.compile(
+    r"aws:eks/nodeGroup:NodeGroup|gcp:container/nodePool:NodePool|azure-native:containerservice(/v\w+)?:AgentPool"
+)
 _NVIDIA_SIZE: Final = re.compile(r"standard_n[cdv]\d(?!.*mi300x)(?!\d*as_v4)", re.IGNORECASE)
 _NO_GKE_PLUGIN: Final = "gke-no-default-nvidia-gpu-device-plugin"
 _NODE_LABELS: Final = {
@@ -166,18 +148,14 @@ _NODE_LABELS: Final = {
 """Node labels that disable a part of the operator on a node."""
 
 
-def _pool(resource: Resource) -> bool:
-    return resource.type in {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool"} or bool(
-        _AGENT_POOL.fullmatch(resource.type)
-    )
-
-
-POOLS: Final = Subject("EKS, GKE and AKS node pools", _pool, lambda resource: (resource,))
+POOLS: Final = Subject(
+    "EKS, GKE and AKS node pools", lambda resource: bool(_POOL.fullmatch(resource.type)), lambda resource: (resource,)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """Who installs a pool's driver, and which parts of the GPU Operator the pool needs.
+    """Who installs the driver of a pool with NVIDIA GPUs, and which parts of the GPU Operator it needs.
 
     Attributes:
         settings: the pool's settings, for messages.
@@ -190,13 +168,6 @@ class Mode:
     parts: Mapping[str, bool]
     labels: Mapping[str, str]
     no_driver: bool = False
-
-
-def _mode(pool: Resource) -> Mode | None:
-    """The mode of a pool; None if it has no NVIDIA GPUs, or this is not set."""
-    if pool.type.startswith("aws:"):
-        return _eks(pool)
-    return _gke(pool) if pool.type.startswith("gcp:") else _aks(pool)
 
 
 def _eks(pool: Resource) -> Mode | None:
@@ -250,7 +221,8 @@ def _chart_name(chart: Resource) -> str:
 @rule("gpu-operator-driver-mode", POOLS)
 def gpu_operator_driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> Iterator[str]:
     """The GPU Operator must install exactly what a pool's image lacks."""
-    mode = _mode(pool)
+    modes = {"aws": _eks, "gcp": _gke, "azure-native": _aks}
+    mode = modes[pool.type.partition(":")[0]](pool)
     if mode is None:
         return
     if mode.no_driver:

@@ -35,25 +35,15 @@ class Work(Part):
     """An object with pods, which a queue or a gang scheduler can handle as one workload."""
 
     @property
-    def kind(self) -> str:
-        """API group and kind: `batch:Job`."""
-        return self.resource.object_kind
-
-    @property
     def namespace(self) -> str:
         """Its namespace."""
         return namespace_of(self.resource)
 
     @property
-    def spec(self) -> View:
-        """The spec of the workload."""
-        return self.resource.props.at("spec")
-
-    @property
     def meta(self) -> View:
         """The metadata of the workload; for a CronJob, that of its jobs, which do not get its own labels."""
         path = ("spec", "jobTemplate", "metadata") if self.resource.kind == "CronJob" else ("metadata",)
-        return self.resource.props.at(*path)
+        return self.view.at(*path)
 
     def pods(self, settings: Gpus) -> list[Pod]:
         """Its pods that request GPUs."""
@@ -69,7 +59,7 @@ class Work(Part):
         if self.queue:
             return False
         if self.resource.group in _VOLCANO:
-            return self.spec.text("schedulerName", default="volcano") == "volcano"
+            return self.view.text("spec", "schedulerName", default="volcano") == "volcano"
         return any(pod.spec.text("schedulerName") == "volcano" for pod in pods)
 
 
@@ -79,8 +69,8 @@ def _is_batch(resource: Resource) -> bool:
     return kind in BATCH or (is_searched(resource) and kind not in {*SERVING, *PODS_IN})
 
 
-_BATCH: Final = Subject("batch work", _is_batch, lambda resource: (Work(resource),))
-_WORK: Final = Subject("work", holds_pods, lambda resource: (Work(resource),))
+_BATCH: Final = Subject("batch work", _is_batch, lambda resource: (Work(resource, resource.props),))
+_WORK: Final = Subject("work", holds_pods, lambda resource: (Work(resource, resource.props),))
 _BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
 
 
@@ -100,7 +90,7 @@ def gpu_jobs_end(pod: Pod, settings: LongestSettings) -> Iterator[str]:
         return
     path = DEADLINES.get(pod.kind, "")
     deadline = pod.value_at(path) if path else View(None)
-    label = Work(pod.resource).meta.number("labels", _LONGEST)
+    label = Work(pod.resource, pod.resource.props).meta.number("labels", _LONGEST)
     ends = [deadline.number(), pod.spec.number("activeDeadlineSeconds"), label]
     limits = [end for end in ends if end is not None]
     maximum = Decimal(str(settings.hours)) * _HOUR
@@ -137,11 +127,7 @@ def _claims(pod: Pod, settings: QueueSettings) -> list[str]:
 
 
 def _with_gpus(work: Work, settings: QueueSettings) -> list[Pod]:
-    """The pods that request GPUs, or devices that can be GPUs.
-
-    Raises:
-        UnknownValueError: it is unknown for one of them, and no other does.
-    """
+    """The pods that request GPUs, or devices that can be GPUs; unknown ones matter only if no other does."""
     pods: list[Pod] = []
     unknown: UnknownValueError | None = None
     for pod in work.resource.parts(POD_PARTS):
@@ -159,18 +145,18 @@ def _with_gpus(work: Work, settings: QueueSettings) -> list[Pod]:
 @for_tenants
 def batch_names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
     """Batch work with GPUs must name its queue."""
-    if matches_any(work.kind, settings.serving):
+    if matches_any(work.resource.object_kind, settings.serving):
         return
     pods = _with_gpus(work, settings)
     if not pods or _names_a_queue(work.meta, settings.names):
         return
-    if work.resource.group in _VOLCANO and work.spec.text("queue"):
+    if work.resource.group in _VOLCANO and work.view.text("spec", "queue"):
         return
-    if work.resource.group == _KUBEFLOW and work.spec.text("runPolicy", "schedulingPolicy", "queue"):
+    if work.resource.group == _KUBEFLOW and work.view.text("spec", "runPolicy", "schedulingPolicy", "queue"):
         return
     # Kueue handles plain pods by their own label; those of known kinds have it on the object that they belong to.
-    others = [name for name in settings.names if name != QUEUE_NAME or work.kind not in BATCH]
-    metas = [work.spec if pod.form == "trainer" else pod.meta for pod in pods]
+    others = [name for name in settings.names if name != QUEUE_NAME or work.resource.object_kind not in BATCH]
+    metas = [work.view.at("spec") if pod.form == "trainer" else pod.meta for pod in pods]
     if all(_names_a_queue(meta, others) for meta in metas):
         return
     gpus = sorted({name for pod in pods for name in pod.gpus(settings)})
@@ -183,7 +169,7 @@ def batch_names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
 @for_tenants
 def queued_gpus_requested(container: Container, settings: TenantGpus) -> Iterator[str]:
     """Work in a Kueue queue must request its GPUs, if Kueue counts its template."""
-    if container.pod.kind not in COUNTED or not Work(container.resource).queue:
+    if container.pod.kind not in COUNTED or not Work(container.resource, container.resource.props).queue:
         return
     requests = container.resources.entries("requests")
     for name, limit in container.resources.entries("limits").items():

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from rule_engine import Resource, Stack, Subject, UnknownValueError, View, kubernetes, read_table
 
+FACTS: Final[Mapping[str, Any]] = read_table(Path(__file__).with_name("facts.yaml"))
+"""Facts of Kubernetes, clouds and operators, by the names in `facts.yaml`."""
 _ROWS: Final[Mapping[str, Mapping[str, Any]]] = read_table(Path(__file__).with_name("kinds.yaml"))
 
 
@@ -37,30 +39,15 @@ PATCHES: Final[list[str]] = _facts("patches")[TRAIN_JOB]
 """Paths of a TrainJob's pod specs, in the versions of its API."""
 BATCH: Final = frozenset(kind for kind, work in _facts("work").items() if work == "batch")
 """Kinds of batch workloads."""
-SERVING: Final = frozenset(kind for kind, work in _facts("work").items() if work == "serving") | {
-    "serving.knative.dev:Configuration",
-    "serving.kserve.io:InferenceService",
-    "serving.kserve.io:LLMInferenceService",
-    "serving.kserve.io:ServingRuntime",
-    "serving.kserve.io:ClusterServingRuntime",
-    "apps.kruise.io:CloneSet",
-    "apps.kruise.io:StatefulSet",
-    "apps.nvidia.com:NIMService",
-}
-"""Kinds of long-running serving workloads. The last ones, whose pods are found by shape, are from kserve/kserve,
-openkruise/kruise and NVIDIA/k8s-nim-operator."""
+SERVING: Final = frozenset(kind for kind, work in _facts("work").items() if work == "serving").union(FACTS["servers"])
+"""Kinds of long-running serving workloads."""
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
 QUEUE_CLASS: Final = "kueue.x-k8s.io/priority-class"
 
 
 def objects(name: str, *kinds: str) -> Subject[Resource]:
-    """The subject of all Kubernetes objects of these kinds.
-
-    Args:
-        name: its name in the documentation.
-        kinds: API groups and kinds, each `group:Kind`.
-    """
+    """The subject of all Kubernetes objects of these kinds, each `group:Kind`; documentation shows the name."""
     return Subject(name, kubernetes(*kinds), lambda resource: (resource,))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import Field
 
 from rule_engine import View, rule
-from workload_rules.objects import PATCHES, RUNTIMES, matches_any
+from workload_rules.objects import FACTS, PATCHES, RUNTIMES, matches_any
 from workload_rules.pods import POD_PARTS, PODS, Pod, TenantGpus, Tenants, for_tenants, views_at
 
 Values = Mapping[str, frozenset[str]]
@@ -45,7 +45,11 @@ def _labels(pod: Pod) -> dict[str, list[View]]:
     if pod.form == "trainer":
         specs = [view for path in PATCHES for _, view in views_at(pod.resource.props, path)]
     for spec in specs:
-        terms = [dict(_required_labels(term)) for term in spec.items(*_REQUIRED)]
+        expressions = [term.items("matchExpressions") for term in spec.items(*_REQUIRED)]
+        terms = [
+            {label.text("key"): label.items("values") for label in term if label.text("operator") == "In"}
+            for term in expressions
+        ]
         if terms:
             for key in reduce(lambda common, keys: common & keys, (set(term) for term in terms)):
                 required[key] = [value for term in terms for value in term[key]]
@@ -53,26 +57,10 @@ def _labels(pod: Pod) -> dict[str, list[View]]:
     return required
 
 
-def _required_labels(term: View) -> Iterator[tuple[str, list[View]]]:
-    for expression in term.items("matchExpressions"):
-        if expression.text("operator") == "In":
-            yield expression.text("key"), expression.items("values")
-
-
 class ModelSettings(TenantGpus):
     """Labels and names that identify a GPU model."""
 
-    labels: list[str] = Field(
-        [
-            "nvidia.com/gpu.product",
-            "amd.com/gpu.product-name",
-            "cloud.google.com/gke-accelerator",
-            "eks.amazonaws.com/instance-gpu-name",
-            "karpenter.azure.com/sku-gpu-name",
-            "karpenter.k8s.aws/instance-gpu-name",
-            "node.kubernetes.io/instance-type",
-        ]
-    )
+    labels: list[str] = Field(FACTS["model_labels"])
     """Node labels that identify the GPU model or the machine type."""
     partitions: bool = False
     """Whether the resource name of a partition (`nvidia.com/mig-1g.10gb`) is sufficient."""
@@ -112,16 +100,7 @@ class GpuNodes(TenantGpus, DaemonSettings):
     taints: list[str] = Field([])
     """Taint keys of GPU nodes. If empty, the key is the resource name; for partitions, that of the whole GPU."""
 
-    labels: list[str] = Field(
-        [
-            "nvidia.com/gpu.*",
-            "amd.com/gpu.*",
-            "cloud.google.com/gke-accelerator",
-            "eks.amazonaws.com/instance-gpu-*",
-            "karpenter.azure.com/sku-gpu-*",
-            "karpenter.k8s.aws/instance-gpu-*",
-        ]
-    )
+    labels: list[str] = Field(FACTS["gpu_node_labels"])
     """Labels that only GPU nodes have, as patterns."""
 
 

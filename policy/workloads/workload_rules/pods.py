@@ -1,6 +1,7 @@
 """Pods and containers in objects of Kubernetes and of operators."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -11,66 +12,18 @@ from typing import Annotated, Concatenate, Final, Literal, ParamSpec, Protocol, 
 from pydantic import AfterValidator, Field
 
 from rule_engine import Resource, Settings, Subject, Unknown, View, read_table
-from workload_rules.objects import PODS_IN, TRAIN_JOB, matches_any
+from workload_rules.objects import FACTS, PODS_IN, TRAIN_JOB, matches_any
 from workload_rules.shapes import CONTAINER_LISTS, Form, find_pods
 
-_KUBERNETES: Final = frozenset(
-    {
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "apps",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "core",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
-"""API groups of Kubernetes itself, whose kinds with pods are all in `PODS_IN`:
-https://kubernetes.io/docs/reference/kubernetes-api/."""
-UNSEARCHED: Final[Mapping[str, tuple[str, ...]]] = {
-    "components of Pulumi, whose objects are resources of their own": ("helm.sh", "kustomize", "yaml"),
-    "policies that describe pods": (
-        "constraints.gatekeeper.sh",
-        "kyverno.io",
-        "policies.kyverno.io",
-        "templates.gatekeeper.sh",
-    ),
-    "queues, whose objects describe workloads": ("kueue.x-k8s.io", "scheduling.volcano.sh"),
-    "node pools, whose limits and taints look like those of pods": (
-        "karpenter.azure.com",
-        "karpenter.k8s.aws",
-        "karpenter.sh",
-    ),
-}
+UNSEARCHED: Final[Mapping[str, list[str]]] = FACTS["unsearched"]
 """API groups of operators whose objects are not searched for pods by shape, by the reason."""
-_WITHOUT_PODS: Final = _KUBERNETES.union(*UNSEARCHED.values())
-
+_WITHOUT_PODS: Final = frozenset(FACTS["kubernetes"]).union(*UNSEARCHED.values())
 SYSTEM: Final[list[str]] = read_table(Path(__file__).with_name("namespaces.yaml"))
 """Namespaces that do not belong to a tenant: those of Kubernetes, of clouds and of operators."""
 
 
 def _exact(names: list[str]) -> list[str]:
-    """Names of namespaces, each in full.
-
-    Raises:
-        ValueError: one is a pattern.
-    """
+    """Names of namespaces, each in full, of which none is a pattern."""
     for name in names:
         if not _NAMESPACE.fullmatch(name):
             message = f"{name!r} is not the name of a namespace; list exact names, without patterns"
@@ -83,17 +36,6 @@ Namespaces = Annotated[list[str], AfterValidator(_exact)]
 """Exact names: a pattern such as `*-system` would exempt each namespace that a tenant names like it."""
 
 _CLAIMS: Final = {"ResourceClaimTemplate": "resourceClaimTemplateName", "ResourceClaim": "resourceClaimName"}
-_DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the resource name that each DeviceClass has: https://github.com/kubernetes/enhancements/issues/5004."""
-GPUS: Final = [
-    "nvidia.com/gpu",
-    "nvidia.com/gpu.shared",
-    "nvidia.com/mig-*",
-    "amd.com/gpu",
-    "gpu.intel.com/*",
-    f"{_DEVICE_CLASS}*gpu*",
-    f"{_DEVICE_CLASS}mig.*",
-]
 
 
 class Tenants(Settings):
@@ -147,7 +89,7 @@ def for_tenants(
 class Gpus(Settings):
     """Selects the resources that are GPUs."""
 
-    gpus: list[str] = Field(GPUS)
+    gpus: list[str] = Field(FACTS["gpus"])
     """Resource names of GPUs or GPU partitions, as patterns (`nvidia.com/mig-*`)."""
 
     def is_gpu(self, resource: str) -> bool:
@@ -215,9 +157,6 @@ class Pod:
     @property
     def containers(self) -> list["Container"]:
         """Containers and init containers; for a TrainJob, its trainer."""
-        return self.resource.once((self, "containers"), self._containers)
-
-    def _containers(self) -> list["Container"]:
         if self.form in {"container", "trainer"}:
             return [Container(self, self.container, self.form, self.resources)]
         return [
@@ -253,16 +192,15 @@ class Pod:
         return self.resource.once((self, *settings.gpus), lambda: self._gpus(settings))
 
     def _gpus(self, settings: Gpus) -> dict[str, Decimal]:
-        running: dict[str, Decimal] = {}
-        before: dict[str, Decimal] = {}
+        running, before = defaultdict[str, Decimal](Decimal), defaultdict[str, Decimal](Decimal)
         for container in self.containers:
             for name, count in container.gpus(settings).items():
                 if container.is_long_running:
-                    running[name] = running.get(name, Decimal(0)) + count
+                    running[name] += count
                 else:
-                    before[name] = max(before.get(name, Decimal(0)), count)
-        gpus = {name: max(running.get(name, Decimal(0)), before.get(name, Decimal(0))) for name in running | before}
-        return {name: count for name, count in sorted(gpus.items()) if count > 0}
+                    before[name] = max(before[name], count)
+        gpus = {name: max(running[name], before[name]) for name in sorted({*running, *before})}
+        return {name: count for name, count in gpus.items() if count > 0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,6 @@
 """Rules for priority classes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
@@ -80,38 +79,13 @@ def priority_not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
         yield f"has the system priority class {pod_class}; set a priority class for tenants"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClassReference:
-    """A reference to a priority class.
-
-    Attributes:
-        part: the pod or the object that has the reference.
-        queue: whether it references a WorkloadPriorityClass of Kueue.
-    """
-
-    part: Pod | Resource
-    queue: bool
-
-    @property
-    def place(self) -> str:
-        """The place of the pod or the object."""
-        return self.part.place
-
-    @property
-    def name(self) -> str:
-        """The name of the class; empty without."""
-        if isinstance(self.part, Pod):
-            return class_of(self.part)
-        return self.part.props.text("metadata", "labels", QUEUE_CLASS)
+def _named(resource: Resource) -> Iterator[Pod | Resource]:
+    """An object, whose label names a class of Kueue, and its pods."""
+    yield resource
+    yield from resource.parts(POD_PARTS)
 
 
-def _named(resource: Resource) -> Iterator[ClassReference]:
-    yield ClassReference(resource, queue=True)
-    for pod in resource.parts(POD_PARTS):
-        yield ClassReference(pod, queue=False)
-
-
-NAMED: Final = Subject("references to priority classes", holds_pods, _named)
+NAMED: Final[Subject[Pod | Resource]] = Subject("references to priority classes", holds_pods, _named)
 
 
 class ExistSettings(ClassSettings):
@@ -122,20 +96,17 @@ class ExistSettings(ClassSettings):
 
 
 @rule("priority-exists", NAMED)
-def priority_exists(reference: ClassReference, settings: ExistSettings, stack: Stack) -> Iterator[str]:
+def priority_exists(part: Pod | Resource, settings: ExistSettings, stack: Stack) -> Iterator[str]:
     """Priority classes that workloads reference must exist."""
-    class_name = reference.name
-    if not class_name:
+    if isinstance(part, Pod):
+        own = class_of(part)
+        if own and is_missing_class(own, settings, stack):
+            yield f"references PriorityClass {own}, which does not exist in this stack; correct the name or create it"
         return
-    if not reference.queue:
-        if is_missing_class(class_name, settings, stack):
-            yield (
-                f"references PriorityClass {class_name}, which does not exist in this stack; correct the name or create"
-                " it"
-            )
-    elif is_missing(stack, QUEUE_CLASSES, (name, class_name), settings.queues):
+    label = part.props.text("metadata", "labels", QUEUE_CLASS)
+    if label and is_missing(stack, QUEUE_CLASSES, (name, label), settings.queues):
         yield (
-            f"references WorkloadPriorityClass {class_name}, which does not exist in this stack; correct the label"
+            f"references WorkloadPriorityClass {label}, which does not exist in this stack; correct the label"
             f" {QUEUE_CLASS} or create it"
         )
 
@@ -169,17 +140,13 @@ def _value(pod: Pod, settings: OrderSettings, stack: Stack) -> tuple[str, Decima
 
 def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Decimal] | None:
     """The serving pod with GPUs that has the lowest priority, with the name and value of its class."""
+
+    def serves(pod: Pod) -> bool:
+        is_serving = pod.kind in SERVING and matches_any(pod.namespace, settings.serving)
+        return is_serving and settings.tenant(pod.namespace) and bool(pod.gpus(settings))
+
     candidates: list[tuple[Pod, str, Decimal]] = []
-    servers = stack.matching(
-        PODS,
-        lambda pod: (
-            pod.kind in SERVING
-            and matches_any(pod.namespace, settings.serving)
-            and settings.tenant(pod.namespace)
-            and bool(pod.gpus(settings))
-        ),
-    )
-    for pod in servers:
+    for pod in stack.matching(PODS, serves):
         with located_at(pod):
             value = _value(pod, settings, stack)
         if value is not None:
@@ -190,10 +157,8 @@ def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Dec
 @rule("training-not-above-serving", PODS)
 def training_not_above_serving(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
     """GPU training must not have a higher priority than GPU serving."""
-    namespace = pod.namespace
-    if pod.kind not in BATCH or not (
-        matches_any(namespace, settings.training) and settings.tenant(namespace) and pod.gpus(settings)
-    ):
+    is_training = pod.kind in BATCH and matches_any(pod.namespace, settings.training)
+    if not is_training or not settings.tenant(pod.namespace) or not pod.gpus(settings):
         return
     own = _value(pod, settings, stack)
     lowest = stack.once((_lowest_server, id(settings)), lambda: _lowest_server(settings, stack))

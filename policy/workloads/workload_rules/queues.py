@@ -9,16 +9,7 @@ from pydantic import Field
 
 from rule_engine import Part, Resource, Settings, Stack, Subject, View, format_number, kubernetes, rule
 from workload_rules.jobs import Work
-from workload_rules.objects import (
-    CLUSTER_QUEUES,
-    COHORTS,
-    FLAVORS,
-    LOCAL_QUEUES,
-    QUEUE_NAME,
-    is_missing,
-    name,
-    objects,
-)
+from workload_rules.objects import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, QUEUE_NAME, is_missing, name, objects
 from workload_rules.pods import PODS, Gpus, Tenants, holds_pods, namespace_of
 
 
@@ -30,35 +21,33 @@ def cohort_of(resource: Resource) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference(Part):
-    """A reference from one Kueue object to another.
+    """A reference from one Kueue object to another, in a map of it.
 
     Attributes:
-        holder: the map that contains the name.
         key: the key of the name in this map.
         to: the kind of the referenced object.
     """
 
-    holder: View
-    key: str
-    to: str
+    key: str = ""
+    to: str = ""
 
 
 def _references(resource: Resource) -> Iterator[Reference]:
     spec = resource.props.at("spec")
     if resource.kind == "LocalQueue":
-        yield Reference(resource, spec, "clusterQueue", "ClusterQueue")
+        yield Reference(resource, spec, key="clusterQueue", to="ClusterQueue")
         return
     for key in ("parentName",) if resource.kind == "Cohort" else ("cohortName", "cohort"):
         if spec.has(key):
-            yield Reference(resource, spec, key, "Cohort")
+            yield Reference(resource, spec, key=key, to="Cohort")
     for group in spec.items("resourceGroups"):
         for flavor in group.items("flavors"):
-            yield Reference(resource, flavor, "name", "ResourceFlavor")
+            yield Reference(resource, flavor, key="name", to="ResourceFlavor")
 
 
 REFERENCES: Final = Subject(
     "references of Kueue objects",
-    kubernetes("kueue.x-k8s.io:LocalQueue", "kueue.x-k8s.io:ClusterQueue", "kueue.x-k8s.io:Cohort"),
+    kubernetes(*(f"kueue.x-k8s.io:{kind}" for kind in ("LocalQueue", "ClusterQueue", "Cohort"))),
     _references,
 )
 _KINDS: Final = {"ClusterQueue": CLUSTER_QUEUES, "Cohort": COHORTS, "ResourceFlavor": FLAVORS}
@@ -78,17 +67,14 @@ class ReferenceSettings(Settings):
 @rule("queue-references", REFERENCES)
 def queue_references(reference: Reference, settings: ReferenceSettings, stack: Stack) -> Iterator[str]:
     """Queues must reference ClusterQueues, Cohorts and ResourceFlavors that exist."""
-    referenced = reference.holder.text(reference.key)
+    referenced = reference.view.text(reference.key)
     external = {"ClusterQueue": settings.queues, "Cohort": settings.cohorts, "ResourceFlavor": settings.flavors}
     if referenced and is_missing(stack, _KINDS[reference.to], (name, referenced), external[reference.to]):
-        path = ".".join((*reference.holder.path, reference.key))
+        path = ".".join((*reference.view.path, reference.key))
         yield (
             f"{path} references {reference.to} {referenced}, which does not exist in this stack; correct the name or"
             " create it"
         )
-
-
-QUEUED: Final = Subject("workloads", holds_pods, lambda resource: (resource,))
 
 
 class LocalSettings(Tenants):
@@ -103,12 +89,12 @@ def _full_name(queue: Resource) -> str:
     return f"{namespace_of(queue)}/{name(queue)}"
 
 
-@rule("queue-exists", QUEUED)
+@rule("queue-exists", Subject("workloads", holds_pods, lambda resource: (resource,)))
 def queue_exists(workload: Resource, settings: LocalSettings, stack: Stack) -> Iterator[str]:
     """The queue that a workload names must exist in its namespace."""
     namespace = namespace_of(workload)
     pods = workload.parts(PODS)
-    names = {Work(workload).queue, *(pod.meta.text("labels", QUEUE_NAME) for pod in pods)} - {""}
+    names = {Work(workload, workload.props).queue, *(pod.meta.text("labels", QUEUE_NAME) for pod in pods)} - {""}
     for queue_name in sorted(names):
         if is_missing(stack, LOCAL_QUEUES, (_full_name, f"{namespace}/{queue_name}"), settings.queues):
             yield (
@@ -122,13 +108,7 @@ BORROWERS: Final = objects("ClusterQueues and Cohorts", "kueue.x-k8s.io:ClusterQ
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quota:
-    """The quota of one resource in one flavor, of a ClusterQueue or a Cohort.
-
-    Attributes:
-        resource: the object.
-        flavor: the flavor.
-        view: the resource in the flavor.
-    """
+    """The quota of one resource in one flavor, of a ClusterQueue or a Cohort; `view` is the resource in the flavor."""
 
     resource: Resource
     flavor: View
@@ -167,9 +147,7 @@ def borrowing_bounded(quota: Quota, settings: BorrowSettings) -> Iterator[str]:
         return
     limit = quota.view.number("borrowingLimit")
     if limit is None:
-        yield (
-            f"no borrowingLimit for {resource}, so borrowing is unlimited; set borrowingLimit (0 disables borrowing)"
-        )
+        yield f"no borrowingLimit for {resource}, so borrowing is unlimited; set borrowingLimit (0 disables borrowing)"
         return
     caps = [limit for pattern, limit in settings.maximum.items() if fnmatchcase(resource, pattern)]
     if caps and limit > max(caps):

@@ -119,16 +119,11 @@ def limit_range_gpus(limits: Resource, settings: TenantGpus) -> Iterator[str]:
             if defaults_above_zero:
                 listed = " and ".join(defaults_above_zero)
                 yield f"{listed} of {resource} applies to containers that request none; set 0"
-            elif kind == "Container" and not zero:
-                yield (
-                    f"{bound} of {resource} is the default for containers that request none; add default and"
-                    f" defaultRequest {{{resource}: 0}}"
-                )
             elif not zero:
-                yield (
-                    f"{bound} of {resource} rejects pods that request none; add a Container item with default and"
-                    f" defaultRequest {{{resource}: 0}}"
-                )
+                effect = "rejects pods that request none; add a Container item with"
+                if kind == "Container":
+                    effect = "is the default for containers that request none; add"
+                yield f"{bound} of {resource} {effect} default and defaultRequest {{{resource}: 0}}"
 
 
 class QueueQuota(TenantGpus):
@@ -157,14 +152,12 @@ def _admits(queue: Resource, resource: str) -> Decimal | None:
 
 def _cluster_queues(namespace: str, stack: Stack) -> list[Resource]:
     """The ClusterQueues of a namespace's LocalQueues, each once; those created outside this stack are left out."""
-    queues: dict[str, Resource] = {}
+    queues: dict[str, Resource | None] = {}
     for local_queue in stack.matching(LOCAL_QUEUES, always, (namespace_of, namespace)):
         with located_at(local_queue):
             queue_name = local_queue.props.text("spec", "clusterQueue")
-        queue = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
-        if queue is not None:
-            queues[queue_name] = queue
-    return list(queues.values())
+        queues[queue_name] = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
+    return [queue for queue in queues.values() if queue is not None]
 
 
 @rule("quota-not-below-queue", QUOTAS)
@@ -175,8 +168,7 @@ def quota_not_below_queue(quota: Resource, settings: QueueQuota, stack: Stack) -
         return
     for resource, hard in gpu_lines(quota, settings).items():
         line = f"requests.{resource}"
-        total = Decimal(0)
-        names: list[str] = []
+        total, names = Decimal(0), list[str]()
         for queue in _cluster_queues(namespace, stack):
             with located_at(queue):
                 admits = _admits(queue, resource)

@@ -11,19 +11,9 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import (
-    Resource,
-    Stack,
-    Subject,
-    UnknownValueError,
-    UnknownValues,
-    View,
-    kubernetes,
-    located_at,
-    read_table,
-)
-from workload_rules.objects import always, matches_any, selects
-from workload_rules.pods import Tenants
+from rule_engine import Resource, Stack, UnknownValueError, UnknownValues, View, located_at, read_table
+from workload_rules.objects import always, matches_any, name, objects, selects
+from workload_rules.pods import Tenants, namespace_of
 
 RBAC: Final = "rbac.authorization.k8s.io"
 _ACCOUNT: Final = "system:serviceaccount:"
@@ -38,72 +28,24 @@ _EVERYBODY: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ApiObject:
-    """An object.
-
-    Attributes:
-        resource: the resource that has it.
-        view: its properties.
-        kind: its kind: `Role`.
-        is_built_in: whether the API server creates it.
-    """
-
-    resource: Resource
-    view: View
-    kind: str
-    is_built_in: bool = False
-
-    @property
-    def place(self) -> str:
-        """Kind, namespace and name."""
-        return self.resource.place
-
-    @property
-    def name(self) -> str:
-        """Its name; empty if Pulumi or the API server generates it."""
-        return self.view.text("metadata", "name")
-
-    @property
-    def namespace(self) -> str:
-        """Its namespace; empty if it has none because of its kind."""
-        if self.kind.startswith("Cluster"):
-            return ""
-        return self.view.text("metadata", "namespace", default="default")
-
-
-def api_objects(name: str, group: str, *kinds: str) -> Subject[ApiObject]:
-    """The subject of all objects of these kinds.
-
-    Args:
-        name: its name in the documentation.
-        group: their API group.
-        kinds: their kinds.
-    """
-    return Subject(name, kubernetes(*(f"{group}:{kind}" for kind in kinds)), _objects)
-
-
-def _objects(resource: Resource) -> list[ApiObject]:
-    return resource.once("objects", lambda: [ApiObject(resource, resource.props, resource.kind)])
-
-
-ROLES: Final = api_objects("roles", RBAC, "Role", "ClusterRole")
-BINDINGS: Final = api_objects("bindings of roles", RBAC, "RoleBinding", "ClusterRoleBinding")
-ROLES_AND_BINDINGS: Final = api_objects(
-    "roles and their bindings", RBAC, "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"
+ROLES: Final = objects("roles", f"{RBAC}:Role", f"{RBAC}:ClusterRole")
+BINDINGS: Final = objects("bindings of roles", f"{RBAC}:RoleBinding", f"{RBAC}:ClusterRoleBinding")
+ROLES_AND_BINDINGS: Final = objects(
+    "roles and their bindings",
+    *(f"{RBAC}:{kind}" for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")),
 )
+
+
+def home_of(rbac: Resource) -> str:
+    """The namespace of a role or a binding; empty if it has none because of its kind."""
+    return "" if rbac.kind.startswith("Cluster") else namespace_of(rbac)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """A rule of a role.
+    """A rule of a role."""
 
-    Attributes:
-        role: the role that has it.
-        view: its fields.
-    """
-
-    role: ApiObject
+    role: Resource
     view: View
 
     @property
@@ -117,7 +59,7 @@ class PolicyRule:
         Raises:
             UnknownValueError: one is unknown.
         """
-        return self.role.resource.once((field, self.view.path), lambda: frozenset(self.view.texts(field)))
+        return self.role.once((field, self.view.path), lambda: frozenset(self.view.texts(field)))
 
     def grants(self, verb: str) -> bool:
         """Whether it has a verb, or all verbs."""
@@ -138,27 +80,24 @@ class PolicyRule:
         return all("*" in self.values(field) for field in fields) and not self.values("resourceNames")
 
 
-def is_aggregated(role: ApiObject) -> bool:
+def is_aggregated(role: Resource) -> bool:
     """Whether a controller writes the rules of a role, from those of the ClusterRoles that it selects."""
-    return role.view.has("aggregationRule")
+    return role.props.has("aggregationRule")
 
 
-def rules(role: ApiObject) -> Iterator[PolicyRule]:
+def rules(role: Resource) -> Iterator[PolicyRule]:
     """The rules of one role; none if a controller writes them."""
     if is_aggregated(role):
         return
-    for view in role.view.items("rules"):
+    for view in role.props.items("rules"):
         yield PolicyRule(role, view)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSubject:
-    """A subject of a binding.
+    """A subject of a binding: a `User`, a `Group` or a `ServiceAccount`, the last one also by its user name.
 
-    Attributes:
-        kind: `User`, `Group` or `ServiceAccount`; the last one also if the binding has its user name.
-        name: its name.
-        home: the namespace of a service account, or of the group of all service accounts of a namespace; else empty.
+    `home` is the namespace of a service account, or of the group of all service accounts of a namespace; else empty.
     """
 
     kind: str
@@ -188,50 +127,52 @@ class BoundSubject:
 
 def subject_of(view: View) -> BoundSubject:
     """One of the subjects of a binding."""
-    kind, name = view.text("kind"), view.text("name")
+    kind, own_name = view.text("kind"), view.text("name")
     if kind == "ServiceAccount":
-        return BoundSubject(kind, name, view.text("namespace"))
-    if kind == "User" and name.startswith(_ACCOUNT):
-        namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
+        return BoundSubject(kind, own_name, view.text("namespace"))
+    if kind == "User" and own_name.startswith(_ACCOUNT):
+        namespace, _, account = own_name.removeprefix(_ACCOUNT).partition(":")
         return BoundSubject("ServiceAccount", account, namespace)
-    home = name.removeprefix(_ACCOUNTS) if kind == "Group" and name.startswith(_ACCOUNTS) else ""
-    return BoundSubject(kind, name, home)
+    home = own_name.removeprefix(_ACCOUNTS) if kind == "Group" and own_name.startswith(_ACCOUNTS) else ""
+    return BoundSubject(kind, own_name, home)
 
 
-def role_key(role: ApiObject) -> str:
+def role_key(role: Resource) -> str:
     """Kind, namespace and name of a role."""
-    return _key(role.kind, role.namespace, role.name)
+    return _key(role.kind, home_of(role), name(role))
 
 
-def role_ref(binding: ApiObject) -> str:
+def role_ref(binding: Resource) -> str:
     """Kind, namespace and name of the role that a binding binds.
 
     Raises:
         UnknownValueError: it is unknown, or the binding is a patch that does not have it.
     """
-    if not binding.view.has("roleRef"):
-        raise UnknownValueError((*binding.view.path, "roleRef"), "is not set")
-    kind = binding.view.text("roleRef", "kind")
-    return _key(kind, binding.namespace if kind == "Role" else "", binding.view.text("roleRef", "name"))
+    if not binding.props.has("roleRef"):
+        raise UnknownValueError((*binding.props.path, "roleRef"), "is not set")
+    kind = binding.props.text("roleRef", "kind")
+    return _key(kind, home_of(binding) if kind == "Role" else "", binding.props.text("roleRef", "name"))
 
 
-def _key(kind: str, namespace: str, name: str) -> str:
-    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+def _key(kind: str, namespace: str, own_name: str) -> str:
+    return f"{kind} {namespace}/{own_name}" if namespace else f"{kind} {own_name}"
 
 
 @cache
-def built_in_roles() -> dict[str, ApiObject]:
+def built_in_roles() -> dict[str, Resource]:
     """The ClusterRoles that the API server creates, by their key."""
     rows = read_table(Path(__file__).with_name("built_in_roles.yaml"))
     token = f"kubernetes:{RBAC}/v1:ClusterRole"
-    roles = [
-        ApiObject(Resource(token, name=row["metadata"]["name"]), View(row), "ClusterRole", is_built_in=True)
-        for row in rows
-    ]
+    roles = [Resource(token, name=row["metadata"]["name"], _props=View(row)) for row in rows]
     return {role_key(role): role for role in roles}
 
 
-def rules_of(binding: ApiObject, stack: Stack) -> Iterator[PolicyRule]:
+def is_built_in(role: Resource) -> bool:
+    """Whether the API server creates a role."""
+    return built_in_roles().get(role_key(role)) is role
+
+
+def rules_of(binding: Resource, stack: Stack) -> Iterator[PolicyRule]:
     """The rules that a binding gives to its subjects, also those of aggregated ClusterRoles.
 
     Of the ClusterRoles that an aggregated one selects, those of this stack and the built-in ones are known.
@@ -249,22 +190,22 @@ def rules_of(binding: ApiObject, stack: Stack) -> Iterator[PolicyRule]:
             yield from rules(role)
         if is_aggregated(role) and not _selected(role, stack):
             why = f"of {role.place} selects no ClusterRole of this stack"
-            raise UnknownValueError((*role.view.path, "aggregationRule"), why)
+            raise UnknownValueError((*role.props.path, "aggregationRule"), why)
 
 
-def aggregating(role: ApiObject, stack: Stack) -> list[ApiObject]:
+def aggregating(role: Resource, stack: Stack) -> list[Resource]:
     """The ClusterRoles into which a ClusterRole is aggregated, directly or through others."""
+
+    def members(aggregated: Resource) -> frozenset[Resource]:
+        return stack.once(("members", aggregated), lambda: frozenset(_closure([aggregated], stack)))
+
     aggregated = stack.once("aggregated", lambda: [other for other, _ in _candidates(stack) if is_aggregated(other)])
-    return [other for other in aggregated if other is not role and role in _members(other, stack)]
+    return [other for other in aggregated if other is not role and role in members(other)]
 
 
-def _members(role: ApiObject, stack: Stack) -> frozenset[ApiObject]:
-    return stack.once(("members", role), lambda: frozenset(_closure([role], stack)))
-
-
-def _closure(roles: Iterable[ApiObject], stack: Stack) -> Iterable[ApiObject]:
+def _closure(roles: Iterable[Resource], stack: Stack) -> Iterable[Resource]:
     """Roles, and the ClusterRoles that are aggregated into them."""
-    closure: dict[ApiObject, None] = {}
+    closure: dict[Resource, None] = {}
     pending = list(roles)
     while pending:
         role = pending.pop()
@@ -274,28 +215,28 @@ def _closure(roles: Iterable[ApiObject], stack: Stack) -> Iterable[ApiObject]:
     return closure
 
 
-def _selected(role: ApiObject, stack: Stack) -> list[ApiObject]:
+def _selected(role: Resource, stack: Stack) -> list[Resource]:
     """The ClusterRoles that the aggregation rule of a role selects; none without such a rule."""
 
-    def find() -> list[ApiObject]:
-        selectors = role.view.items("aggregationRule", "clusterRoleSelectors")
+    def find() -> list[Resource]:
+        selectors = role.props.items("aggregationRule", "clusterRoleSelectors")
         return [other for other, labels in _candidates(stack) if any(selects(one, labels) for one in selectors)]
 
     return stack.once(("selected", role), find) if is_aggregated(role) else []
 
 
-def _candidates(stack: Stack) -> list[tuple[ApiObject, dict[str, str]]]:
+def _candidates(stack: Stack) -> list[tuple[Resource, dict[str, str]]]:
     """The ClusterRoles of the stack and the built-in ones, with their labels; without those with unknown labels."""
 
-    def find() -> list[tuple[ApiObject, dict[str, str]]]:
+    def find() -> list[tuple[Resource, dict[str, str]]]:
         in_stack = [pair for pair in stack.known_values(ROLES, _labels) if pair[0].kind == "ClusterRole"]
         return [*in_stack, *((role, _labels(role)) for role in built_in_roles().values())]
 
     return stack.once("ClusterRoles", find)
 
 
-def _labels(role: ApiObject) -> dict[str, str]:
-    return role.view.string_map("metadata", "labels")
+def _labels(role: Resource) -> dict[str, str]:
+    return role.props.string_map("metadata", "labels")
 
 
 class Administered(Tenants):
@@ -305,7 +246,7 @@ class Administered(Tenants):
     """Subjects that are not tenants, as patterns of KIND:NAME: `Group:ml-platform`, `User:*@ops.example.com`,
     `ServiceAccount:argocd/*`. Service accounts of the namespaces in `system` and `platform` are none either."""
 
-    def tenants(self, binding: ApiObject) -> Iterator[BoundSubject]:
+    def tenants(self, binding: Resource) -> Iterator[BoundSubject]:
         """The subjects of a binding that are tenants', known ones first.
 
         Users and groups in a RoleBinding of a system namespace are taken for the platform team's.
@@ -315,7 +256,7 @@ class Administered(Tenants):
         """
         unknown_values = UnknownValues()
         subjects: list[BoundSubject] = []
-        for view in binding.view.items("subjects"):
+        for view in binding.props.items("subjects"):
             with unknown_values.collected():
                 subject = subject_of(view)
                 if self._is_tenant(subject, binding):
@@ -323,14 +264,14 @@ class Administered(Tenants):
         yield from subjects
         unknown_values.raise_first()
 
-    def _is_tenant(self, subject: BoundSubject, binding: ApiObject) -> bool:
+    def _is_tenant(self, subject: BoundSubject, binding: Resource) -> bool:
         if matches_any(subject.id, self.admins):
             return False
         if subject.everybody:
             return True
         if subject.home:
             return self.tenant(subject.home)
-        return not binding.namespace or self.tenant(binding.namespace)
+        return not home_of(binding) or self.tenant(home_of(binding))
 
 
 class Reviewed(Administered):
@@ -341,7 +282,7 @@ class Reviewed(Administered):
     API server creates are known."""
 
     def given(
-        self, binding: ApiObject, stack: Stack, rule_name: str, matches: Callable[[PolicyRule], bool]
+        self, binding: Resource, stack: Stack, rule_name: str, matches: Callable[[PolicyRule], bool]
     ) -> list[PolicyRule]:
         """The rules that match among those that a binding gives to tenants.
 
@@ -354,7 +295,7 @@ class Reviewed(Administered):
         Raises:
             UnknownValueError: none is known to match, and an unknown one can; or whether a tenant has it is unknown.
         """
-        binding.view.has("subjects")  # noted, so that a patch of them is about what the object's role gives
+        binding.props.has("subjects")  # noted, so that a patch of them is about what the object's role gives
         key = (rule_name, role_ref(binding))
         matching, unknown_values = stack.once(key, lambda: self._matching(binding, stack, matches))
         if not (matching or unknown_values.errors) or not any(self.tenants(binding)):
@@ -364,20 +305,17 @@ class Reviewed(Administered):
         return matching
 
     def _matching(
-        self, binding: ApiObject, stack: Stack, matches: Callable[[PolicyRule], bool]
+        self, binding: Resource, stack: Stack, matches: Callable[[PolicyRule], bool]
     ) -> tuple[list[PolicyRule], UnknownValues]:
         unknown_values = UnknownValues()
         matching: list[PolicyRule] = []
-        with unknown_values.collected():
-            for rule in self._rules_of(binding, stack):
+        try:
+            for rule in rules_of(binding, stack):
                 with unknown_values.collected(), located_at(rule.role):
                     if matches(rule):
                         matching.append(rule)
-        return matching, unknown_values
-
-    def _rules_of(self, binding: ApiObject, stack: Stack) -> Iterator[PolicyRule]:
-        try:
-            yield from rules_of(binding, stack)
         except UnknownValueError:
-            if not matches_any(binding.view.text("roleRef", "name"), self.reviewed):
-                raise
+            with unknown_values.collected():
+                if not matches_any(binding.props.text("roleRef", "name"), self.reviewed):
+                    raise
+        return matching, unknown_values

@@ -81,17 +81,8 @@ class Autoscaler(Part):
 AUTOSCALERS: Final = Subject(
     "autoscalers",
     kubernetes("autoscaling:HorizontalPodAutoscaler", "keda.sh:ScaledObject"),
-    lambda resource: (Autoscaler(resource),),
+    lambda resource: (Autoscaler(resource, resource.props),),
 )
-
-
-def _autoscalers_of(workload: Resource, stack: Stack) -> list[Autoscaler]:
-    """The autoscalers of a workload.
-
-    Raises:
-        UnknownValueError: the target of one is unknown.
-    """
-    return stack.matching(AUTOSCALERS, lambda autoscaler: autoscaler.scales(workload), *_target_keys(workload))
 
 
 def _target_keys(workload: Resource) -> tuple[Among[Autoscaler], ...]:
@@ -111,11 +102,7 @@ def _target_name(autoscaler: Autoscaler) -> str:
 
 
 def _pods_per_replica(pod: Pod) -> Decimal:
-    """Number of pods of a template in each replica of its workload.
-
-    Raises:
-        UnknownValueError: the size of the groups is unknown.
-    """
+    """Number of pods of a template in each replica of its workload."""
     if pod.kind != GROUPED or "leaderTemplate" in pod.spec.path:
         return Decimal(1)
     with located_at(pod.resource):
@@ -157,9 +144,8 @@ def _by_program(workload: Resource) -> bool:
     owners = [manager for manager in managers if manager.has("fieldsV1", "f:spec", "f:replicas")]
     if not managers or any(owner.text("operation") == "Apply" for owner in owners):
         return True
-    if any(manager.text("operation") == "Apply" for manager in managers) or any(
-        manager.has("subresource") for manager in owners
-    ):
+    applied = any(manager.text("operation") == "Apply" for manager in managers)
+    if applied or any(manager.has("subresource") for manager in owners):
         return False
     raise UnknownValueError(("spec", "replicas"), "may be set by the program or by the API server")
 
@@ -181,7 +167,7 @@ def replicas_left_out(workload: Resource, settings: ReplicaSettings, stack: Stac
         return
     if any(path in {"spec.replicas", "spec", "*"} for path in workload.ignored):
         return
-    autoscalers = _autoscalers_of(workload, stack)
+    autoscalers = stack.matching(AUTOSCALERS, lambda candidate: candidate.scales(workload), *_target_keys(workload))
     owner = autoscalers[0].place if autoscalers else "an autoscaler outside this stack"
     if (autoscalers or matches_any(f"{namespace}/{name(workload)}", settings.autoscaled)) and _by_program(workload):
         yield f"sets replicas, which {owner} also sets; remove spec.replicas"
@@ -211,32 +197,26 @@ def _counts(quota: Resource, pod: Pod) -> bool:
     return True
 
 
-def _servers(namespace: str, quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> list[Pod]:
-    """Pods of scalable workloads of a namespace that request a GPU resource and count in a quota."""
-    return stack.matching(
-        SERVERS, lambda pod: resource in pod.gpus(settings) and _counts(quota, pod), (_namespace, namespace)
-    )
+def _servers(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> list[Pod]:
+    """Pods of scalable workloads that request a GPU resource and count in a quota of their namespace."""
+    in_namespace = (_namespace, namespace_of(quota))
+    return stack.matching(SERVERS, lambda pod: resource in pod.gpus(settings) and _counts(quota, pod), in_namespace)
 
 
 def _most_pods(pod: Pod, stack: Stack) -> Decimal:
-    """The maximum number of pods of a template: replicas of its workload, of which a group has several.
-
-    Raises:
-        UnknownValueError: it is unknown.
-    """
+    """The maximum number of pods of a template: replicas of its workload, of which a group has several."""
     return _most_replicas(pod.resource, stack) * _pods_per_replica(pod)
 
 
 @rule("autoscaler-maximum-fits", QUOTAS)
 def autoscaler_maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack) -> Iterator[str]:
     """A namespace's quota must cover its serving workloads at their maximum replicas."""
-    namespace = namespace_of(quota)
-    if not settings.tenant(namespace):
+    if not settings.tenant(namespace_of(quota)):
         return
     for resource, hard in gpu_lines(quota, settings).items():
         parts: list[str] = []
         total = Decimal(0)
-        for pod in _servers(namespace, quota, resource, settings, stack):
+        for pod in _servers(quota, resource, settings, stack):
             gpus_per_pod, count = pod.gpus(settings)[resource], _most_pods(pod, stack)
             total += count * gpus_per_pod
             parts.append(f"{name(pod.resource)} {format_number(count)} pods of {format_number(gpus_per_pod)}")
@@ -299,7 +279,7 @@ def _replaces(pod: Pod, stack: Stack) -> bool:
 
 def _in_use(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> Decimal:
     """GPUs of all serving workloads that a quota counts, at their maximum replicas."""
-    servers = _servers(namespace_of(quota), quota, resource, settings, stack)
+    servers = _servers(quota, resource, settings, stack)
     return sum((_most_pods(server, stack) * server.gpus(settings)[resource] for server in servers), Decimal(0))
 
 

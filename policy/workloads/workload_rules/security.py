@@ -2,14 +2,14 @@
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from pydantic import Field
 
-from rule_engine import Part, Resource, Subject, View, kubernetes, rule
-from workload_rules.objects import matches_any
+from rule_engine import Part, Resource, Subject, kubernetes, rule
+from workload_rules.objects import FACTS, matches_any
 from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Pod, Tenants, for_tenants, holds_pods, is_searched
 from workload_rules.shapes import strings
 
@@ -17,17 +17,7 @@ from workload_rules.shapes import strings
 class VisibleDevices(Tenants):
     """Environment variables that bypass GPU allocation by Kubernetes."""
 
-    variables: list[str] = Field(
-        [
-            "NVIDIA_VISIBLE_DEVICES",
-            "NVIDIA_MIG_CONFIG_DEVICES",
-            "NVIDIA_MIG_MONITOR_DEVICES",
-            "NVIDIA_IMEX_CHANNELS",
-            "AMD_VISIBLE_DEVICES",
-            "HABANA_VISIBLE_DEVICES",
-            "HABANA_VISIBLE_MODULES",
-        ]
-    )
+    variables: list[str] = Field(FACTS["device_variables"])
     """Environment variables that the container runtime treats as GPU requests."""
     annotations: list[str] = Field(["cdi.k8s.io", "*.cdi.k8s.io"])
     """Domains of annotations by which the container runtime adds devices to a pod, as patterns."""
@@ -39,12 +29,6 @@ _SOURCES: Final = frozenset({"core:ConfigMap", "core:Secret"})
 _MOUNTED: Final = "nvidia-container-devices"
 """Folder under /var/run whose mounts stand for GPUs, however the path is written:
 https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details."""
-
-
-def _of_pod(pod: Pod, settings: VisibleDevices) -> Iterator[str]:
-    for key in sorted(pod.meta.entries("annotations")):
-        if matches_any(key.partition("/")[0], settings.annotations):
-            yield f"has annotation {key}, which bypasses GPU allocation; remove it, and request GPUs under limits"
 
 
 def _of_container(container: Container, settings: VisibleDevices) -> Iterator[str]:
@@ -69,25 +53,22 @@ def _of_container(container: Container, settings: VisibleDevices) -> Iterator[st
 def _of_source(source: Part, settings: VisibleDevices) -> Iterator[str]:
     """A ConfigMap or a Secret, of which `envFrom` makes variables."""
     for field in ("data", "stringData"):
-        entries = source.resource.props.entries(field)
+        entries = source.view.entries(field)
         for name in settings.variables:
-            if name in entries and _value(source.resource, field, entries[name]) not in _NONE:
+            text = entries[name].text() if name in entries else ""
+            if source.resource.object_kind == "core:Secret" and field == "data":
+                with suppress(ValueError):
+                    text = b64decode(text).decode(errors="replace")
+            if text not in _NONE:
                 yield f"has the key {name}, which bypasses GPU allocation in containers with envFrom; remove it"
 
 
-def _value(source: Resource, field: str, entry: View) -> str:
-    if source.object_kind != "core:Secret" or field == "stringData":
-        return entry.text()
-    try:
-        return b64decode(entry.text()).decode(errors="replace")
-    except ValueError:
-        return entry.text()
-
-
-def _find_variables(resource: Resource) -> Iterable[Pod | Container | Part]:
+def _find_variables(resource: Resource) -> Iterator[Pod | Container | Part]:
     if resource.object_kind in _SOURCES:
-        return (Part(resource),)
-    return (*resource.parts(POD_PARTS), *resource.parts(CONTAINERS))
+        yield Part(resource, resource.props)
+    else:
+        yield from resource.parts(POD_PARTS)
+        yield from resource.parts(CONTAINERS)
 
 
 _VARIABLES: Final = Subject(
@@ -101,32 +82,20 @@ _VARIABLES: Final = Subject(
 @for_tenants
 def gpu_visible_devices(part: Pod | Container | Part, settings: VisibleDevices) -> Iterator[str]:
     """A pod must not select GPUs by an environment variable, a ConfigMap or Secret with one, a mount or annotation."""
-    if isinstance(part, Pod):
-        yield from _of_pod(part, settings)
+    if isinstance(part, Container):
+        yield from _of_container(part, settings)
+    elif isinstance(part, Part):
+        yield from _of_source(part, settings)
     else:
-        yield from _of_container(part, settings) if isinstance(part, Container) else _of_source(part, settings)
+        for key in sorted(part.meta.entries("annotations")):
+            if matches_any(key.partition("/")[0], settings.annotations):
+                yield f"has annotation {key}, which bypasses GPU allocation; remove it, and request GPUs under limits"
 
 
 class Privileges(Tenants):
     """Capabilities that containers can add."""
 
-    capabilities: list[str] = Field(
-        [
-            "AUDIT_WRITE",
-            "CHOWN",
-            "DAC_OVERRIDE",
-            "FOWNER",
-            "FSETID",
-            "KILL",
-            "MKNOD",
-            "NET_BIND_SERVICE",
-            "SETFCAP",
-            "SETGID",
-            "SETPCAP",
-            "SETUID",
-            "SYS_CHROOT",
-        ]
-    )
+    capabilities: list[str] = Field(FACTS["capabilities"])
     """Capabilities that a container may add. Default: those of the Pod Security level baseline."""
 
 
@@ -207,16 +176,10 @@ def _is_of_tenant(part: Pod | Resource, settings: HostPaths) -> bool:
 
 
 _VOLUMES: Final = kubernetes("core:PersistentVolume")
-
-
-def _find_mounts(resource: Resource) -> Iterable[Pod | Resource]:
-    return (resource,) if _VOLUMES(resource) else resource.parts(POD_PARTS)
-
-
-_MOUNTS: Final = Subject(
+_MOUNTS: Final[Subject[Pod | Resource]] = Subject(
     "pods, parts of pods and PersistentVolumes",
     lambda resource: _VOLUMES(resource) or holds_pods(resource),
-    _find_mounts,
+    lambda resource: (resource,) if _VOLUMES(resource) else resource.parts(POD_PARTS),
 )
 
 
@@ -239,27 +202,16 @@ _HEAD: Final = 100_000
 """Number of characters of a string that are searched."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ManifestString(Part):
-    """A string with a pod spec or a manifest.
-
-    Attributes:
-        view: the string.
-    """
-
-    view: View
-
-
-def _written(resource: Resource) -> Iterator[ManifestString]:
+def _written(resource: Resource) -> Iterator[Part]:
     for view in strings(resource.props):
         text = view.text()
         if text.strip() and (view.path[-1] in _STRINGS or _MANIFEST.search(text[:_HEAD])):
-            yield ManifestString(resource, view)
+            yield Part(resource, view)
 
 
 @rule("pod-specs-readable", Subject("strings of operators' objects", is_searched, _written))
 @for_tenants
-def pod_specs_readable(string: ManifestString, _: Tenants) -> Iterator[str]:
+def pod_specs_readable(string: Part, _: Tenants) -> Iterator[str]:
     """A pod spec must be in fields of an object, not in a string."""
     yield (
         f"{'.'.join(string.view.path)} is a string with a pod spec or a manifest, which no rule evaluates; use the"

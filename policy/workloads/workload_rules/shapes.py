@@ -160,14 +160,12 @@ def _of(node: _Node) -> Iterator[Found]:
 def _is_pod(value: dict[str, Plain]) -> bool:
     """Whether a map has a list of containers, or one that is not known yet."""
     items = value.get("containers")
-    return isinstance(items, Unknown) or (isinstance(items, list) and any(_can_be_container(item) for item in items))
-
-
-def _can_be_container(value: Plain) -> bool:
-    """Whether the fields of a map have the types that a container's have, where it has them."""
-    return isinstance(value, dict) and all(
-        isinstance(value.get(key), (type(None), Unknown, type_)) for key, type_ in _TYPES.items()
-    )
+    if not isinstance(items, list):
+        return isinstance(items, Unknown)
+    # The fields of a container have these types, where it has them.
+    types = {key: (type(None), Unknown, type_) for key, type_ in _TYPES.items()}
+    maps = (item for item in items if isinstance(item, dict))
+    return any(all(isinstance(item.get(key), allowed) for key, allowed in types.items()) for item in maps)
 
 
 def _is_part(value: dict[str, Plain]) -> bool:

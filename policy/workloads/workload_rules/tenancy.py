@@ -134,11 +134,7 @@ def _template_of_channels(domain: Resource) -> str:
 
 
 def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
-    """The DeviceClasses of a claim, in all versions of its API: https://kubernetes.io/docs/reference/kubernetes-api/resource/.
-
-    Raises:
-        UnknownValueError: the claim is not in this stack.
-    """
+    """The DeviceClasses of a claim, in all versions of its API: https://kubernetes.io/docs/reference/kubernetes-api/resource/."""
     named = f"{claim.kind} {namespace}/{claim.name}"
     found = stack.first(_CLAIMS, always, (_named_claim, named))
     if found is None and stack.first(_DOMAINS, always, (_template_of_channels, named)):
