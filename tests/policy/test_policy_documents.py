@@ -47,6 +47,12 @@ def test_a_rule_has_title_rationale_fix_and_link(page: str, pack: str, rule: doc
     assert f'<a id="{pack}-{rule.name}"></a>' in page
 
 
+@pytest.mark.parametrize("pack", document.PACKS)
+def test_each_row_of_texts_is_about_a_rule(pack: str) -> None:
+    (file,) = (ROOT / "policy" / pack).glob("*_rules/rules.yaml")
+    assert [rule.name for rule in document.PACKS[pack].rules] == list(yaml.safe_load(file.read_text(encoding="utf-8")))
+
+
 @pytest.mark.parametrize(("pack", "rule"), RULES)
 def test_settings_have_a_description_and_a_valid_default(pack: str, rule: document.AnyRule) -> None:
     for name, schema in rule.schema().items():
