@@ -7,7 +7,7 @@ from typing import Any, Final
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, amounts, format_amount
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.facts import accelerators
+from gpu_tenancy.cluster.supply import accelerators
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.supply import Facts
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable, find_gpu, find_machine, machines

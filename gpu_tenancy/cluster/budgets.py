@@ -50,19 +50,29 @@ def budgets(quota: Manifest) -> list[Budget]:
 def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
     """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
 
-    Args:
-        quotas: of the namespace.
-        pods: specs with the namespace's defaults, and how many of each run at once.
-        priority: name of the priority class that a pod without one gets; empty for none.
+    Pods are specs with the namespace's defaults, and how many of each run at once. A pod without a priority class gets
+    the one with the name `priority`; empty for none.
     """
     results: list[tuple[Verdict, str]] = []
     for quota in quotas:
-        matching = [(spec, count) for spec, count in pods if count and counts(quota, spec, priority)]
-        total = add(*(times({**_charged(spec), "pods": 1, "count/pods": 1}, count) for spec, count in matching))
+        total: dict[str, int] = {}
+        for spec, count in pods:
+            if count and counts(quota, spec, priority):
+                total = add(total, times({**_charged(spec), "pods": 1, "count/pods": 1}, count))
         results += [_judge(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
     verdict = worst(result for result, _ in results)
     lines = tuple(text for result, text in results if verdict == "now" or result != "now")
     return Answer(Check.NAMESPACE_QUOTA, verdict, lines or ("no ResourceQuota of the namespace applies to these pods",))
+
+
+def _charged(spec: Manifest) -> dict[str, int]:
+    """A pod under the resource names of quotas; extended resources have requests only."""
+    request, limit = requests(spec), limits(spec)
+    return {
+        **{f"requests.{name}": value for name, value in request.items()},
+        **{name: value for name, value in request.items() if name in _COMPUTE},
+        **{f"limits.{name}": value for name, value in limit.items() if not is_extended(name)},
+    }
 
 
 def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
@@ -78,42 +88,29 @@ def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
     return "now", f"{head}, {left} of {hard} free"
 
 
-def _charged(spec: Manifest) -> dict[str, int]:
-    """A pod under the resource names of quotas; extended resources have requests only."""
-    request, limit = requests(spec), limits(spec)
-    return {
-        **{f"requests.{name}": value for name, value in request.items()},
-        **{name: value for name, value in request.items() if name in _COMPUTE},
-        **{f"limits.{name}": value for name, value in limit.items() if not is_extended(name)},
-    }
-
-
 def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
     """Whether a quota counts a pod."""
     rules: list[Manifest] = [{"scopeName": scope} for scope in list_at(quota, "spec", "scopes")]
     rules += maps_at(quota, "spec", "scopeSelector", "matchExpressions")
-    own = text_at(spec, "priorityClassName") or priority
-    return all(_in_scope(rule, spec, own) for rule in rules)
-
-
-def _in_scope(rule: Manifest, spec: Manifest, priority: str) -> bool:
     ends = at(spec, "activeDeadlineSeconds") is not None
-    judged = {
+    bounded = any({**requests(spec), **limits(spec)}.get(name) for name in (CPU, MEMORY))
+    scopes = {
         "Terminating": ends,
         "NotTerminating": not ends,
-        "BestEffort": not _bounded(spec),
-        "NotBestEffort": _bounded(spec),
+        "BestEffort": not bounded,
+        "NotBestEffort": bounded,
         "CrossNamespacePodAffinity": False,
     }
-    scope, operator = text_at(rule, "scopeName"), text_at(rule, "operator") or "Exists"
-    if scope != "PriorityClass":
-        return judged.get(scope, True)
-    named = priority in list_at(rule, "values")
-    return {"In": named, "NotIn": not named, "Exists": bool(priority), "DoesNotExist": not priority}[operator]
+    own = text_at(spec, "priorityClassName") or priority
 
+    def matches(rule: Manifest) -> bool:
+        scope, operator = text_at(rule, "scopeName"), text_at(rule, "operator") or "Exists"
+        if scope != "PriorityClass":
+            return scopes.get(scope, True)
+        named = own in list_at(rule, "values")
+        return {"In": named, "NotIn": not named, "Exists": bool(own), "DoesNotExist": not own}[operator]
 
-def _bounded(spec: Manifest) -> bool:
-    return any({**requests(spec), **limits(spec)}.get(name) for name in (CPU, MEMORY))
+    return all(matches(rule) for rule in rules)
 
 
 def exceeded_quota(message: str) -> str:
@@ -148,21 +145,15 @@ def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[
     own_requests = {**own_limits, **own_requests}
     new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}
     new_requests = {name: value for name, value in map_at(rule, "defaultRequest").items() if name not in own_requests}
-    given = {
-        which: ", ".join(f"{name} {values[name]}" for name in ordered(values))
-        for which, values in (("requests", _nonzero(new_requests)), ("limits", _nonzero(new_limits)))
-        if values
-    }
+    given: list[str] = []
+    for kind, values in (("requests", new_requests), ("limits", new_limits)):
+        if names := [name for name in ordered(values) if amount(name, values[name])]:
+            given.append(f"{kind} {', '.join(f'{name} {values[name]}' for name in names)}")
     if given:
-        listed = " and ".join(f"{kind} {amounts}" for kind, amounts in given.items())
-        defaults.append(f"container {text_at(container, 'name')}: {listed}")
+        defaults.append(f"container {text_at(container, 'name')}: {' and '.join(given)}")
     resources: dict[str, Json] = {
         **map_at(container, "resources"),
         "requests": {**own_requests, **new_requests},
         "limits": {**own_limits, **new_limits},
     }
     return {**container, "resources": resources}
-
-
-def _nonzero(values: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: value for name, value in values.items() if amount(name, value)}

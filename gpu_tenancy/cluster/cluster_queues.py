@@ -37,14 +37,12 @@ class ClusterQueue:
     """A ClusterQueue of a cluster.
 
     Attributes:
-        spec: with Kueue's defaults; a value that Kueue 0.19 does not know counts as the default.
+        spec: with Kueue's defaults; a value that Kueue 0.19 does not know counts as the default, and is in `invalid`.
         usage: quota that workloads have reserved.
         counted: whether Kueue reports usage; False where it has not seen the queue, or is not running.
         pending: how many workloads are pending, as Kueue reports it.
         inactive: why the queue admits no workloads; empty where it does.
         stop_policy: `Hold` or `HoldAndDrain`; empty where it is not stopped.
-        hold: its hold for maintenance.
-        invalid: the value that Kueue does not know; empty where there is none.
     """
 
     spec: kueue.ClusterQueue
@@ -131,21 +129,25 @@ def _weight(manifest: Manifest) -> float | None:
 
 def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
     """Resource groups, with flavors in the order in which Kueue tries them."""
+
+    def quota(line: Manifest) -> Quota:
+        limits = (line.get(key) for key in ("borrowingLimit", "lendingLimit"))
+        name = text_at(line, "name")
+        nominal = amount(name, line.get("nominalQuota") or "0")
+        return Quota(nominal, *(None if limit is None else amount(name, limit) for limit in limits))
+
     return tuple(
         ResourceGroup(
-            tuple(FlavorQuotas(text_at(flavor, "name"), dict(_quotas(flavor))) for flavor in maps_at(group, "flavors"))
+            tuple(
+                FlavorQuotas(
+                    text_at(flavor, "name"),
+                    {text_at(line, "name"): quota(line) for line in maps_at(flavor, "resources")},
+                )
+                for flavor in maps_at(group, "flavors")
+            )
         )
         for group in maps_at(manifest, "spec", "resourceGroups")
     )
-
-
-def _quotas(flavor: Manifest) -> Iterable[tuple[str, Quota]]:
-    for line in maps_at(flavor, "resources"):
-        name = text_at(line, "name")
-        nominal = amount(name, line.get("nominalQuota") or "0")
-        limits = (line.get(key) for key in ("borrowingLimit", "lendingLimit"))
-        borrowing, lending = (None if limit is None else amount(name, limit) for limit in limits)
-        yield name, Quota(nominal, borrowing, lending)
 
 
 def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResource, int]:

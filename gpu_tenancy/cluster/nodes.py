@@ -44,22 +44,32 @@ def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node
     """Nodes with their free resources."""
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
-        node = text_at(pod, "spec", "nodeName")
-        if node and not ended(pod):
-            taken[node].update({**requests(map_at(pod, "spec")), "pods": 1})
-    return [_read_node(node, taken[name_of(node)]) for node in nodes]
+        if (name := text_at(pod, "spec", "nodeName")) and not ended(pod):
+            taken[name].update({**requests(map_at(pod, "spec")), "pods": 1})
+    found: list[Node] = []
+    for node in nodes:
+        name, whole = name_of(node), amounts(at(node, "status", "allocatable"))
+        found.append(
+            Node(
+                name=name,
+                labels=texts_at(node, "metadata", "labels"),
+                taints=excluding_taints(node),
+                whole=whole,
+                free={resource: value - taken[name][resource] for resource, value in whole.items()},
+                open=at(node, "spec", "unschedulable") is not True,
+            )
+        )
+    return found
 
 
-def _read_node(node: Manifest, taken: Mapping[str, int]) -> Node:
-    whole = amounts(at(node, "status", "allocatable"))
-    return Node(
-        name=name_of(node),
-        labels=texts_at(node, "metadata", "labels"),
-        taints=tuple(each for each in maps_at(node, "spec", "taints") if text_at(each, "effect") in _EXCLUDING),
-        whole=whole,
-        free={name: value - taken.get(name, 0) for name, value in whole.items()},
-        open=at(node, "spec", "unschedulable") is not True,
-    )
+def excluding_taints(node: Manifest) -> tuple[Manifest, ...]:
+    """Taints of a node that keep pods away."""
+    return tuple(taint for taint in maps_at(node, "spec", "taints") if text_at(taint, "effect") in _EXCLUDING)
+
+
+def taint_text(key: str, value: str, effect: str) -> str:
+    """A taint as `key=value:effect`."""
+    return f"{key}{'=' + value if value else ''}:{effect}"
 
 
 def _covers(toleration: Manifest, taint: Manifest) -> bool:
@@ -76,8 +86,7 @@ def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Ma
     tolerations = [*maps_at(spec, "tolerations"), *further]
     for taint in taints:
         if text_at(taint, "effect") in _EXCLUDING and not any(_covers(each, taint) for each in tolerations):
-            value = text_at(taint, "value")
-            return f"{text_at(taint, 'key')}{'=' + value if value else ''}:{text_at(taint, 'effect')}"
+            return taint_text(*(text_at(taint, part) for part in ("key", "value", "effect")))
     return ""
 
 
@@ -232,15 +241,13 @@ def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Se
         if own and not any(own.items() <= node.labels.items() for node in nodes):
             line = f"no node of flavor {name_of(flavor)} exists yet; the autoscaler must add one"
             return Answer(Check.NODES, "later", (line,))
-    unmatched = tuple(_unmatched_labels(spec, nodes))
-    return Answer(Check.NODES, "never", unmatched or ("no node matches the pod's node affinity",))
-
-
-def _unmatched_labels(spec: Manifest, nodes: Sequence[Node]) -> Iterable[str]:
+    unmatched: list[str] = []
     for key, value in texts_at(spec, "nodeSelector").items():
-        if not any(node.labels.get(key) == value for node in nodes):
-            existing = sorted({node.labels[key] for node in nodes if key in node.labels})
-            yield f"no node has the label {key}={value}; existing values: {', '.join(existing) or 'none'}"
+        existing = sorted({node.labels[key] for node in nodes if key in node.labels})
+        if value not in existing:
+            values = ", ".join(existing) or "none"
+            unmatched.append(f"no node has the label {key}={value}; existing values: {values}")
+    return Answer(Check.NODES, "never", tuple(unmatched) or ("no node matches the pod's node affinity",))
 
 
 def _largest(found: Suitable, pod: Mapping[str, int]) -> str:

@@ -98,11 +98,9 @@ class Queues:
 
     def unseen(self, queue: str) -> int:
         """How many pending workloads of a ClusterQueue the user may not read, as Kueue counts them."""
-        return (
-            0
-            if self.state.knows("Workload")
-            else max(0, self.cluster_queues[queue].pending - len(self.waiting_in(queue)))
-        )
+        if self.state.knows("Workload"):
+            return 0
+        return max(0, self.cluster_queues[queue].pending - len(self.waiting_in(queue)))
 
     def queue_of(self, workload: Workload) -> str:
         """The ClusterQueue of a workload; empty where its LocalQueue does not exist."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.texts import first_names, plural
-from gpu_tenancy.cluster.facts import accelerators
+from gpu_tenancy.cluster.supply import accelerators
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, settled
 from gpu_tenancy.cluster.supply import Facts

@@ -6,7 +6,7 @@ from typing import Final
 from gpu_tenancy.base.json import at
 from gpu_tenancy.base.quantity import add, amount_text, amounts
 from gpu_tenancy.cluster.budgets import budgets, counts
-from gpu_tenancy.cluster.facts import accelerators
+from gpu_tenancy.cluster.supply import accelerators
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.supply import Facts, Pool
 from gpu_tenancy.survey.findings import Finding, Rule

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.json import Json, at, list_at, text_at
-from gpu_tenancy.cluster.facts import Names, Operator
+from gpu_tenancy.cluster.supply import Names, Operator
 from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, Kind, State, read
 from gpu_tenancy.cluster.supply import Facts, Pool, Total
 from gpu_tenancy.kube.client import Cluster
