@@ -19,8 +19,6 @@ class Hold:
     """A ClusterQueue or ResourceFlavor that admits nothing new.
 
     Attributes:
-        name: of the object.
-        kind: of the object.
         by: the user who holds it.
         since: when, in the form of RFC 3339.
         until: when it ends by itself; empty if it does not.

@@ -23,14 +23,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node.
-
-    Attributes:
-        whole: its allocatable resources.
-        free: what its pods leave of them.
-        taints: those that exclude pods.
-        open: whether it is schedulable.
-    """
+    """A node with its allocatable resources, those that its pods leave, and the taints that exclude pods."""
 
     name: str
     labels: Mapping[str, str]
@@ -72,32 +65,29 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}{'=' + value if value else ''}:{effect}"
 
 
-def _covers(toleration: Manifest, taint: Manifest) -> bool:
-    key, effect = text_at(toleration, "key"), text_at(toleration, "effect")
-    if effect and effect != text_at(taint, "effect"):
-        return False
-    if text_at(toleration, "operator") == "Exists":
-        return not key or key == text_at(taint, "key")
-    return (key, text_at(toleration, "value")) == (text_at(taint, "key"), text_at(taint, "value"))
-
-
 def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Manifest] = ()) -> str:
     """The first taint that a pod does not tolerate, as `key=value:effect`; empty for none."""
     tolerations = [*maps_at(spec, "tolerations"), *further]
     for taint in taints:
-        if text_at(taint, "effect") in _EXCLUDING and not any(_covers(each, taint) for each in tolerations):
-            return taint_text(*(text_at(taint, part) for part in ("key", "value", "effect")))
+        key, value, effect = (text_at(taint, part) for part in ("key", "value", "effect"))
+        tolerated = any(
+            text_at(one, "effect") in {"", effect}
+            and (
+                text_at(one, "key") in {"", key}
+                if text_at(one, "operator") == "Exists"
+                else (text_at(one, "key"), text_at(one, "value")) == (key, value)
+            )
+            for one in tolerations
+        )
+        if effect in _EXCLUDING and not tolerated:
+            return taint_text(key, value, effect)
     return ""
 
 
 def suits_node(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: Iterable[str] | None = None) -> bool:
-    """Whether a node matches a pod's selector and required affinity.
+    """Whether a node matches a pod's selector and required affinity, which can name a node by its field.
 
-    Args:
-        spec: of the pod.
-        labels: of the node.
-        name: of the node, for affinity by field.
-        keys: check only these labels, as Kueue does for a flavor, which has no others; None for all.
+    With `keys`, only these labels are checked, as Kueue does for a flavor, which has no others.
     """
     judged = None if keys is None else set(keys)
     for key, value in map_at(spec, "nodeSelector").items():
@@ -132,8 +122,7 @@ class Suitable:
         taints: of these, taints that the pod does not tolerate, and on how many nodes.
         closed: of these, how many are unschedulable.
         fitting: the suitable nodes that remain.
-        now: pods that these nodes have room for.
-        ever: pods that they have room for when empty.
+        now: pods that these nodes have room for; `ever` when they are empty.
     """
 
     labelled: int
@@ -174,46 +163,45 @@ def take(nodes: Iterable[Node], fitting: Iterable[Node], pod: Mapping[str, int],
 def judge_nodes(nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Node]]:
     """Whether nodes have room for pods, and the nodes with as many of these pods as they have room for.
 
-    Args:
-        nodes: with what is free on them.
-        pods: as written by the user.
-        flavors: those that Kueue would assign, whose labels and tolerations it adds to the pods.
+    Kueue adds the labels and tolerations of the flavors that it would assign to the pods.
     """
     spec = given(pods.spec, flavors)
     found = find(spec, pods.pod, nodes)
     if pods.within and found.fitting:
-        found = _best_part(spec, pods, found.fitting)
+        # The part of the network that suits all pods best: with room now, else when empty.
+        parts: dict[str, list[Node]] = {}
+        for node in found.fitting:
+            if name := node.labels.get(pods.within):
+                parts.setdefault(name, []).append(node)
+        by_part = [find(spec, pods.pod, part) for part in parts.values()] or [find(spec, pods.pod, ())]
+        found = max(by_part, key=lambda part: (part.now >= pods.count, part.ever, part.now))
         if found.ever < pods.count:
             must = f"{plural(pods.count, 'pod')} must run where nodes have one value of {pods.within}"
             line = f"{must}, but no value has room for more than {found.ever}"
             return Answer(Check.NODES, "never", (line,)), [*nodes]
     after = take(nodes, found.fitting, pods.pod, pods.count)
-    if not found.fitting:
-        return _no_node(found, spec, nodes, flavors), after
+    return (_judge_room(found, pods) if found.fitting else _no_node(found, spec, nodes, flavors)), after
+
+
+def _judge_room(found: Suitable, pods: PodSet) -> Answer:
     suitable = plural(len(found.fitting), "suitable node")
     if not found.ever:
+        whole = [node.whole for node in found.fitting]
+        lacking = [name for name, value in pods.pod.items() if all(have.get(name, 0) < value for have in whole)]
+        names = ordered(lacking or [name for name in pods.pod if pods.pod[name]])
+        most = ", ".join(f"{amount_text(name, max(have.get(name, 0) for have in whole))} {name}" for name in names)
         requested = amounts_text(gpus(pods.pod) or pods.pod)
-        line = f"a pod requests {requested}, but the largest of {suitable} has {_largest(found, pods.pod)}"
-        return Answer(Check.NODES, "never", (line,)), after
+        line = f"a pod requests {requested}, but the largest of {suitable} has {most}"
+        return Answer(Check.NODES, "never", (line,))
     room = f"{suitable}, room for {plural(found.now, 'such pod')} now and {found.ever} when empty"
     if found.now >= pods.count:
-        return Answer(Check.NODES, "now", (room,)), after
-    if found.ever < pods.count:
-        room = f"{room}; the autoscaler must add nodes"
-    return Answer(Check.NODES, "later", (room, *_free(found, pods.pod))), after
-
-
-def _best_part(spec: Manifest, pods: PodSet, fitting: Iterable[Node]) -> Suitable:
-    """The nodes of one part of the network that suit all pods of a workload best: with room now, else when empty.
-
-    Without nodes, where none has the label.
-    """
-    parts: dict[str, list[Node]] = {}
-    for node in fitting:
-        if name := node.labels.get(pods.within):
-            parts.setdefault(name, []).append(node)
-    found = [find(spec, pods.pod, part) for part in parts.values()] or [find(spec, pods.pod, ())]
-    return max(found, key=lambda part: (part.now >= pods.count, part.ever, part.now))
+        return Answer(Check.NODES, "now", (room,))
+    lines = [f"{room}; the autoscaler must add nodes" if found.ever < pods.count else room]
+    name = next(iter(gpus(pods.pod)), "cpu")
+    if free := Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pods.pod)):
+        parts = (f"{amount_text(name, amount)} on {plural(count, 'node')}" for amount, count in sorted(free.items()))
+        lines.append(f"free {name}: {', '.join(parts)}")
+    return Answer(Check.NODES, "later", tuple(lines))
 
 
 def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
@@ -248,21 +236,3 @@ def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Se
             values = ", ".join(existing) or "none"
             unmatched.append(f"no node has the label {key}={value}; existing values: {values}")
     return Answer(Check.NODES, "never", tuple(unmatched) or ("no node matches the pod's node affinity",))
-
-
-def _largest(found: Suitable, pod: Mapping[str, int]) -> str:
-    """The largest amounts on one node, of the resources of which no node has enough."""
-    lacking = [name for name, value in pod.items() if all(node.whole.get(name, 0) < value for node in found.fitting)]
-    names = ordered(lacking or [name for name in pod if pod[name]])
-    return ", ".join(
-        f"{amount_text(name, max(node.whole.get(name, 0) for node in found.fitting))} {name}" for name in names
-    )
-
-
-def _free(found: Suitable, pod: Mapping[str, int]) -> Iterable[str]:
-    """How many nodes have how much free of the pod's first resource."""
-    name = next(iter(gpus(pod)), "cpu")
-    counts = Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pod))
-    if counts:
-        parts = (f"{amount_text(name, free)} on {plural(count, 'node')}" for free, count in sorted(counts.items()))
-        yield f"free {name}: {', '.join(parts)}"

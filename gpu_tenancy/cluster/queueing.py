@@ -51,8 +51,6 @@ class QuotaRequest:
 
     Attributes:
         requested: by all pods that were judged so far together with these.
-        nominal: the queue's nominal quota.
-        used: by the queue.
         available: what the queue could use now.
         limit: what the queue could use if all others used nothing.
     """
@@ -140,10 +138,9 @@ class Refusal:
     """Why a flavor cannot be used for some pods, or why a queue cannot admit them at all.
 
     Attributes:
-        text: the reason.
         fix: what to write in the pod template.
-        held: the flavor, if it is held for maintenance.
         decisive: whether the flavor's limit is enough, so that only this excludes it.
+        held: the flavor, if it is held for maintenance.
     """
 
     text: str
@@ -159,12 +156,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The quota of a queue for one pod set.
-
-    Attributes:
-        requests: to the flavors that it would use; empty where there is none.
-        refused: flavors that cannot be used.
-    """
+    """The quota of a queue for one pod set: requests to the flavors that it would use, and those that it cannot use."""
 
     pods: PodSet
     requests: tuple[QuotaRequest, ...]
@@ -196,16 +188,17 @@ def judge_queue(
         for request in offer.requests:
             assumed[request.flavor, request.resource] = request.requested
     borrows = any(request.borrows for offer in offers for request in offer.requests)
-    return [_without_reclaim(offer) for offer in offers] if borrows and queue.preemption.borrow is None else offers
-
-
-def _without_reclaim(offer: Offer) -> Offer:
-    """A workload that must borrow anything preempts nobody, not even for what it would not have to borrow."""
-    requests = (
-        replace(request, source=Source.OTHERS) if request.source is Source.RECLAIMED else request
-        for request in offer.requests
-    )
-    return replace(offer, requests=tuple(requests))
+    if not borrows or queue.preemption.borrow is not None:
+        return offers
+    # A workload that must borrow anything preempts nobody, not even for what it would not have to borrow.
+    without_reclaim = {Source.RECLAIMED: Source.OTHERS}
+    return [
+        replace(
+            offer,
+            requests=tuple(replace(one, source=without_reclaim.get(one.source, one.source)) for one in offer.requests),
+        )
+        for offer in offers
+    ]
 
 
 def _offer(
@@ -215,13 +208,20 @@ def _offer(
     pods: PodSet,
     assumed: Mapping[FlavorResource, int],
 ) -> Offer:
+    def hardness(requests: Sequence[QuotaRequest]) -> tuple[int, float]:
+        """Kueue tries flavors in their order, and takes one that must borrow before a second with room of its own.
+
+        Of several flavors that are all too small, the one that could give the largest part explains best.
+        """
+        hardest = max(Source.NOMINAL if request.source is Source.BORROWED else request.source for request in requests)
+        part = min(request.limit / request.requested for request in requests)
+        return hardest, -part if hardest is Source.NEVER else 0
+
     wanted = {name: value for name, value in {**pods.total, "pods": pods.count}.items() if value}
     requests: list[QuotaRequest] = []
     refused: list[Refusal] = []
-    covered: set[str] = set()
     of_queue = [flavor.flavor for group in queue.groups for flavor in group.flavors]
     for group in queue.groups:
-        covered |= group.covered
         asked = {name: wanted[name] for name in ordered(group.covered) if name in wanted}
         if not asked:
             continue
@@ -234,29 +234,19 @@ def _offer(
                 refused.append(replace(refusal, decisive=enough))
             else:
                 choices.append(choice)
-        best = min(choices, key=_hardness, default=list[QuotaRequest]())
+        best = min(choices, key=hardness, default=list[QuotaRequest]())
         # A flavor that has the quota, and that the pods cannot use, explains more than one that lacks it.
         lacks = any(request.source is Source.NEVER for request in best)
         deciding = tuple(refusal for refusal in refused if refusal.decisive)
         if not best or (lacks and deciding):
             return Offer(pods, (), deciding or tuple(refused))
         requests += best
-    uncovered = [name for name in ordered(wanted) if name not in covered and name != "pods"]
+    uncovered = ordered(wanted.keys() - {"pods"} - {name for group in queue.groups for name in group.covered})
     for name in uncovered:
         lacks = f"has nodes with {claimed(name)}" if name in CLAIMED else f"covers {name}"
         text = f"no flavor of queue {queue.name} {lacks}, so Kueue never admits the workload"
         refused.append(Refusal(text, decisive=True))
     return Offer(pods, () if uncovered else tuple(requests), tuple(refused))
-
-
-def _hardness(requests: Sequence[QuotaRequest]) -> tuple[int, float]:
-    """Kueue tries flavors in their order, and takes one that must borrow before a second with room of its own.
-
-    Of several flavors that are all too small, the one that could give the largest part explains best.
-    """
-    hardest = max(Source.NOMINAL if request.source is Source.BORROWED else request.source for request in requests)
-    part = min(request.limit / request.requested for request in requests)
-    return hardest, -part if hardest is Source.NEVER else 0
 
 
 def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requested: int) -> QuotaRequest:

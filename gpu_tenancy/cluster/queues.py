@@ -35,10 +35,7 @@ class Queues:
 
     @cached_property
     def cluster_queues(self) -> dict[str, ClusterQueue]:
-        """The ClusterQueues by name.
-
-        Where Kueue reports no usage of one, pods on the flavors' nodes are counted instead.
-        """
+        """The ClusterQueues by name; if Kueue reports no usage of one, pods on the flavors' nodes are counted."""
         queues = (read_cluster_queue(manifest) for manifest in self.state.of("ClusterQueue"))
         return {
             queue.name: queue if queue.counted else replace(queue, usage=self._by_pods(queue.name)) for queue in queues

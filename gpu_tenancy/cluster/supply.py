@@ -31,9 +31,7 @@ class Pool:
     Attributes:
         flavors: several where their nodes overlap; empty for none.
         model: of the GPUs; empty where no label tells.
-        nodes: names.
-        exist: GPUs that the nodes offer.
-        ready: of these, those of nodes that are ready and schedulable.
+        exist: GPUs that the nodes offer; `ready` those of nodes that are ready and schedulable.
         promised: nominal quota of all ClusterQueues and Cohorts.
         used: requested by pods on the nodes.
         taints: that keep pods away from any of the nodes, as texts.
@@ -135,14 +133,12 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class GpuNode:
-    """A node with GPUs.
+    """A node with GPUs, whether it is ready and schedulable, and the taints that keep pods away.
 
     Attributes:
         model: of its GPUs, else its machine type; empty where no label tells.
         gpus: allocatable, by resource.
         broken: what the node has and does not offer, by resource: devices that are unhealthy.
-        ready: whether it is ready and schedulable.
-        taints: that keep pods away.
     """
 
     name: str
@@ -388,10 +384,7 @@ def _pools(facts: Facts, resource: str) -> Iterator[Pool]:
 
 
 def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
-    """What pods on no node request: GPUs, whether gates hold them back, namespace and name.
-
-    Pods that Kueue gates until it admits them are not among them.
-    """
+    """GPUs of pods on no node, whether gates hold them back, namespace and name; without pods that only Kueue gates."""
     for pod, wanted in facts.gpu_pods:
         gates = {text_at(gate, "name") for gate in maps_at(pod, "spec", "schedulingGates")}
         if not text_at(pod, "spec", "nodeName") and not any(gate.startswith("kueue.x-k8s.io/") for gate in gates):

@@ -27,11 +27,9 @@ Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one template.
+    """Pods of one template, with the requests of one pod.
 
     Attributes:
-        pod: requests of one pod.
-        spec: of the pod.
         placed: whether it states its place in the network, so that Kueue admits it to flavors with a topology.
         within: node label of which all its pods must have one value; empty for none.
     """
@@ -77,17 +75,35 @@ class Workload:
     def of(cls, manifest: Manifest) -> "Workload":
         """Reads the object."""
         sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
+        namespace, name, owners = (
+            namespace_of(manifest),
+            name_of(manifest),
+            maps_at(manifest, "metadata", "ownerReferences"),
+        )
+        # The one object that it was made for; the pods of a group can have none.
+        owner = text_at(manifest, "metadata", "annotations", _GROUP_OWNER)
+        if not owner and len(owners) == 1:
+            owner = text_at(owners[0], "name")
+        stage: Stage = "waiting"
+        if is_true(manifest, "Finished"):
+            stage = "finished"
+        elif at(manifest, "spec", "active") is False:
+            stage = "switched off"
+        elif is_true(manifest, "Admitted"):
+            stage = "admitted"
+        elif is_true(manifest, "QuotaReserved"):
+            stage = "checked"
         return cls(
-            namespace=namespace_of(manifest),
-            name=name_of(manifest),
-            label=f"{namespace_of(manifest)}/{_owner(manifest) or name_of(manifest)}",
+            namespace=namespace,
+            name=name,
+            label=f"{namespace}/{owner or name}",
             queue=text_at(manifest, "spec", "queueName"),
             priority=int_at(manifest, "spec", "priority"),
             since=_since(manifest),
-            stage=_stage(manifest),
+            stage=stage,
             sets=sets,
             assigned=tuple(_assigned(manifest, sets)),
-            owners=tuple(text_at(owner, "uid") for owner in maps_at(manifest, "metadata", "ownerReferences")),
+            owners=tuple(text_at(owner, "uid") for owner in owners),
             manifest=manifest,
         )
 
@@ -99,12 +115,10 @@ class Workload:
     @property
     def held(self) -> dict[FlavorResource, int]:
         """Its reserved quota by flavor and resource; empty while it is pending."""
-        held: dict[FlavorResource, int] = {}
+        held = Counter[FlavorResource]()
         for assigned in self.assigned:
-            for resource, amount in assigned.pods.total.items():
-                line = (assigned.flavors[resource], resource)
-                held[line] = held.get(line, 0) + amount
-        return held
+            held.update({(assigned.flavors[name], name): amount for name, amount in assigned.pods.total.items()})
+        return dict(held)
 
     @property
     def holder(self) -> str:
@@ -145,14 +159,6 @@ def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:
     )
 
 
-def _owner(manifest: Manifest) -> str:
-    """Name of the one object that it was made for; empty for the pods of a group without an owner."""
-    if of_group := text_at(manifest, "metadata", "annotations", _GROUP_OWNER):
-        return of_group
-    names = [text_at(owner, "name") for owner in maps_at(manifest, "metadata", "ownerReferences")]
-    return names[0] if len(names) == 1 else ""
-
-
 def _since(manifest: Manifest) -> str:
     """Creation, or eviction because pods were not ready or a check failed: such a workload is queued at the end.
 
@@ -161,16 +167,6 @@ def _since(manifest: Manifest) -> str:
     evicted = condition(manifest, "Evicted")
     late = text_at(evicted, "status") == "True" and text_at(evicted, "reason") in {"PodsReadyTimeout", "AdmissionCheck"}
     return text_at(evicted, "lastTransitionTime") if late else text_at(manifest, "metadata", "creationTimestamp")
-
-
-def _stage(manifest: Manifest) -> Stage:
-    if is_true(manifest, "Finished"):
-        return "finished"
-    if at(manifest, "spec", "active") is False:
-        return "switched off"
-    if is_true(manifest, "Admitted"):
-        return "admitted"
-    return "checked" if is_true(manifest, "QuotaReserved") else "waiting"
 
 
 _PLACES: Final = frozenset(
@@ -265,22 +261,16 @@ class Interrupted:
 
 def interrupted(workloads: Iterable[Workload]) -> Iterator[Interrupted]:
     """The evictions of workloads with GPUs, by namespace."""
-    teams: dict[str, list[tuple[Counter[str], float]]] = defaultdict(list)
+    teams: dict[str, list[Workload]] = defaultdict(list)
     for workload in workloads:
-        if gpus(workload.total) and (evictions := _evictions(workload)):
-            teams[workload.namespace].append((evictions, _gpu_hours(workload)))
+        evictions = maps_at(workload.manifest, "status", "schedulingStats", "evictions")
+        if gpus(workload.total) and any(int_at(one, "count") for one in evictions):
+            teams[workload.namespace].append(workload)
     for team, found in sorted(teams.items()):
-        evictions = sum((counted for counted, _ in found), Counter[str]())
-        yield Interrupted(team, len(found), dict(evictions.most_common()), sum(hours for _, hours in found))
-
-
-def _evictions(workload: Workload) -> Counter[str]:
-    counted = Counter[str]()
-    for one in maps_at(workload.manifest, "status", "schedulingStats", "evictions"):
-        counted[text_at(one, "reason")] += int_at(one, "count")
-    return +counted
-
-
-def _gpu_hours(workload: Workload) -> float:
-    seconds = sum(int_at(workload.manifest, "status", field) for field in EXECUTED)
-    return seconds * sum(gpus(workload.total).values()) / _HOUR
+        counted, gpu_seconds = Counter[str](), 0
+        for workload in found:
+            for one in maps_at(workload.manifest, "status", "schedulingStats", "evictions"):
+                counted[text_at(one, "reason")] += int_at(one, "count")
+            seconds = sum(int_at(workload.manifest, "status", field) for field in EXECUTED)
+            gpu_seconds += seconds * sum(gpus(workload.total).values())
+        yield Interrupted(team, len(found), dict((+counted).most_common()), gpu_seconds / _HOUR)
