@@ -12,9 +12,9 @@ import yaml
 from gpu_tenancy.access.planned import Access, shown
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_private
-from gpu_tenancy.clouds.aws import AwsCli
-from gpu_tenancy.clouds.gcp import CONTAINER, Google
-from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, Run, run
+from gpu_tenancy.clouds.clients import AwsCli
+from gpu_tenancy.clouds.clients import CONTAINER, Google
+from gpu_tenancy.clouds.clients import DeniedError, NoAnswerError, Run, run
 from gpu_tenancy.cluster.contexts import connect
 from gpu_tenancy.cluster.contexts import kubeconfig as kubeconfig_file
 from gpu_tenancy.embedded.certificates import issue_client

@@ -6,19 +6,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from gpu_tenancy.clouds.gcp import COMPUTE, CONTAINER, SECRETS, SERVICES, STORAGE, Google
-from gpu_tenancy.clouds.programs import NotFoundError
-from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of, zone_fix
-from gpu_tenancy.doctor.results import (
-    Question,
-    Quota,
-    Row,
-    cluster_row,
-    compared,
-    judged,
-    present,
-    version_row,
-)
+from gpu_tenancy.clouds.clients import COMPUTE, CONTAINER, SECRETS, SERVICES, STORAGE, Google, NotFoundError
+from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of
+from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, present, zone_row
 from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.plan.sidecars import Folder
 from gpu_tenancy.model.plan.storage import storage_classes
@@ -35,7 +25,13 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
     parts = parts_of(stack)
     rights = facts.needed(parts)
     _ = google.token
-    yield Question("rights", project, f"{len(rights)} permissions", partial(_rights, google, project, rights))
+    fix = f"grant a role with it in project {project}"
+    yield Question(
+        "rights",
+        project,
+        f"{len(rights)} permissions",
+        lambda: present("rights", rights, google.allowed(project, rights), fix),
+    )
     services = [*facts.services, *(facts.services_of_create if "create" in parts else [])]
     services += facts.services_of_service_accounts if "serviceAccounts" in parts else []
     kinds = dict.fromkeys(made.kind for made in storage_classes(stack.cluster, stack.teams.values()))
@@ -43,17 +39,23 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
     for service in services:
         yield Question("API", service, "enabled", partial(_service, google, project, service))
     yield from _data(stack, google)
-    yield Question("quota", section.region, "GPUs", partial(_quotas, google, needs, section))
+    yield Question("quota", section.region, "GPUs", lambda: _quotas(google, needs, section))
     for machine_type in sorted({need.type for need in needs}):
         own = [need for need in needs if need.type == machine_type]
         yield Question("zones", machine_type, "offered", partial(_zones, google, own, section, machine_type))
-    if section.create:
-        if subnetwork := section.create.subnetwork:
-            ranges = partial(_subnetwork, google, needs, section, subnetwork, section.create.pod_range or "")
-            yield Question("subnets", subnetwork, "free addresses", ranges)
-        yield Question("Kubernetes", section.create.version, "offered by GKE", partial(_version, google, section))
-    else:
-        yield Question("cluster", section.name, "RUNNING", partial(_cluster, google, section))
+    if section.create and (subnetwork := section.create.subnetwork):
+        ranges = partial(_subnetwork, google, needs, section, subnetwork, section.create.pod_range or "")
+        yield Question("subnets", subnetwork, "free addresses", ranges)
+    location = f"{CONTAINER}/projects/{project}/locations/{section.location}"
+    versions = ("GKE", lambda: _versions(google, location))
+    cluster = f"{location}/clusters/{section.name}"
+    ready = ("RUNNING", lambda: google.get(cluster, "container.clusters.get").get("status", "unknown"))
+    yield cluster_question(section, versions, ready, "cluster.name, project and location")
+
+
+def _versions(google: Google, location: str) -> list[str]:
+    offered = google.get(f"{location}/serverConfig", "container.clusters.list").get("validMasterVersions", [])
+    return [".".join(str(name).split(".")[:2]) for name in offered]
 
 
 def _data(stack: Stack, google: Google) -> Iterator[Question]:
@@ -71,19 +73,6 @@ def _data(stack: Stack, google: Google) -> Iterator[Question]:
         yield Question("rights", name, f"{len(facts.on_secret)} permissions", asked)
 
 
-def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row]:
-    url, what, fix = f"{STORAGE}/b/{place.bucket}", "a bucket", "correct its name, or set create"
-    if place.prefix:
-        url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
-        what, fix = "a managed folder", f"run `gcloud storage managed-folders create {place}/`"
-    try:
-        granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
-    except NotFoundError:
-        yield Row("rights", str(place), what, "not found", "missing", fix)
-        return
-    yield from _each(rights, granted, str(place))
-
-
 def _on_secret(google: Google, project: str, name: str) -> Iterator[Row]:
     rights = preflight().gcp.on_secret
     granted = google.tested(f"{SECRETS}/projects/{project}/secrets/{name}", rights)
@@ -97,8 +86,17 @@ def _each(rights: list[str], granted: list[str], place: str) -> Iterator[Row]:
         yield judged("rights", f"{right} on {place}", "allowed", answer, fits=right in granted, fix=fix)
 
 
-def _rights(google: Google, project: str, rights: list[str]) -> Iterator[Row]:
-    return present("rights", rights, google.allowed(project, rights), f"grant a role with it in project {project}")
+def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row]:
+    url, what, fix = f"{STORAGE}/b/{place.bucket}", "a bucket", "correct its name, or set create"
+    if place.prefix:
+        url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
+        what, fix = "a managed folder", f"run `gcloud storage managed-folders create {place}/`"
+    try:
+        granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
+    except NotFoundError:
+        yield Row("rights", str(place), what, "not found", "missing", fix)
+        return
+    yield from _each(rights, granted, str(place))
 
 
 def _service(google: Google, project: str, service: str) -> Iterator[Row]:
@@ -135,14 +133,9 @@ def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, mach
     for need in needs:
         zones = section.node_zones(need.zones)
         fits = set(zones) <= offered if zones else bool(offered)
-        yield judged(
-            "zones",
-            f"{need.pool}: {need.type}",
-            f"all of {', '.join(zones)}" if zones else f"zones of {section.region}",
-            ", ".join(sorted(offered)) or f"no zone of {section.region}",
-            fits=fits,
-            fix=zone_fix(need, offered),
-        )
+        wanted = f"all of {', '.join(zones)}" if zones else f"zones of {section.region}"
+        available = ", ".join(sorted(offered)) or f"no zone of {section.region}"
+        yield zone_row(need, wanted, available, offered, fits=fits)
 
 
 def _offered(google: Google, section: GcpCluster, machine_type: str) -> Iterator[str]:
@@ -191,19 +184,3 @@ def _subnetwork(
         else:
             fits, available = free[key] >= needed, f"{free[key]:,} free"
             yield judged("subnets", subject, f"{needed:,} addresses", available, fits=fits, fix="use a larger range")
-
-
-def _version(google: Google, section: GcpCluster) -> Iterator[Row]:
-    version = section.create.version if section.create else ""
-    url = f"{CONTAINER}/projects/{section.project}/locations/{section.location}/serverConfig"
-    offered = google.get(url, "container.clusters.list").get("validMasterVersions", [])
-    yield version_row("GKE", version, (".".join(str(name).split(".")[:2]) for name in offered))
-
-
-def _cluster(google: Google, section: GcpCluster) -> Iterator[Row]:
-    url = f"{CONTAINER}/projects/{section.project}/locations/{section.location}/clusters/{section.name}"
-
-    def status() -> object:
-        return google.get(url, "container.clusters.get").get("status", "unknown")
-
-    yield cluster_row(section.name, "RUNNING", status, "cluster.name, project and location")

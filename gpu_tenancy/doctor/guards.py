@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.clouds.programs import DeniedError
+from gpu_tenancy.clouds.clients import DeniedError
 from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError

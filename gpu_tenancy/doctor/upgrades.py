@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError
+from gpu_tenancy.clouds.clients import DeniedError, NoAnswerError
 from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.embedded.definitions.pins import read_definitions
 from gpu_tenancy.kube.client import Cluster, Manifest

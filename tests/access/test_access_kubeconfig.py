@@ -17,8 +17,7 @@ from gpu_tenancy.access.kubeconfigs import helper_config
 from gpu_tenancy.access.live import Me, who_am_i
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at
-from gpu_tenancy.clouds.gcp import Google
-from gpu_tenancy.clouds.programs import Done
+from gpu_tenancy.clouds.clients import Done, Google
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
