@@ -87,13 +87,10 @@ class Cluster:
     def __init__(
         self, kubeconfig: Path, context: str | None = None, *, retry_seconds: float = 2, answer_seconds: float = 60
     ) -> None:
-        """Reads the kubeconfig; nothing is sent yet.
+        """Reads the kubeconfig and a context of it, None for the current one; nothing is sent yet.
 
-        Args:
-            kubeconfig: the file; the user's default kubeconfig is never used.
-            context: a context of it; None for the current context.
-            retry_seconds: how long requests are repeated while the server, or a webhook that it calls, fails.
-            answer_seconds: how long the server may take to answer a request.
+        Requests are repeated for `retry_seconds` while the server, or a webhook that it calls, fails; the server may
+        take `answer_seconds` to answer each. The user's default kubeconfig is never used.
 
         Raises:
             ConsoleError: the file or the context cannot be used.
@@ -173,7 +170,10 @@ class Cluster:
         for page in self._pages(api_version, kind, namespace, {"includeObject": "Metadata"}, accept):
             # Only the first page has the columns.
             columns = [text_at(column, "name") for column in maps_at(page, "columnDefinitions")] or columns
-            found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
+            for row in maps_at(page, "rows"):
+                cells: Json = dict(zip(columns, cast("list[Json]", row["cells"] or []), strict=True))
+                common: Manifest = {"apiVersion": api_version, "kind": kind}
+                found.append({**common, "metadata": at(row, "object", "metadata"), "cells": cells})
         return tuple(found)
 
     def server_version(self) -> str:
@@ -208,14 +208,9 @@ class Cluster:
     def watch(
         self, api_version: str, kind: str, *, namespace: str = "", since: str = "", seconds: int = 30
     ) -> Iterator[Event]:
-        """Yields changes of a kind's objects as they happen.
+        """Yields changes of a kind's objects as they happen, for at most 50 seconds: an idle server sends little.
 
-        Args:
-            api_version: such as `apps/v1`.
-            kind: such as `Deployment`.
-            namespace: empty for all namespaces.
-            since: resource version of the last known event; empty to begin with every existing object as `ADDED`.
-            seconds: when to end, at most 50, because the server sends little if nothing changes.
+        They follow the resource version `since`; without one, every existing object is first `ADDED`.
 
         Raises:
             ApiError: status 410 if `since` is too old; begin again without it.
@@ -231,23 +226,15 @@ class Cluster:
     def log(
         self, namespace: str, pod: str, *, container: str = "", follow: bool = False, tail: int | None = None
     ) -> Iterator[str]:
-        """Yields the lines that a container of a pod wrote, with `follow` until it ends.
+        """Yields lines that a container of a pod wrote, all or the last ones, with `follow` until it ends.
 
-        Args:
-            namespace: of the pod.
-            pod: its name.
-            container: its name; empty for the only one.
-            follow: whether to wait for more lines.
-            tail: how many of the last lines; None for all.
+        The name of a pod's only container can be empty.
 
         Raises:
             ApiError: status 400 while the container is waiting to start.
         """
-        query = {
-            "container": container,
-            "follow": "true" if follow else "",
-            "tailLines": "" if tail is None else str(tail),
-        }
+        last = "" if tail is None else str(tail)
+        query = {"container": container, "follow": "true" if follow else "", "tailLines": last}
         path = f"{self._path(Reference('v1', 'Pod', pod, namespace))}/log"
         for line in self._transport.lines(Request("GET", path, query, accept="*/*", endless=follow)):
             yield line.decode(errors="replace")
@@ -283,11 +270,8 @@ class Cluster:
     ) -> Manifest:
         """Creates or updates an object by server-side apply with strict field validation.
 
-        Args:
-            manifest: every field that we own; a field that we owned before and is missing here is removed.
-            dry_run: validate, default and admit the object without storing it.
-            force: take over fields of other managers instead of raising the conflict (409).
-            metadata_only: return the metadata only.
+        A field that we owned before and is missing in the manifest is removed. `dry_run` validates, defaults and admits
+        the object without storing it; `force` takes over fields of other managers instead of raising a conflict (409).
         """
         path, accept = self._path(Reference.of(manifest)), partial(wanted=metadata_only)
         query = writing(dry_run=dry_run, force=force)
@@ -310,11 +294,8 @@ class Cluster:
     def token(self, namespace: str, account: str, *, seconds: int = 365 * 24 * 3600) -> str:
         """A token of a ServiceAccount (TokenRequest), valid for so many seconds or less, as the server decides."""
         path = f"{self._path(Reference('v1', 'ServiceAccount', account, namespace))}/token"
-        body: Manifest = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
-        }
+        kind: Manifest = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        body: Manifest = {**kind, "spec": {"expirationSeconds": seconds}}
         return text_at(self._ask(Request("POST", path, body=body)), "status", "token")
 
     def delete(
@@ -428,29 +409,15 @@ class Cluster:
     def _located(self, reference: Reference) -> Resource:
         resource = self.resource(reference.api_version, reference.kind)
         if resource.namespaced != bool(reference.namespace):
-            scope = (
-                "namespaced; set metadata.namespace"
-                if resource.namespaced
-                else "cluster-scoped; remove metadata.namespace"
-            )
-            raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind} is {scope}")
+            scope, fix = ("namespaced", "set") if resource.namespaced else ("cluster-scoped", "remove")
+            message = f"{reference.kind} is {scope}; {fix} metadata.namespace"
+            raise ApiError(_BAD_REQUEST, "BadRequest", message)
         return resource
 
     def _path(self, reference: Reference) -> str:
         if not reference.name:
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind}: metadata.name is missing")
         return self._located(reference).path(reference.namespace, reference.name)
-
-
-def _of_row(api_version: str, kind: str, columns: Sequence[str], row: Manifest) -> Manifest:
-    cells = row["cells"]
-    values = cells if isinstance(cells, list) else []
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": at(row, "object", "metadata"),
-        "cells": dict(zip(columns, values, strict=True)),
-    }
 
 
 def _resources(answer: Mapping[str, Json]) -> Iterator[Resource]:
@@ -460,17 +427,15 @@ def _resources(answer: Mapping[str, Json]) -> Iterator[Resource]:
         ConsoleError: the server does not support aggregated discovery v2.
     """
     if answer.get("kind") != "APIGroupDiscoveryList":
-        raise ConsoleError(
-            "the API server does not support aggregated discovery v2", "upgrade the cluster to Kubernetes 1.30 or later"
-        )
+        fix = "upgrade the cluster to Kubernetes 1.30 or later"
+        raise ConsoleError("the API server does not support aggregated discovery v2", fix)
     for group in maps_at(answer, "items"):
+        prefix = text_at(group, "metadata", "name")
         for version in maps_at(group, "versions"):
-            prefix = text_at(group, "metadata", "name")
             name = text_at(version, "version")
-            api_version = f"{prefix}/{name}" if prefix else name
             for resource in maps_at(version, "resources"):
                 yield Resource(
-                    api_version=api_version,
+                    api_version=f"{prefix}/{name}" if prefix else name,
                     kind=text_at(resource, "responseKind", "kind"),
                     plural=text_at(resource, "resource"),
                     namespaced=text_at(resource, "scope") == "Namespaced",

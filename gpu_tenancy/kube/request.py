@@ -80,13 +80,7 @@ def partial(kind: str = "PartialObjectMetadata", *, wanted: bool) -> str:
 
 
 def transient(method: str, status: int, content: bytes = b"") -> bool:
-    """Whether the same request can succeed a moment later.
-
-    Args:
-        method: of the request.
-        status: of the answer; 0 if there was none.
-        content: of the answer.
-    """
+    """Whether a request can succeed a moment later, by the status (0 for none) and the content of its answer."""
     if _FINAL in content:
         return False
     if _COUNTED in content or _NOT_CALLED in content:
@@ -114,9 +108,8 @@ class RetryBudget:
     def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
         """Seconds to wait before a failed request is repeated; None if the outage lasts too long.
 
-        Args:
-            attempt: how often the same request has failed before.
-            retry_after: the header with which the server says after how many seconds it may work again.
+        `attempt` is how often the same request has failed before, and `retry_after` the header with which the server
+        says after how many seconds it may work again.
         """
         now = time.monotonic()
         with self._lock:

@@ -1,17 +1,53 @@
-"""Rules about GPUs that are promised: by queues, by gangs and by quotas, against the nodes and against each other."""
+"""Rules of a survey: about GPUs that are promised, and about defaults that contradict each other.
 
-from collections.abc import Iterator
-from typing import Final
+Promises are those of queues, gangs and quotas, against the nodes and against each other.
+"""
 
-from gpu_tenancy.base.json import at
-from gpu_tenancy.base.quantity import add, amount_text, amounts
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, Literal, TypeAlias
+
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import add, amount, amount_text, amounts
 from gpu_tenancy.cluster.budgets import budgets, counts
-from gpu_tenancy.cluster.supply import accelerators
-from gpu_tenancy.cluster.pods import Manifest, name_of
-from gpu_tenancy.cluster.supply import Facts, Pool
-from gpu_tenancy.survey.findings import Finding, Rule
+from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
+from gpu_tenancy.cluster.reading import Kind
+from gpu_tenancy.cluster.supply import Facts, Pool, accelerators
 
-_SAMPLE: Final[Manifest] = {"containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}
+Level: TypeAlias = Literal["wrong", "risk"]
+"""`wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One contradiction in a cluster: an object, what it has, why this is a problem, and the fix in the imperative."""
+
+    place: str
+    value: str
+    problem: str
+    fix: str
+
+    @property
+    def text(self) -> str:
+        """The finding as a line."""
+        return f"{self.place}: {self.value} {self.problem}; {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of a survey, such as `promised-beyond-nodes`, which is not evaluated without the kinds that it needs.
+
+    With `own`, it is evaluated for the reader's own namespace where only that one may be read.
+    """
+
+    name: str
+    level: Level
+    needs: tuple[Kind, ...]
+    find: Callable[[Facts], Iterator[Finding]]
+    own: bool = False
+
+
 """A pod of a job, to tell which quotas count it."""
 
 
@@ -95,13 +131,15 @@ def by_quotas(facts: Facts) -> Iterator[Finding]:
 def refused_by_quota(facts: Facts) -> Iterator[Finding]:
     """A ResourceQuota that rejects pods which the queue of the namespace admits."""
     quotas, known = facts.queues.quotas, facts.queues.cluster_queues
+    resources: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    sample: Manifest = {"containers": [{"resources": resources}]}  # A pod of a job, to tell which quotas count it.
     for namespace, locals_ in sorted(facts.queues.homes.items()):
         admitted: dict[str, int] = {}
         for queue in set(locals_.values()) & set(known):
             for line in known[queue].spec.quotas:
                 admitted = add(admitted, {line[1]: quotas.potential_available(queue, line)})
         for quota in facts.state.of("ResourceQuota", namespace):
-            for line in budgets(quota) if counts(quota, _SAMPLE) else ():
+            for line in budgets(quota) if counts(quota, sample) else ():
                 limit = admitted.get(line.resource.removeprefix("requests."), 0)
                 if limit > line.hard:
                     name = facts.name(f"{namespace}/{name_of(quota)}")
@@ -117,11 +155,11 @@ def refused_by_quota(facts: Facts) -> Iterator[Finding]:
 def unhealthy(facts: Facts) -> Iterator[Finding]:
     """Devices that a node has and does not offer."""
     for node in facts.nodes:
-        for resource, amount in node.broken.items():
+        for resource, count in node.broken.items():
             yield Finding(
                 f"Node {facts.name(node.name)}",
-                f"{amount} {resource}",
-                f"not allocatable, of {amount + node.gpus.get(resource, 0)}: they are unhealthy, or the device plugin"
+                f"{count} {resource}",
+                f"not allocatable, of {count + node.gpus.get(resource, 0)}: they are unhealthy, or the device plugin"
                 " does not run",
                 "check the device plugin and the driver on the node",
             )
@@ -132,11 +170,62 @@ def is_promised(facts: Facts) -> bool:
     return bool(accelerators({resource: amount for (_, resource), amount in facts.promised.items()}))
 
 
-RULES: Final = (
+PROMISES: Final = (
     Rule("promised-beyond-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), beyond_nodes),
     Rule("promised-twice-by-schedulers", "wrong", ("ClusterQueue", "Queue", "Node"), by_two_schedulers),
     Rule("promised-by-quotas", "wrong", ("LocalQueue", "ResourceQuota", "Namespace", "Node"), by_quotas),
     Rule("promised-on-broken-nodes", "risk", ("ClusterQueue", "ResourceFlavor", "Node"), beyond_ready),
     Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), refused_by_quota, own=True),
     Rule("unhealthy-devices", "risk", ("Node",), unhealthy),
+)
+
+
+_BELOW: Final = (
+    ("defaultRequest", "default", "the default request is above the default limit"),
+    ("default", "max", "the default limit is above the maximum"),
+    ("defaultRequest", "max", "the default request is above the maximum"),
+    ("min", "default", "the default limit is below the minimum"),
+    ("min", "defaultRequest", "the default request is below the minimum"),
+    ("min", "max", "the minimum is above the maximum"),
+)
+"""Fields of LimitRanges of which the first must not be above the second. An API server compares them within one object
+only; several objects of a namespace are in force together."""
+
+
+def limit_ranges(facts: Facts) -> Iterator[Finding]:
+    """LimitRanges of a namespace by which pods without own values are rejected."""
+    by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
+    for limits in facts.state.of("LimitRange"):
+        for rule in maps_at(limits, "spec", "limits"):
+            if text_at(rule, "type") == "Container":
+                by_namespace.setdefault(namespace_of(limits), []).append((name_of(limits), rule))
+    for namespace, rules in sorted(by_namespace.items()):
+        for ((one, lower), (other, upper)), (low, high, problem) in product(product(rules, rules), _BELOW):
+            ceiling, where = map_at(upper, high), "" if one == other else f" of {facts.name(other)}"
+            for resource, value in map_at(lower, low).items():
+                if resource in ceiling and amount(resource, value) > amount(resource, ceiling[resource]):
+                    mine, its = (amount_text(resource, amount(resource, each)) for each in (value, ceiling[resource]))
+                    yield Finding(
+                        f"LimitRange {facts.name(f'{namespace}/{one}')}",
+                        f"{low} {resource} {mine}",
+                        f"against {high} {its}{where}: {problem}, so pods without own values are rejected",
+                        f"set {low} to at most {its}",
+                    )
+
+
+def default_priorities(facts: Facts) -> Iterator[Finding]:
+    """More than one default PriorityClass: the lowest value of them applies."""
+    defaults = [name_of(each) for each in facts.state.of("PriorityClass") if at(each, "globalDefault") is True]
+    if len(defaults) > 1:
+        yield Finding(
+            f"PriorityClasses {facts.name.listed(sorted(defaults))}",
+            "globalDefault",
+            "set on several: pods without a class get the one with the lowest value",
+            "keep it on one of them",
+        )
+
+
+DEFAULTS: Final = (
+    Rule("limit-ranges-contradict", "wrong", ("LimitRange",), limit_ranges, own=True),
+    Rule("default-priorities", "wrong", ("PriorityClass",), default_priorities),
 )
