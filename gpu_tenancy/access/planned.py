@@ -1,6 +1,6 @@
 """The people of a stack: the roles and bindings that it plans, and what a question of the user is about."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,25 +19,21 @@ from gpu_tenancy.model.spec.people import Person, person
 
 def grants(tree: Tree) -> tuple[Grant, ...]:
     """All roles that a stack gives to people, in the cluster and in the namespaces of teams."""
-    return tuple(_grants(tree))
-
-
-def _grants(tree: Tree) -> Iterator[Grant]:
     stack, planned = tree.stack, access(tree)
     admins = {*(planned.admins if planned else ()), *(subject(who) for who in creators(stack))}
-    yield from (Grant(who, ADMIN, "", (ALL,)) for who in sorted(admins))
-    if planned is None:
-        return
-    yield from _role(tree, "auditor", "", planned.auditors)
-    yield from _role(tree, "member", "", planned.members)
-    for team in stack.teams:
-        for binding in bindings(tree, team):
-            yield from _role(tree, binding.role, team, binding.subjects)
+    found = [Grant(who, ADMIN, "", (ALL,)) for who in sorted(admins)]
 
+    def add(role: str, namespace: str, subjects: Iterable[Subject]) -> None:
+        own = tuple(Rule.of(rule) for rule in rules(tree, role))
+        found.extend(Grant(who, f"{PREFIX}{role}", namespace, own) for who in subjects)
 
-def _role(tree: Tree, role: str, namespace: str, found: Iterable[Subject]) -> Iterator[Grant]:
-    own = tuple(Rule.of(rule) for rule in rules(tree, role))
-    yield from (Grant(who, f"{PREFIX}{role}", namespace, own) for who in found)
+    if planned:
+        add("auditor", "", planned.auditors)
+        add("member", "", planned.members)
+        for team in stack.teams:
+            for binding in bindings(tree, team):
+                add(binding.role, team, binding.subjects)
+    return tuple(found)
 
 
 def creators(stack: Stack) -> tuple[Person, ...]:
@@ -130,13 +126,7 @@ class Access:
 
 
 def access_of(stack: str | None, team: str | None, project: Path | None, place: Place) -> Access:
-    """The access that a stack plans.
-
-    Args:
-        stack: its name; None for the default: see `default_stack`.
-        team: that the question is about.
-        project: folder of the Pulumi project; None to search from the working directory.
-        place: the cluster that the user named.
+    """The access that a stack plans; without a name, `default_stack` finds the stack of a team in a project or cluster.
 
     Raises:
         ConsoleError: the stack does not exist, or several could be meant.

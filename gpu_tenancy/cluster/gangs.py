@@ -52,8 +52,8 @@ def gang_queues(
         by_queue[name].append(group)
     used: dict[str, dict[str, int]] = {}
     for pod in pods:
-        if text_at(pod, "spec", "nodeName") and not ended(pod) and (queue := gang_of(pod, by_group)):
-            used[queue] = add(used.get(queue, {}), requests(map_at(pod, "spec")))
+        if text_at(pod, "spec", "nodeName") and not ended(pod) and (name := gang_of(pod, by_group)):
+            used[name] = add(used.get(name, {}), requests(map_at(pod, "spec")))
     found: list[GangQueue] = []
     for manifest in queues:
         if (name := name_of(manifest)) not in _OWN:

@@ -130,8 +130,8 @@ def guard_rows(
     expected: dict[str, Outcome] = {}
     for one in (one for one in rendered if one.get("kind") == _BINDING):
         actions = list_at(one, "spec", "validationActions")
-        outcome = next((outcome for action, outcome in _EXPECTED.items() if action in actions), "accepted")
-        expected[text_at(one, "metadata", "name").removeprefix(POLICY)] = outcome
+        outcomes = [outcome for action, outcome in _EXPECTED.items() if action in actions]
+        expected[text_at(one, "metadata", "name").removeprefix(POLICY)] = outcomes[0] if outcomes else "accepted"
     exempt, guards = _is_exempt(cluster, plan.guards), plan.guards
     teams = [one for one in plan.teams if team in {"", one.namespace.name}]
     places = [_Place(one, guards.teams[one.namespace.name], exempt) for one in teams]
