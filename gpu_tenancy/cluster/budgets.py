@@ -132,10 +132,9 @@ def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest,
     """A pod with the defaults of its namespace's LimitRanges, and those of each container that gets any as a text."""
     texts: list[str] = []
     for rule in (rule for limit_range in ranges for rule in maps_at(limit_range, "spec", "limits")):
-        if text_at(rule, "type") == "Container":
-            for key in ("initContainers", "containers"):
-                if key in spec:
-                    spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
+        for key in ("initContainers", "containers") if text_at(rule, "type") == "Container" else ():
+            if key in spec:
+                spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
     return spec, tuple(texts)
 
 

@@ -67,18 +67,16 @@ class ClusterQueue:
 
 def read_cluster_queue(manifest: Manifest) -> ClusterQueue:
     """Reads a ClusterQueue."""
-    active = condition(manifest, "Active")
-    reserved = reported_usage(manifest, "flavorsReservation")
-    policy = text_at(manifest, "spec", "stopPolicy")
-    policy = "" if policy == "None" else policy
-    stopped = f"stopPolicy is {policy}" if policy else ""
+    active, reserved = condition(manifest, "Active"), reported_usage(manifest, "flavorsReservation")
+    policy = text_at(manifest, "spec", "stopPolicy").replace("None", "")
+    inactive = text_at(active, "message") if text_at(active, "status") == "False" else ""
     unknown: list[str] = []
     return ClusterQueue(
         spec=_spec(manifest, unknown),
         usage=reserved,
         counted=bool(active) or bool(reserved),
         pending=int_at(manifest, "status", "pendingWorkloads"),
-        inactive=stopped or (text_at(active, "message") if text_at(active, "status") == "False" else ""),
+        inactive=f"stopPolicy is {policy}" if policy else inactive,
         stop_policy=policy,
         hold=Hold.of(manifest),
         invalid="; ".join(unknown),
@@ -163,8 +161,7 @@ def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResourc
 def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
     """Whether fair sharing is on. Only Kueue's configuration says so, which tenants may not read.
 
-    If it is on, Kueue writes the share of each ClusterQueue into its status; where there is no status, a weight
-    indicates it.
+    If it is on, Kueue writes the share of each ClusterQueue into its status; without a status, a weight indicates it.
     """
     counted = [manifest for manifest in manifests if maps_at(manifest, "status", "conditions")]
     if counted:
@@ -173,23 +170,17 @@ def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
 
 
 def quotas_of(tenancy: kueue.Tenancy, queues: Iterable[ClusterQueue]) -> Quotas:
-    """The quotas of a cluster with their usage.
-
-    A cycle of cohorts, which an API server accepts and Kueue does not use, is cut.
-    """
+    """The quotas of a cluster with their usage, without cycles of cohorts, which Kueue does not use."""
     return Quotas(kueue.without_cycles(tenancy), {queue.name: queue.usage for queue in queues})
 
 
-def read_settled(cluster: Cluster, kinds: Collection[Kind], *, tries: int = 5) -> State:
+def read_settled(cluster: Cluster, kinds: Collection[Kind]) -> State:
     """Reads a cluster until Kueue's counts are those of its Workloads: it writes both, one a moment after the other.
 
-    After so many tries, one second apart, the last state is returned as it is.
-
-    Raises:
-        UnreachableError, ApiError: as for `read`.
+    After five tries, one second apart, the last state is returned as it is. Errors are those of `read`.
     """
     state = read(cluster, kinds)
-    for _ in range(tries - 1):
+    for _ in range(4):
         if counts_are_current(state):
             break
         time.sleep(1)

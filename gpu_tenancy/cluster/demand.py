@@ -378,9 +378,9 @@ def outcome(manifest: Manifest) -> str:
 
 def target_of(manifest: Manifest, state: State) -> Target:
     """Collects the pods, Workloads and PodGroups of an object."""
-    namespace, uid = namespace_of(manifest), text_at(manifest, "metadata", "uid")
+    namespace = namespace_of(manifest)
     pods = tuple(each for each in state.of("Pod", namespace) if belongs(each, manifest) and not ended(each))
-    uids = {uid, *(text_at(each, "metadata", "uid") for each in pods)}
+    uids = {text_at(each, "metadata", "uid") for each in (manifest, *pods)}
     found = (each for each in read_workloads(state.of("Workload")) if each.namespace == namespace)
     return Target(
         manifest,

@@ -52,7 +52,11 @@ def gang_queues(
         by_queue[name].append(group)
     used: dict[str, dict[str, int]] = {}
     for pod in pods:
-        if text_at(pod, "spec", "nodeName") and not ended(pod) and (name := gang_of(pod, by_group)):
+        if scheduler(map_at(pod, "spec")) != "volcano" or not text_at(pod, "spec", "nodeName") or ended(pod):
+            continue
+        group = text_at(pod, "metadata", "annotations", GROUP_NAME)
+        named = text_at(pod, "metadata", "annotations", QUEUE_NAME) or label(pod, QUEUE_NAME)
+        if name := named or by_group.get((namespace_of(pod), group), ""):
             used[name] = add(used.get(name, {}), requests(map_at(pod, "spec")))
     found: list[GangQueue] = []
     for manifest in queues:
@@ -84,15 +88,6 @@ def gang_requests(group: Manifest) -> dict[str, int]:
         for name, amount in found.items()
         if plain(name) == name and name != "pods" and not name.startswith("count/")
     }
-
-
-def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:
-    """The queue of a pod that Volcano schedules; empty for any other."""
-    if scheduler(map_at(pod, "spec")) != "volcano":
-        return ""
-    group = text_at(pod, "metadata", "annotations", GROUP_NAME)
-    named = (text_at(pod, "metadata", "annotations", QUEUE_NAME), label(pod, QUEUE_NAME))
-    return next((name for name in named if name), "") or by_group.get((namespace_of(pod), group), "")
 
 
 def judge_gang(

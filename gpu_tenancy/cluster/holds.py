@@ -11,8 +11,6 @@ from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.model.names import HOLD
 
-_FORM: Final = "%Y-%m-%d %H:%M UTC"
-
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -37,14 +35,13 @@ class Hold:
     @classmethod
     def of(cls, manifest: Manifest) -> Self | None:
         """Reads it from the annotation; None if the object is not held, or the annotation is not one of `hold`."""
+        name, kind = name_of(manifest), text_at(manifest, "kind")
         try:
             written = json.loads(text_at(manifest, "metadata", "annotations", HOLD))
             by, since, until = (str(written[key]) for key in ("by", "since", "until"))
             for moment in filter(None, (since, until)):
                 datetime.fromisoformat(moment)
-            return cls(
-                name_of(manifest), text_at(manifest, "kind"), by, since, until, written["before"], written["after"]
-            )
+            return cls(name, kind, by, since, until, written["before"], written["after"])
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -91,8 +88,7 @@ _TAINT: Final = re.compile(rf'key\W+{re.escape(HOLD)}"\W+value\W+(?P<until>\d[^"
 def holds_in(drift: str) -> Sequence[str]:
     """Lines on the holds in what `pulumi refresh --diff` and `pulumi preview --diff` show, one for each object.
 
-    The annotation is there as a text or, since Pulumi shows JSON in texts as such, as lines; else the taint tells until
-    when.
+    The annotation is a text or, since Pulumi shows JSON in texts as such, lines; else the taint tells until when.
     """
     held: dict[str, str] = {}
     starts = [*_RESOURCE.finditer(drift)]
@@ -110,4 +106,4 @@ def holds_in(drift: str) -> Sequence[str]:
 
 def moment_text(moment: str) -> str:
     """A time in the form of RFC 3339 for people, in UTC."""
-    return datetime.fromisoformat(moment).astimezone(UTC).strftime(_FORM)
+    return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -93,17 +93,17 @@ def suits_node(spec: Manifest, labels: Mapping[str, str], name: str = "", *, key
     for key, value in map_at(spec, "nodeSelector").items():
         if (judged is None or key in judged) and labels.get(key) != value:
             return False
+
+    def matches_term(term: Manifest) -> bool:
+        rules = [each for each in maps_at(term, "matchExpressions") if judged is None or text_at(each, "key") in judged]
+        fields = maps_at(term, "matchFields") if judged is None else []
+        if not rules and not fields:
+            return judged is not None  # An empty term matches no node, but one without checked keys matches any flavor.
+        here = {"metadata.name": name}
+        return all(matches(rule, labels) for rule in rules) and all(matches(field, here) for field in fields)
+
     terms = maps_at(spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
-    return not terms or any(_matches_term(term, labels, name, judged) for term in terms)
-
-
-def _matches_term(term: Manifest, labels: Mapping[str, str], name: str, judged: set[str] | None) -> bool:
-    rules = [each for each in maps_at(term, "matchExpressions") if judged is None or text_at(each, "key") in judged]
-    fields = maps_at(term, "matchFields") if judged is None else []
-    if not rules and not fields:
-        return judged is not None  # An empty term matches no node, but a term without checked keys matches any flavor.
-    here = {"metadata.name": name}
-    return all(matches(rule, labels) for rule in rules) and all(matches(field, here) for field in fields)
+    return not terms or any(map(matches_term, terms))
 
 
 def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:

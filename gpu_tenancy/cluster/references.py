@@ -21,9 +21,7 @@ from gpu_tenancy.cluster.workloads import PodSet, Reason, Workload
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.names import CHANNEL_CLASS, CLAIM_CLASSES, INTERFACE_CLASS
 
-_WAITS: Final = "WaitForFirstConsumer"
 _EXCLUSIVE: Final = {"ReadWriteOnce", "ReadWriteOncePod"}
-_READ_ONLY: Final = ["ReadOnlyMany"]
 _UNBOUND: Final = "claim {} is not bound: it can be mounted once {}; check its events"
 _DATASET: Final = "dataset://"
 
@@ -46,7 +44,7 @@ def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[A
     results.extend(
         ("now", f"claim {one} is read-only (ReadOnlyMany): writing fails; set readOnly: true for its mount")
         for one in _written(sets)
-        if list_at(known.get(one, {}), "spec", "accessModes") == _READ_ONLY
+        if list_at(known.get(one, {}), "spec", "accessModes") == ["ReadOnlyMany"]
     )
     yield Answer.of(Check.VOLUMES, results)
 
@@ -104,7 +102,7 @@ def _unbound(state: State, name: str, claim: Manifest) -> tuple[Verdict, str]:
     classes = {name_of(one): one for one in state.of("StorageClass")}
     if class_name not in classes:
         return "never", f"claim {name} is not bound, and its StorageClass {class_name} does not exist"
-    if text_at(classes[class_name], "volumeBindingMode") == _WAITS:
+    if text_at(classes[class_name], "volumeBindingMode") == "WaitForFirstConsumer":
         return "now", f"claim {name} is bound when its first pod is scheduled (StorageClass {class_name})"
     return "later", _UNBOUND.format(name, f"StorageClass {class_name} creates one")
 
@@ -113,18 +111,13 @@ def _written(sets: Iterable[PodSet]) -> Iterator[str]:
     """Claims that a container mounts without `readOnly`."""
     found: dict[str, None] = {}
     for pods in sets:
-        mounts = [
-            mount
-            for container in maps_at(pods.spec, "containers")
-            for mount in maps_at(container, "volumeMounts")
-            if at(mount, "readOnly") is not True
-        ]
+        mounts = [one for container in maps_at(pods.spec, "containers") for one in maps_at(container, "volumeMounts")]
+        written = {text_at(mount, "name") for mount in mounts if at(mount, "readOnly") is not True}
         for volume in maps_at(pods.spec, "volumes"):
-            claim = text_at(volume, "persistentVolumeClaim", "claimName")
-            read_only = at(volume, "persistentVolumeClaim", "readOnly") is True
-            if claim and not read_only and any(text_at(one, "name") == text_at(volume, "name") for one in mounts):
-                found[claim] = None
-    yield from found
+            claim = map_at(volume, "persistentVolumeClaim")
+            if text_at(volume, "name") in written and at(claim, "readOnly") is not True:
+                found[text_at(claim, "claimName")] = None
+    yield from filter(None, found)
 
 
 def waits_for_cache(state: State, namespace: str, claim: str) -> str:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import add, amounts
@@ -215,7 +215,22 @@ class Facts:
     @cached_property
     def totals(self) -> tuple[Total, ...]:
         """The sums of each GPU resource."""
-        return tuple(_totals(self))
+        guaranteed = add(*(queue.guarantee for queue in self.gangs))
+        quotas = add(*(amounts(at(quota, "spec", "hard")) for quota in self.state.of("ResourceQuota")))
+        held = add(*(wanted for wanted, _, _, _ in unplaced(self)))
+        return tuple(
+            Total(
+                resource=resource,
+                exist=self.total(resource),
+                ready=self.total(resource, ready=True),
+                queues=sum(amount for (_, name), amount in self.promised.items() if name == resource),
+                gangs=guaranteed.get(resource, 0),
+                quotas=quotas.get(f"requests.{resource}", 0),
+                used=sum(amount for (_, name), amount in self.used.items() if name == resource),
+                held=held.get(resource, 0),
+            )
+            for resource in self.resources
+        )
 
     @cached_property
     def gpu_pods(self) -> tuple[tuple[Manifest, dict[str, int]], ...]:
@@ -250,8 +265,15 @@ class Facts:
     @cached_property
     def operators(self) -> "tuple[Operator, ...]":
         """Operators whose Deployments are there."""
-        found = (_operator(each) for each in self.state.of("Deployment"))
-        return tuple(sorted({operator for operator in found if operator}, key=lambda each: each.name))
+        found: set[Operator] = set()
+        for each in self.state.of("Deployment"):
+            containers = maps_at(each, "spec", "template", "spec", "containers")
+            images = [text_at(container, "image").partition("@")[0].rpartition(":") for container in containers]
+            known = [(name, tag) for image, _, tag in images for end, name in _OPERATORS.items() if image.endswith(end)]
+            if known:
+                name, tag = known[0]
+                found.add(Operator(name, namespace_of(each), tag or "?"))
+        return tuple(sorted(found, key=lambda operator: operator.name))
 
     @cached_property
     def labels(self) -> dict[str, dict[str, str]]:
@@ -276,14 +298,6 @@ class Facts:
             and "Deny" in list_at(binding, "spec", "validationActions")
         )
 
-    def capped(self, namespace: str, resource: str) -> bool:
-        """Whether a ResourceQuota without scopes bounds a GPU resource in a namespace."""
-        return any(
-            f"requests.{resource}" in map_at(quota, "spec", "hard")
-            and not (at(quota, "spec", "scopes") or at(quota, "spec", "scopeSelector"))
-            for quota in self.state.of("ResourceQuota", namespace)
-        )
-
     def in_queue(self, pod: Manifest) -> bool:
         """Whether Kueue counts a pod: it has a mark of Kueue, or its owner has a Workload."""
         marks = {**texts_at(pod, "metadata", "labels"), **texts_at(pod, "metadata", "annotations")}
@@ -295,8 +309,7 @@ class Facts:
         return frozenset(owner for workload in self.queues.workloads for owner in workload.owners)
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(NamedTuple):
     """An operator, its namespace, and its version as the tag of its image has it."""
 
     name: str
@@ -322,15 +335,6 @@ _OPERATORS: Final[Mapping[str, str]] = {
     "/cert-manager-controller": "cert-manager",
 }
 """Operators by the end of the repository of one of their images."""
-
-
-def _operator(deployment: Manifest) -> Operator | None:
-    for container in maps_at(deployment, "spec", "template", "spec", "containers"):
-        repository, _, tag = text_at(container, "image").partition("@")[0].rpartition(":")
-        for part, name in _OPERATORS.items():
-            if repository.endswith(part):
-                return Operator(name, namespace_of(deployment), tag or "?")
-    return None
 
 
 def _gpu_node(node: Manifest) -> GpuNode | None:
@@ -387,37 +391,14 @@ def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
     """GPUs of pods on no node, whether gates hold them back, namespace and name; without pods that only Kueue gates."""
     for pod, wanted in facts.gpu_pods:
         gates = {text_at(gate, "name") for gate in maps_at(pod, "spec", "schedulingGates")}
-        if not text_at(pod, "spec", "nodeName") and not any(gate.startswith("kueue.x-k8s.io/") for gate in gates):
+        if not text_at(pod, "spec", "nodeName") and not any(gate.startswith(_KUEUE) for gate in gates):
             yield wanted, bool(gates), namespace_of(pod), name_of(pod)
 
 
-def _totals(facts: Facts) -> Iterator[Total]:
-    nominal, by_node = facts.promised, facts.used
-    guaranteed = add(*(queue.guarantee for queue in facts.gangs))
-    quotas = add(*(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota")))
-    held = add(*(wanted for wanted, _, _, _ in unplaced(facts)))
-    return (
-        Total(
-            resource=resource,
-            exist=facts.total(resource),
-            ready=facts.total(resource, ready=True),
-            queues=sum(amount for (_, name), amount in nominal.items() if name == resource),
-            gangs=guaranteed.get(resource, 0),
-            quotas=quotas.get(f"requests.{resource}", 0),
-            used=sum(amount for (_, name), amount in by_node.items() if name == resource),
-            held=held.get(resource, 0),
-        )
-        for resource in facts.resources
-    )
-
-
 def unusable(state: State, flavors: Collection[str] | None = None, *, gone: bool = False) -> Iterator[str]:
-    """A text for each pool of nodes whose queues are guaranteed more GPUs than can be used there.
+    """A text for each pool of nodes whose queues are guaranteed more GPUs than can be used there; of flavors or of all.
 
-    Args:
-        state: of the cluster.
-        flavors: those that matter; None for all.
-        gone: whether nodes that do not exist are a reason, of which an autoscaler can add some.
+    With `gone`, nodes that do not exist are a reason, of which an autoscaler can add some.
     """
     if not (state.knows("Node") and state.knows("ClusterQueue")):
         return

@@ -48,6 +48,14 @@ class PodSet:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """Reserved quota of one pod set, and the flavor of each resource."""
+
+    pods: PodSet
+    flavors: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """One Workload.
 
@@ -67,7 +75,7 @@ class Workload:
     since: str
     stage: Stage
     sets: tuple[PodSet, ...]
-    assigned: "tuple[Assigned, ...]"
+    assigned: tuple[Assigned, ...]
     owners: tuple[str, ...]
     manifest: Manifest = field(repr=False)
 
@@ -191,14 +199,6 @@ def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
     return PodSet(name, number, requests(spec), spec, placed)
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """Reserved quota of one pod set, and the flavor of each resource."""
-
-    pods: PodSet
-    flavors: Mapping[str, str]
-
-
 def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
     """Reserved quota of each pod set, without pods that released theirs since."""
     reclaimable = maps_at(manifest, "status", "reclaimablePods")
@@ -236,15 +236,11 @@ _HOUR: Final = 3600
 class Interrupted:
     """Workloads of a namespace that were evicted, those that have finished since included.
 
-    Kueue counts in each Workload, for as long as this exists. How much was lost is not known: a job that writes
-    checkpoints goes on from the last one.
+    Kueue counts evictions by reason, such as `Preempted`, in each Workload, for as long as this exists. `gpu_hours` are
+    of all their GPUs while they were admitted, until they were evicted. That is the most that was lost: a job that
+    writes checkpoints goes on from the last one.
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/workload_types.go (`schedulingStats`,
     `accumulatedPastExecutionTimeSeconds`)
-
-    Attributes:
-        workloads: how many.
-        evictions: by Kueue's reason, such as `Preempted`.
-        gpu_hours: of all their GPUs while they were admitted, until they were evicted: the most that was lost.
     """
 
     team: str

@@ -101,18 +101,16 @@ def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> It
     for zone, name in section.subnets.items():
         own = [need for need in needs if not need.zones or zone in need.zones]
         needed = sum(need.nodes * (1 + need.interfaces) for need in own) + (_CONTROL_PLANE if section.create else 0)
-        subnet = known.get(name)
+        row, subnet = partial(judged, "subnets", f"{name} in {zone}"), known.get(name)
         if subnet is None:
             fix = f"set cluster.subnets.{zone} to a subnet that exists"
-            yield Row("subnets", f"{name} in {zone}", f"{needed} addresses", "no such subnet", "missing", fix)
-        elif subnet["AvailabilityZone"] != zone:
-            fix = f"move it to {subnet['AvailabilityZone']} under cluster.subnets"
-            yield Row("subnets", f"{name} in {zone}", zone, subnet["AvailabilityZone"], "missing", fix)
+            yield row(f"{needed} addresses", "no such subnet", fits=False, fix=fix)
+        elif (actual := subnet["AvailabilityZone"]) != zone:
+            yield row(zone, actual, fits=False, fix=f"move it to {actual} under cluster.subnets")
         else:
             free = int(subnet["AvailableIpAddressCount"])
             fix = "use a larger subnet; each pod needs a further address with the VPC CNI"
-            wanted = f"at least {needed} addresses"
-            yield judged("subnets", f"{name} in {zone}", wanted, f"{free:,} free", fits=free >= needed, fix=fix)
+            yield row(f"at least {needed} addresses", f"{free:,} free", fits=free >= needed, fix=fix)
 
 
 def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row]:
@@ -128,16 +126,15 @@ def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row
         for tag in group["Tags"]
         if tag["Key"] == "eks:nodegroup-name"
     }
-    for pool in pools:
-        if group := by_pool.get(pool):
-            name, suspended = group["AutoScalingGroupName"], {one["ProcessName"] for one in group["SuspendedProcesses"]}
-            fits = _REBALANCE in suspended
-            fix = (
-                f"set one zone in pools.{pool}.zones, or run `aws autoscaling suspend-processes --region {cli.region}"
-                f" --auto-scaling-group-name {name} --scaling-processes {_REBALANCE}`"
-            )
-            available = "suspended" if fits else "ends running nodes"
-            yield judged("rebalancing", pool, f"{_REBALANCE} suspended", available, fits=fits, fix=fix)
+    for pool in (pool for pool in pools if pool in by_pool):
+        name = by_pool[pool]["AutoScalingGroupName"]
+        fits = _REBALANCE in {one["ProcessName"] for one in by_pool[pool]["SuspendedProcesses"]}
+        fix = (
+            f"set one zone in pools.{pool}.zones, or run `aws autoscaling suspend-processes --region {cli.region}"
+            f" --auto-scaling-group-name {name} --scaling-processes {_REBALANCE}`"
+        )
+        available = "suspended" if fits else "ends running nodes"
+        yield judged("rebalancing", pool, f"{_REBALANCE} suspended", available, fits=fits, fix=fix)
 
 
 def _rights(cli: AwsCli, caller: str, rights: list[str]) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 import re
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
@@ -109,23 +110,19 @@ def _service(google: Google, project: str, service: str) -> Iterator[Row]:
 def _quotas(google: Google, needs: Iterable[NodesNeed], section: GcpCluster) -> Iterator[Row]:
     region = google.get(f"{COMPUTE}/projects/{section.project}/regions/{section.region}", "compute.regions.get")
     quotas = {quota["metric"]: quota for quota in region.get("quotas", [])}
-    sums: dict[str, int] = {}
-    for need in needs:
-        if not need.gpu or need.reserved:
-            continue
+    sums = Counter[str]()
+    for need in (need for need in needs if need.gpu and not need.reserved):
         prefix = "PREEMPTIBLE_" if need.preemptible or need.capacity in _QUEUED else ""
-        metric = preflight().gcp.metric_of(need.type) or f"GPUS of {need.type}"
-        sums[prefix + metric] = sums.get(prefix + metric, 0) + need.nodes * need.gpus
-    page = f"https://console.cloud.google.com/iam-admin/quotas?project={section.project}"
+        sums[prefix + (preflight().gcp.metric_of(need.type) or f"GPUS of {need.type}")] += need.nodes * need.gpus
+    page = f"{section.region} at https://console.cloud.google.com/iam-admin/quotas?project={section.project}"
     for metric, needed in sums.items():
-        quota = quotas.get(metric)
-        if quota is None:
-            fix = f"compare the quota of these GPUs in {section.region} at {page}"
+        if quota := quotas.get(metric):
+            limit, used, exists = int(quota["limit"]), int(quota["usage"]), section.create is None
+            fix = f"request an increase of {metric} in {page}"
+            yield compared("quota", metric, needed, Quota(limit, used, "GPUs", fix, exists))
+        else:
+            fix = f"compare the quota of these GPUs in {page}"
             yield Row("quota", metric, f"{needed} GPUs", "not listed by the region", "unknown", fix)
-            continue
-        fix = f"request an increase of {metric} in {section.region} at {page}"
-        limit, used, exists = int(quota["limit"]), int(quota["usage"]), section.create is None
-        yield compared("quota", metric, needed, Quota(limit, used, "GPUs", fix, exists))
 
 
 def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, machine_type: str) -> Iterator[Row]:
@@ -139,20 +136,16 @@ def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, mach
 
 
 def _offered(google: Google, section: GcpCluster, machine_type: str) -> Iterator[str]:
-    page = ""
+    url, query = f"{COMPUTE}/projects/{section.project}/aggregated/machineTypes", {"filter": f"name={machine_type}"}
     while True:
-        answer = google.get(
-            f"{COMPUTE}/projects/{section.project}/aggregated/machineTypes",
-            "compute.machineTypes.list",
-            filter=f"name={machine_type}",
-            **({"pageToken": page} if page else {}),
-        )
+        answer = google.get(url, "compute.machineTypes.list", **query)
         for scope, listed in answer.get("items", {}).items():
             zone = scope.removeprefix("zones/")
             if listed.get("machineTypes") and zone.startswith(f"{section.region}-"):
                 yield zone
         if not (page := answer.get("nextPageToken", "")):
             return
+        query["pageToken"] = page
 
 
 def _subnetwork(

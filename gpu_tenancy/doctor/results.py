@@ -63,11 +63,8 @@ def cluster_question(
 ) -> Question:
     """Whether a service offers the version of a cluster to create, or an existing cluster is ready.
 
-    Args:
-        section: of the stack, which says where the cluster is by `keys`.
-        service: its name, and a call for the versions that it offers.
-        ready: the status of a cluster that is ready, and a call for that of the cluster.
-        keys: of the section.
+    A service has a name, and a call for the versions that it offers; a cluster the status in which it is ready, and a
+    call for its present one. Its place is in `keys` of the section.
     """
     if section.creation is None:
         return Question("cluster", section.name, ready[0], lambda: [_cluster_row(section.name, *ready, keys)])
@@ -105,12 +102,9 @@ def answers(questions: Iterable[Question]) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A quota of the cloud.
+    """A quota of the cloud, with the noun of its numbers, such as `vCPUs`.
 
-    Attributes:
-        used: by anybody; None where the cloud does not tell.
-        unit: noun of the numbers, such as `vCPUs`.
-        exists: whether the cluster exists, so that its own nodes may be part of `used`.
+    `used` is by anybody, None where the cloud does not tell; own nodes of a cluster that `exists` may be part of it.
     """
 
     limit: int

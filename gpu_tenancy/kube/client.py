@@ -1,7 +1,7 @@
 """A client of a Kubernetes API server that takes and returns plain dictionaries."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,28 +48,8 @@ class Resource:
         return "/".join([*parts, self.plural, *([name] if name else [])])
 
 
-class Catalogue:
-    """Every kind that an API server served at one time."""
-
-    def __init__(self, resources: Iterable[Resource]) -> None:
-        self._resources: dict[tuple[str, str], Resource] = {}
-        self._preferred: dict[tuple[str, str], Resource] = {}
-        for resource in resources:
-            self._resources.setdefault((resource.api_version, resource.kind), resource)
-            self._preferred.setdefault((resource.api_version.rpartition("/")[0], resource.kind), resource)
-
-    def find(self, api_version: str, kind: str) -> Resource | None:
-        """The kind in exactly this version."""
-        return self._resources.get((api_version, kind))
-
-    def versions(self, group: str) -> tuple[str, ...]:
-        """The versions of a group that the server serves, the preferred one first; empty for none."""
-        all_ = (version.rpartition("/") for version, _ in self._resources)
-        return tuple(dict.fromkeys(version for of, _, version in all_ if of == group))
-
-    def preferred(self, group: str, kind: str) -> Resource | None:
-        """The kind in the server's preferred version."""
-        return self._preferred.get((group, kind))
+_Kinds: TypeAlias = Mapping[tuple[str, str], Resource]
+"""Every kind that an API server served at one time, by API version and kind; the preferred version comes first."""
 
 
 class Cluster:
@@ -99,7 +79,7 @@ class Cluster:
         from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
 
         self._transport: Transport = Transport(kubeconfig, context, retry_seconds, answer_seconds)
-        self._catalogue: Catalogue | None = None
+        self._kinds: _Kinds | None = None
         self._discovering = Lock()
 
     def __enter__(self) -> Self:
@@ -307,14 +287,10 @@ class Cluster:
         grace: int | None = None,
         wait: float = 60,
     ) -> None:
-        """Deletes an object; a missing object is not an error.
+        """Deletes an object, or its dependents first; a missing object is not an error.
 
-        Args:
-            reference: the object.
-            uid: delete only the object with this uid, not another with the same name (409 otherwise).
-            foreground: delete the dependents of the object first.
-            grace: grace period of a Pod, in seconds; None for the Pod's own.
-            wait: seconds to wait for the deletion; 0 to return immediately.
+        With `uid`, another object with the same name is not deleted (409). The grace period of a Pod is in seconds,
+        None for its own. Waits so many seconds for the deletion; 0 to return immediately.
 
         Raises:
             WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
@@ -371,9 +347,8 @@ class Cluster:
         Raises:
             UnknownKindError: the server does not serve the kind in this version.
         """
-        seen = self._catalogue
-        resource = seen.find(api_version, kind) if seen else None
-        resource = resource or self._discover(seen).find(api_version, kind)
+        seen, key = self._kinds, (api_version, kind)
+        resource = (seen.get(key) if seen else None) or self._discover(seen).get(key)
         if not resource:
             raise UnknownKindError(api_version, kind)
         return resource
@@ -383,25 +358,31 @@ class Cluster:
         try:
             self.resource(reference.api_version, reference.kind)
         except UnknownKindError:
-            other = self._discover(None).preferred(reference.group, reference.kind)
-            return reference._replace(api_version=other.api_version) if other else None
+            for version, kind in self._discover(None):
+                if (version.rpartition("/")[0], kind) == (reference.group, reference.kind):
+                    return reference._replace(api_version=version)
+            return None
         return reference
 
     def versions(self, group: str) -> tuple[str, ...]:
         """The versions of an API group that the server serves, the preferred one first; empty for none."""
-        return (self._catalogue or self._discover(None)).versions(group)
+        served = (version.rpartition("/") for version, _ in self._kinds or self._discover(None))
+        return tuple(dict.fromkeys(version for of, _, version in served if of == group))
 
     def forget_kinds(self) -> None:
         """Clears the discovery cache; call it after a definition was changed or deleted."""
-        self._catalogue = None
+        self._kinds = None
 
-    def _discover(self, seen: Catalogue | None) -> Catalogue:
-        """Returns a catalogue that is newer than the one that the caller has seen."""
+    def _discover(self, seen: _Kinds | None) -> _Kinds:
+        """Returns kinds that are newer than those that the caller has seen."""
         with self._discovering:
-            if self._catalogue is None or self._catalogue is seen:
+            if self._kinds is None or self._kinds is seen:
                 answers = [self._ask(Request("GET", root, accept=DISCOVERY)) for root in ("/api", "/apis")]
-                self._catalogue = Catalogue(resource for answer in answers for resource in _resources(answer))
-            return self._catalogue
+                found: dict[tuple[str, str], Resource] = {}
+                for resource in (resource for answer in answers for resource in _resources(answer)):
+                    found.setdefault((resource.api_version, resource.kind), resource)
+                self._kinds = found
+            return self._kinds
 
     def _ask(self, request: Request) -> Manifest:
         return cast("Manifest", json.loads(self._transport.send(request)))

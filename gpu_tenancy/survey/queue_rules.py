@@ -16,8 +16,7 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.survey.rules import Finding, Rule, is_promised
 
 
-def no_taint(facts: Facts) -> Iterator[Finding]:
-    """GPU nodes that pods without GPUs can fill."""
+def _no_taint(facts: Facts) -> Iterator[Finding]:
     bare = [node.name for node in facts.nodes if not node.taints]
     if bare:
         yield Finding(
@@ -28,8 +27,7 @@ def no_taint(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def without_queue(facts: Facts) -> Iterator[Finding]:
-    """Namespaces whose pods can use GPUs with neither a queue nor a quota."""
+def _without_queue(facts: Facts) -> Iterator[Finding]:
     reachable = [name for name in facts.tenants if name not in facts.queues.homes and not _bounded(facts, name)]
     if facts.nodes and reachable:
         how = "any pod" if any(not node.taints for node in facts.nodes) else "a pod with a toleration"
@@ -41,8 +39,7 @@ def without_queue(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def beside_queue(facts: Facts) -> Iterator[Finding]:
-    """Namespaces with a queue whose pods can leave out its name."""
+def _beside_queue(facts: Facts) -> Iterator[Finding]:
     names = [name for name in facts.tenants if name in facts.queues.homes and not _bounded(facts, name)]
     if facts.nodes and names:
         yield Finding(
@@ -54,16 +51,18 @@ def beside_queue(facts: Facts) -> Iterator[Finding]:
 
 
 def _bounded(facts: Facts, namespace: str) -> bool:
-    """Whether Kueue manages all pods of a namespace, or quotas or a policy bound its GPUs."""
-    offered = {name for node in facts.nodes for name in node.gpus}
+    """Whether Kueue manages all pods of a namespace, or quotas without scopes or a policy bound its GPUs."""
     labels = facts.labels.get(namespace, {})
-    if selects(facts.managed, labels) or all(facts.capped(namespace, name) for name in offered):
+    if selects(facts.managed, labels) or any(one is None or selects(one, labels) for one in facts.guarded):
         return True
-    return any(selector is None or selects(selector, labels) for selector in facts.guarded)
+    hard: set[str] = set()
+    for quota in facts.state.of("ResourceQuota", namespace):
+        if not (at(quota, "spec", "scopes") or at(quota, "spec", "scopeSelector")):
+            hard.update(map_at(quota, "spec", "hard"))
+    return all(f"requests.{name}" in hard for node in facts.nodes for name in node.gpus)
 
 
-def running_unqueued(facts: Facts) -> Iterator[Finding]:
-    """Pods on nodes with GPUs that neither Kueue nor Volcano counts, where queues promise these GPUs."""
+def _running_unqueued(facts: Facts) -> Iterator[Finding]:
     if not is_promised(facts):
         return
     outside: dict[str, dict[str, int]] = defaultdict(dict)
@@ -81,8 +80,7 @@ def running_unqueued(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def two_schedulers(facts: Facts) -> Iterator[Finding]:
-    """Nodes on which pods of two schedulers use GPUs."""
+def _two_schedulers(facts: Facts) -> Iterator[Finding]:
     by_node: dict[str, set[str]] = defaultdict(set)
     for pod, _ in facts.gpu_pods:
         if node := text_at(pod, "spec", "nodeName"):
@@ -99,8 +97,7 @@ def two_schedulers(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def nobody_schedules(facts: Facts) -> Iterator[Finding]:
-    """Pods with GPUs that no scheduler has looked at."""
+def _nobody_schedules(facts: Facts) -> Iterator[Finding]:
     named: dict[str, list[str]] = defaultdict(list)
     total: dict[str, dict[str, int]] = defaultdict(dict)
     for pod, wanted in facts.gpu_pods:
@@ -120,8 +117,7 @@ def nobody_schedules(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def gated(facts: Facts) -> Iterator[Finding]:
-    """Pods with GPUs that gates of somebody else than Kueue hold back."""
+def _gated(facts: Facts) -> Iterator[Finding]:
     found = [(wanted, f"{namespace}/{name}") for wanted, is_gated, namespace, name in unplaced(facts) if is_gated]
     if found:
         total = add(*(wanted for wanted, _ in found))
@@ -133,8 +129,7 @@ def gated(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def unbounded_default(facts: Facts) -> Iterator[Finding]:
-    """Volcano's own queue, which every namespace can use."""
+def _unbounded_default(facts: Facts) -> Iterator[Finding]:
     default = next((queue for queue in facts.state.of("Queue") if name_of(queue) == "default"), None)
     offered = {name for node in facts.nodes for name in node.gpus}
     bounded = set(texts_at(default or {}, "spec", "capability"))
@@ -148,14 +143,14 @@ def unbounded_default(facts: Facts) -> Iterator[Finding]:
 
 
 REACH: Final = (
-    Rule("gpu-nodes-without-taint", "risk", ("Node",), no_taint),
-    Rule("gpus-without-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), without_queue),
-    Rule("gpus-beside-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), beside_queue),
-    Rule("used-outside-queues", "wrong", ("Node", "Namespace", "Pod", "ClusterQueue"), running_unqueued),
-    Rule("two-schedulers-on-node", "wrong", ("Node", "Pod"), two_schedulers, own=True),
-    Rule("pods-nobody-schedules", "wrong", ("Pod",), nobody_schedules, own=True),
-    Rule("pods-gated", "risk", ("Pod",), gated, own=True),
-    Rule("volcano-default-unbounded", "risk", ("Node", "Queue", "ClusterQueue"), unbounded_default),
+    Rule("gpu-nodes-without-taint", "risk", ("Node",), _no_taint),
+    Rule("gpus-without-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), _without_queue),
+    Rule("gpus-beside-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), _beside_queue),
+    Rule("used-outside-queues", "wrong", ("Node", "Namespace", "Pod", "ClusterQueue"), _running_unqueued),
+    Rule("two-schedulers-on-node", "wrong", ("Node", "Pod"), _two_schedulers, own=True),
+    Rule("pods-nobody-schedules", "wrong", ("Pod",), _nobody_schedules, own=True),
+    Rule("pods-gated", "risk", ("Pod",), _gated, own=True),
+    Rule("volcano-default-unbounded", "risk", ("Node", "Queue", "ClusterQueue"), _unbounded_default),
 )
 
 
@@ -164,25 +159,23 @@ def _missing(facts: Facts, queue: str) -> list[str]:
     return sorted({flavor for flavor, _ in facts.queues.cluster_queues[queue].spec.quotas} - there)
 
 
-def stopped(facts: Facts) -> Iterator[Finding]:
-    """ClusterQueues and LocalQueues that are stopped."""
+def _stopped(facts: Facts) -> Iterator[Finding]:
+    def stopped(place: str, policy: str) -> Finding:
+        fix = "set stopPolicy to None, or delete the queue"
+        return Finding(place, f"stopPolicy {policy}", "admits no workloads", fix)
+
     for name, queue in facts.queues.cluster_queues.items():
         if queue.stop_policy and queue.hold:
             yield Finding(f"ClusterQueue {facts.name(name)}", "a hold", queue.hold.text, queue.hold.fix)
         elif queue.stop_policy:
-            yield _stopped(f"ClusterQueue {facts.name(name)}", queue.stop_policy)
+            yield stopped(f"ClusterQueue {facts.name(name)}", queue.stop_policy)
     for local in facts.state.of("LocalQueue"):
         namespace, name = namespace_of(local), name_of(local)
         if policy := facts.queues.stop_policy(namespace, name):
-            yield _stopped(f"LocalQueue {facts.name(f'{namespace}/{name}')}", policy)
+            yield stopped(f"LocalQueue {facts.name(f'{namespace}/{name}')}", policy)
 
 
-def _stopped(place: str, policy: str) -> Finding:
-    return Finding(place, f"stopPolicy {policy}", "admits no workloads", "set stopPolicy to None, or delete the queue")
-
-
-def missing_flavor(facts: Facts) -> Iterator[Finding]:
-    """ClusterQueues with a flavor that does not exist."""
+def _missing_flavor(facts: Facts) -> Iterator[Finding]:
     for name in facts.queues.cluster_queues:
         if missing := _missing(facts, name):
             yield Finding(
@@ -193,8 +186,7 @@ def missing_flavor(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def inactive(facts: Facts) -> Iterator[Finding]:
-    """ClusterQueues that Kueue reports as inactive for another reason."""
+def _inactive(facts: Facts) -> Iterator[Finding]:
     for name, queue in facts.queues.cluster_queues.items():
         if queue.inactive and not queue.stop_policy and not _missing(facts, name):
             yield Finding(
@@ -205,8 +197,7 @@ def inactive(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def without_quota(facts: Facts) -> Iterator[Finding]:
-    """ClusterQueues that have no quota and can borrow none."""
+def _without_quota(facts: Facts) -> Iterator[Finding]:
     quotas = facts.queues.quotas
     for name, queue in facts.queues.cluster_queues.items():
         none = not any(quotas.potential_available(name, line) for line in queue.spec.quotas)
@@ -219,8 +210,7 @@ def without_quota(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def without_nodes(facts: Facts) -> Iterator[Finding]:
-    """Flavors with GPU quota that no node has the labels and the resource of."""
+def _without_nodes(facts: Facts) -> Iterator[Finding]:
     for pool in facts.pools:
         if pool.nodes:
             continue
@@ -240,8 +230,7 @@ def without_nodes(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def no_namespace(facts: Facts) -> Iterator[Finding]:
-    """ClusterQueues whose selector matches no namespace."""
+def _no_namespace(facts: Facts) -> Iterator[Finding]:
     for queue in facts.state.of("ClusterQueue"):
         selector = at(queue, "spec", "namespaceSelector")
         if not any(selects(selector, here) for here in facts.labels.values()):
@@ -254,8 +243,7 @@ def no_namespace(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def unused(facts: Facts) -> Iterator[Finding]:
-    """ClusterQueues with quota that no namespace can use."""
+def _unused(facts: Facts) -> Iterator[Finding]:
     for name in facts.queues.cluster_queues:
         quota = sum(quota.nominal for quota in facts.queues.cluster_queues[name].spec.quotas.values())
         cohort = facts.queues.cluster_queues[name].spec.cohort
@@ -268,8 +256,7 @@ def unused(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def local_queues(facts: Facts) -> Iterator[Finding]:
-    """LocalQueues of a ClusterQueue that does not exist or excludes their namespace."""
+def _local_queues(facts: Facts) -> Iterator[Finding]:
     selectors = {name_of(queue): at(queue, "spec", "namespaceSelector") for queue in facts.state.of("ClusterQueue")}
     for local in facts.state.of("LocalQueue"):
         namespace, target = namespace_of(local), text_at(local, "spec", "clusterQueue")
@@ -283,12 +270,12 @@ def local_queues(facts: Facts) -> Iterator[Finding]:
 
 
 CLOSED: Final = (
-    Rule("queue-stopped", "risk", ("ClusterQueue", "LocalQueue"), stopped, own=True),
-    Rule("flavor-missing", "wrong", ("ClusterQueue", "ResourceFlavor"), missing_flavor),
-    Rule("queue-inactive", "wrong", ("ClusterQueue", "ResourceFlavor"), inactive),
-    Rule("queue-without-quota", "wrong", ("ClusterQueue", "Cohort", "ResourceFlavor"), without_quota),
-    Rule("flavor-without-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), without_nodes),
-    Rule("queue-of-no-namespace", "wrong", ("ClusterQueue", "Namespace"), no_namespace),
-    Rule("queue-unused", "risk", ("ClusterQueue", "LocalQueue"), unused),
-    Rule("local-queue-closed", "wrong", ("ClusterQueue", "LocalQueue"), local_queues, own=True),
+    Rule("queue-stopped", "risk", ("ClusterQueue", "LocalQueue"), _stopped, own=True),
+    Rule("flavor-missing", "wrong", ("ClusterQueue", "ResourceFlavor"), _missing_flavor),
+    Rule("queue-inactive", "wrong", ("ClusterQueue", "ResourceFlavor"), _inactive),
+    Rule("queue-without-quota", "wrong", ("ClusterQueue", "Cohort", "ResourceFlavor"), _without_quota),
+    Rule("flavor-without-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), _without_nodes),
+    Rule("queue-of-no-namespace", "wrong", ("ClusterQueue", "Namespace"), _no_namespace),
+    Rule("queue-unused", "risk", ("ClusterQueue", "LocalQueue"), _unused),
+    Rule("local-queue-closed", "wrong", ("ClusterQueue", "LocalQueue"), _local_queues, own=True),
 )

@@ -56,8 +56,7 @@ def _place(facts: Facts, pool: Pool) -> str:
     return f"ResourceFlavor {names}" if len(pool.flavors) == 1 else f"ResourceFlavors {names}"
 
 
-def beyond_nodes(facts: Facts) -> Iterator[Finding]:
-    """Nominal quota above what the nodes of a flavor have, and guarantees of gangs above what all nodes have."""
+def _beyond_nodes(facts: Facts) -> Iterator[Finding]:
     for pool in facts.pools:
         if pool.nodes and pool.promised > pool.exist:
             twice = ", the same nodes by several flavors" if len(pool.flavors) > 1 else ""
@@ -78,8 +77,7 @@ def beyond_nodes(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def beyond_ready(facts: Facts) -> Iterator[Finding]:
-    """Nominal quota of nodes that are there and cannot be used now."""
+def _beyond_ready(facts: Facts) -> Iterator[Finding]:
     for pool in facts.pools:
         if pool.ready < pool.promised <= pool.exist:
             yield Finding(
@@ -91,8 +89,7 @@ def beyond_ready(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def by_two_schedulers(facts: Facts) -> Iterator[Finding]:
-    """The same GPUs by queues of Kueue and of Volcano."""
+def _by_two_schedulers(facts: Facts) -> Iterator[Finding]:
     guaranteed, possible = (add(*(getattr(queue, key) for queue in facts.gangs)) for key in ("guarantee", "capability"))
     for total in facts.totals:
         limit = max(guaranteed.get(total.resource, 0), possible.get(total.resource, 0))
@@ -107,8 +104,7 @@ def by_two_schedulers(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def by_quotas(facts: Facts) -> Iterator[Finding]:
-    """ResourceQuotas of namespaces without a queue, which promise GPUs besides the queues or alone."""
+def _by_quotas(facts: Facts) -> Iterator[Finding]:
     hard = {
         namespace: add(*(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota", namespace)))
         for namespace in facts.tenants
@@ -128,7 +124,7 @@ def by_quotas(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def refused_by_quota(facts: Facts) -> Iterator[Finding]:
+def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
     """A ResourceQuota that rejects pods which the queue of the namespace admits."""
     quotas, known = facts.queues.quotas, facts.queues.cluster_queues
     resources: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
@@ -152,8 +148,7 @@ def refused_by_quota(facts: Facts) -> Iterator[Finding]:
                     )
 
 
-def unhealthy(facts: Facts) -> Iterator[Finding]:
-    """Devices that a node has and does not offer."""
+def _unhealthy(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         for resource, count in node.broken.items():
             yield Finding(
@@ -171,12 +166,12 @@ def is_promised(facts: Facts) -> bool:
 
 
 PROMISES: Final = (
-    Rule("promised-beyond-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), beyond_nodes),
-    Rule("promised-twice-by-schedulers", "wrong", ("ClusterQueue", "Queue", "Node"), by_two_schedulers),
-    Rule("promised-by-quotas", "wrong", ("LocalQueue", "ResourceQuota", "Namespace", "Node"), by_quotas),
-    Rule("promised-on-broken-nodes", "risk", ("ClusterQueue", "ResourceFlavor", "Node"), beyond_ready),
-    Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), refused_by_quota, own=True),
-    Rule("unhealthy-devices", "risk", ("Node",), unhealthy),
+    Rule("promised-beyond-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), _beyond_nodes),
+    Rule("promised-twice-by-schedulers", "wrong", ("ClusterQueue", "Queue", "Node"), _by_two_schedulers),
+    Rule("promised-by-quotas", "wrong", ("LocalQueue", "ResourceQuota", "Namespace", "Node"), _by_quotas),
+    Rule("promised-on-broken-nodes", "risk", ("ClusterQueue", "ResourceFlavor", "Node"), _beyond_ready),
+    Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), _refused_by_quota, own=True),
+    Rule("unhealthy-devices", "risk", ("Node",), _unhealthy),
 )
 
 
@@ -192,8 +187,7 @@ _BELOW: Final = (
 only; several objects of a namespace are in force together."""
 
 
-def limit_ranges(facts: Facts) -> Iterator[Finding]:
-    """LimitRanges of a namespace by which pods without own values are rejected."""
+def _limit_ranges(facts: Facts) -> Iterator[Finding]:
     by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
     for limits in facts.state.of("LimitRange"):
         for rule in maps_at(limits, "spec", "limits"):
@@ -213,8 +207,7 @@ def limit_ranges(facts: Facts) -> Iterator[Finding]:
                     )
 
 
-def default_priorities(facts: Facts) -> Iterator[Finding]:
-    """More than one default PriorityClass: the lowest value of them applies."""
+def _default_priorities(facts: Facts) -> Iterator[Finding]:
     defaults = [name_of(each) for each in facts.state.of("PriorityClass") if at(each, "globalDefault") is True]
     if len(defaults) > 1:
         yield Finding(
@@ -226,6 +219,6 @@ def default_priorities(facts: Facts) -> Iterator[Finding]:
 
 
 DEFAULTS: Final = (
-    Rule("limit-ranges-contradict", "wrong", ("LimitRange",), limit_ranges, own=True),
-    Rule("default-priorities", "wrong", ("PriorityClass",), default_priorities),
+    Rule("limit-ranges-contradict", "wrong", ("LimitRange",), _limit_ranges, own=True),
+    Rule("default-priorities", "wrong", ("PriorityClass",), _default_priorities),
 )
