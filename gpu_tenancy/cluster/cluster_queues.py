@@ -34,15 +34,10 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A ClusterQueue of a cluster.
+    """A ClusterQueue of a cluster, with the quota that workloads have reserved.
 
-    Attributes:
-        spec: with Kueue's defaults; a value that Kueue 0.19 does not know counts as the default, and is in `invalid`.
-        usage: quota that workloads have reserved.
-        counted: whether Kueue reports usage; False where it has not seen the queue, or is not running.
-        pending: how many workloads are pending, as Kueue reports it.
-        inactive: why the queue admits no workloads; empty where it does.
-        stop_policy: `Hold` or `HoldAndDrain`; empty where it is not stopped.
+    A value that Kueue 0.19 does not know counts as the default, and is in `invalid`. `counted` is False where Kueue has
+    not seen the queue, or is not running. `inactive` is why the queue admits no workloads; empty where it does.
     """
 
     spec: kueue.ClusterQueue

@@ -63,11 +63,8 @@ class History:
 class Estimate:
     """When a pending workload is admitted, in seconds from now, if nothing is submitted that comes first.
 
-    Attributes:
-        low: 0 if only a bound is known.
-        high: None if nothing bounds it.
-        unbounded: workloads that run, and of which nobody knows for how long.
-        beyond: whether it is not among those that the simulated ends admit; later ones might.
+    `low` is 0 if only a bound is known, `high` None if nothing bounds it: nobody knows for how long the `unbounded`
+    workloads run. `beyond`: it is not among those that the simulated ends admit; later ones might.
     """
 
     low: float = 0.0
@@ -137,13 +134,9 @@ class Expected:
 
 
 def estimate(fork: Callable[[], Simulation], name: str, expected: Expected, needed: Sequence[str] = ()) -> Estimate:
-    """How long a workload waits.
+    """How long a workload waits, which is pending in each copy that `fork` gives of a simulation at rest.
 
-    Args:
-        fork: gives copies of a simulation at rest, in which the workload is pending.
-        name: of the workload.
-        expected: how long workloads run.
-        needed: workloads whose end admits it, to name those that nothing bounds; default: all that run.
+    Workloads whose end is `needed` to admit it are named if nothing bounds them; without any, all that run.
     """
     (found,) = estimates(fork, [name], expected, until=name).values()
     if found.high is not None or found.beyond:

@@ -95,11 +95,8 @@ def judge_gang(
 ) -> Answer:
     """Whether a queue of Volcano has room for the pods of a gang that start together.
 
-    Args:
-        queues: of Volcano.
-        name: of the gang's queue.
-        pods: requests and number of each kind of pods, in the order in which Volcano starts them.
-        together: minimum number of pods; 0 for all of them.
+    Pods are the requests and number of each kind, in the order in which Volcano starts them; `together` is their
+    minimum number, 0 for all of them.
     """
     if name in _OWN:
         own = "Volcano's own queue, which has no quota of the team; set spec.queue to a queue of the team"

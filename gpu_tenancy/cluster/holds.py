@@ -14,14 +14,10 @@ from gpu_tenancy.model.names import HOLD
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A ClusterQueue or ResourceFlavor that admits nothing new.
+    """A ClusterQueue or ResourceFlavor that admits nothing new, and the user who holds it.
 
-    Attributes:
-        by: the user who holds it.
-        since: when, in the form of RFC 3339.
-        until: when it ends by itself; empty if it does not.
-        before: the field that was changed, as it was; None if it was not set.
-        after: the field as the hold set it.
+    Times are in the form of RFC 3339; `until` is empty if it does not end by itself. `before` is the field that was
+    changed, as it was, None if it was not set; `after` the field as the hold set it.
     """
 
     name: str

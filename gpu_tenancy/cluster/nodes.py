@@ -117,12 +117,8 @@ def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
 class Suitable:
     """Nodes for pods of one template.
 
-    Attributes:
-        labelled: how many nodes match the pod's selector and affinity.
-        taints: of these, taints that the pod does not tolerate, and on how many nodes.
-        closed: of these, how many are unschedulable.
-        fitting: the suitable nodes that remain.
-        now: pods that these nodes have room for; `ever` when they are empty.
+    `labelled` nodes match the pod's selector and affinity; `closed` ones of them are unschedulable, and others have
+    taints that the pod does not tolerate. The remaining nodes have room for pods now, or when they are empty (`ever`).
     """
 
     labelled: int

@@ -49,10 +49,8 @@ class Source(IntEnum):
 class QuotaRequest:
     """One resource of one flavor, as requested from a queue. Amounts are in base units.
 
-    Attributes:
-        requested: by all pods that were judged so far together with these.
-        available: what the queue could use now.
-        limit: what the queue could use if all others used nothing.
+    `requested` is by all pods that were judged so far together with these; `available` what the queue could use now;
+    `limit` what it could use if all others used nothing.
     """
 
     flavor: str
@@ -137,10 +135,8 @@ class QuotaRequest:
 class Refusal:
     """Why a flavor cannot be used for some pods, or why a queue cannot admit them at all.
 
-    Attributes:
-        fix: what to write in the pod template.
-        decisive: whether the flavor's limit is enough, so that only this excludes it.
-        held: the flavor, if it is held for maintenance.
+    The fix is what to write in the pod template; `held` the flavor, if it is held for maintenance. `decisive`: the
+    flavor's limit is enough, so that only this excludes it.
     """
 
     text: str
@@ -267,11 +263,7 @@ def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requeste
 def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
     """Why a flavor cannot be used for some pods; None where it can, or where the flavor may not be read.
 
-    Args:
-        name: of the flavor.
-        flavors: that may be read, by name.
-        pods: that request it.
-        of_queue: all flavors of the queue.
+    `flavors` are those that may be read, by name; `of_queue` all flavors of the queue.
     """
     flavor = flavors.get(name)
     if flavor is None:

@@ -95,13 +95,10 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Objects of a kind that could not be read.
+    """Objects of a kind that could not be read: what they would show, and the message of the API server.
 
-    Attributes:
-        tells: what they would show.
-        why: message of the API server.
-        who: who may usually read them; empty where the API server does not serve the kind.
-        partly: whether those of the team's own namespace were read.
+    `who` may usually read them; empty where the API server does not serve the kind. `partly`: those of the team's own
+    namespace were read.
     """
 
     kind: Kind

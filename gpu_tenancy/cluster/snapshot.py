@@ -42,13 +42,10 @@ class NotSimulatedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One workload at the start of the simulation.
+    """One workload at the start of the simulation, with the flavors of each pod set; None while it is pending.
 
-    Attributes:
-        flavors: for each pod set, the flavor of each resource; None while it is pending.
-        since: the second in which it got its quota, below 0.
-        leaving: whether it is preempted but has not stopped yet.
-        fixed: whether it cannot be preempted.
+    `since` is the second in which it got its quota, below 0. `leaving`: it is preempted but has not stopped yet;
+    `fixed`: it cannot be preempted.
     """
 
     workload: kueue.Workload
@@ -62,10 +59,8 @@ class Participant:
 class Snapshot:
     """One cohort tree with its workloads, in the order of creation.
 
-    Attributes:
-        left_out: what this tree uses and the simulation does not cover.
-        unseen: names of the participants that stand for workloads that the user may not read.
-        unseen_pending: how many pending workloads the user may not read.
+    `left_out` is what this tree uses and the simulation does not cover; `unseen` are names of participants that stand
+    for workloads that the user may not read, of which `unseen_pending` are pending.
     """
 
     tenancy: kueue.Tenancy

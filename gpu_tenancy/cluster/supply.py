@@ -28,13 +28,9 @@ from gpu_tenancy.model.catalogue.namespaces import owner_of
 class Pool:
     """GPU nodes that the same flavors of Kueue count, or nodes of one model that no flavor counts.
 
-    Attributes:
-        flavors: several where their nodes overlap; empty for none.
-        model: of the GPUs; empty where no label tells.
-        exist: GPUs that the nodes offer; `ready` those of nodes that are ready and schedulable.
-        promised: nominal quota of all ClusterQueues and Cohorts.
-        used: requested by pods on the nodes.
-        taints: that keep pods away from any of the nodes, as texts.
+    The model is empty where no label tells. GPUs exist if the nodes offer them, and are ready on nodes that are ready
+    and schedulable; `promised` is nominal quota of all ClusterQueues and Cohorts, `used` what pods on the nodes
+    request.
     """
 
     flavors: tuple[str, ...]
@@ -57,11 +53,8 @@ class Pool:
 class Total:
     """All GPUs of one resource name.
 
-    Attributes:
-        queues: nominal quota of Kueue.
-        gangs: guaranteed by queues of Volcano.
-        quotas: sum of the ResourceQuotas of all namespaces.
-        held: requested by pods on no node that Kueue does not hold back.
+    `queues` is nominal quota of Kueue, `gangs` what queues of Volcano guarantee, `quotas` the sum of all
+    ResourceQuotas, and `held` what pods on no node request, without those that Kueue holds back.
     """
 
     resource: str
@@ -135,10 +128,8 @@ class Names:
 class GpuNode:
     """A node with GPUs, whether it is ready and schedulable, and the taints that keep pods away.
 
-    Attributes:
-        model: of its GPUs, else its machine type; empty where no label tells.
-        gpus: allocatable, by resource.
-        broken: what the node has and does not offer, by resource: devices that are unhealthy.
+    The model is that of its GPUs, else its machine type; empty where no label tells. `broken` devices are unhealthy:
+    the node has them and does not offer them.
     """
 
     name: str
@@ -152,12 +143,10 @@ class GpuNode:
 
 @dataclass(frozen=True)
 class Facts:
-    """A cluster with the sums of its GPUs.
+    """A cluster with the sums of its GPUs, and the served versions of the API groups of Kueue and Volcano.
 
-    Attributes:
-        served: versions of the API groups of Kueue and Volcano, by group.
-        managed: selects the namespaces in which Kueue manages pods and jobs without the name of a queue too; None for
-            no namespace, or where Kueue's configuration cannot be read.
+    `managed` selects the namespaces in which Kueue manages pods and jobs without the name of a queue too; None for no
+    namespace, or where Kueue's configuration cannot be read.
     """
 
     state: State

@@ -29,9 +29,8 @@ Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 class PodSet:
     """Pods of one template, with the requests of one pod.
 
-    Attributes:
-        placed: whether it states its place in the network, so that Kueue admits it to flavors with a topology.
-        within: node label of which all its pods must have one value; empty for none.
+    `placed`: it states its place in the network, so that Kueue admits it to flavors with a topology. `within` is the
+    node label of which all its pods must have one value; empty for none.
     """
 
     name: str
@@ -57,14 +56,10 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One Workload.
+    """One Workload, with the uids of the objects that it was made for.
 
-    Attributes:
-        label: namespace and name of its job, such as `ml-research/nightly`, by which people know it.
-        queue: the LocalQueue that it names.
-        since: time that decides its place in the queue, as text that sorts by time.
-        assigned: its reserved quota; empty while it is pending.
-        owners: uids of the objects that it was made for.
+    People know it by its label, namespace and name of its job, such as `ml-research/nightly`. `since` decides its place
+    in the queue, as text that sorts by time; its reserved quota is `assigned`, empty while it is pending.
     """
 
     namespace: str

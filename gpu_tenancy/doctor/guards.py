@@ -107,22 +107,17 @@ class _Place:
         return needed and somebody and not attempt.untried and not (attempt.completed and defaults)
 
 
-def guard_rows(
+def _guard_rows(
     cluster: Cluster,
     plan: Plan,
     rendered: Iterable[Mapping[str, Json]],
-    team: str = "",
-    *,
-    as_rendered: Collection[str] = (),
+    team: str,
+    as_rendered: Collection[str],
 ) -> Iterator[Row]:
     """A row for each guard and namespace that is not as in the stack, and one for each guard that is.
 
-    Args:
-        cluster: asked as members of the teams, or as the caller who may not impersonate them.
-        plan: of the stack.
-        rendered: its objects.
-        team: the only namespace to try; empty for those of all teams.
-        as_rendered: names of the policies that the cluster has as in the stack, with their bindings.
+    The cluster is asked as members of the teams, or as the caller who may not impersonate them. `as_rendered` are names
+    of the policies that the cluster has as in the stack, with their bindings.
 
     Raises:
         ApiError: the caller may not even ask who they are.
@@ -271,7 +266,7 @@ def live_rows(
     yield from compared
     differing = {row.subject for row in compared if row.verdict != "OK"}
     same = {row.subject for row in compared} - differing
-    yield from guard_rows(cluster, planned, policies, team, as_rendered=same)
+    yield from _guard_rows(cluster, planned, policies, team, same)
 
 
 def _compared(cluster: Cluster, wanted: Mapping[str, Json]) -> Iterator[Row]:

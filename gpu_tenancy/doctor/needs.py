@@ -19,14 +19,10 @@ from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 @dataclass(frozen=True, slots=True)
 class NodesNeed:
-    """The nodes of a pool, or the system nodes of a cluster to create, at their maximum number.
+    """The nodes of a pool, or the `system` nodes of a cluster to create, at their maximum number.
 
-    Attributes:
-        pool: name of the pool; `system` for system nodes.
-        gpu: GPU of the catalogue; empty without GPUs.
-        interfaces: additional network interfaces of one node, for the fabric.
-        capacity: the way machines are bought, such as `spot`.
-        zones: of the pool; empty for those of the cluster.
+    The GPU is that of the catalogue, empty without; the fabric has additional network interfaces in each node. The
+    capacity is the way machines are bought, such as `spot`. Without zones, a pool has those of the cluster.
     """
 
     pool: str

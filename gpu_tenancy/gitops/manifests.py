@@ -46,12 +46,8 @@ _SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 class Piece(KubernetesObject):
     """One object, or one release, whose manifest has only kind and name.
 
-    Attributes:
-        release: None for an object.
-        before: URNs of its dependencies: those of the program, and its namespace.
-        wave: its dependencies are in earlier waves.
-        part: name of its folder.
-        retained: kept in the cluster when it is removed from the stack.
+    `before` are URNs of its dependencies, those of the program and its namespace, which are in earlier waves. A
+    retained object is kept in the cluster when it is removed from the stack.
     """
 
     release: HelmRelease | None

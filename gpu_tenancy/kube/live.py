@@ -24,11 +24,7 @@ Action: TypeAlias = Literal["created", "changed", "unchanged", "replaced", "prun
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was done to one object.
-
-    Attributes:
-        corrected: fields that others had changed or removed, and that are as in the stack again.
-    """
+    """What was done to one object, and fields that others had changed or removed, which are as in the stack again."""
 
     action: Action
     group: str
@@ -120,7 +116,6 @@ class Live:
     """The metadata of an object on the server.
 
     Attributes:
-        uid: its identity; an object that is deleted and created again gets another one.
         resource_version: changes with every write of any client.
         deleting: its deletion is pending because of finalizers or a grace period.
         generation: changes with every write that changes the spec; 0 for kinds without one.

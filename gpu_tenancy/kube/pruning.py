@@ -160,19 +160,12 @@ DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 @dataclass(frozen=True, slots=True)
 class StoredKind:
-    """The versions of one custom kind.
+    """The versions of one custom kind, with the name of its definition, such as `workloads.kueue.x-k8s.io`.
 
     After an upgrade, old objects stay as they were written, and are converted whenever they are read. A definition
     keeps the versions that objects may still have in `status.storedVersions`, and the API server rejects a definition
-    that no longer has one of them.
+    that no longer has one of them. New objects have the version `storage`; a webhook can convert between versions.
     https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version
-
-    Attributes:
-        name: of its definition, such as `workloads.kueue.x-k8s.io`.
-        served: in the order of the definition.
-        storage: of objects that are written now.
-        stored: that objects can still have, as the definition says.
-        converts: whether a webhook converts between versions.
     """
 
     name: str

@@ -44,14 +44,10 @@ _NOT_CALLED: Final = b"failed calling webhook"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request.
+    """One request; empty parameters of the query are not sent.
 
-    Attributes:
-        path: from the server's root, such as `/api/v1/namespaces`.
-        query: parameters; empty ones are not sent.
-        body: JSON content.
-        once: whether it is never repeated, because it only asks whether the server works.
-        endless: whether any time may pass between two parts of the answer, as between two lines of a log.
+    `once`: it is never repeated, because it only asks whether the server works. `endless`: any time may pass between
+    two parts of the answer, as between two lines of a log.
     """
 
     method: str

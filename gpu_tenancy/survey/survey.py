@@ -43,15 +43,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a cluster has, and what contradicts itself.
+    """What a cluster has, and what contradicts itself; rules that are wrong come first.
 
-    Attributes:
-        operators: those whose Deployments were read, and Kueue and Volcano with the versions of their API.
-        unknown: attributes of pools and totals that need kinds which could not be read.
-        broken: rules that are wrong first.
-        evaluated: how many rules were evaluated; the others need kinds which could not be read.
-        unreadable: kinds that the reader may not read, by who may usually read them.
-        partly: kinds that were read in the reader's own namespace only.
+    Rules are not evaluated, and attributes of pools and totals are unknown, if the kinds that they need could not be
+    read. `unreadable` kinds are by who may usually read them; `partly` read ones are of the reader's namespace only.
     """
 
     operators: tuple[str, ...]
