@@ -133,25 +133,23 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     Raises:
         ConsoleError: it runs no pods, or has another namespace.
     """
-    kind, name = kind_of(manifest), text_at(manifest, "kind")
-    if namespace_of(manifest) not in {"", namespace}:
+    kind, name, own = kind_of(manifest), text_at(manifest, "kind"), namespace_of(manifest)
+    if own not in {"", namespace}:
         raise ConsoleError(
-            f"{name} {name_of(manifest)}: namespace {namespace_of(manifest)} does not match team {namespace}",
-            f"run `tenancy fit {namespace_of(manifest)}`, or change metadata.namespace",
+            f"{name} {name_of(manifest)}: namespace {own} does not match team {namespace}",
+            f"run `tenancy fit {own}`, or change metadata.namespace",
         )
     if kind is None or not kind.is_queued:
         known = ", ".join(sorted({known.kind for known in kinds().values() if known.is_queued}))
         group = text_at(manifest, "apiVersion").rpartition("/")[0] or "v1"
         raise ConsoleError(f"{name} ({group}): unsupported kind", f"supported kinds: {known}")
-    metadata = at(manifest, "metadata")
-    placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
+    placed: Manifest = {**manifest, "metadata": {**map_at(manifest, "metadata"), "namespace": namespace}}
     found = _demand(placed, kind)
     if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
         annotations = map_at(placed, "metadata", "annotations")
         least = text_at(annotations, GROUP_MINIMUM)
         queue = text_at(annotations, QUEUE_NAME) or "default"
-        together = int(least) if least.isdigit() else 0
-        return replace(found, gang=None if found.queue else queue, together=together)
+        return replace(found, gang=None if found.queue else queue, together=int(least) if least.isdigit() else 0)
     return found
 
 
@@ -167,10 +165,8 @@ def volcano_queue(wanted: Demand, *, kueue: bool) -> str | None:
 def template_of(name: str, count: int, template: Json) -> Template:
     """Pods of a pod template (`metadata`, `spec`)."""
     found = template if isinstance(template, dict) else {}
-    spec, labels, annotations = (
-        at(found, *path) for path in (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
-    )
-    return Template(name, count, *(each if isinstance(each, dict) else {} for each in (spec, labels, annotations)))
+    metadata = map_at(found, "metadata")
+    return Template(name, count, map_at(found, "spec"), map_at(metadata, "labels"), map_at(metadata, "annotations"))
 
 
 def _demand(manifest: Manifest, kind: WorkloadKind) -> Demand:
@@ -262,18 +258,18 @@ def with_runtime(demand: Demand, state: State) -> Demand:
     else:
         runtimes = state.of("ClusterTrainingRuntime")
     runtime = next((runtime for runtime in runtimes if name_of(runtime) == name), None)
-    return replace(demand, templates=tuple(_runtime_templates(manifest, runtime))) if runtime else demand
-
-
-def _runtime_templates(manifest: Manifest, runtime: Manifest) -> Iterator[Template]:
+    if not runtime:
+        return demand
     jobs: Json = at(runtime, "spec", "template", "spec", "replicatedJobs")
     for patch in maps_at(manifest, "spec", "runtimePatches"):
         patches = at(patch, "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
         jobs = _merged_template(jobs, patches) if patches else jobs
+    launched = at(runtime, "spec", "mlPolicy", "mpi", "runLauncherAsNode") is True
+    templates: list[Template] = []
     for job in maps_at({"jobs": jobs}, "jobs"):
-        launched = at(runtime, "spec", "mlPolicy", "mpi", "runLauncherAsNode") is True
         count = _count(manifest, runtime, job, launched=launched) * int_at(job, "replicas", otherwise=1)
-        yield template_of(text_at(job, "name"), count, _trained(manifest, job, launched=launched))
+        templates.append(template_of(text_at(job, "name"), count, _trained(manifest, job, launched=launched)))
+    return replace(demand, templates=tuple(templates))
 
 
 def _count(manifest: Manifest, runtime: Manifest, job: Manifest, *, launched: bool) -> int:
@@ -368,9 +364,8 @@ FAILED: Final = frozenset({"Failed", "Aborted"})
 
 def outcome(manifest: Manifest) -> str:
     """How an object ended, such as `Complete`; empty where it did not."""
-    for kind in ("Complete", "Completed", "Failed"):
-        if is_true(manifest, kind):
-            return kind
+    if kind := next((kind for kind in ("Complete", "Completed", "Failed") if is_true(manifest, kind)), ""):
+        return kind
     states = (("phase",), ("state", "phase"), ("jobDeploymentStatus",))
     phase = next(filter(None, (text_at(manifest, "status", *path) for path in states)), "")
     return phase if phase in {"Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated"} else ""

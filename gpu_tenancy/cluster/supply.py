@@ -287,16 +287,6 @@ class Facts:
             and "Deny" in list_at(binding, "spec", "validationActions")
         )
 
-    def in_queue(self, pod: Manifest) -> bool:
-        """Whether Kueue counts a pod: it has a mark of Kueue, or its owner has a Workload."""
-        marks = {**texts_at(pod, "metadata", "labels"), **texts_at(pod, "metadata", "annotations")}
-        owners = {text_at(owner, "uid") for owner in maps_at(pod, "metadata", "ownerReferences")}
-        return any(mark.startswith(_KUEUE) for mark in marks) or bool(owners & self._queued)
-
-    @cached_property
-    def _queued(self) -> frozenset[str]:
-        return frozenset(owner for workload in self.queues.workloads for owner in workload.owners)
-
 
 class Operator(NamedTuple):
     """An operator, its namespace, and its version as the tag of its image has it."""

@@ -66,26 +66,26 @@ def cluster_question(
     A service has a name, and a call for the versions that it offers; a cluster the status in which it is ready, and a
     call for its present one. Its place is in `keys` of the section.
     """
-    if section.creation is None:
-        return Question("cluster", section.name, ready[0], lambda: [_cluster_row(section.name, *ready, keys)])
-    version, (name, offered) = section.creation.version, service
+    creation, (name, offered), (wanted, ask) = section.creation, service, ready
 
-    def version_rows() -> Iterator[Row]:
+    def offers() -> Iterator[Row]:
+        version = creation.version if creation else ""
         versions = sorted({str(one) for one in offered()})
         fix = f"set cluster.create.version to one of {', '.join(versions)}"
         fits = version in versions
         yield judged("Kubernetes", version, f"offered by {name}", ", ".join(versions), fits=fits, fix=fix)
 
-    return Question("Kubernetes", version, f"offered by {name}", version_rows)
+    def is_ready() -> Iterator[Row]:
+        try:
+            status = str(ask())
+        except NotFoundError:
+            status = ""
+        fix = "wait until it is" if status else f"add cluster.create, or correct {keys}"
+        yield judged("cluster", section.name, wanted, status or "no such cluster", fits=status == wanted, fix=fix)
 
-
-def _cluster_row(name: str, ready: str, ask: Callable[[], object], keys: str) -> Row:
-    try:
-        status = str(ask())
-    except NotFoundError:
-        status = ""
-    fix = "wait until it is" if status else f"add cluster.create, or correct {keys}"
-    return judged("cluster", name, ready, status or "no such cluster", fits=status == ready, fix=fix)
+    if creation:
+        return Question("Kubernetes", creation.version, f"offered by {name}", offers)
+    return Question("cluster", section.name, wanted, is_ready)
 
 
 def answers(questions: Iterable[Question]) -> Iterator[Row]:

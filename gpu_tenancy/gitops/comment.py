@@ -48,7 +48,10 @@ def read(folder: Path) -> tuple[StackPreview, ...]:
         raise ConsoleError(f"{folder} is the folder of one preview", fix)
     previews: list[StackPreview] = []
     for file in sorted(folder.glob("*/exit-code")):
-        code, report, errors = (_text(file.with_name(name)) for name in ("exit-code", "report.md", "errors.txt"))
+        files = [file.with_name(name) for name in ("exit-code", "report.md", "errors.txt")]
+        code, report, errors = (
+            one.read_text(encoding="utf-8", errors="replace") if one.is_file() else "" for one in files
+        )
         if not code.strip().isdecimal():
             fix = "write the exit code of the preview to this file"
             raise ConsoleError(f"{file}: {code.strip()!r} is not an exit code", fix)
@@ -115,7 +118,3 @@ def _part(preview: StackPreview, *, whole: bool) -> str:
     longest = max((len(run) for run in re.findall("`+", errors)), default=0)
     fence = "`" * max(longest + 1, 3)
     return f"## ✗ {preview.stack}: {_meaning(preview.code)}\n\n{fence}text\n{errors}\n{fence}"
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

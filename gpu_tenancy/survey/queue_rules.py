@@ -10,6 +10,7 @@ from typing import Final
 from gpu_tenancy.base.json import at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.demand import owners
 from gpu_tenancy.cluster.pods import name_of, namespace_of, scheduler, selects
 from gpu_tenancy.cluster.supply import Facts, unplaced
 from gpu_tenancy.kube.waiting import condition
@@ -65,9 +66,13 @@ def _bounded(facts: Facts, namespace: str) -> bool:
 def _running_unqueued(facts: Facts) -> Iterator[Finding]:
     if not is_promised(facts):
         return
+    queued = frozenset(owner for workload in facts.queues.workloads for owner in workload.owners)
     outside: dict[str, dict[str, int]] = defaultdict(dict)
     for pod, wanted in facts.gpu_pods:
-        apart = scheduler(map_at(pod, "spec")) != "volcano" and not facts.in_queue(pod)
+        # Kueue counts a pod that has a mark of Kueue, or whose owner has a Workload.
+        marks = {**texts_at(pod, "metadata", "labels"), **texts_at(pod, "metadata", "annotations")}
+        counted = any(mark.startswith("kueue.x-k8s.io/") for mark in marks) or queued.intersection(owners(pod))
+        apart = scheduler(map_at(pod, "spec")) != "volcano" and not counted
         if text_at(pod, "spec", "nodeName") and apart and namespace_of(pod) in facts.tenants:
             outside[namespace_of(pod)] = add(outside[namespace_of(pod)], wanted)
     for namespace, wanted in sorted(outside.items()):
