@@ -164,12 +164,12 @@ def _with_keys(made: Adopted, seen: Seen, planned: Preview) -> None:
         live = _live(seen, item)
         if team not in made.sections["teams"] or live is None:
             continue
-        ours, theirs = fields(item.manifest), fields_with_defaults(live, item.kind)
+        ours, theirs = fields(item.manifest), _fields_with_defaults(live, item.kind)
         bounded = {name.removeprefix("limits.") for *_, name in theirs}
         for path, value in sorted(theirs.items(), reverse=True):  # Requests before limits, which need them.
             key = _KEYS.get((item.kind, *path))
             needed = path[-1].startswith("requests.") and path[-1].removeprefix("requests.") in bounded
-            if key and (needed or not equal(path[-1], value, ours.get(path, ""))):
+            if key and (needed or not _equal(path[-1], value, ours.get(path, ""))):
                 _try(made, team, key, value)
 
 
@@ -210,9 +210,8 @@ def _live(seen: Seen, item: KubernetesObject) -> Manifest | None:
         return found.get(seen.queue_of.get(item.name, "") if of_team else seen.facts.queues.usual(item.namespace))
     if item.kind not in {"ResourceQuota", "LimitRange"} or at(item.manifest, "spec", "scopeSelector"):
         return None
-    unscoped = [
-        each for each in found.values() if not (at(each, "spec", "scopes") or at(each, "spec", "scopeSelector"))
-    ]
+    scoped = ("scopes", "scopeSelector")
+    unscoped = [each for each in found.values() if not any(at(each, "spec", key) for key in scoped)]
     if not unscoped or not map_at(unscoped[0], "spec", "hard"):
         return next(iter(unscoped), None)  # of LimitRanges the first one
     hard: dict[str, Json] = {}  # What several ResourceQuotas of a namespace bound together.
@@ -232,9 +231,8 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
     for item in planned.objects:
         reference, live = Reference.of(item.manifest), _live(seen, item)
         there: bool | None = live is not None and name_of(live) == item.name
-        if not (item.kind in _COMPARED and seen.facts.state.knows(item.kind)) and (
-            not item.namespace or item.namespace in spaces
-        ):
+        read = item.kind in _COMPARED and seen.facts.state.knows(item.kind)
+        if not read and (not item.namespace or item.namespace in spaces):
             there = exists(reference)
         if there is None:
             unknown[item.kind] += 1
@@ -246,7 +244,7 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
             made.new[item.kind] += 1
         if live:
             name = _named(item.manifest) + ("" if there else f" (new beside {name_of(live)})")
-            found = [each for each in differences(name, live, item.manifest) if there or each.live]
+            found = [each for each in _differences(name, live, item.manifest) if there or each.live]
             made.differences += found
             made.same[item.kind] += bool(there) and not found
     made.left += (f"{kind} {count}: you may not list them; adopted if they exist" for kind, count in unknown.items())
@@ -297,18 +295,18 @@ _DEFAULTS: Final[Mapping[str, Fields]] = {
 _DERIVED: Final = frozenset({"status", "coveredResources", "apiVersion", "kind"})
 
 
-def differences(name: str, live: Manifest, planned: Manifest) -> Iterator[Difference]:
+def _differences(name: str, live: Manifest, planned: Manifest) -> Iterator[Difference]:
     """What a stack changes of an object. Labels of others stay, so they are no difference."""
     kind = text_at(planned, "kind")
-    ours, theirs = fields_with_defaults(planned, kind), fields_with_defaults(live, kind)
+    ours, theirs = _fields_with_defaults(planned, kind), _fields_with_defaults(live, kind)
     for path in dict.fromkeys((*ours, *theirs)):
         one, other = theirs.get(path, ""), ours.get(path, "")
         of_others = path[:2] == ("metadata", "labels") and not other
-        if not of_others and not equal(path[-1], one, other):
+        if not of_others and not _equal(path[-1], one, other):
             yield Difference(kind, name, ".".join(path), one, other)
 
 
-def fields_with_defaults(live: Manifest, kind: str) -> Fields:
+def _fields_with_defaults(live: Manifest, kind: str) -> Fields:
     """The fields of an object, with what the API server has where it says nothing."""
     return {**_DEFAULTS.get(kind, {}), **fields(live)}
 
@@ -337,7 +335,7 @@ def _flat(value: Json, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
         yield path, str(value)
 
 
-def equal(name: str, one: str, other: str) -> bool:
+def _equal(name: str, one: str, other: str) -> bool:
     """Whether two values of a field are the same text or amount."""
     if one == other or not (one and other):
         return one == other

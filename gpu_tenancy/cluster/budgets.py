@@ -76,9 +76,8 @@ def _charged(spec: Manifest) -> dict[str, int]:
 
 
 def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
-    hard, used, left, amount = (
-        amount_text(line.resource, value) for value in (line.hard, line.used, line.left, requested)
-    )
+    amounts = (line.hard, line.used, line.left, requested)
+    hard, used, left, amount = (amount_text(line.resource, value) for value in amounts)
     head = f"ResourceQuota {line.quota}: {line.resource} {amount} requested"
     if requested > line.hard:
         return "never", f"{head}, exceeds the quota of {hard}"
@@ -122,9 +121,8 @@ def exceeded_quota(message: str) -> str:
     if not (match := _EXCEEDED.search(message)):
         return ""
     resource = match["resource"]
-    used, hard, requested = (
-        amount_text(resource, amount(resource, match[key])) for key in ("used", "limited", "requested")
-    )
+    keys = ("used", "limited", "requested")
+    used, hard, requested = (amount_text(resource, amount(resource, match[key])) for key in keys)
     return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, and a pod requests {requested}"
 
 

@@ -224,10 +224,8 @@ _SUBMITTER: Final[dict[str, Json]] = {
     "name": "ray-job-submitter",
     "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
 }
-_AUTOSCALER: Final[dict[str, Json]] = {
-    "requests": {"cpu": "500m", "memory": "512Mi"},
-    "limits": {"cpu": "500m", "memory": "512Mi"},
-}
+_AMOUNTS: Final[Json] = {"cpu": "500m", "memory": "512Mi"}
+_AUTOSCALER: Final[Json] = {"requests": _AMOUNTS, "limits": _AMOUNTS}
 """Resources of what KubeRay adds to a Ray cluster:
 https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/common."""
 
@@ -348,9 +346,8 @@ class Target:
     @property
     def queue(self) -> str:
         """The LocalQueue of its label or of its pods' labels; empty for none."""
-        return self.demand.queue or next(
-            (label(each, QUEUE_LABEL) for each in self.pods if label(each, QUEUE_LABEL)), ""
-        )
+        labels = (label(pod, QUEUE_LABEL) for pod in self.pods)
+        return self.demand.queue or next(filter(None, labels), "")
 
     @property
     def outcome(self) -> str:

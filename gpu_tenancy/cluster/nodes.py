@@ -214,10 +214,8 @@ def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Se
     """Why no node is suitable."""
     if found.labelled:
         verdict = "later" if found.closed and not found.taints else "never"
-        parts = [
-            f"{plural(count, 'node')} with taint {taint}, which it does not tolerate"
-            for taint, count in found.taints.items()
-        ]
+        taints = found.taints.items()
+        parts = [f"{plural(count, 'node')} with taint {taint}, which it does not tolerate" for taint, count in taints]
         parts += [plural(found.closed, "unschedulable node")] if found.closed else []
         return Answer(Check.NODES, verdict, (f"matching nodes do not accept the pod: {'; '.join(parts)}",))
     for flavor in flavors:

@@ -235,9 +235,8 @@ def _without_user(message: str) -> str:
 
 def teams_of(state: State) -> list[str]:
     """Namespaces that have a queue, or that this program created."""
-    made = [
-        name_of(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
-    ]
+    managed = "app.kubernetes.io/managed-by"
+    made = [name_of(each) for each in state.of("Namespace") if label(each, managed) == "gpu-tenancy"]
     return sorted({*made, *(namespace_of(queue) for queue in state.of("LocalQueue"))})
 
 

@@ -78,11 +78,8 @@ class Workload:
     def of(cls, manifest: Manifest) -> "Workload":
         """Reads the object."""
         sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
-        namespace, name, owners = (
-            namespace_of(manifest),
-            name_of(manifest),
-            maps_at(manifest, "metadata", "ownerReferences"),
-        )
+        namespace, name = namespace_of(manifest), name_of(manifest)
+        owners = maps_at(manifest, "metadata", "ownerReferences")
         # The one object that it was made for; the pods of a group can have none.
         owner = text_at(manifest, "metadata", "annotations", _GROUP_OWNER)
         if not owner and len(owners) == 1:
@@ -156,10 +153,9 @@ class Workload:
 def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:
     """Reads Workloads; those of one namespace whose jobs have the same name are labelled by their own names."""
     found = [Workload.of(manifest) for manifest in manifests]
-    times_used = Counter(each.label for each in found if each.stage != "finished")
-    return tuple(
-        replace(each, label=f"{each.namespace}/{each.name}") if times_used[each.label] > 1 else each for each in found
-    )
+    used = Counter(each.label for each in found if each.stage != "finished")
+    own = (replace(each, label=f"{each.namespace}/{each.name}") if used[each.label] > 1 else each for each in found)
+    return tuple(own)
 
 
 def _since(manifest: Manifest) -> str:

@@ -145,6 +145,5 @@ def _rights(cli: AwsCli, caller: str, rights: list[str]) -> Iterator[Row]:
     answer = cli.ask("iam", "simulate-principal-policy", PolicySourceArn=principal, ActionNames=rights)
     for result in answer["EvaluationResults"]:
         action, decision = result["EvalActionName"], result["EvalDecision"]
-        yield judged(
-            "rights", action, "allowed", decision, fits=decision == "allowed", fix=f"allow {action} for {caller}"
-        )
+        allowed, fix = decision == "allowed", f"allow {action} for {caller}"
+        yield judged("rights", action, "allowed", decision, fits=allowed, fix=fix)

@@ -163,10 +163,8 @@ def _subnetwork(
     }
     secondary = {row["rangeName"] for row in answer.get("secondaryIpRanges", [])}
     nodes = sum(need.nodes for need in needs)
-    for title, key, needed in (
-        ("nodes", "", nodes),
-        (f"pods, range {pod_range}", pod_range, nodes * preflight().gcp.pod_addresses),
-    ):
+    of_pods = (f"pods, range {pod_range}", pod_range, nodes * preflight().gcp.pod_addresses)
+    for title, key, needed in (("nodes", "", nodes), of_pods):
         subject = f"{name}: {title}"
         if key and key not in secondary:
             fix = f"set cluster.create.podRange to one of {', '.join(sorted(secondary)) or 'its secondary ranges'}"

@@ -126,20 +126,15 @@ def _webhooks(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
 def _pods(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
     """Whether a new pod of the operator would be accepted, by a dry run."""
     amounts: Json = {"cpu": "1m", "memory": "1Mi"}
-    container: Json = {
-        "name": "sample",
-        "image": KUBECTL,
-        "resources": {"requests": amounts, "limits": amounts},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
+    resources: Json = {"requests": amounts, "limits": amounts}
+    restricted: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container: Json = {"name": "sample", "image": KUBECTL, "resources": resources, "securityContext": restricted}
+    nobody: Json = {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}}
     pod: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"generateName": "gpu-tenancy-sample-", "namespace": release.namespace},
-        "spec": {
-            "containers": [container],
-            "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-        },
+        "spec": {"containers": [container], "securityContext": nobody},
     }
     fix = f"correct the quota, policy or webhook that rejects pods in {release.namespace}, before the operator restarts"
     yield _tried(cluster, pod, partial(judged, "pods", release.name, f"accepted in {release.namespace}", fix=fix))

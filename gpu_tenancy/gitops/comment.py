@@ -17,12 +17,7 @@ LIMIT: Final = 65_536
 SHORTEST: Final = 4_000
 """Minimum characters, below which not even a list of stacks fits."""
 
-_MEANINGS: Final = {
-    0: "OK",
-    1: "invalid stack",
-    2: "mandatory policy violation",
-    3: "internal error in the preview",
-}
+_MEANINGS: Final = {0: "OK", 1: "invalid stack", 2: "mandatory policy violation", 3: "internal error in the preview"}
 _SEVERITY: Final = (3, 1, 2, 0)
 """Exit codes, the most severe first; an invalid stack is worse than a violation because policies are not evaluated."""
 
@@ -48,10 +43,7 @@ def read(folder: Path) -> tuple[StackPreview, ...]:
         raise ConsoleError(f"{folder} is the folder of one preview", fix)
     previews: list[StackPreview] = []
     for file in sorted(folder.glob("*/exit-code")):
-        files = [file.with_name(name) for name in ("exit-code", "report.md", "errors.txt")]
-        code, report, errors = (
-            one.read_text(encoding="utf-8", errors="replace") if one.is_file() else "" for one in files
-        )
+        code, report, errors = (_text(file.with_name(name)) for name in ("exit-code", "report.md", "errors.txt"))
         if not code.strip().isdecimal():
             fix = "write the exit code of the preview to this file"
             raise ConsoleError(f"{file}: {code.strip()!r} is not an exit code", fix)
@@ -118,3 +110,7 @@ def _part(preview: StackPreview, *, whole: bool) -> str:
     longest = max((len(run) for run in re.findall("`+", errors)), default=0)
     fence = "`" * max(longest + 1, 3)
     return f"## ✗ {preview.stack}: {_meaning(preview.code)}\n\n{fence}text\n{errors}\n{fence}"
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

@@ -70,9 +70,8 @@ def pieces(rendered: Rendered) -> tuple[Piece, ...]:
     urns = {item.urn for item in objects}
     namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
     ordered = [(wave, item) for wave, members in enumerate(waves(objects)) for item in members]
-    before = {
-        item.urn: urns.intersection((*item.depends_on, namespaces.get(item.namespace, ""))) for _, item in ordered
-    }
+    of_namespace = {item.urn: namespaces.get(item.namespace, "") for item in objects}
+    before = {item.urn: urns.intersection((*item.depends_on, of_namespace[item.urn])) for item in objects}
     work, operators = set[str](), set[str]()
     for _, item in ordered:
         skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"

@@ -126,9 +126,8 @@ class _Run:
             self.changes.append(change)
             self._progress(change)
 
-        failures = Pruning(self._cluster, self._pool, self._inventory, done).run(
-            {reference.key for reference in wanted}
-        )
+        pruning = Pruning(self._cluster, self._pool, self._inventory, done)
+        failures = pruning.run({reference.key for reference in wanted})
         if failures:
             raise ApplyError(failures, self.changes)
 

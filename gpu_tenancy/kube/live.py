@@ -77,9 +77,8 @@ class ApplyError(ConsoleError):
         self.failures, self.changes = tuple(failures), tuple(changes)
         listed = "\n".join(f"  {failure}" for failure in self.failures)
         count = f"{len(self.failures)} object" + ("s" if len(self.failures) > 1 else "")
-        super().__init__(
-            f"{count} could not be applied or deleted:\n{listed}", "fix the errors and run the same command again"
-        )
+        fix = "fix the errors and run the same command again"
+        super().__init__(f"{count} could not be applied or deleted:\n{listed}", fix)
 
 
 _T = TypeVar("_T")

@@ -228,8 +228,6 @@ def migrate(cluster: Cluster, kind: StoredKind) -> int:
         cluster.patch(Reference(*DEFINITION, kind.name), status, subresource="status")
     except UnreachableError:
         # A busy API server can take more than a minute for a large definition, and stores it all the same.
-        cluster.wait_for(
-            lambda: not _of(cluster.get(*DEFINITION, kind.name) or {}).old,
-            what=f"status.storedVersions of {kind.name}",
-        )
+        what = f"status.storedVersions of {kind.name}"
+        cluster.wait_for(lambda: not _of(cluster.get(*DEFINITION, kind.name) or {}).old, what=what)
     return len(references)

@@ -56,10 +56,8 @@ def _pools(survey: Survey) -> Table:
     heads = ("flavor", "model~", *(["resource"] if several else []), *NUMBERS, "taints")
     shown = table(*heads, drop=("taints", "model"))
     for pool in pools:
-        resource = [pool.resource] if several else []
-        shown.add_row(
-            flavor(pool), pool.model or "unknown", *resource, *numbers(pool, survey), ", ".join(pool.taints) or "none"
-        )
+        resource, taints = [pool.resource] if several else [], ", ".join(pool.taints) or "none"
+        shown.add_row(flavor(pool), pool.model or "unknown", *resource, *numbers(pool, survey), taints)
     return shown
 
 
