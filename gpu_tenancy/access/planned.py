@@ -1,12 +1,20 @@
-"""The people of a stack: the roles and bindings that it plans, and what a question of the user is about."""
+"""The people of a stack: the roles and bindings that it plans, and what a question of the user is about.
 
+And answers about people, as text and JSON.
+"""
+
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
-from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Rule
+from gpu_tenancy.access.rules import ALL, EVERYBODY, WHOLE, Grant, Holder, Rule
+from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import parse_duration
 from gpu_tenancy.cluster.contexts import Place, default_stack
@@ -15,6 +23,9 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import declared, project_folder
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Person, person
+
+Names: TypeAlias = Mapping[Subject, Person]
+"""People of a stack, by their subjects."""
 
 
 def grants(tree: Tree) -> tuple[Grant, ...]:
@@ -42,7 +53,7 @@ def creators(stack: Stack) -> tuple[Person, ...]:
     return tuple(person(entry) or Person("group", entry) for entry in entries)
 
 
-def people(tree: Tree) -> Mapping[Subject, Person]:
+def people(tree: Tree) -> Names:
     """Everybody of a stack, as the API server knows them."""
     stack = tree.stack
     found = {
@@ -53,7 +64,7 @@ def people(tree: Tree) -> Mapping[Subject, Person]:
     return {subject(who): who for who in sorted(found)}
 
 
-def shown(who: Subject, names: Mapping[Subject, Person]) -> str:
+def shown(who: Subject, names: Names) -> str:
     """A subject as a stack writes it."""
     if who in names:
         return str(names[who])
@@ -93,7 +104,7 @@ class Access:
         return grants(self.tree)
 
     @cached_property
-    def names(self) -> Mapping[Subject, Person]:
+    def names(self) -> Names:
         """Everybody of the stack."""
         return people(self.tree)
 
@@ -147,3 +158,31 @@ def seconds_of(text: str, place: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise ConsoleError(f"{place}: '{text}' is not a duration with a unit", "set a duration such as 1h") from error
+
+
+def _place_text(name: str) -> str:
+    return "whole cluster" if name == WHOLE else name
+
+
+def holders(found: Iterable[Holder], names: Names) -> PlainTable:
+    """Who may do something: one row for each person and role."""
+    rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for holder in found:
+        rows[shown(holder.subject, names), holder.role].append(_place_text(holder.place))
+    table = terminal.table("who", "where~", "role")
+    for (who, role), places in rows.items():
+        table.add_row(who, ", ".join(places), role)
+    return table
+
+
+def holders_data(found: Iterable[Holder], names: Names) -> list[Json]:
+    """The same for programs; the namespace of a right in the whole cluster is null."""
+    return [
+        {"who": shown(one.subject, names), "role": one.role, "namespace": one.place or None, "kind": one.subject.kind}
+        for one in found
+    ]
+
+
+def holder_lines(found: Iterable[Holder], names: Names) -> list[str]:
+    """Who may do something and where, one line each, whatever the role is called."""
+    return [f"{shown(one.subject, names)} in {_place_text(one.place)}" for one in found]

@@ -57,8 +57,8 @@ def who_can(
     [dim]tenancy access who-can create pods/exec -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import rules, show
-        from gpu_tenancy.access.planned import access_of
+        from gpu_tenancy.access import rules
+        from gpu_tenancy.access.planned import access_of, holder_lines, holders, holders_data
         from gpu_tenancy.cluster.contexts import Place
         from gpu_tenancy.model.project import in_project
 
@@ -85,19 +85,20 @@ def who_can(
             planned = access.comparable(planned)
         visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
         where = f" in {namespace}" if namespace else ""
-        table = show.holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
-        answer(output, show.holders_data(visible, access.names), table)
+        table = holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
+        answer(output, holders_data(visible, access.names), table)
         if hidden := len(found) - len(visible):
             terminal.err.print(f"{hidden} {_HIDDEN}", highlight=False)
-        _compare(show.holder_lines(planned, access.names), show.holder_lines(access.of_stack(found), access.names))
+        _compare(holder_lines(planned, access.names), holder_lines(access.of_stack(found), access.names))
 
 
 def _who_can_seen(
     verb: str, resource: "Resource", namespace: str | None, place: "Place", output: Output, *, everybody: bool
 ) -> None:
     """Who may do something, by what the caller may read in the cluster."""
-    from gpu_tenancy.access import rules, show
+    from gpu_tenancy.access import rules
     from gpu_tenancy.access.live import is_tenant, seen
+    from gpu_tenancy.access.planned import holders, holders_data
 
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster:
@@ -106,8 +107,8 @@ def _who_can_seen(
     every = rules.who_can(read.grants, verb, resource, home or None)
     found = [holder for holder in every if everybody or is_tenant(holder, home)]
     where = f" in {home}" if home else ""
-    table = show.holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
-    answer(output, show.holders_data(found, {}), table)
+    table = holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
+    answer(output, holders_data(found, {}), table)
     hidden = len(every) - len(found)
     for note in (*([f"{hidden} {_HIDDEN}"] if hidden else []), *read.notes):
         terminal.err.print(escape(note), highlight=False)
