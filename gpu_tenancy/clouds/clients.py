@@ -61,9 +61,8 @@ def run(arguments: tuple[str, ...]) -> Done:
             timeout=_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
-        raise ConsoleError(
-            f"{' '.join(arguments[:3])} did not answer within {_SECONDS} s", "check the network, then run it yourself"
-        ) from error
+        what = f"{' '.join(arguments[:3])} did not answer within {_SECONDS} s"
+        raise ConsoleError(what, "check the network, then run it yourself") from error
     return Done(done.stdout, done.stderr, done.returncode)
 
 
@@ -196,10 +195,8 @@ def send(method: str, url: str, token: str, body: bytes | None) -> tuple[int, st
     except OSError as error:
         host = url.split("/")[2]
         if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
-            raise ConsoleError(
-                f"{host} does not answer within {_ANSWER_SECONDS} s",
-                "check the network and the proxy, then run it again",
-            ) from error
+            what = f"{host} does not answer within {_ANSWER_SECONDS} s"
+            raise ConsoleError(what, "check the network and the proxy, then run it again") from error
         raise NoAnswerError(f"{host} cannot be reached: {error}") from error
 
 

@@ -35,10 +35,8 @@ def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.en
     usual = _usual(environment)
     if named or not usual.is_file():
         where = f"KUBECONFIG is {os.pathsep.join(named)}" if named else f"{usual} does not exist"
-        raise ConsoleError(
-            f"no kubeconfig found: {where}",
-            "set --kubeconfig, or use --embedded for the platform of `tenancy local up`",
-        )
+        fix = "set --kubeconfig, or use --embedded for the platform of `tenancy local up`"
+        raise ConsoleError(f"no kubeconfig found: {where}", fix)
     return usual
 
 

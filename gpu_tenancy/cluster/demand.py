@@ -135,10 +135,8 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     """
     kind, name, own = kind_of(manifest), text_at(manifest, "kind"), namespace_of(manifest)
     if own not in {"", namespace}:
-        raise ConsoleError(
-            f"{name} {name_of(manifest)}: namespace {own} does not match team {namespace}",
-            f"run `tenancy fit {own}`, or change metadata.namespace",
-        )
+        problem = f"{name} {name_of(manifest)}: namespace {own} does not match team {namespace}"
+        raise ConsoleError(problem, f"run `tenancy fit {own}`, or change metadata.namespace")
     if kind is None or not kind.is_queued:
         known = ", ".join(sorted({known.kind for known in kinds().values() if known.is_queued}))
         group = text_at(manifest, "apiVersion").rpartition("/")[0] or "v1"

@@ -20,35 +20,26 @@ from gpu_tenancy.survey.rules import Finding, Rule, is_promised
 def _no_taint(facts: Facts) -> Iterator[Finding]:
     bare = [node.name for node in facts.nodes if not node.taints]
     if bare:
-        yield Finding(
-            f"Nodes {facts.name.listed(bare)}",
-            plural(len(bare), "GPU node"),
-            "without a taint: pods without GPUs can use their CPUs and memory, so that GPUs stay idle",
-            "taint the node pool, such as nvidia.com/gpu=present:NoSchedule",
-        )
+        problem = "without a taint: pods without GPUs can use their CPUs and memory, so that GPUs stay idle"
+        fix = "taint the node pool, such as nvidia.com/gpu=present:NoSchedule"
+        yield Finding(f"Nodes {facts.name.listed(bare)}", plural(len(bare), "GPU node"), problem, fix)
 
 
 def _without_queue(facts: Facts) -> Iterator[Finding]:
     reachable = [name for name in facts.tenants if name not in facts.queues.homes and not _bounded(facts, name)]
     if facts.nodes and reachable:
         how = "any pod" if any(not node.taints for node in facts.nodes) else "a pod with a toleration"
-        yield Finding(
-            f"namespaces {facts.name.listed(reachable)}",
-            plural(len(reachable), "namespace"),
-            f"with neither a LocalQueue nor a GPU quota: {how} uses GPUs that no queue or quota counts",
-            "add a ResourceQuota of 0 GPUs, a LocalQueue, or an admission policy for tolerations",
-        )
+        problem = f"with neither a LocalQueue nor a GPU quota: {how} uses GPUs that no queue or quota counts"
+        fix = "add a ResourceQuota of 0 GPUs, a LocalQueue, or an admission policy for tolerations"
+        yield Finding(f"namespaces {facts.name.listed(reachable)}", plural(len(reachable), "namespace"), problem, fix)
 
 
 def _beside_queue(facts: Facts) -> Iterator[Finding]:
     names = [name for name in facts.tenants if name in facts.queues.homes and not _bounded(facts, name)]
     if facts.nodes and names:
-        yield Finding(
-            f"namespaces {facts.name.listed(names)}",
-            plural(len(names), "namespace"),
-            "with a LocalQueue and no GPU quota: jobs without the label kueue.x-k8s.io/queue-name are not queued",
-            "set manageJobsWithoutQueueName in Kueue's configuration, with the integration pod",
-        )
+        problem = "with a LocalQueue and no GPU quota: jobs without the label kueue.x-k8s.io/queue-name are not queued"
+        fix = "set manageJobsWithoutQueueName in Kueue's configuration, with the integration pod"
+        yield Finding(f"namespaces {facts.name.listed(names)}", plural(len(names), "namespace"), problem, fix)
 
 
 def _bounded(facts: Facts, namespace: str) -> bool:
@@ -77,12 +68,9 @@ def _running_unqueued(facts: Facts) -> Iterator[Finding]:
             outside[namespace_of(pod)] = add(outside[namespace_of(pod)], wanted)
     for namespace, wanted in sorted(outside.items()):
         for resource, amount in wanted.items():
-            yield Finding(
-                f"namespace {facts.name(namespace)}",
-                f"{amount} {resource}",
-                "used by pods that no queue counts: admitted workloads can find these GPUs taken",
-                "submit them through a LocalQueue, or take them off the quotas of the queues",
-            )
+            problem = "used by pods that no queue counts: admitted workloads can find these GPUs taken"
+            fix = "submit them through a LocalQueue, or take them off the quotas of the queues"
+            yield Finding(f"namespace {facts.name(namespace)}", f"{amount} {resource}", problem, fix)
 
 
 def _two_schedulers(facts: Facts) -> Iterator[Finding]:
@@ -93,13 +81,12 @@ def _two_schedulers(facts: Facts) -> Iterator[Finding]:
     mixed = sorted(node for node, names in by_node.items() if len(names) > 1)
     if mixed:
         names = sorted({name for node in mixed for name in by_node[node]})
-        yield Finding(
-            f"Nodes {facts.name.listed(mixed)}",
-            plural(len(mixed), "node"),
+        problem = (
             f"with GPU pods of {' and '.join(facts.name(name) for name in names)}: each scheduler places pods without"
-            " the other, which the kubelet then rejects",
-            "separate their nodes by taints or labels",
+            " the other, which the kubelet then rejects"
         )
+        fix = "separate their nodes by taints or labels"
+        yield Finding(f"Nodes {facts.name.listed(mixed)}", plural(len(mixed), "node"), problem, fix)
 
 
 def _nobody_schedules(facts: Facts) -> Iterator[Finding]:
@@ -114,12 +101,9 @@ def _nobody_schedules(facts: Facts) -> Iterator[Finding]:
             total[which] = add(total[which], wanted)
     for which, pods in sorted(named.items()):
         for resource, amount in total[which].items():
-            yield Finding(
-                f"Pods {facts.name.listed(pods)}",
-                f"{amount} {resource}",
-                f"requested, and scheduler {facts.name(which)} has not looked at them",
-                "install this scheduler, or correct schedulerName",
-            )
+            problem = f"requested, and scheduler {facts.name(which)} has not looked at them"
+            fix = "install this scheduler, or correct schedulerName"
+            yield Finding(f"Pods {facts.name.listed(pods)}", f"{amount} {resource}", problem, fix)
 
 
 def _gated(facts: Facts) -> Iterator[Finding]:
@@ -183,23 +167,18 @@ def _stopped(facts: Facts) -> Iterator[Finding]:
 def _missing_flavor(facts: Facts) -> Iterator[Finding]:
     for name in facts.queues.cluster_queues:
         if missing := _missing(facts, name):
-            yield Finding(
-                f"ClusterQueue {facts.name(name)}",
-                f"ResourceFlavor {facts.name.listed(missing)}",
-                "does not exist: the queue admits nothing",
-                "create the ResourceFlavor, or remove it from the queue",
-            )
+            place = f"ClusterQueue {facts.name(name)}"
+            problem = "does not exist: the queue admits nothing"
+            fix = "create the ResourceFlavor, or remove it from the queue"
+            yield Finding(place, f"ResourceFlavor {facts.name.listed(missing)}", problem, fix)
 
 
 def _inactive(facts: Facts) -> Iterator[Finding]:
     for name, queue in facts.queues.cluster_queues.items():
         if queue.inactive and not queue.stop_policy and not _missing(facts, name):
-            yield Finding(
-                f"ClusterQueue {facts.name(name)}",
-                "inactive",
-                f"for Kueue: {facts.name.message(queue.inactive)}",
-                "correct what the message names",
-            )
+            problem = f"for Kueue: {facts.name.message(queue.inactive)}"
+            fix = "correct what the message names"
+            yield Finding(f"ClusterQueue {facts.name(name)}", "inactive", problem, fix)
 
 
 def _without_quota(facts: Facts) -> Iterator[Finding]:
@@ -207,12 +186,9 @@ def _without_quota(facts: Facts) -> Iterator[Finding]:
     for name, queue in facts.queues.cluster_queues.items():
         none = not any(quotas.potential_available(name, line) for line in queue.spec.quotas)
         if none and not _missing(facts, name):
-            yield Finding(
-                f"ClusterQueue {facts.name(name)}",
-                "quota 0",
-                "of each resource and nothing to borrow: no workload is ever admitted",
-                "set nominalQuota, or a cohort with quota to borrow from",
-            )
+            problem = "of each resource and nothing to borrow: no workload is ever admitted"
+            fix = "set nominalQuota, or a cohort with quota to borrow from"
+            yield Finding(f"ClusterQueue {facts.name(name)}", "quota 0", problem, fix)
 
 
 def _without_nodes(facts: Facts) -> Iterator[Finding]:
@@ -227,12 +203,10 @@ def _without_nodes(facts: Facts) -> Iterator[Finding]:
             if labelled:
                 offered = sorted({name for node in facts.nodes if node.name in labelled for name in node.gpus})
                 here = f"its nodes offer {', '.join(offered) or 'no GPUs'}"
-            yield Finding(
-                f"ResourceFlavor {facts.name(flavor)}",
-                f"{facts.promised[flavor, pool.resource]} {pool.resource}",
-                f"promised, but {here}: admitted pods find no node",
-                "correct nodeLabels or resource name, or check that an autoscaler adds such nodes",
-            )
+            place = f"ResourceFlavor {facts.name(flavor)}"
+            problem = f"promised, but {here}: admitted pods find no node"
+            fix = "correct nodeLabels or resource name, or check that an autoscaler adds such nodes"
+            yield Finding(place, f"{facts.promised[flavor, pool.resource]} {pool.resource}", problem, fix)
 
 
 def _no_namespace(facts: Facts) -> Iterator[Finding]:
@@ -240,12 +214,9 @@ def _no_namespace(facts: Facts) -> Iterator[Finding]:
         selector = at(queue, "spec", "namespaceSelector")
         if not any(selects(selector, here) for here in facts.labels.values()):
             value = "no namespaceSelector" if selector is None else "namespaceSelector"
-            yield Finding(
-                f"ClusterQueue {facts.name(name_of(queue))}",
-                value,
-                "which matches no namespace: no workload is ever admitted",
-                "set namespaceSelector: {} for all namespaces, or label the namespaces",
-            )
+            problem = "which matches no namespace: no workload is ever admitted"
+            fix = "set namespaceSelector: {} for all namespaces, or label the namespaces"
+            yield Finding(f"ClusterQueue {facts.name(name_of(queue))}", value, problem, fix)
 
 
 def _unused(facts: Facts) -> Iterator[Finding]:
@@ -253,12 +224,9 @@ def _unused(facts: Facts) -> Iterator[Finding]:
         quota = sum(quota.nominal for quota in facts.queues.cluster_queues[name].spec.quotas.values())
         cohort = facts.queues.cluster_queues[name].spec.cohort
         if quota and not cohort and not facts.queues.users(name):
-            yield Finding(
-                f"ClusterQueue {facts.name(name)}",
-                "quota",
-                "without a LocalQueue and without a cohort: nobody can use it",
-                "create a LocalQueue, or delete the queue",
-            )
+            problem = "without a LocalQueue and without a cohort: nobody can use it"
+            fix = "create a LocalQueue, or delete the queue"
+            yield Finding(f"ClusterQueue {facts.name(name)}", "quota", problem, fix)
 
 
 def _local_queues(facts: Facts) -> Iterator[Finding]:

@@ -60,33 +60,27 @@ def _beyond_nodes(facts: Facts) -> Iterator[Finding]:
     for pool in facts.pools:
         if pool.nodes and pool.promised > pool.exist:
             twice = ", the same nodes by several flavors" if len(pool.flavors) > 1 else ""
-            yield Finding(
-                _place(facts, pool),
-                f"{pool.promised} {pool.resource}",
-                f"promised by queues, but the {len(pool.nodes)} nodes have {pool.exist}{twice}",
-                f"lower nominal quotas by {pool.promised - pool.exist}, or check that an autoscaler adds nodes",
-            )
+            problem = f"promised by queues, but the {len(pool.nodes)} nodes have {pool.exist}{twice}"
+            fix = f"lower nominal quotas by {pool.promised - pool.exist}, or check that an autoscaler adds nodes"
+            yield Finding(_place(facts, pool), f"{pool.promised} {pool.resource}", problem, fix)
 
     for total in facts.totals:
         if total.gangs > total.exist:
-            yield Finding(
-                f"Volcano queue {facts.name.listed(queue.name for queue in facts.gangs if queue.guarantee)}",
-                f"{total.gangs} {total.resource}",
-                f"guaranteed to gangs, but all nodes have {total.exist}",
-                f"lower guarantees by {total.gangs - total.exist}, or check that an autoscaler adds nodes",
-            )
+            place = f"Volcano queue {facts.name.listed(queue.name for queue in facts.gangs if queue.guarantee)}"
+            problem = f"guaranteed to gangs, but all nodes have {total.exist}"
+            fix = f"lower guarantees by {total.gangs - total.exist}, or check that an autoscaler adds nodes"
+            yield Finding(place, f"{total.gangs} {total.resource}", problem, fix)
 
 
 def _beyond_ready(facts: Facts) -> Iterator[Finding]:
     for pool in facts.pools:
         if pool.ready < pool.promised <= pool.exist:
-            yield Finding(
-                _place(facts, pool),
-                f"{pool.promised} {pool.resource}",
+            problem = (
                 f"promised by queues, but {pool.exist - pool.ready} of {pool.exist} are on nodes that are not ready or"
-                " not schedulable",
-                "repair or uncordon these nodes, or hold the queues until then",
+                " not schedulable"
             )
+            fix = "repair or uncordon these nodes, or hold the queues until then"
+            yield Finding(_place(facts, pool), f"{pool.promised} {pool.resource}", problem, fix)
 
 
 def _by_two_schedulers(facts: Facts) -> Iterator[Finding]:
@@ -95,13 +89,12 @@ def _by_two_schedulers(facts: Facts) -> Iterator[Finding]:
         limit = max(guaranteed.get(total.resource, 0), possible.get(total.resource, 0))
         if total.queues and limit and total.queues + limit > total.exist:
             names = [queue.name for queue in facts.gangs if total.resource in {*queue.guarantee, *queue.capability}]
-            yield Finding(
-                f"Volcano queue {facts.name.listed(names)}",
-                f"{limit} {total.resource}",
+            problem = (
                 f"usable by gangs, and {total.queues} promised by Kueue, but {total.exist} exist: two schedulers"
-                " promise the same GPUs",
-                "lower capability or nominal quotas so that both fit, on nodes of their own",
+                " promise the same GPUs"
             )
+            fix = "lower capability or nominal quotas so that both fit, on nodes of their own"
+            yield Finding(f"Volcano queue {facts.name.listed(names)}", f"{limit} {total.resource}", problem, fix)
 
 
 def _by_quotas(facts: Facts) -> Iterator[Finding]:
@@ -116,12 +109,10 @@ def _by_quotas(facts: Facts) -> Iterator[Finding]:
         amount = sum(outside.values())
         if amount and amount + total.queues > total.exist:
             beside = f" and {total.queues} by queues" if total.queues else ""
-            yield Finding(
-                f"ResourceQuotas of namespaces without a queue ({facts.name.listed(outside)})",
-                f"{amount} {total.resource}",
-                f"allowed{beside}, but {total.exist} exist: who comes first gets them",
-                "give these namespaces a LocalQueue, or lower the quotas until all fit",
-            )
+            place = f"ResourceQuotas of namespaces without a queue ({facts.name.listed(outside)})"
+            problem = f"allowed{beside}, but {total.exist} exist: who comes first gets them"
+            fix = "give these namespaces a LocalQueue, or lower the quotas until all fit"
+            yield Finding(place, f"{amount} {total.resource}", problem, fix)
 
 
 def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
@@ -140,24 +131,20 @@ def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
                 if limit > line.hard:
                     name = facts.name(f"{namespace}/{name_of(quota)}")
                     hard, most = (amount_text(line.resource, value) for value in (line.hard, limit))
-                    yield Finding(
-                        f"ResourceQuota {name}",
-                        f"{line.resource} {hard}",
-                        f"is below the {most} that the queue admits: admitted pods are rejected",
-                        f"raise it to {most}, or lower the limit of the queue",
-                    )
+                    problem = f"is below the {most} that the queue admits: admitted pods are rejected"
+                    fix = f"raise it to {most}, or lower the limit of the queue"
+                    yield Finding(f"ResourceQuota {name}", f"{line.resource} {hard}", problem, fix)
 
 
 def _unhealthy(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         for resource, count in node.broken.items():
-            yield Finding(
-                f"Node {facts.name(node.name)}",
-                f"{count} {resource}",
+            problem = (
                 f"not allocatable, of {count + node.gpus.get(resource, 0)}: they are unhealthy, or the device plugin"
-                " does not run",
-                "check the device plugin and the driver on the node",
+                " does not run"
             )
+            fix = "check the device plugin and the driver on the node"
+            yield Finding(f"Node {facts.name(node.name)}", f"{count} {resource}", problem, fix)
 
 
 def is_promised(facts: Facts) -> bool:
@@ -194,28 +181,23 @@ def _limit_ranges(facts: Facts) -> Iterator[Finding]:
             if text_at(rule, "type") == "Container":
                 by_namespace.setdefault(namespace_of(limits), []).append((name_of(limits), rule))
     for namespace, rules in sorted(by_namespace.items()):
-        for ((one, lower), (other, upper)), (low, high, problem) in product(product(rules, rules), _BELOW):
+        for ((one, lower), (other, upper)), (low, high, contradiction) in product(product(rules, rules), _BELOW):
             ceiling, where = map_at(upper, high), "" if one == other else f" of {facts.name(other)}"
             for resource, value in map_at(lower, low).items():
                 if resource in ceiling and amount(resource, value) > amount(resource, ceiling[resource]):
                     mine, its = (amount_text(resource, amount(resource, each)) for each in (value, ceiling[resource]))
-                    yield Finding(
-                        f"LimitRange {facts.name(f'{namespace}/{one}')}",
-                        f"{low} {resource} {mine}",
-                        f"against {high} {its}{where}: {problem}, so pods without own values are rejected",
-                        f"set {low} to at most {its}",
-                    )
+                    place = f"LimitRange {facts.name(f'{namespace}/{one}')}"
+                    problem = f"against {high} {its}{where}: {contradiction}, so pods without own values are rejected"
+                    fix = f"set {low} to at most {its}"
+                    yield Finding(place, f"{low} {resource} {mine}", problem, fix)
 
 
 def _default_priorities(facts: Facts) -> Iterator[Finding]:
     defaults = [name_of(each) for each in facts.state.of("PriorityClass") if at(each, "globalDefault") is True]
     if len(defaults) > 1:
-        yield Finding(
-            f"PriorityClasses {facts.name.listed(sorted(defaults))}",
-            "globalDefault",
-            "set on several: pods without a class get the one with the lowest value",
-            "keep it on one of them",
-        )
+        problem = "set on several: pods without a class get the one with the lowest value"
+        fix = "keep it on one of them"
+        yield Finding(f"PriorityClasses {facts.name.listed(sorted(defaults))}", "globalDefault", problem, fix)
 
 
 DEFAULTS: Final = (
