@@ -1,9 +1,15 @@
-"""Kubeconfigs of people and service accounts, and how a cluster is reached: its API server, and its cloud's login."""
+"""Kubeconfigs of people and service accounts, and how a cluster is reached: its API server, and its cloud's login.
+
+And the kubeconfig by which a MultiKueue manager reaches a worker: a bounded token, and the Secret that has it.
+"""
 
 import base64
+import json
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +17,9 @@ import yaml
 
 from gpu_tenancy.access.planned import Access, shown
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import write_private
-from gpu_tenancy.clouds.aws import AwsCli
-from gpu_tenancy.clouds.gcp import CONTAINER, Google
-from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, Run, run
+from gpu_tenancy.clouds.clients import CONTAINER, AwsCli, DeniedError, Google, NoAnswerError, Run, run
 from gpu_tenancy.cluster.contexts import connect
 from gpu_tenancy.cluster.contexts import kubeconfig as kubeconfig_file
 from gpu_tenancy.embedded.certificates import issue_client
@@ -23,7 +28,12 @@ from gpu_tenancy.engine.embedded import CONTEXT
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.contexts import Entry
 from gpu_tenancy.model.kubeconfig import Server, aks_helper, eks_helper, gke_helper, kubeconfig, of_helper
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.multikueue import KUBECONFIG_KEY, kueue_namespace, worker_access
+from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.people import MEMBER, subject
+from gpu_tenancy.model.project import declared
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
@@ -48,10 +58,8 @@ def check_member(access: Access, team: str, who: Person) -> None:
     Raises:
         ConsoleError: it does not.
     """
-    me = subject(who)
-    if not any(grant.subject == me and grant.namespace == team for grant in access.grants) and not any(
-        grant.subject == me and not grant.namespace and grant.role != MEMBER for grant in access.grants
-    ):
+    own = [grant for grant in access.grants if grant.subject == subject(who)]
+    if not any(grant.namespace == team or (not grant.namespace and grant.role != MEMBER) for grant in own):
         known = sorted({shown(grant.subject, access.names) for grant in access.grants if grant.namespace == team})
         fix = f"add it to teams.{team}.members" + (f", or specify one of: {', '.join(known)}" if known else "")
         raise ConsoleError(f"--as: {who} has no role in team {team}", fix)
@@ -143,9 +151,8 @@ def with_certificate(config: Mapping[str, Any], who: Person, seconds: float) -> 
 
 def _check_validity(seconds: float, longest: float) -> None:
     if not SHORTEST <= seconds <= longest:
-        raise ConsoleError(
-            f"--for: {seconds:g} s is not between 10m and {longest / 3600:g}h", "set a duration such as 1h"
-        )
+        what = f"--for: {seconds:g} s is not between 10m and {longest / 3600:g}h"
+        raise ConsoleError(what, "set a duration such as 1h")
 
 
 def in_team(config: Mapping[str, Any], stack: str, team: str) -> str:
@@ -166,9 +173,8 @@ def write(file: Path, text: str) -> None:
     """
     mark = f"\nextensions:\n- name: {_MARK}\n"
     if file.exists() and mark not in file.read_text(encoding="utf-8", errors="replace"):
-        raise ConsoleError(
-            f"--out: {file} exists and was not written by this command", "specify another file, or remove it"
-        )
+        what = f"--out: {file} exists and was not written by this command"
+        raise ConsoleError(what, "specify another file, or remove it")
     write_private(file, text)
 
 
@@ -186,7 +192,9 @@ def helper_config(cluster: Section, who: Person | None = None, run: Run = run) -
         match cluster:
             case AwsCluster():
                 role = who.name if who and who.kind == "role" else None
-                return of_helper(_eks(cluster, run), eks_helper(cluster.name, cluster.region, role))
+                answer = AwsCli(run, cluster.region).ask("eks", "describe-cluster", name=cluster.name)["cluster"]
+                server = Server(cluster.name, answer["endpoint"], answer["certificateAuthority"]["data"])
+                return of_helper(server, eks_helper(cluster.name, cluster.region, role))
             case GcpCluster():
                 return of_helper(_gke(cluster, run), gke_helper())
             case AzureCluster():
@@ -197,11 +205,6 @@ def helper_config(cluster: Section, who: Person | None = None, run: Run = run) -
     except NoAnswerError as error:
         fix = "check cluster.name and its place in the stack, and that the cluster is deployed"
         raise ConsoleError(f"cluster {cluster.name}: {error}", fix) from error
-
-
-def _eks(cluster: AwsCluster, run: Run) -> Server:
-    answer = AwsCli(run, cluster.region).ask("eks", "describe-cluster", name=cluster.name)["cluster"]
-    return Server(cluster.name, answer["endpoint"], answer["certificateAuthority"]["data"])
 
 
 def _gke(cluster: GcpCluster, run: Run) -> Server:
@@ -248,3 +251,74 @@ def source(cluster: Section, given: Path | None, context: str | None, *, embedde
     section = cluster if isinstance(cluster, ExistingCluster) else None
     named = Path(section.kubeconfig).expanduser() if section and section.kubeconfig else None
     return kubeconfig_file(given or named), context or (section.context if section and not given else None)
+
+
+_LONGEST_OF_MANAGER: Final = 30 * 24 * 3600
+"""Seconds that a token of a manager is valid at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker, and the manager's account in its cluster, stack, and Secret for it in Kueue's namespace."""
+
+    stack: Stack
+    account: Person
+    manager: str
+    secret: str
+
+
+def worker_of(name: str, project: Path | None) -> Worker:
+    """A worker by the name of its stack.
+
+    Raises:
+        ConsoleError: the stack does not exist, or is no worker.
+        StackError: the file of the worker or of its manager is invalid.
+    """
+    stack = declared(name, project).stack
+    access = worker_access(Environment(stack))
+    if access is None or stack.multikueue is None or stack.multikueue.manager is None:
+        raise ConsoleError(f"stack {name} is not a MultiKueue worker", "set multikueue.manager, or specify a worker")
+    manager = stack.multikueue.manager
+    managing = declared(manager, project).stack.multikueue
+    # A worker is valid only if its manager names it.
+    secret = next(worker.secret for worker in (managing.workers if managing else ()) if worker.stack == name)
+    account = Person("serviceaccount", f"{access.account.namespace}/{access.account.name}")
+    return Worker(stack, account, manager, secret)
+
+
+def worker_config(cluster: Cluster, config: Mapping[str, Any], worker: Worker, seconds: float) -> dict[str, Any]:
+    """A kubeconfig with a token of the manager's account in a worker.
+
+    Raises:
+        ConsoleError: the stack of the worker is not deployed, or the validity is out of bounds.
+        ApiError: the caller may not create the token.
+    """
+    namespace, _, account = worker.account.name.partition("/")
+    if not cluster.exists("v1", "ServiceAccount", account, namespace):
+        raise ConsoleError(f"service account {namespace}/{account} does not exist", "deploy the stack of the worker")
+    return with_token(cluster, config, worker.account, seconds, _LONGEST_OF_MANAGER)
+
+
+def write_secret(manager: Cluster, worker: Worker, config: Mapping[str, Any]) -> str:
+    """Writes a kubeconfig to the manager's Secret for a worker; Kueue reads it again when it changes.
+
+    Returns:
+        What was written.
+
+    Raises:
+        ApiError: the caller may not write it.
+    """
+    namespace = kueue_namespace()
+    text = yaml.safe_dump(dict(config), sort_keys=False)
+    data: Json = {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
+    metadata: Json = {"name": worker.secret, "namespace": namespace, "labels": dict([TEAM_LABEL])}
+    manager.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data})
+    return f"Secret {namespace}/{worker.secret} of stack {worker.manager}: written, valid until {expiry(config)}"
+
+
+def expiry(config: Mapping[str, Any]) -> str:
+    """When the token of a kubeconfig expires; the API server may have made it shorter than asked."""
+    (user,) = config["users"]
+    payload = user["user"]["token"].split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return f"{datetime.fromtimestamp(claims['exp'], UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,4 +1,8 @@
-"""Roles and bindings of a running cluster, and its own answers: SubjectAccessReview, and who the caller is."""
+"""Who may do what in a running cluster, without a stack's file.
+
+By the roles and bindings that the caller may read, and by the API server's own answers: SubjectAccessReview, and who
+the caller is.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -6,14 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
-from gpu_tenancy.access.resources import Resource
-from gpu_tenancy.access.rules import Grant, Holder, Question, Rule, system_groups, who_can
+from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Question, Resource, Rule, system_groups, who_can
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.plan.people import Subject
+from gpu_tenancy.model.catalogue import roles as catalogue
+from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, PREFIX, Subject
 
 RBAC: Final = "rbac.authorization.k8s.io/v1"
+_KINDS: Final = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
 _ANONYMOUS: Final = "system:unauthenticated"
 
 
@@ -23,61 +30,47 @@ def grants(cluster: Cluster) -> tuple[Grant, ...]:
     Raises:
         ApiError: the caller may not list roles and bindings of the whole cluster.
     """
-    kinds = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        cluster_roles, roles, *bindings = pool.map(partial(cluster.list, RBAC), kinds)
+        cluster_roles, roles, *bindings = pool.map(partial(cluster.list, RBAC), _KINDS)
     rules = rules_by_role((*cluster_roles, *roles))
     return tuple(grant for listed in bindings for binding in listed for grant in granted(binding, rules))
 
 
 def rules_by_role(roles: Iterable[Manifest]) -> dict[tuple[str, str], tuple[Rule, ...]]:
     """Rules by namespace, which is empty for a ClusterRole, and name."""
-    return {
-        (text_at(role, "metadata", "namespace"), text_at(role, "metadata", "name")): tuple(
-            rules_of(maps_at(role, "rules"))
-        )
-        for role in roles
-    }
-
-
-def rules_of(rules: Iterable[Mapping[str, Json]]) -> Iterator[Rule]:
-    """Rules of a role."""
-    for rule in rules:
-        yield Rule(*(frozenset(list_at(rule, key)) for key in ("apiGroups", "resources", "verbs", "resourceNames")))
+    found: dict[tuple[str, str], tuple[Rule, ...]] = {}
+    keys = ("apiGroups", "resources", "verbs", "resourceNames")
+    for role in roles:
+        rules = (Rule(*(frozenset(list_at(rule, key)) for key in keys)) for rule in maps_at(role, "rules"))
+        found[text_at(role, "metadata", "namespace"), text_at(role, "metadata", "name")] = tuple(rules)
+    return found
 
 
 def granted(binding: Manifest, rules: Mapping[tuple[str, str], tuple[Rule, ...]]) -> Iterator[Grant]:
     """What a binding gives, a grant for each subject; without rules where those of its role are unknown."""
-    namespace = text_at(binding, "metadata", "namespace")
-    role = text_at(binding, "roleRef", "name")
-    home = namespace if text_at(binding, "roleRef", "kind") == "Role" else ""
+    namespace, role = text_at(binding, "metadata", "namespace"), _role_of(binding)
     for found in maps_at(binding, "subjects"):
-        if subject := subject_of(found, namespace):
-            yield Grant(subject, role, namespace, rules.get((home, role), ()))
+        name = text_at(found, "name")
+        match text_at(found, "kind"):
+            case "ServiceAccount":
+                subject = Subject("ServiceAccount", name, text_at(found, "namespace") or namespace)
+            case "User":
+                subject = Subject("User", name)
+            case "Group":
+                subject = Subject("Group", name)
+            case _:
+                continue  # RBAC does not know such a kind.
+        yield Grant(subject, role[1], namespace, rules.get(role, ()))
 
 
-def subject_of(subject: Mapping[str, Json], namespace: str) -> Subject | None:
-    """A subject of a binding; None for a kind that RBAC does not know."""
-    name = text_at(subject, "name")
-    match text_at(subject, "kind"):
-        case "ServiceAccount":
-            return Subject("ServiceAccount", name, text_at(subject, "namespace") or namespace)
-        case "User":
-            return Subject("User", name)
-        case "Group":
-            return Subject("Group", name)
-        case _:
-            return None
+def _role_of(binding: Manifest) -> tuple[str, str]:
+    of_namespace = text_at(binding, "roleRef", "kind") == "Role"
+    return text_at(binding, "metadata", "namespace") if of_namespace else "", text_at(binding, "roleRef", "name")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody as a SubjectAccessReview names them.
-
-    Attributes:
-        user: empty for the members of a group, whoever they are.
-        groups: all groups of the caller.
-    """
+    """Somebody as the API server names them, with all groups; for the members of a group, the user is empty."""
 
     user: str
     groups: tuple[str, ...]
@@ -110,13 +103,8 @@ def review(cluster: Cluster, caller: Caller, question: Question) -> bool:
     """
     verb, resource, place = question
     plural, _, subresource = resource.name.partition("/")
-    attributes: dict[str, Json] = {
-        "verb": verb,
-        "group": resource.group,
-        "resource": plural,
-        "subresource": subresource,
-        "namespace": place,
-    }
+    target = {"group": resource.group, "resource": plural, "subresource": subresource, "namespace": place}
+    attributes: dict[str, Json] = {"verb": verb, **target}
     spec: dict[str, Json] = {"resourceAttributes": attributes, "user": caller.user, "groups": [*caller.groups]}
     asked: Manifest = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     return at(cluster.create(asked), "status", "allowed") is True
@@ -129,20 +117,75 @@ def username(who: Subject) -> str:
     return who.name if who.kind == "User" else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Me:
-    """The caller as the API server knows it (SelfSubjectReview)."""
-
-    user: str
-    groups: tuple[str, ...]
-
-
-def who_am_i(cluster: Cluster) -> Me:
-    """Who the API server thinks that the caller is.
+def who_am_i(cluster: Cluster) -> Caller:
+    """Who the API server thinks that the caller is (SelfSubjectReview).
 
     Raises:
         ApiError: it does not accept the caller's credentials.
     """
     answer = cluster.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     user = map_at(answer, "status", "userInfo")
-    return Me(text_at(user, "username"), tuple(list_at(user, "groups")))
+    return Caller(text_at(user, "username"), tuple(list_at(user, "groups")))
+
+
+_ASK: Final = f"ask a user with the role {AUDITOR}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Roles of everybody as far as the caller may read them, with notes on roles that are missing, and whom to ask."""
+
+    grants: tuple[Grant, ...]
+    notes: tuple[str, ...]
+
+
+def is_tenant(holder: Holder, namespace: str) -> bool:
+    """Whether somebody is no part of the control plane or of an operator, as far as names tell.
+
+    The namespace is that of the question; empty for all.
+    """
+    who = holder.subject
+    if who.kind == "ServiceAccount":
+        return not namespace or namespace in {who.namespace, holder.place}
+    return who.name in EVERYBODY or not who.name.startswith("system:")
+
+
+def seen(cluster: Cluster, namespace: str) -> Seen:
+    """Roles in the namespace of a team and in the whole cluster; members of teams may not read all namespaces ("").
+
+    ClusterRoles of this program that the caller may not read have the rules of this version.
+
+    Raises:
+        ConsoleError: the caller may not list the bindings there.
+        ApiError: the API server rejects the request for another reason.
+    """
+
+    def listed(kind: str) -> tuple[Manifest, ...] | None:
+        try:
+            return cluster.list(RBAC, kind, namespace=namespace)
+        except ApiError as error:
+            if error.status != FORBIDDEN:
+                raise
+            return None
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        whole_roles, own_roles, whole, own = pool.map(listed, _KINDS)
+    if own is None:
+        where, fix = (namespace, _ASK) if namespace else ("the whole cluster", f"specify your team with -n, or {_ASK}")
+        raise ConsoleError(f"you may not list RoleBindings in {where}", fix)
+    rules = rules_by_role((*(whole_roles or ()), *(own_roles or ())))
+    bindings = (*(whole or ()), *own)
+    unread = {_role_of(binding) for binding in bindings} - rules.keys()
+    known: dict[tuple[str, str], tuple[Rule, ...]] = {}
+    if whole_roles is None:
+        known = {("", f"{PREFIX}{name}"): tuple(map(Rule.of, catalogue.rules_of(name))) for name in catalogue.roles()}
+        known["", ADMIN] = (ALL,)
+    rules |= {role: known[role] for role in unread & known.keys()}
+    notes: list[str] = []
+    if whole is None:
+        notes.append(f"rights in the whole cluster not shown: you may not list ClusterRoleBindings; {_ASK}")
+    if assumed := ", ".join(sorted(name for _, name in unread & known.keys())):
+        notes.append(f"rules of {assumed} are those of this version of tenancy: you may not list ClusterRoles")
+    if left := ", ".join(sorted(name for _, name in unread - known.keys())):
+        notes.append(f"rights by {left} not shown: the role does not exist, or you may not read it; {_ASK}")
+    return Seen(tuple(grant for binding in bindings for grant in granted(binding, rules)), tuple(notes))

@@ -1,12 +1,20 @@
-"""The people of a stack: the roles and bindings that it plans, and what a question of the user is about."""
+"""The people of a stack: the roles and bindings that it plans, and what a question of the user is about.
 
-from collections.abc import Iterable, Iterator, Mapping
+And answers about people, as text and JSON.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
-from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Rule
+from gpu_tenancy.access.rules import ALL, EVERYBODY, WHOLE, Grant, Holder, Rule
+from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import parse_duration
 from gpu_tenancy.cluster.contexts import Place, default_stack
@@ -16,28 +24,27 @@ from gpu_tenancy.model.project import declared, project_folder
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Person, person
 
+Names: TypeAlias = Mapping[Subject, Person]
+"""People of a stack, by their subjects."""
+
 
 def grants(tree: Tree) -> tuple[Grant, ...]:
     """All roles that a stack gives to people, in the cluster and in the namespaces of teams."""
-    return tuple(_grants(tree))
-
-
-def _grants(tree: Tree) -> Iterator[Grant]:
     stack, planned = tree.stack, access(tree)
     admins = {*(planned.admins if planned else ()), *(subject(who) for who in creators(stack))}
-    yield from (Grant(who, ADMIN, "", (ALL,)) for who in sorted(admins))
-    if planned is None:
-        return
-    yield from _role(tree, "auditor", "", planned.auditors)
-    yield from _role(tree, "member", "", planned.members)
-    for team in stack.teams:
-        for binding in bindings(tree, team):
-            yield from _role(tree, binding.role, team, binding.subjects)
+    found = [Grant(who, ADMIN, "", (ALL,)) for who in sorted(admins)]
 
+    def add(role: str, namespace: str, subjects: Iterable[Subject]) -> None:
+        own = tuple(Rule.of(rule) for rule in rules(tree, role))
+        found.extend(Grant(who, f"{PREFIX}{role}", namespace, own) for who in subjects)
 
-def _role(tree: Tree, role: str, namespace: str, found: Iterable[Subject]) -> Iterator[Grant]:
-    own = tuple(Rule.of(rule) for rule in rules(tree, role))
-    yield from (Grant(who, f"{PREFIX}{role}", namespace, own) for who in found)
+    if planned:
+        add("auditor", "", planned.auditors)
+        add("member", "", planned.members)
+        for team in stack.teams:
+            for binding in bindings(tree, team):
+                add(binding.role, team, binding.subjects)
+    return tuple(found)
 
 
 def creators(stack: Stack) -> tuple[Person, ...]:
@@ -46,7 +53,7 @@ def creators(stack: Stack) -> tuple[Person, ...]:
     return tuple(person(entry) or Person("group", entry) for entry in entries)
 
 
-def people(tree: Tree) -> Mapping[Subject, Person]:
+def people(tree: Tree) -> Names:
     """Everybody of a stack, as the API server knows them."""
     stack = tree.stack
     found = {
@@ -57,7 +64,7 @@ def people(tree: Tree) -> Mapping[Subject, Person]:
     return {subject(who): who for who in sorted(found)}
 
 
-def shown(who: Subject, names: Mapping[Subject, Person]) -> str:
+def shown(who: Subject, names: Names) -> str:
     """A subject as a stack writes it."""
     if who in names:
         return str(names[who])
@@ -97,7 +104,7 @@ class Access:
         return grants(self.tree)
 
     @cached_property
-    def names(self) -> Mapping[Subject, Person]:
+    def names(self) -> Names:
         """Everybody of the stack."""
         return people(self.tree)
 
@@ -130,13 +137,7 @@ class Access:
 
 
 def access_of(stack: str | None, team: str | None, project: Path | None, place: Place) -> Access:
-    """The access that a stack plans.
-
-    Args:
-        stack: its name; None for the default: see `default_stack`.
-        team: that the question is about.
-        project: folder of the Pulumi project; None to search from the working directory.
-        place: the cluster that the user named.
+    """The access that a stack plans; without a name, `default_stack` finds the stack of a team in a project or cluster.
 
     Raises:
         ConsoleError: the stack does not exist, or several could be meant.
@@ -157,3 +158,31 @@ def seconds_of(text: str, place: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise ConsoleError(f"{place}: '{text}' is not a duration with a unit", "set a duration such as 1h") from error
+
+
+def _place_text(name: str) -> str:
+    return "whole cluster" if name == WHOLE else name
+
+
+def holders(found: Iterable[Holder], names: Names) -> PlainTable:
+    """Who may do something: one row for each person and role."""
+    rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for holder in found:
+        rows[shown(holder.subject, names), holder.role].append(_place_text(holder.place))
+    table = terminal.table("who", "where~", "role")
+    for (who, role), places in rows.items():
+        table.add_row(who, ", ".join(places), role)
+    return table
+
+
+def holders_data(found: Iterable[Holder], names: Names) -> list[Json]:
+    """The same for programs; the namespace of a right in the whole cluster is null."""
+    return [
+        {"who": shown(one.subject, names), "role": one.role, "namespace": one.place or None, "kind": one.subject.kind}
+        for one in found
+    ]
+
+
+def holder_lines(found: Iterable[Holder], names: Names) -> list[str]:
+    """Who may do something and where, one line each, whatever the role is called."""
+    return [f"{shown(one.subject, names)} in {_place_text(one.place)}" for one in found]

@@ -1,23 +1,114 @@
-"""The rules of RBAC: who may do something."""
+"""The rules of RBAC: who may do something with a resource of the API.
+
+Resources have the names that kubectl accepts: plural, singular, short name, with or without group.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from gpu_tenancy.access.resources import Resource
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.model.catalogue import roles as catalogue
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.people import Subject
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.yaml import read_table
+
+TABLE: Final = Path(__file__).with_name("resources.yaml")
+VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+"""Verbs of all resources: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb."""
+_SPECIAL: Final = ("impersonate", "bind", "escalate", "approve", "sign", "attest", "use", "proxy", "*")
+"""Verbs of some resources."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Resource:
+    """A resource that RBAC has rules for: a plural and, after `/`, the subresource, such as `pods/exec`.
+
+    The group is empty for the core group.
+    """
+
+    group: str
+    name: str
+    namespaced: bool
+
+    def __str__(self) -> str:
+        plural, slash, subresource = self.name.partition("/")
+        return f"{plural}.{self.group}{slash}{subresource}" if self.group else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A served resource of the table, with the operator that serves it and all its names."""
+
+    resource: Resource
+    operator: str | None
+    names: frozenset[str]
+
+
+@cache
+def _rows() -> tuple[_Row, ...]:
+    found: list[_Row] = []
+    for served in read_table(TABLE):
+        for scope in ("cluster", "namespaced"):
+            for plural, (kind, short, _) in served.get(scope, {}).items():
+                resource = Resource(served["group"], plural, scope == "namespaced")
+                found.append(_Row(resource, served.get("operator"), frozenset({plural, kind.lower(), *short})))
+    return tuple(found)
+
+
+def resource_of(text: str, stack: Stack | None) -> Resource:
+    """The resource that a user names, such as `pods`, `po`, `jobs.batch` or `pods/exec`.
+
+    A resource with an unknown group is taken as namespaced. A name that several operators of the stack serve needs a
+    group. The core group comes first, as in kubectl. Without a stack, all operators count, after Kubernetes' groups.
+
+    Raises:
+        ConsoleError: the resource is unknown, or has no group and exists in several.
+    """
+    named, slash, subresource = text.partition("/")
+    name, _, group = named.lower().partition(".")
+    served = _rows()
+    if stack:
+        environment = Environment(stack)
+        served = tuple(row for row in served if row.operator is None or there(environment, row.operator))
+    rows = [row for row in served if name in row.names and (not group or row.resource.group == group)]
+    builtin = [row for row in rows if row.operator is None]
+    found = [row.resource for row in (builtin if builtin and not stack else rows)]
+    core = [resource for resource in found if not resource.group]
+    if not found and group and group not in {row.resource.group for row in served}:
+        found = [Resource(group, name, namespaced=True)]
+    if not found:
+        known_names = {str(row.resource) for row in served} | {row.resource.name for row in served}
+        raise ConsoleError(f"RESOURCE: unknown resource '{text}'", nearest(named, known_names))
+    if len(found) > 1 and not core:
+        several = sorted(str(resource) for resource in found)
+        raise ConsoleError(f"RESOURCE: {text} is in {len(found)} API groups", f"specify {' or '.join(several)}")
+    chosen = (core or found)[0]
+    return Resource(chosen.group, f"{chosen.name}{slash}{subresource.lower()}", chosen.namespaced)
+
+
+def verb_of(text: str) -> str:
+    """A verb of RBAC.
+
+    Raises:
+        ConsoleError: the verb is unknown.
+    """
+    known_verbs = (*VERBS, *_SPECIAL)
+    if text.lower() not in known_verbs:
+        raise ConsoleError(f"VERB: unknown verb '{text}'", nearest(text, known_verbs))
+    return text.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of a role, as the API server has it.
+    """A rule of a role, as the API server has it; without names, it is for all objects.
 
-    Attributes:
-        groups: API groups; `*` for all.
-        resources: resources and subresources; `*` for all, `*/scale` for that subresource of all.
-        verbs: `*` for all.
-        names: objects that it is limited to; empty for all.
+    `*` stands for all groups, resources or verbs, and `*/scale` for that subresource of all resources.
     """
 
     groups: frozenset[str]
@@ -44,11 +135,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role that a binding gives to a subject.
-
-    Attributes:
-        namespace: where; empty for the whole cluster.
-    """
+    """A role that a binding gives to a subject, in a namespace, or in the whole cluster if that is empty."""
 
     subject: Subject
     role: str
@@ -56,13 +143,7 @@ class Grant:
     rules: tuple[Rule, ...]
 
     def allows(self, verb: str, resource: Resource, namespace: str) -> bool:
-        """Whether it allows a request.
-
-        Args:
-            verb: of the request.
-            resource: of the request.
-            namespace: empty for cluster-scoped resources, and for all namespaces together.
-        """
+        """Whether it allows a request; the namespace is empty for cluster-scoped resources, and for all namespaces."""
         return self.namespace in {"", namespace} and any(rule.allows(verb, resource) for rule in self.rules)
 
 
@@ -111,11 +192,7 @@ class Holder:
 def who_can(grants: Iterable[Grant], verb: str, resource: Resource, namespace: str | None = None) -> tuple[Holder, ...]:
     """Who may do something, each with the role and the place.
 
-    Args:
-        grants: roles of everybody.
-        verb: such as `create`.
-        resource: of any group.
-        namespace: leaves out rights in other namespaces; None for all places.
+    A namespace leaves out rights in other namespaces; None is for all places.
     """
     found: set[Holder] = set()
     for grant in grants:

@@ -1,7 +1,7 @@
 """A stack with the tenancy of a running cluster, compared with that cluster object by object."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +11,10 @@ from pydantic import ValidationError
 
 from gpu_tenancy.adopt.tenancy import Seen
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import at, map_at, texts_at
+from gpu_tenancy.base.json import Json, at, map_at, text_at, texts_at
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount, format_amount, parse_quantity
 from gpu_tenancy.cluster.cluster_queues import read_cluster_queue
-from gpu_tenancy.cluster.fields import Difference, differences, equal, fields, fields_with_defaults
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.engine.objects import KubernetesObject
@@ -64,15 +63,24 @@ _KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 """The key of a team that sets a field of an object, by kind and field."""
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field of an object: what the cluster has and what the stack sets; empty for nothing."""
+
+    kind: str
+    name: str
+    field: str
+    live: str
+    planned: str
+
+
 @dataclass(slots=True)
 class Adopted:
     """A stack for a running cluster.
 
     Attributes:
-        sections: of the stack.
         notes: what each entry comes from, by section and name.
-        same: how many objects are as in the cluster, by kind.
-        new: how many objects the deployment creates, by kind.
+        same: how many objects are as in the cluster, by kind; `new` how many the deployment creates.
         differences: of objects that exist and stay.
         left: what the stack does not have, which a deployment leaves alone.
         problems: why a stack cannot have this tenancy, such as guarantees beyond the nodes; then nothing is compared.
@@ -92,11 +100,7 @@ class Adopted:
 def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], project: Path | None = None) -> Adopted:
     """Writes a stack from a cluster, plans it and compares its objects with the cluster's.
 
-    Args:
-        seen: the cluster.
-        name: of the stack.
-        exists: whether the cluster has an object that was not read; None if the user may not know.
-        project: folder of the Pulumi project; None to search from the working directory.
+    `exists` tells whether the cluster has an object that was not read; None if the user may not know.
 
     Raises:
         ConsoleError: no namespace has a queue, or no node shows the machine of a flavor.
@@ -160,19 +164,23 @@ def _with_keys(made: Adopted, seen: Seen, planned: Preview) -> None:
         live = _live(seen, item)
         if team not in made.sections["teams"] or live is None:
             continue
-        ours, theirs = fields(item.manifest), fields_with_defaults(live, item.kind)
+        ours, theirs = fields(item.manifest), _fields_with_defaults(live, item.kind)
         bounded = {name.removeprefix("limits.") for *_, name in theirs}
         for path, value in sorted(theirs.items(), reverse=True):  # Requests before limits, which need them.
             key = _KEYS.get((item.kind, *path))
             needed = path[-1].startswith("requests.") and path[-1].removeprefix("requests.") in bounded
-            if key and (needed or not equal(path[-1], value, ours.get(path, ""))):
+            if key and (needed or not _equal(path[-1], value, ours.get(path, ""))):
                 _try(made, team, key, value)
 
 
 def _try(made: Adopted, team: str, key: tuple[str, ...], value: str) -> None:
     """Sets a key of a team if the model accepts it, as the text or as the number that it is."""
     entry, why = made.sections["teams"][team], ""
-    for written in (value, *_number(value)):
+    values: list[str | float] = [value]
+    with suppress(ValueError):
+        exact = parse_quantity(value)
+        values.append(int(exact) if exact.denominator == 1 else float(exact))
+    for written in values:
         changed = _set(entry, key, written)
         try:
             Team.model_validate(changed)
@@ -182,12 +190,6 @@ def _try(made: Adopted, team: str, key: tuple[str, ...], value: str) -> None:
             made.sections["teams"][team] = changed
             return
     made.left.append(f"Team {team}: {'.'.join(key)}: {value} {why}")
-
-
-def _number(value: str) -> Iterator[int | float]:
-    with suppress(ValueError):
-        exact = parse_quantity(value)
-        yield int(exact) if exact.denominator == 1 else float(exact)
 
 
 def _set(entry: Mapping[str, Any], key: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -200,31 +202,25 @@ def _live(seen: Seen, item: KubernetesObject) -> Manifest | None:
     state = seen.facts.state
     if item.kind not in _COMPARED or item.kind not in state.objects:
         return None
-    found = state.of(item.kind, item.namespace)
-    same = next((each for each in found if name_of(each) == item.name), None)
-    if same or not found:
-        return same
-    if item.kind == "ClusterQueue":
-        return next((each for each in found if name_of(each) == seen.queue_of.get(item.name)), None)
-    if item.kind == "LocalQueue":
-        usual = seen.facts.queues.usual(item.namespace)
-        return next((each for each in found if name_of(each) == usual), None)
+    found = {name_of(each): each for each in state.of(item.kind, item.namespace)}
+    if item.name in found or not found:
+        return found.get(item.name)
+    if item.kind in {"ClusterQueue", "LocalQueue"}:
+        of_team = item.kind == "ClusterQueue"
+        return found.get(seen.queue_of.get(item.name, "") if of_team else seen.facts.queues.usual(item.namespace))
     if item.kind not in {"ResourceQuota", "LimitRange"} or at(item.manifest, "spec", "scopeSelector"):
         return None
-    return _together([each for each in found if not (at(each, "spec", "scopes") or at(each, "spec", "scopeSelector"))])
-
-
-def _together(found: Sequence[Manifest]) -> Manifest | None:
-    """What several ResourceQuotas of a namespace bound together; of LimitRanges the first one."""
-    if not found or not map_at(found[0], "spec", "hard"):
-        return next(iter(found), None)
-    hard: dict[str, str] = {}
-    for quota in found:
+    scoped = ("scopes", "scopeSelector")
+    unscoped = [each for each in found.values() if not any(at(each, "spec", key) for key in scoped)]
+    if not unscoped or not map_at(unscoped[0], "spec", "hard"):
+        return next(iter(unscoped), None)  # of LimitRanges the first one
+    hard: dict[str, Json] = {}  # What several ResourceQuotas of a namespace bound together.
+    for quota in unscoped:
         for name, value in texts_at(quota, "spec", "hard").items():
-            known = hard.get(name, value)
-            hard[name] = value if amount(name, value) < amount(name, known) else known
-    names = " and ".join(map(name_of, found))
-    return {**found[0], "metadata": {"name": names, "namespace": namespace_of(found[0])}, "spec": {"hard": dict(hard)}}
+            if name not in hard or amount(name, value) < amount(name, str(hard[name])):
+                hard[name] = value
+    names: Json = {"name": " and ".join(map(name_of, unscoped)), "namespace": item.namespace}
+    return {**unscoped[0], "metadata": names, "spec": {"hard": hard}}
 
 
 def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Reference], bool | None]) -> None:
@@ -235,9 +231,8 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
     for item in planned.objects:
         reference, live = Reference.of(item.manifest), _live(seen, item)
         there: bool | None = live is not None and name_of(live) == item.name
-        if not (item.kind in _COMPARED and seen.facts.state.knows(item.kind)) and (
-            not item.namespace or item.namespace in spaces
-        ):
+        read = item.kind in _COMPARED and seen.facts.state.knows(item.kind)
+        if not read and (not item.namespace or item.namespace in spaces):
             there = exists(reference)
         if there is None:
             unknown[item.kind] += 1
@@ -249,7 +244,7 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
             made.new[item.kind] += 1
         if live:
             name = _named(item.manifest) + ("" if there else f" (new beside {name_of(live)})")
-            found = [each for each in differences(name, live, item.manifest) if there or each.live]
+            found = [each for each in _differences(name, live, item.manifest) if there or each.live]
             made.differences += found
             made.same[item.kind] += bool(there) and not found
     made.left += (f"{kind} {count}: you may not list them; adopted if they exist" for kind, count in unknown.items())
@@ -278,3 +273,73 @@ def _left_alone(seen: Seen, kept: set[tuple[str, str, str]]) -> Iterator[str]:
 
 def _named(manifest: Manifest) -> str:
     return "/".join(part for part in (namespace_of(manifest), name_of(manifest)) if part)
+
+
+Fields = dict[tuple[str, ...], str]
+"""Values by path."""
+_DEFAULTS: Final[Mapping[str, Fields]] = {
+    "ClusterQueue": {
+        ("spec", "queueingStrategy"): "BestEffortFIFO",
+        ("spec", "stopPolicy"): "None",
+        ("spec", "flavorFungibility", "whenCanBorrow"): "MayStopSearch",
+        ("spec", "flavorFungibility", "whenCanPreempt"): "TryNextFlavor",
+        ("spec", "preemption", "reclaimWithinCohort"): "Never",
+        ("spec", "preemption", "withinClusterQueue"): "Never",
+        ("spec", "preemption", "borrowWithinCohort", "policy"): "Never",
+    },
+    "LocalQueue": {("spec", "stopPolicy"): "None"},
+    "Namespace": {("spec", "finalizers", "kubernetes"): "listed"},
+    "PriorityClass": {("preemptionPolicy",): "PreemptLowerPriority", ("globalDefault",): "False"},
+}
+"""What the API server has where an object says nothing: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/."""
+_DERIVED: Final = frozenset({"status", "coveredResources", "apiVersion", "kind"})
+
+
+def _differences(name: str, live: Manifest, planned: Manifest) -> Iterator[Difference]:
+    """What a stack changes of an object. Labels of others stay, so they are no difference."""
+    kind = text_at(planned, "kind")
+    ours, theirs = _fields_with_defaults(planned, kind), _fields_with_defaults(live, kind)
+    for path in dict.fromkeys((*ours, *theirs)):
+        one, other = theirs.get(path, ""), ours.get(path, "")
+        of_others = path[:2] == ("metadata", "labels") and not other
+        if not of_others and not _equal(path[-1], one, other):
+            yield Difference(kind, name, ".".join(path), one, other)
+
+
+def _fields_with_defaults(live: Manifest, kind: str) -> Fields:
+    """The fields of an object, with what the API server has where it says nothing."""
+    return {**_DEFAULTS.get(kind, {}), **fields(live)}
+
+
+def fields(manifest: Manifest) -> Fields:
+    """What an object sets, by path; entries of lists by their name, so that their order does not count."""
+    labels = texts_at(manifest, "metadata", "labels")
+    rest = {key: value for key, value in manifest.items() if key != "metadata"}
+    return {("metadata", "labels", key): value for key, value in labels.items()} | dict(_flat(rest, ()))
+
+
+def _flat(value: Json, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _DERIVED:
+                yield from _flat(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            if isinstance(inner, dict):
+                key = next((key for key in ("name", "type", "key") if key in inner), "")
+                rest = {name: each for name, each in inner.items() if name != key}
+                yield from _flat(rest, (*path, str(inner[key])) if key else path)
+            else:
+                yield (*path, str(inner)), "listed"
+    elif value is not None:
+        yield path, str(value)
+
+
+def _equal(name: str, one: str, other: str) -> bool:
+    """Whether two values of a field are the same text or amount."""
+    if one == other or not (one and other):
+        return one == other
+    try:
+        return amount(name, one) == amount(name, other)
+    except ConsoleError:
+        return False

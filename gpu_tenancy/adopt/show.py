@@ -9,7 +9,6 @@ import yaml
 
 from gpu_tenancy.adopt.adopting import Adopted
 from gpu_tenancy.base.texts import first_names
-from gpu_tenancy.cluster.fields import Difference
 from gpu_tenancy.model.spec import NAMESPACE
 
 _NAMED: Final = frozenset({"pools", "priorities", "cohorts", "teams"})
@@ -42,12 +41,12 @@ class _Dumper(yaml.SafeDumper):
     """Writes lists that do not fit a line with one item a line."""
 
 
-def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
     long = sum(map(len, map(str, items))) > _LINE
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=False if long else None)
 
 
-_Dumper.add_representer(list, _list)
+_Dumper.add_representer(list, _represent_list)
 
 
 def _yaml(content: dict[str, Any], indent: int) -> str:
@@ -69,8 +68,16 @@ def lines(adopted: Adopted) -> Iterator[str]:
             " the stack, and their GPUs count as free; delete the file, and write it with the kubeconfig of an auditor"
         )
     yield f"same: {_counts(adopted.same)}"
-    for text in _grouped(adopted.differences):
-        yield f"differs: {text}"
+    # The same difference of several objects, or of several fields, in one line.
+    names: dict[tuple[str, str, str, str], list[str]] = {}
+    for each in adopted.differences:
+        names.setdefault((each.kind, each.field, each.live, each.planned), []).append(each.name)
+    paths: dict[tuple[str, tuple[str, ...], str, str], list[str]] = {}
+    for (kind, path, live, planned), found in names.items():
+        paths.setdefault((kind, tuple(found), live, planned), []).append(path)
+    for (kind, found, live, planned), several in paths.items():
+        change = f"{live or 'not set'} → {planned or 'not in the stack'}"
+        yield f"differs: {kind} {first_names(found, 3)}: {', '.join(several)}: {change}"
     yield f"new: {_counts(adopted.new)}"
     for text in adopted.left:
         yield f"not in the stack: {text}"
@@ -78,19 +85,6 @@ def lines(adopted: Adopted) -> Iterator[str]:
 
 def _counts(counts: Counter[str]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()) if count) or "nothing"
-
-
-def _grouped(differences: list[Difference]) -> Iterator[str]:
-    """The same difference of several objects, or of several fields, in one line."""
-    names: dict[tuple[str, str, str, str], list[str]] = {}
-    for each in differences:
-        names.setdefault((each.kind, each.field, each.live, each.planned), []).append(each.name)
-    paths: dict[tuple[str, tuple[str, ...], str, str], list[str]] = {}
-    for (kind, path, live, planned), found in names.items():
-        paths.setdefault((kind, tuple(found), live, planned), []).append(path)
-    for (kind, found, live, planned), several in paths.items():
-        fields = ", ".join(several)
-        yield f"{kind} {first_names(found, 3)}: {fields}: {live or 'not set'} → {planned or 'not in the stack'}"
 
 
 def data(adopted: Adopted) -> dict[str, Any]:

@@ -1,20 +1,144 @@
-"""Teams, cohorts and priorities of a stack, as the objects of a cluster show them."""
+"""Pools, teams, cohorts and priorities of a stack, as the nodes and objects of a cluster show them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy import kueue
-from gpu_tenancy.adopt.pools import Drafted, pools
-from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at, texts_at
-from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.base.json import at, int_at, list_at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.quantity import CPU, MEMORY, amounts, format_amount
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.reading import Kind
-from gpu_tenancy.cluster.supply import Facts
+from gpu_tenancy.cluster.supply import Facts, accelerators
 from gpu_tenancy.kueue import Quota
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable, find_gpu, find_machine, machines
 from gpu_tenancy.model.kinds import kinds
+
+_TYPE: Final = "node.kubernetes.io/instance-type"
+_COUNT: Final = "nvidia.com/gpu.count"
+"""Label of GPU feature discovery with the whole GPUs of a node, also if they are divided."""
+_MIG: Final = "nvidia.com/mig-"
+_WHOLE: Final = "nvidia.com/gpu"
+_OF_CONTROLLERS: Final = "node.kubernetes.io/"
+"""Taints that controllers set while a node is unavailable."""
+
+
+@dataclass(slots=True)
+class Drafted:
+    """Entries of a section of a stack by name, what each comes from, and what the section cannot express."""
+
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    notes: dict[str, str] = field(default_factory=dict[str, str])
+    left: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    machine: str
+    model: str
+    resource: str
+    gpus: int
+    cpu: int
+    memory: int
+
+
+def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
+    """The pools, and the GPU resource of each flavor that has one; empty for flavors of CPU nodes."""
+    drafted, resources = Drafted(), dict[str, str]()
+    taken: set[str] = set()
+    flavors = sorted(facts.state.of("ResourceFlavor"), key=lambda flavor: -len(texts_at(flavor, "spec", "nodeLabels")))
+    for flavor in flavors:
+        name = name_of(flavor)
+        nodes = [node for node in _nodes(facts, flavor) if name_of(node) not in taken]
+        if not nodes:
+            drafted.left.append(f"ResourceFlavor {name}: no node shows its machine; add a pool for it by hand")
+            continue
+        taken.update(map(name_of, nodes))
+        groups: dict[_Shape, list[Manifest]] = {}
+        for node in nodes:
+            groups.setdefault(_shape(node), []).append(node)
+        resources[name] = next(iter(groups)).resource
+        for number, (shape, group) in enumerate(groups.items(), 1):
+            pool = name if len(groups) == 1 else f"{name}-{number}"
+            drafted.entries[pool] = _pool(shape, group, flavor) | ({} if pool == name else {"flavor": name})
+            seen = shape.machine or "without a machine type"
+            drafted.notes[pool] = f"ResourceFlavor {name}: {plural(len(group), 'node')} {seen}"
+    if others := [node.name for node in facts.nodes if node.name not in taken]:
+        without = f"Nodes {facts.name.listed(others)}: GPUs of no flavor"
+        drafted.left.append(f"{without}; add a pool if teams are to use them")
+    return drafted, resources
+
+
+def _nodes(facts: Facts, flavor: Manifest) -> list[Manifest]:
+    """The nodes with a flavor's labels; those with GPUs, if queues promise GPUs of it, else those without."""
+    wanted = texts_at(flavor, "spec", "nodeLabels").items()
+    nodes = [node for node in facts.state.of("Node") if wanted <= texts_at(node, "metadata", "labels").items()]
+    promised = accelerators({res: amount for (name, res), amount in facts.promised.items() if name == name_of(flavor)})
+    with_gpus: list[Manifest] = [node for node in nodes if accelerators(amounts(at(node, "status", "allocatable")))]
+    if promised or (wanted and len(with_gpus) == len(nodes)):
+        return with_gpus
+    return [node for node in nodes if node not in with_gpus]
+
+
+def _shape(node: Manifest) -> _Shape:
+    """The GPUs, CPUs and memory of a node, and its machine type, else the only one that has the same."""
+    labels, offered = texts_at(node, "metadata", "labels"), amounts(at(node, "status", "allocatable"))
+    resource, count = next(iter(sorted(accelerators(offered).items())), ("", 0))
+    product = labels.get(PRODUCT_LABELS.get(resource.partition("/")[0], ""), "")
+    rest = offered.get(CPU, 0), offered.get(MEMORY, 0)
+    machine = labels.get(_TYPE, "")
+    if not machine:
+        row, profile = find_gpu(product), resource.removeprefix(_MIG) if resource.startswith(_MIG) else ""
+        parts = row.mig.get(profile, 0) if row and profile else 1
+        same = [one for one in machines().values() if find_gpu(one.gpu or "") == row and one.gpus * parts == count]
+        alike = [one.name for one in same if allocatable(one) == rest]
+        machine = alike[0] if len(alike) == 1 else ""
+    return _Shape(machine, product, resource, count, *((0, 0) if find_machine(machine) else rest))
+
+
+def _pool(shape: _Shape, nodes: list[Manifest], flavor: Manifest) -> dict[str, Any]:
+    labels = texts_at(flavor, "spec", "nodeLabels")
+    of_product = PRODUCT_LABELS.get(shape.resource.partition("/")[0])
+    own = {key: value for key, value in labels.items() if key != of_product}
+    taints = [
+        {key: taint[key] for key in ("key", "value", "effect") if text_at(taint, key)}
+        for taint in maps_at(nodes[0], "spec", "taints")
+        if text_at(taint, "key") not in {shape.resource, _WHOLE}
+        and not text_at(taint, "key").startswith(_OF_CONTROLLERS)
+    ]
+    entry = {**_machine(shape, nodes[0]), "nodes": len(nodes)}
+    return entry | ({"labels": own} if own else {}) | ({"taints": taints} if taints else {})
+
+
+def _machine(shape: _Shape, node: Manifest) -> dict[str, Any]:
+    """The machine type, or its amounts where the catalogue does not have it; with how its GPUs are divided."""
+    known = find_machine(shape.machine)
+    whole = known.gpus if known else int(texts_at(node, "metadata", "labels").get(_COUNT, shape.gpus))
+    row = find_gpu((known.gpu if known else shape.model) or "")
+    sharing: dict[str, Any] = {}
+    if whole and not shape.gpus % whole:
+        each = shape.gpus // whole
+        if shape.resource.startswith(_MIG):
+            profile = shape.resource.removeprefix(_MIG)
+            partitions = {} if row and row.mig.get(profile) == each else {"partitions": each}
+            sharing = {"sharing": {"mig": {"profile": profile, **partitions}}}
+        elif each > 1:
+            sharing = {"sharing": {"timeSlicing": each}}
+    if known and (shape.gpus == whole or sharing):
+        return {"machine": shape.machine, **sharing}
+    amount = amounts(map_at(node, "status", "allocatable"))
+    entry: dict[str, Any] = {name: format_amount(name, amount.get(name, 0)) for name in (CPU, MEMORY)}
+    if shape.gpus:
+        entry |= {"gpu": shape.model or shape.machine or "unknown", "gpusPerNode": whole if sharing else shape.gpus}
+        row = find_gpu(shape.model)
+        if shape.resource != (row.resource if row else _WHOLE) and not sharing:
+            entry["resource"] = shape.resource
+    return entry | sharing
+
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node", "PriorityClass", "Queue",
@@ -33,11 +157,7 @@ _PAYS: Final = {"owner": "owner", "costCenter": "cost-center"}
 
 @dataclass(frozen=True)
 class Seen:
-    """A cluster as a stack would have it.
-
-    Attributes:
-        groups: API groups that the cluster serves, of `OPERATED`.
-    """
+    """A cluster as a stack would have it, with the API groups of `OPERATED` that it serves."""
 
     facts: Facts
     groups: frozenset[str] = frozenset()
@@ -79,13 +199,6 @@ class Seen:
         root = ROOT if ROOT not in found else f"{ROOT}-root"
         return {root: None, **{name: parent or root for name, parent in found.items()}}
 
-    def _depth(self, cohort: str) -> int:
-        seen: list[str] = []
-        while (above := self.parents.get(cohort)) and above not in seen:
-            seen.append(above)
-            cohort = above
-        return len(seen)
-
     @cached_property
     def provides(self) -> list[str]:
         """What a stack says that a cluster has. No object shows whether NetworkPolicies are enforced: assumed."""
@@ -97,18 +210,14 @@ class Seen:
         """Guarantee and limit of a queue or cohort; a queue without a borrowing limit may use all of its tree."""
         quota = owner.quotas.get((flavor, resource), Quota(0))
         own = quota.nominal + self._below(owner.name, flavor, resource) * isinstance(owner, kueue.Cohort)
-        upper = owner.cohort if isinstance(owner, kueue.ClusterQueue) else owner.parent
-        limit = (
-            own + quota.borrowing_limit if quota.borrowing_limit is not None else self._total(upper, flavor, resource)
-        )
-        return {"guaranteed": own, "limit": max(own, limit)}
-
-    def _total(self, cohort: str | None, flavor: str, resource: str) -> int:
-        """What a whole tree has, seen from one of its cohorts."""
+        if quota.borrowing_limit is not None:
+            return {"guaranteed": own, "limit": own + max(0, quota.borrowing_limit)}
+        cohort = owner.cohort if isinstance(owner, kueue.ClusterQueue) else owner.parent
         tops = {each.name: each.parent for each in self.facts.queues.tenancy.cohorts}
         while cohort and tops.get(cohort):
             cohort = tops[cohort]
-        return self._below(cohort, flavor, resource, own=True) if cohort else 0
+        whole = self._below(cohort, flavor, resource, own=True) if cohort else 0
+        return {"guaranteed": own, "limit": max(own, whole)}
 
     def _below(self, cohort: str, flavor: str, resource: str, *, own: bool = False) -> int:
         """The nominal quota below a cohort, with its own where asked."""
@@ -123,13 +232,10 @@ class Seen:
         return total
 
     def _gpus(self, owner: kueue.ClusterQueue | kueue.Cohort) -> dict[str, Any]:
-        shares: dict[str, Any] = {}
-        for flavor, resource in owner.quotas:
-            if resource and self.pools[1].get(flavor) == resource:
-                share = self.bounds(owner, flavor, resource)
-                if share["limit"]:
-                    shares[flavor] = share
-        return {"gpus": shares} if shares else {}
+        own = [line for line in owner.quotas if line[1] and self.pools[1].get(line[0]) == line[1]]
+        shares = {flavor: self.bounds(owner, flavor, resource) for flavor, resource in own}
+        used = {flavor: share for flavor, share in shares.items() if share["limit"]}
+        return {"gpus": used} if used else {}
 
     @cached_property
     def teams(self) -> Drafted:
@@ -141,8 +247,15 @@ class Seen:
             entry: dict[str, Any] = {key: labels.get(label, "unknown") for key, label in _PAYS.items()}
             if "pod-security.kubernetes.io/enforce" not in labels:
                 entry["podSecurity"] = "privileged"  # What runs must be accepted again.
-            if classes := self._classes(team):
-                entry["compute"] = {"priorities": classes}
+            # The priority classes whose pods a ResourceQuota of the namespace counts.
+            classes = [
+                list_at(scope, "values")
+                for quota in self.facts.state.of("ResourceQuota", team)
+                for scope in maps_at(quota, "spec", "scopeSelector", "matchExpressions")
+                if (text_at(scope, "scopeName"), text_at(scope, "operator")) == ("PriorityClass", "In")
+            ]
+            if classes and classes[0]:
+                entry["compute"] = {"priorities": classes[0]}
             if self.owners[queue] != team:
                 entry["queue"] = self.owners[queue]
             else:
@@ -155,21 +268,22 @@ class Seen:
             drafted.notes[team] = f"Namespace {team}, LocalQueue {queues.usual(team)}, ClusterQueue {queue}"
         return drafted
 
-    def _classes(self, team: str) -> list[str]:
-        """The priority classes whose pods a ResourceQuota of the namespace counts."""
-        for quota in self.facts.state.of("ResourceQuota", team):
-            for scope in maps_at(quota, "spec", "scopeSelector", "matchExpressions"):
-                if (text_at(scope, "scopeName"), text_at(scope, "operator")) == ("PriorityClass", "In"):
-                    return list_at(scope, "values")
-        return []
-
     @cached_property
     def cohorts(self) -> Drafted:
         """The tree; empty if it is only the root that a stack has anyhow."""
-        known = {cohort.name: cohort for cohort in self.facts.queues.tenancy.cohorts}
+
+        def place(name: str) -> tuple[int, str]:
+            """Depth and name, so that parents come first."""
+            above: list[str] = []
+            while (parent := self.parents.get(above[-1] if above else name)) and parent not in above:
+                above.append(parent)
+            return len(above), name
+
+        tenancy = self.facts.queues.tenancy
+        known = {cohort.name: cohort for cohort in tenancy.cohorts}
         drafted = Drafted()
-        for name, parent in sorted(self.parents.items(), key=lambda item: (self._depth(item[0]), item[0])):
-            cohort = known.get(name)
+        for name in sorted(self.parents, key=place):
+            parent, cohort = self.parents[name], known.get(name)
             entry: dict[str, Any] = {"parent": parent} if parent else {}
             if parent and cohort and cohort.quotas:
                 entry |= self._gpus(cohort)
@@ -177,7 +291,7 @@ class Seen:
                 entry["weight"] = cohort.weight
             drafted.entries[name] = entry
             drafted.notes[name] = f"Cohort {name}" if cohort else "named by queues, without an object"
-            if not cohort and name not in {queue.cohort for queue in self.facts.queues.tenancy.queues}:
+            if not cohort and name not in {queue.cohort for queue in tenancy.queues}:
                 drafted.notes[name] = "not in the cluster: a stack has one root, so separate trees are joined"
         return Drafted() if drafted.entries in ({ROOT: {}}, {}) else drafted
 

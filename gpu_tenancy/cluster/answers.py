@@ -28,13 +28,9 @@ class Check(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of one check.
+    """The result of one check, with the numbers in `lines`, of which the first is the most important.
 
-    Attributes:
-        check: which one.
-        verdict: whether the workload passes.
-        lines: texts with the numbers; the first is the most important.
-        name: of the queue, or of the pod set; empty where there is only one.
+    `name` is that of the queue or the pod set; empty where there is only one.
     """
 
     check: Check

@@ -50,32 +50,19 @@ def budgets(quota: Manifest) -> list[Budget]:
 def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
     """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
 
-    Args:
-        quotas: of the namespace.
-        pods: specs with the namespace's defaults, and how many of each run at once.
-        priority: name of the priority class that a pod without one gets; empty for none.
+    Pods are specs with the namespace's defaults, and how many of each run at once. A pod without a priority class gets
+    the one with the name `priority`; empty for none.
     """
     results: list[tuple[Verdict, str]] = []
     for quota in quotas:
-        matching = [(spec, count) for spec, count in pods if count and counts(quota, spec, priority)]
-        total = add(*(times({**_charged(spec), "pods": 1, "count/pods": 1}, count) for spec, count in matching))
+        total: dict[str, int] = {}
+        for spec, count in pods:
+            if count and counts(quota, spec, priority):
+                total = add(total, times({**_charged(spec), "pods": 1, "count/pods": 1}, count))
         results += [_judge(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
     verdict = worst(result for result, _ in results)
     lines = tuple(text for result, text in results if verdict == "now" or result != "now")
     return Answer(Check.NAMESPACE_QUOTA, verdict, lines or ("no ResourceQuota of the namespace applies to these pods",))
-
-
-def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
-    hard, used, left, amount = (
-        amount_text(line.resource, value) for value in (line.hard, line.used, line.left, requested)
-    )
-    head = f"ResourceQuota {line.quota}: {line.resource} {amount} requested"
-    if requested > line.hard:
-        return "never", f"{head}, exceeds the quota of {hard}"
-    if requested > line.left:
-        lacking = amount_text(line.resource, requested - line.left)
-        return "later", f"{head}, {used} of {hard} used; {lacking} must be released first"
-    return "now", f"{head}, {left} of {hard} free"
 
 
 def _charged(spec: Manifest) -> dict[str, int]:
@@ -88,32 +75,41 @@ def _charged(spec: Manifest) -> dict[str, int]:
     }
 
 
+def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
+    amounts = (line.hard, line.used, line.left, requested)
+    hard, used, left, amount = (amount_text(line.resource, value) for value in amounts)
+    head = f"ResourceQuota {line.quota}: {line.resource} {amount} requested"
+    if requested > line.hard:
+        return "never", f"{head}, exceeds the quota of {hard}"
+    if requested > line.left:
+        lacking = amount_text(line.resource, requested - line.left)
+        return "later", f"{head}, {used} of {hard} used; {lacking} must be released first"
+    return "now", f"{head}, {left} of {hard} free"
+
+
 def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
     """Whether a quota counts a pod."""
     rules: list[Manifest] = [{"scopeName": scope} for scope in list_at(quota, "spec", "scopes")]
     rules += maps_at(quota, "spec", "scopeSelector", "matchExpressions")
-    own = text_at(spec, "priorityClassName") or priority
-    return all(_in_scope(rule, spec, own) for rule in rules)
-
-
-def _in_scope(rule: Manifest, spec: Manifest, priority: str) -> bool:
     ends = at(spec, "activeDeadlineSeconds") is not None
-    judged = {
+    bounded = any({**requests(spec), **limits(spec)}.get(name) for name in (CPU, MEMORY))
+    scopes = {
         "Terminating": ends,
         "NotTerminating": not ends,
-        "BestEffort": not _bounded(spec),
-        "NotBestEffort": _bounded(spec),
+        "BestEffort": not bounded,
+        "NotBestEffort": bounded,
         "CrossNamespacePodAffinity": False,
     }
-    scope, operator = text_at(rule, "scopeName"), text_at(rule, "operator") or "Exists"
-    if scope != "PriorityClass":
-        return judged.get(scope, True)
-    named = priority in list_at(rule, "values")
-    return {"In": named, "NotIn": not named, "Exists": bool(priority), "DoesNotExist": not priority}[operator]
+    own = text_at(spec, "priorityClassName") or priority
 
+    def matches(rule: Manifest) -> bool:
+        scope, operator = text_at(rule, "scopeName"), text_at(rule, "operator") or "Exists"
+        if scope != "PriorityClass":
+            return scopes.get(scope, True)
+        named = own in list_at(rule, "values")
+        return {"In": named, "NotIn": not named, "Exists": bool(own), "DoesNotExist": not own}[operator]
 
-def _bounded(spec: Manifest) -> bool:
-    return any({**requests(spec), **limits(spec)}.get(name) for name in (CPU, MEMORY))
+    return all(matches(rule) for rule in rules)
 
 
 def exceeded_quota(message: str) -> str:
@@ -125,9 +121,8 @@ def exceeded_quota(message: str) -> str:
     if not (match := _EXCEEDED.search(message)):
         return ""
     resource = match["resource"]
-    used, hard, requested = (
-        amount_text(resource, amount(resource, match[key])) for key in ("used", "limited", "requested")
-    )
+    keys = ("used", "limited", "requested")
+    used, hard, requested = (amount_text(resource, amount(resource, match[key])) for key in keys)
     return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, and a pod requests {requested}"
 
 
@@ -135,10 +130,9 @@ def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest,
     """A pod with the defaults of its namespace's LimitRanges, and those of each container that gets any as a text."""
     texts: list[str] = []
     for rule in (rule for limit_range in ranges for rule in maps_at(limit_range, "spec", "limits")):
-        if text_at(rule, "type") == "Container":
-            for key in ("initContainers", "containers"):
-                if key in spec:
-                    spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
+        for key in ("initContainers", "containers") if text_at(rule, "type") == "Container" else ():
+            if key in spec:
+                spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
     return spec, tuple(texts)
 
 
@@ -148,21 +142,15 @@ def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[
     own_requests = {**own_limits, **own_requests}
     new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}
     new_requests = {name: value for name, value in map_at(rule, "defaultRequest").items() if name not in own_requests}
-    given = {
-        which: ", ".join(f"{name} {values[name]}" for name in ordered(values))
-        for which, values in (("requests", _nonzero(new_requests)), ("limits", _nonzero(new_limits)))
-        if values
-    }
+    given: list[str] = []
+    for kind, values in (("requests", new_requests), ("limits", new_limits)):
+        if names := [name for name in ordered(values) if amount(name, values[name])]:
+            given.append(f"{kind} {', '.join(f'{name} {values[name]}' for name in names)}")
     if given:
-        listed = " and ".join(f"{kind} {amounts}" for kind, amounts in given.items())
-        defaults.append(f"container {text_at(container, 'name')}: {listed}")
+        defaults.append(f"container {text_at(container, 'name')}: {' and '.join(given)}")
     resources: dict[str, Json] = {
         **map_at(container, "resources"),
         "requests": {**own_requests, **new_requests},
         "limits": {**own_limits, **new_limits},
     }
     return {**container, "resources": resources}
-
-
-def _nonzero(values: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: value for name, value in values.items() if amount(name, value)}

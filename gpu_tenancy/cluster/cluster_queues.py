@@ -34,17 +34,10 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A ClusterQueue of a cluster.
+    """A ClusterQueue of a cluster, with the quota that workloads have reserved.
 
-    Attributes:
-        spec: with Kueue's defaults; a value that Kueue 0.19 does not know counts as the default.
-        usage: quota that workloads have reserved.
-        counted: whether Kueue reports usage; False where it has not seen the queue, or is not running.
-        pending: how many workloads are pending, as Kueue reports it.
-        inactive: why the queue admits no workloads; empty where it does.
-        stop_policy: `Hold` or `HoldAndDrain`; empty where it is not stopped.
-        hold: its hold for maintenance.
-        invalid: the value that Kueue does not know; empty where there is none.
+    A value that Kueue 0.19 does not know counts as the default, and is in `invalid`. `counted` is False where Kueue has
+    not seen the queue, or is not running. `inactive` is why the queue admits no workloads; empty where it does.
     """
 
     spec: kueue.ClusterQueue
@@ -69,18 +62,16 @@ class ClusterQueue:
 
 def read_cluster_queue(manifest: Manifest) -> ClusterQueue:
     """Reads a ClusterQueue."""
-    active = condition(manifest, "Active")
-    reserved = reported_usage(manifest, "flavorsReservation")
-    policy = text_at(manifest, "spec", "stopPolicy")
-    policy = "" if policy == "None" else policy
-    stopped = f"stopPolicy is {policy}" if policy else ""
+    active, reserved = condition(manifest, "Active"), reported_usage(manifest, "flavorsReservation")
+    policy = text_at(manifest, "spec", "stopPolicy").replace("None", "")
+    inactive = text_at(active, "message") if text_at(active, "status") == "False" else ""
     unknown: list[str] = []
     return ClusterQueue(
         spec=_spec(manifest, unknown),
         usage=reserved,
         counted=bool(active) or bool(reserved),
         pending=int_at(manifest, "status", "pendingWorkloads"),
-        inactive=stopped or (text_at(active, "message") if text_at(active, "status") == "False" else ""),
+        inactive=f"stopPolicy is {policy}" if policy else inactive,
         stop_policy=policy,
         hold=Hold.of(manifest),
         invalid="; ".join(unknown),
@@ -131,21 +122,25 @@ def _weight(manifest: Manifest) -> float | None:
 
 def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
     """Resource groups, with flavors in the order in which Kueue tries them."""
+
+    def quota(line: Manifest) -> Quota:
+        limits = (line.get(key) for key in ("borrowingLimit", "lendingLimit"))
+        name = text_at(line, "name")
+        nominal = amount(name, line.get("nominalQuota") or "0")
+        return Quota(nominal, *(None if limit is None else amount(name, limit) for limit in limits))
+
     return tuple(
         ResourceGroup(
-            tuple(FlavorQuotas(text_at(flavor, "name"), dict(_quotas(flavor))) for flavor in maps_at(group, "flavors"))
+            tuple(
+                FlavorQuotas(
+                    text_at(flavor, "name"),
+                    {text_at(line, "name"): quota(line) for line in maps_at(flavor, "resources")},
+                )
+                for flavor in maps_at(group, "flavors")
+            )
         )
         for group in maps_at(manifest, "spec", "resourceGroups")
     )
-
-
-def _quotas(flavor: Manifest) -> Iterable[tuple[str, Quota]]:
-    for line in maps_at(flavor, "resources"):
-        name = text_at(line, "name")
-        nominal = amount(name, line.get("nominalQuota") or "0")
-        limits = (line.get(key) for key in ("borrowingLimit", "lendingLimit"))
-        borrowing, lending = (None if limit is None else amount(name, limit) for limit in limits)
-        yield name, Quota(nominal, borrowing, lending)
 
 
 def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResource, int]:
@@ -161,8 +156,7 @@ def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResourc
 def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
     """Whether fair sharing is on. Only Kueue's configuration says so, which tenants may not read.
 
-    If it is on, Kueue writes the share of each ClusterQueue into its status; where there is no status, a weight
-    indicates it.
+    If it is on, Kueue writes the share of each ClusterQueue into its status; without a status, a weight indicates it.
     """
     counted = [manifest for manifest in manifests if maps_at(manifest, "status", "conditions")]
     if counted:
@@ -171,23 +165,17 @@ def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
 
 
 def quotas_of(tenancy: kueue.Tenancy, queues: Iterable[ClusterQueue]) -> Quotas:
-    """The quotas of a cluster with their usage.
-
-    A cycle of cohorts, which an API server accepts and Kueue does not use, is cut.
-    """
+    """The quotas of a cluster with their usage, without cycles of cohorts, which Kueue does not use."""
     return Quotas(kueue.without_cycles(tenancy), {queue.name: queue.usage for queue in queues})
 
 
-def read_settled(cluster: Cluster, kinds: Collection[Kind], *, tries: int = 5) -> State:
+def read_settled(cluster: Cluster, kinds: Collection[Kind]) -> State:
     """Reads a cluster until Kueue's counts are those of its Workloads: it writes both, one a moment after the other.
 
-    After so many tries, one second apart, the last state is returned as it is.
-
-    Raises:
-        UnreachableError, ApiError: as for `read`.
+    After five tries, one second apart, the last state is returned as it is. Errors are those of `read`.
     """
     state = read(cluster, kinds)
-    for _ in range(tries - 1):
+    for _ in range(4):
         if counts_are_current(state):
             break
         time.sleep(1)

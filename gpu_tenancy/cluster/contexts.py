@@ -19,11 +19,7 @@ _ANSWER: Final = 10.0
 
 
 def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The path, or several joined as in KUBECONFIG.
-
-    Args:
-        given: by the user; must exist.
-        environment: with KUBECONFIG and HOME.
+    """The path, or several joined as in KUBECONFIG; one that the user gives must exist.
 
     Raises:
         ConsoleError: no kubeconfig exists.
@@ -39,19 +35,13 @@ def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.en
     usual = _usual(environment)
     if named or not usual.is_file():
         where = f"KUBECONFIG is {os.pathsep.join(named)}" if named else f"{usual} does not exist"
-        raise ConsoleError(
-            f"no kubeconfig found: {where}",
-            "set --kubeconfig, or use --embedded for the platform of `tenancy local up`",
-        )
+        fix = "set --kubeconfig, or use --embedded for the platform of `tenancy local up`"
+        raise ConsoleError(f"no kubeconfig found: {where}", fix)
     return usual
 
 
 def uses_embedded(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether kubectl would find no kubeconfig, and there is an embedded platform.
-
-    Args:
-        environment: with KUBECONFIG and HOME.
-    """
+    """Whether kubectl would find no kubeconfig, and there is an embedded platform."""
     if environment.get("KUBECONFIG") or _usual(environment).is_file():
         return False
     try:
@@ -94,11 +84,7 @@ def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[
 
 
 class Place(NamedTuple):
-    """The cluster that a user names; without a kubeconfig and a context the one that kubectl would use.
-
-    Attributes:
-        embedded: whether it is the embedded platform.
-    """
+    """The cluster that a user names; without a kubeconfig and a context the one that kubectl would use."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -108,10 +94,7 @@ class Place(NamedTuple):
 def default_stack(team: str | None, folder: Path, place: Place) -> str:
     """The stack of the embedded platform if that is in use; else the only one that fits, or that of the cluster.
 
-    Args:
-        team: that the stack must have; None for a stack that has people.
-        folder: of the project.
-        place: the cluster, which is asked only if several stacks fit.
+    The stack must have the team, or people if there is none. The cluster is asked only if several stacks fit.
 
     Raises:
         ConsoleError: no stack fits, or several do and the cluster has none of them.
@@ -119,16 +102,23 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
     names = stack_names(folder)
     sections = {name: read_stack(name, folder).sections for name in names}
     if team is None:
-        fitting, what = [name for name in names if _has_people(sections[name])], "have people"
+        fitting, fit = [name for name in names if _has_people(sections[name])], "have people"
     else:
-        fitting, what = [name for name in names if team in (sections[name].get("teams") or {})], f"have a team '{team}'"
-    carried = _of_embedded(place)
-    if carried in (names if team is None else fitting):
-        return carried
+        fitting, fit = [name for name in names if team in (sections[name].get("teams") or {})], f"have a team '{team}'"
+    if place.embedded or (place == Place() and uses_embedded()):
+        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - not part of a client that only asks
+
+        carried = Platform().carried()
+        if carried and carried.name in (names if team is None else fitting):
+            return carried.name
     if len(fitting) == 1:
         return fitting[0]
+    if not fitting and team is None:
+        fix = "add people.admins, or members to a team, to a stack; or set --stack"
+        raise ConsoleError("no stack has people", fix)
     if not fitting:
-        raise _none(team)
+        fix = "specify a stack with --stack; `tenancy stack validate` lists all"
+        raise ConsoleError(f"no stack has a team '{team}'", fix)
     deployed = _of_cluster(place)
     if deployed in fitting:
         terminal.progress(f"stack {deployed}, which the cluster in use has")
@@ -136,15 +126,7 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
     if deployed and deployed not in names:
         fix = "change to its project, or specify it with --project, or another stack with --stack"
         raise ConsoleError(f"{folder / 'stacks'}: no file of stack {deployed}, which the cluster in use has", fix)
-    raise ConsoleError(f"{len(fitting)} stacks {what}", f"specify --stack {' or --stack '.join(fitting)}")
-
-
-def _none(team: str | None) -> ConsoleError:
-    if team is None:
-        fix = "add people.admins, or members to a team, to a stack; or set --stack"
-        return ConsoleError("no stack has people", fix)
-    fix = "specify a stack with --stack; `tenancy stack validate` lists all"
-    return ConsoleError(f"no stack has a team '{team}'", fix)
+    raise ConsoleError(f"{len(fitting)} stacks {fit}", f"specify --stack {' or --stack '.join(fitting)}")
 
 
 def _has_people(sections: Mapping[str, Any]) -> bool:
@@ -154,23 +136,12 @@ def _has_people(sections: Mapping[str, Any]) -> bool:
     return "people" in sections or any(node and node.keys() & {"members", "serviceAccounts"} for node in nodes)
 
 
-def _of_embedded(place: Place) -> str:
-    """The stack that the embedded platform carries, if it is in use; else empty."""
-    if not (place.embedded or (place == Place() and uses_embedded())):
-        return ""
-    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - not part of a client that only asks
-
-    carried = Platform().carried()
-    return carried.name if carried else ""
-
-
 def _of_cluster(place: Place) -> str:
     """The stack that made the root Cohort, which all members of teams may read; empty if it cannot be read."""
-    kubeconfig, context, embedded = place
     try:
         with (
             terminal.reported_if_slow("asking the cluster for its stack"),
-            connect(kubeconfig, context, embedded=embedded) as cluster,
+            connect(place.kubeconfig, place.context, embedded=place.embedded) as cluster,
         ):
             found = {text_at(one, "metadata", "annotations", STACK) for one in cluster.list(KUEUE, "Cohort")}
     except (ApiError, ConsoleError):

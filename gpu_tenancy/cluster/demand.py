@@ -1,4 +1,4 @@
-"""Workloads of a manifest file, as pod templates with their numbers of pods."""
+"""Workloads of a manifest file, or of an object that `tenancy why` explains, as pod templates with numbers of pods."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,10 +7,12 @@ from typing import Final, cast
 
 from gpu_tenancy.base.bounds import check_values
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.cluster.gangs import QUEUE_NAME
-from gpu_tenancy.cluster.pods import Manifest, label, name_of, namespace_of, scheduler
+from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_of, scheduler, selects
 from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.cluster.workloads import Workload, read_workloads
+from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.kueue.api import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
 from gpu_tenancy.model.names import (
@@ -27,13 +29,7 @@ from gpu_tenancy.model.yaml import UnreadableError, read_documents
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Pods that a workload would create.
-
-    Attributes:
-        count: how many at once.
-        labels: of the pods.
-        annotations: of the pods.
-    """
+    """Pods that a workload would create, `count` at once, with their labels and annotations."""
 
     name: str
     count: int
@@ -58,11 +54,10 @@ class Demand:
 
     Attributes:
         manifest: as written, in the team's namespace.
-        templates: the pods that it would create.
         whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
-        groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
         gang: the Volcano queue that has its quota; None for quota of Kueue, also if Volcano then schedules its pods.
         together: minimum number of pods that Volcano starts together; 0 for all of them.
+        groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
         channels: ResourceClaimTemplates that the driver makes for ComputeDomains of the same file.
     """
 
@@ -138,34 +133,28 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     Raises:
         ConsoleError: it runs no pods, or has another namespace.
     """
-    kind, name = kind_of(manifest), text_at(manifest, "kind")
-    if namespace_of(manifest) not in {"", namespace}:
-        raise ConsoleError(
-            f"{name} {name_of(manifest)}: namespace {namespace_of(manifest)} does not match team {namespace}",
-            f"run `tenancy fit {namespace_of(manifest)}`, or change metadata.namespace",
-        )
+    kind, name, own = kind_of(manifest), text_at(manifest, "kind"), namespace_of(manifest)
+    if own not in {"", namespace}:
+        problem = f"{name} {name_of(manifest)}: namespace {own} does not match team {namespace}"
+        raise ConsoleError(problem, f"run `tenancy fit {own}`, or change metadata.namespace")
     if kind is None or not kind.is_queued:
         known = ", ".join(sorted({known.kind for known in kinds().values() if known.is_queued}))
         group = text_at(manifest, "apiVersion").rpartition("/")[0] or "v1"
         raise ConsoleError(f"{name} ({group}): unsupported kind", f"supported kinds: {known}")
-    metadata = at(manifest, "metadata")
-    placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
+    placed: Manifest = {**manifest, "metadata": {**map_at(manifest, "metadata"), "namespace": namespace}}
     found = _demand(placed, kind)
     if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
         annotations = map_at(placed, "metadata", "annotations")
         least = text_at(annotations, GROUP_MINIMUM)
         queue = text_at(annotations, QUEUE_NAME) or "default"
-        together = int(least) if least.isdigit() else 0
-        return replace(found, gang=None if found.queue else queue, together=together)
+        return replace(found, gang=None if found.queue else queue, together=int(least) if least.isdigit() else 0)
     return found
 
 
 def volcano_queue(wanted: Demand, *, kueue: bool) -> str | None:
     """The Volcano queue that has the quota of a workload; None if Kueue has it.
 
-    Args:
-        wanted: the workload.
-        kueue: whether Kueue runs: it suspends a Job without its label, also one that Volcano would schedule.
+    Kueue, where it runs, suspends a Job without its label, also one that Volcano would schedule.
     """
     kind = kind_of(wanted.manifest)
     return wanted.gang if kind is None or kind.gang or kind.kind == "Pod" or not kueue else None
@@ -174,10 +163,8 @@ def volcano_queue(wanted: Demand, *, kueue: bool) -> str | None:
 def template_of(name: str, count: int, template: Json) -> Template:
     """Pods of a pod template (`metadata`, `spec`)."""
     found = template if isinstance(template, dict) else {}
-    spec, labels, annotations = (
-        at(found, *path) for path in (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
-    )
-    return Template(name, count, *(each if isinstance(each, dict) else {} for each in (spec, labels, annotations)))
+    metadata = map_at(found, "metadata")
+    return Template(name, count, map_at(found, "spec"), map_at(metadata, "labels"), map_at(metadata, "annotations"))
 
 
 def _demand(manifest: Manifest, kind: WorkloadKind) -> Demand:
@@ -198,7 +185,13 @@ def _demand(manifest: Manifest, kind: WorkloadKind) -> Demand:
 
 
 def _templates(manifest: Manifest, kind: WorkloadKind, groups: int) -> Iterator[Template]:
-    counted = _submitted(manifest) if kind.api == RAY_JOB else manifest
+    counted = manifest
+    if kind.api == RAY_JOB:  # The pod that submits its job; in other modes than K8sJobMode there is none.
+        spec = map_at(manifest, "spec")
+        template = spec.pop("submitterPodTemplate", None)
+        if text_at(spec, "submissionMode") in {"", "K8sJobMode"}:
+            spec["submitterPodTemplate"] = template or {"spec": {"containers": [_SUBMITTER]}}
+        counted = {**manifest, "spec": spec}
     for pods in kind.pods:
         for found in pods.of(counted):
             if pods.resources:
@@ -213,7 +206,14 @@ def _of_trainer(manifest: Manifest, kind: WorkloadKind, trainer: Manifest, pods:
     spec: dict[str, Json] = {}
     for path in kind.patches:
         for _, patch in values_at(manifest, path):
-            spec = _merged(spec, patch)
+            for key, value in patch.items():
+                before = spec.get(key)
+                if isinstance(before, list) and isinstance(value, list):
+                    spec[key] = [*before, *value]
+                elif isinstance(before, dict) and isinstance(value, dict):
+                    spec[key] = {**before, **value}
+                else:
+                    spec[key] = value
     container: Json = {"name": pods.name, "image": text_at(trainer, "image"), "resources": at(trainer, pods.resources)}
     return {**spec, "containers": [container]}
 
@@ -222,10 +222,8 @@ _SUBMITTER: Final[dict[str, Json]] = {
     "name": "ray-job-submitter",
     "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
 }
-_AUTOSCALER: Final[dict[str, Json]] = {
-    "requests": {"cpu": "500m", "memory": "512Mi"},
-    "limits": {"cpu": "500m", "memory": "512Mi"},
-}
+_AMOUNTS: Final[Json] = {"cpu": "500m", "memory": "512Mi"}
+_AUTOSCALER: Final[Json] = {"requests": _AMOUNTS, "limits": _AMOUNTS}
 """Resources of what KubeRay adds to a Ray cluster:
 https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/common."""
 
@@ -245,53 +243,32 @@ def _of_head(manifest: Manifest, spec: Manifest, pods: Pods) -> dict[str, Json]:
     return {**spec, "containers": [*maps_at(spec, "containers"), *beside]}
 
 
-def _submitted(manifest: Manifest) -> Manifest:
-    """A RayJob with the pod that submits its job; in other modes than K8sJobMode there is none."""
-    spec = map_at(manifest, "spec")
-    template = spec.pop("submitterPodTemplate", None)
-    if text_at(spec, "submissionMode") in {"", "K8sJobMode"}:
-        spec["submitterPodTemplate"] = template or {"spec": {"containers": [_SUBMITTER]}}
-    return {**manifest, "spec": spec}
-
-
-def _merged(one: dict[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
-    merged = {**one, **other}
-    for key in one.keys() & other.keys():
-        first, second = one[key], other[key]
-        if isinstance(first, list) and isinstance(second, list):
-            merged[key] = [*first, *second]
-        elif isinstance(first, dict) and isinstance(second, dict):
-            merged[key] = {**first, **second}
-    return merged
-
-
 def with_runtime(demand: Demand, state: State) -> Demand:
     """A TrainJob with all pods of its runtime; other kinds, and TrainJobs without a known runtime, are unchanged."""
-    if text_at(demand.manifest, "kind") != "TrainJob":
+    manifest = demand.manifest
+    if text_at(manifest, "kind") != "TrainJob":
         return demand
-    runtime = _runtime(demand.manifest, state)
-    return replace(demand, templates=tuple(_runtime_templates(demand.manifest, runtime))) if runtime else demand
-
-
-def _runtime(manifest: Manifest, state: State) -> Manifest | None:
     name = text_at(manifest, "spec", "runtimeRef", "name")
     if text_at(manifest, "spec", "runtimeRef", "kind") == "TrainingRuntime":
-        of_namespace = state.of("TrainingRuntime", namespace_of(manifest))
-        return next((runtime for runtime in of_namespace if name_of(runtime) == name), None)
-    return next((runtime for runtime in state.of("ClusterTrainingRuntime") if name_of(runtime) == name), None)
-
-
-def _runtime_templates(manifest: Manifest, runtime: Manifest) -> Iterator[Template]:
+        runtimes = state.of("TrainingRuntime", namespace_of(manifest))
+    else:
+        runtimes = state.of("ClusterTrainingRuntime")
+    runtime = next((runtime for runtime in runtimes if name_of(runtime) == name), None)
+    if not runtime:
+        return demand
     jobs: Json = at(runtime, "spec", "template", "spec", "replicatedJobs")
     for patch in maps_at(manifest, "spec", "runtimePatches"):
         patches = at(patch, "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
         jobs = _merged_template(jobs, patches) if patches else jobs
+    launched = at(runtime, "spec", "mlPolicy", "mpi", "runLauncherAsNode") is True
+    templates: list[Template] = []
     for job in maps_at({"jobs": jobs}, "jobs"):
-        count = _count(manifest, runtime, job) * int_at(job, "replicas", otherwise=1)
-        yield template_of(text_at(job, "name"), count, _trained(manifest, runtime, job))
+        count = _count(manifest, runtime, job, launched=launched) * int_at(job, "replicas", otherwise=1)
+        templates.append(template_of(text_at(job, "name"), count, _trained(manifest, job, launched=launched)))
+    return replace(demand, templates=tuple(templates))
 
 
-def _count(manifest: Manifest, runtime: Manifest, job: Manifest) -> int:
+def _count(manifest: Manifest, runtime: Manifest, job: Manifest, *, launched: bool) -> int:
     """Pods of a replicated job: those of the trainer are `numNodes`, of MPI without a launcher that computes."""
     otherwise = int_at(job, "template", "spec", "parallelism", otherwise=1)
     if _trains(job):
@@ -300,8 +277,7 @@ def _count(manifest: Manifest, runtime: Manifest, job: Manifest) -> int:
     if not nodes:
         return otherwise
     if isinstance(at(runtime, "spec", "mlPolicy", "mpi"), dict):
-        workers = max(nodes - 1, 1) if _launcher_computes(runtime) else nodes
-        return workers if text_at(job, "name") == NODE else otherwise
+        return (max(nodes - 1, 1) if launched else nodes) if text_at(job, "name") == NODE else otherwise
     return nodes if _trains(job) else otherwise
 
 
@@ -310,22 +286,18 @@ def _trains(job: Manifest) -> bool:
     return text_at(job, "template", "metadata", "labels", label) == value
 
 
-def _launcher_computes(runtime: Manifest) -> bool:
-    return at(runtime, "spec", "mlPolicy", "mpi", "runLauncherAsNode") is True
-
-
-def _trained(manifest: Manifest, runtime: Manifest, job: Manifest) -> Json:
+def _trained(manifest: Manifest, job: Manifest, *, launched: bool) -> Json:
     """The pod template, with the TrainJob's image and resources where Trainer sets them."""
     template = at(job, "template", "spec", "template")
     own: dict[str, Json] = {"name": NODE}
     if _trains(job) and (image := text_at(manifest, "spec", "trainer", "image")):
         own["image"] = image
-    if _trains(job) or (_launcher_computes(runtime) and text_at(job, "name") == NODE):
+    if _trains(job) or (launched and text_at(job, "name") == NODE):
         own["resources"] = at(manifest, "spec", "trainer", "resourcesPerNode") or {}
-    named = {
-        text_at(container, "name") for container in maps_at(job, "template", "spec", "template", "spec", "containers")
-    }
-    return _merged_template(template, {"spec": {"containers": [own]}}) if NODE in named else template
+    containers = maps_at(job, "template", "spec", "template", "spec", "containers")
+    if not any(text_at(container, "name") == NODE for container in containers):
+        return template
+    return _merged_template(template, {"spec": {"containers": [own]}})
 
 
 def _merged_template(base: Json, patch: Json) -> Json:
@@ -333,14 +305,95 @@ def _merged_template(base: Json, patch: Json) -> Json:
     if isinstance(base, dict) and isinstance(patch, dict):
         both = {key: _merged_template(base[key], value) if key in base else value for key, value in patch.items()}
         return {**base, **both}
-    if isinstance(base, list) and isinstance(patch, list) and all(_named(item) for item in (*base, *patch)):
-        items = {text_at(cast("Mapping[str, Json]", item), "name"): item for item in base}
-        for item in patch:
-            name = text_at(cast("Mapping[str, Json]", item), "name")
-            items[name] = _merged_template(items[name], item) if name in items else item
-        return list(items.values())
+    if isinstance(base, list) and isinstance(patch, list):
+        named = [(text_at(item, "name"), item) for item in (*base, *patch) if isinstance(item, dict) and "name" in item]
+        if len(named) == len(base) + len(patch):
+            items: dict[str, Json] = {}
+            for name, item in named:
+                items[name] = _merged_template(items[name], item) if name in items else item
+            return list(items.values())
     return patch
 
 
-def _named(item: Json) -> bool:
-    return isinstance(item, dict) and "name" in item
+KINDS: Final = tuple(sorted((kind.api for kind in kinds().values() if kind.version), key=lambda api: api[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One object that runs pods, with its pods that have not ended.
+
+    `workloads` are Kueue's of it or of its pods, `groups` Volcano's PodGroups of it.
+    """
+
+    manifest: Manifest
+    demand: Demand
+    pods: tuple[Manifest, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    groups: tuple[Manifest, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Such as `Job ml-research/nightly`."""
+        return f"{text_at(self.manifest, 'kind')} {namespace_of(self.manifest)}/{name_of(self.manifest)}"
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return text_at(self.manifest, "metadata", "uid")
+
+    @property
+    def queue(self) -> str:
+        """The LocalQueue of its label or of its pods' labels; empty for none."""
+        labels = (label(pod, QUEUE_LABEL) for pod in self.pods)
+        return self.demand.queue or next(filter(None, labels), "")
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, such as `Complete`; empty where it did not."""
+        return outcome(self.manifest)
+
+
+FAILED: Final = frozenset({"Failed", "Aborted"})
+"""The outcomes of what did not complete."""
+
+
+def outcome(manifest: Manifest) -> str:
+    """How an object ended, such as `Complete`; empty where it did not."""
+    if kind := next((kind for kind in ("Complete", "Completed", "Failed") if is_true(manifest, kind)), ""):
+        return kind
+    states = (("phase",), ("state", "phase"), ("jobDeploymentStatus",))
+    phase = next(filter(None, (text_at(manifest, "status", *path) for path in states)), "")
+    return phase if phase in {"Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated"} else ""
+
+
+def target_of(manifest: Manifest, state: State) -> Target:
+    """Collects the pods, Workloads and PodGroups of an object."""
+    namespace = namespace_of(manifest)
+    pods = tuple(each for each in state.of("Pod", namespace) if belongs(each, manifest) and not ended(each))
+    uids = {text_at(each, "metadata", "uid") for each in (manifest, *pods)}
+    found = (each for each in read_workloads(state.of("Workload")) if each.namespace == namespace)
+    return Target(
+        manifest,
+        with_runtime(demand(manifest, namespace), state),
+        pods,
+        tuple(each for each in found if uids & set(each.owners)),
+        tuple(each for each in state.of("PodGroup", namespace) if uids & set(owners(each))),
+    )
+
+
+def owners(manifest: Manifest) -> list[str]:
+    """Uids of the owners of an object."""
+    return [text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")]
+
+
+def belongs(pod: Manifest, manifest: Manifest) -> bool:
+    """Whether a pod is the object itself, or belongs to it directly or indirectly."""
+    uid, kind = text_at(manifest, "metadata", "uid"), kind_of(manifest)
+    if uid in {text_at(pod, "metadata", "uid"), *owners(pod)}:
+        return True
+    carried: Mapping[str, str] = texts_at(pod, "metadata", "labels")
+    if kind and kind.label:
+        owner = text_at(manifest, *(step.field for step in kind.named)) if kind.named else name_of(manifest)
+        return bool(owner) and carried.get(kind.label) == owner
+    selector = at(manifest, "spec", "selector")
+    return bool(selector) and selects(selector, carried)

@@ -21,16 +21,15 @@ _SERVER: Final = 500
 def ask(cluster: Cluster, wanted: Demand, *, full: bool) -> Iterator[Answer]:
     """Dry runs of the object, and of a pod of each template.
 
-    Args:
-        cluster: the API server.
-        wanted: the object.
-        full: whether the namespace's quota has room later, so that a rejection for quota is not final.
+    With `full`, the namespace's quota has room later, so that a rejection for quota is not final.
     """
     yield _asked(cluster, wanted.manifest, wanted.title, full=full)
     if text_at(wanted.manifest, "kind") == "Pod":
         return
     for template in wanted.templates:
-        if template.count and _runs(template):
+        # A TrainJob may take the image of a container from its runtime, and then no pod can be checked.
+        images = [text_at(container, "image") for container in maps_at(template.spec, "containers")]
+        if template.count and isinstance(at(template.spec, "containers"), list) and all(images):
             yield _asked(cluster, pod_of(wanted, template), f"a pod of {wanted.title}", full=full)
 
 
@@ -57,25 +56,18 @@ def completed(cluster: Cluster, wanted: Demand) -> Demand:
 
 def _overlaid(written: Json, made: Json, fields: Sequence[str]) -> Json:
     """What is written, with these fields at any depth as the API server answers them."""
-    if isinstance(written, dict) and isinstance(made, dict):
-        kept = {key: _overlaid(value, made.get(key), fields) for key, value in written.items()}
-        return {**kept, **{key: _without_kueue(made[key]) for key in fields if key in made}}
     if isinstance(written, list) and isinstance(made, list):
         return [_overlaid(one, other, fields) for one, other in zip(written, made, strict=False)]
-    return written
-
-
-def _without_kueue(value: Json) -> Json:
-    """Patches of a runtime without Kueue's own, which Kueue makes for each TrainJob anew."""
-    if not isinstance(value, list):
-        return value
-    return [one for one in value if not isinstance(one, dict) or one.get("manager") != _KUEUE]
-
-
-def _runs(template: Template) -> bool:
-    """Whether all containers have an image; a TrainJob may take it from its runtime, and then no pod can be checked."""
-    containers = at(template.spec, "containers")
-    return isinstance(containers, list) and all(isinstance(item, dict) and item.get("image") for item in containers)
+    if not (isinstance(written, dict) and isinstance(made, dict)):
+        return written
+    kept = {key: _overlaid(value, made.get(key), fields) for key, value in written.items()}
+    for key in fields:
+        value = made.get(key)
+        if isinstance(value, list):  # Kueue makes its own patches of a runtime for each TrainJob anew.
+            kept[key] = [one for one in value if not isinstance(one, dict) or one.get("manager") != _KUEUE]
+        elif key in made:
+            kept[key] = value
+    return kept
 
 
 def pod_of(wanted: Demand, template: Template) -> Manifest:
@@ -90,9 +82,8 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
     }
     spec: dict[str, Json] = {**template.spec}
     # Its controller adds volumes of the same names for the claims that it makes.
-    if made := [
-        text_at(claim, "metadata", "name") for claim in maps_at(wanted.manifest, "spec", "volumeClaimTemplates")
-    ]:
+    claims = maps_at(wanted.manifest, "spec", "volumeClaimTemplates")
+    if made := [text_at(claim, "metadata", "name") for claim in claims]:
         volumes = [volume for volume in maps_at(spec, "volumes") if text_at(volume, "name") not in made]
         spec["volumes"] = [*volumes, *({"name": claim, "emptyDir": {}} for claim in made)]
     if (kind := kind_of(wanted.manifest)) and kind.work == "batch":
@@ -101,17 +92,20 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
 
 
 def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: bool) -> Answer:
+    verdict: Verdict = "never"
     try:
         _, renamed = created(cluster, manifest)
     except UnknownKindError as error:
-        return Answer(Check.API_SERVER, "never", (f"{what}: {error.message}",))
+        return Answer(Check.API_SERVER, verdict, (f"{what}: {error.message}",))
     except ApiError as error:
-        line = (
-            f"{what} not evaluated, you may not create it: {error.message}"
-            if _no_right(error)
-            else f"rejects {what}: {error.message}"
-        )
-        return Answer(Check.API_SERVER, _verdict(error, full=full), (line,))
+        line = f"rejects {what}: {error.message}"
+        if error.status == FORBIDDEN and "cannot create resource" in error.message:  # whatever is in the object
+            verdict, line = "unknown", f"{what} not evaluated, you may not create it: {error.message}"
+        elif error.status >= _SERVER:
+            verdict = "unknown"
+        elif full and exceeded_quota(error.message):
+            verdict = "later"
+        return Answer(Check.API_SERVER, verdict, (line,))
     how = "dry run with another name, since the name is in use" if renamed else "dry run"
     return Answer(Check.API_SERVER, "now", (f"accepts {what} ({how})",))
 
@@ -127,14 +121,3 @@ def created(cluster: Cluster, manifest: Mapping[str, Json]) -> tuple[Manifest, b
         kept = {key: value for key, value in metadata.items() if key != "name"} if isinstance(metadata, dict) else {}
         named = {**kept, "generateName": f"{name_of(manifest)[:40]}-"}
         return cluster.create({**manifest, "metadata": named}, dry_run=True), True
-
-
-def _verdict(error: ApiError, *, full: bool) -> Verdict:
-    if _no_right(error) or error.status >= _SERVER:
-        return "unknown"
-    return "later" if full and exceeded_quota(error.message) else "never"
-
-
-def _no_right(error: ApiError) -> bool:
-    """Whether the user may not create such objects, whatever is in them."""
-    return error.status == FORBIDDEN and "cannot create resource" in error.message

@@ -63,11 +63,8 @@ class History:
 class Estimate:
     """When a pending workload is admitted, in seconds from now, if nothing is submitted that comes first.
 
-    Attributes:
-        low: 0 if only a bound is known.
-        high: None if nothing bounds it.
-        unbounded: workloads that run, and of which nobody knows for how long.
-        beyond: whether it is not among those that the simulated ends admit; later ones might.
+    `low` is 0 if only a bound is known, `high` None if nothing bounds it: nobody knows for how long the `unbounded`
+    workloads run. `beyond`: it is not among those that the simulated ends admit; later ones might.
     """
 
     low: float = 0.0
@@ -108,12 +105,7 @@ def about(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How long workloads run.
-
-    Attributes:
-        workloads: by label.
-        jobs: Jobs that may be read, by uid.
-    """
+    """How long workloads run; workloads are by label, and Jobs that may be read by uid."""
 
     workloads: Mapping[str, Workload]
     jobs: Mapping[str, Manifest]
@@ -121,39 +113,30 @@ class Expected:
     now: datetime = field(default_factory=partial(datetime.now, UTC))
 
     def lasts(self, name: str, *, share: float, whole: bool = False) -> float | None:
-        """Of `waiting.Lasts`: the share of recorded durations, or the deadline if that is earlier."""
+        """Of `waiting.Lasts`: the share of recorded durations, or the deadline if that is earlier.
+
+        The deadline is that at which Kueue or the Job's controller ends it, in seconds after the admission.
+        """
         workload = self.workloads.get(name)
         if workload is None:
             return None
-        ran = 0.0 if whole else self._ran(workload)
-        recorded = self.history.left(workload.namespace, _gpus(workload), ran, share)
-        deadline = self._deadline(workload)
-        bounds = [recorded, None if deadline is None else max(0.0, deadline - ran)]
-        return min((bound for bound in bounds if bound is not None), default=None)
-
-    def _ran(self, workload: Workload) -> float:
-        since = text_at(condition(workload.manifest, "Admitted"), "lastTransitionTime")
-        return max(0.0, (self.now - datetime.fromisoformat(since)).total_seconds()) if since else 0.0
-
-    def _deadline(self, workload: Workload) -> float | None:
-        """Seconds after the admission at which Kueue or the Job's controller ends it."""
-        owners = (self.jobs.get(owner, {}) for owner in workload.owners)
-        found = [at(workload.manifest, "spec", "maximumExecutionTimeSeconds")]
-        found += [at(job, "spec", "activeDeadlineSeconds") for job in owners]
-        past = int_at(workload.manifest, "status", "accumulatedPastExecutionTimeSeconds")
-        first, *others = found
-        bounds = [first - past] if isinstance(first, int) else []
-        return min([*bounds, *(other for other in others if isinstance(other, int))], default=None)
+        ran, manifest = 0.0, workload.manifest
+        if not whole and (since := text_at(condition(manifest, "Admitted"), "lastTransitionTime")):
+            ran = max(0.0, (self.now - datetime.fromisoformat(since)).total_seconds())
+        deadlines = [at(self.jobs.get(owner, {}), "spec", "activeDeadlineSeconds") for owner in workload.owners]
+        most = at(manifest, "spec", "maximumExecutionTimeSeconds")
+        if isinstance(most, int):
+            deadlines.append(most - int_at(manifest, "status", "accumulatedPastExecutionTimeSeconds"))
+        bounds = [max(0.0, deadline - ran) for deadline in deadlines if isinstance(deadline, int)]
+        gpus = sum(amount for resource, amount in workload.total.items() if is_extended(resource))
+        recorded = self.history.left(workload.namespace, gpus, ran, share)
+        return min(bounds if recorded is None else [*bounds, recorded], default=None)
 
 
 def estimate(fork: Callable[[], Simulation], name: str, expected: Expected, needed: Sequence[str] = ()) -> Estimate:
-    """How long a workload waits.
+    """How long a workload waits, which is pending in each copy that `fork` gives of a simulation at rest.
 
-    Args:
-        fork: gives copies of a simulation at rest, in which the workload is pending.
-        name: of the workload.
-        expected: how long workloads run.
-        needed: workloads whose end admits it, to name those that nothing bounds; default: all that run.
+    Workloads whose end is `needed` to admit it are named if nothing bounds them; without any, all that run.
     """
     (found,) = estimates(fork, [name], expected, until=name).values()
     if found.high is not None or found.beyond:
@@ -181,7 +164,3 @@ def estimates(
         else Estimate(beyond=beyond)
         for name in names
     }
-
-
-def _gpus(workload: Workload) -> int:
-    return sum(amount for resource, amount in workload.total.items() if is_extended(resource))

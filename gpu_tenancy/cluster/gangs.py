@@ -1,6 +1,7 @@
 """Volcano's queues and gangs: usage of a queue, and whether it has room for another gang."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,11 +22,9 @@ GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 
 @dataclass(frozen=True, slots=True)
 class GangQueue:
-    """A queue of Volcano.
+    """A queue of Volcano, with its PodGroups that are not running.
 
-    Attributes:
-        counted: whether Volcano reports what is allocated; otherwise requests of its pods are counted.
-        pending: PodGroups that are not running.
+    With `counted`, Volcano reports what is allocated; otherwise requests of its pods are counted.
     """
 
     name: str
@@ -46,30 +45,35 @@ def gang_queues(
     queues: Iterable[Manifest], groups: Iterable[Manifest], pods: Iterable[Manifest] = ()
 ) -> list[GangQueue]:
     """Reads Volcano's queues, without the two that it creates itself."""
-    all_groups = tuple(groups)
-    by_group = {(namespace_of(group), name_of(group)): text_at(group, "spec", "queue") for group in all_groups}
-    placed = [pod for pod in pods if text_at(pod, "spec", "nodeName") and not ended(pod)]
-    return [
-        _queue(queue, [g for g in all_groups if text_at(g, "spec", "queue") == name_of(queue)], by_group, placed)
-        for queue in queues
-        if name_of(queue) not in _OWN
-    ]
-
-
-def _queue(
-    queue: Manifest, groups: Iterable[Manifest], by_group: Mapping[tuple[str, str], str], pods: Iterable[Manifest]
-) -> GangQueue:
-    counted = "allocated" in map_at(queue, "status")
-    own = [requests(map_at(pod, "spec")) for pod in pods if gang_of(pod, by_group) == name_of(queue)]
-    return GangQueue(
-        name=name_of(queue),
-        guarantee=amounts(at(queue, "spec", "guarantee", "resource")),
-        capability=amounts(at(queue, "spec", "capability")),
-        used=amounts(at(queue, "status", "allocated")) if counted else add(*own),
-        counted=counted,
-        state=text_at(queue, "status", "state") or "Open",
-        pending=tuple(group for group in groups if text_at(group, "status", "phase") in {"", "Pending", "Inqueue"}),
-    )
+    by_queue: dict[str, list[Manifest]] = defaultdict(list)
+    by_group: dict[tuple[str, str], str] = {}
+    for group in groups:
+        name = by_group[namespace_of(group), name_of(group)] = text_at(group, "spec", "queue")
+        by_queue[name].append(group)
+    used: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        if scheduler(map_at(pod, "spec")) != "volcano" or not text_at(pod, "spec", "nodeName") or ended(pod):
+            continue
+        group = text_at(pod, "metadata", "annotations", GROUP_NAME)
+        named = text_at(pod, "metadata", "annotations", QUEUE_NAME) or label(pod, QUEUE_NAME)
+        if name := named or by_group.get((namespace_of(pod), group), ""):
+            used[name] = add(used.get(name, {}), requests(map_at(pod, "spec")))
+    found: list[GangQueue] = []
+    for manifest in queues:
+        if (name := name_of(manifest)) not in _OWN:
+            counted = "allocated" in map_at(manifest, "status")
+            pending = [one for one in by_queue[name] if text_at(one, "status", "phase") in {"", "Pending", "Inqueue"}]
+            queue = GangQueue(
+                name=name,
+                guarantee=amounts(at(manifest, "spec", "guarantee", "resource")),
+                capability=amounts(at(manifest, "spec", "capability")),
+                used=amounts(at(manifest, "status", "allocated")) if counted else used.get(name, {}),
+                counted=counted,
+                state=text_at(manifest, "status", "state") or "Open",
+                pending=tuple(pending),
+            )
+            found.append(queue)
+    return found
 
 
 def gang_requests(group: Manifest) -> dict[str, int]:
@@ -86,27 +90,14 @@ def gang_requests(group: Manifest) -> dict[str, int]:
     }
 
 
-def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:
-    """The queue of a pod that Volcano schedules; empty for any other."""
-    if scheduler(map_at(pod, "spec")) != "volcano":
-        return ""
-    group = text_at(pod, "metadata", "annotations", GROUP_NAME)
-    named = (text_at(pod, "metadata", "annotations", QUEUE_NAME), label(pod, QUEUE_NAME))
-    return next((name for name in named if name), "") or by_group.get((namespace_of(pod), group), "")
-
-
 def judge_gang(
     queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapping[str, int], int]], together: int = 0
 ) -> Answer:
     """Whether a queue of Volcano has room for the pods of a gang that start together.
 
-    Args:
-        queues: of Volcano.
-        name: of the gang's queue.
-        pods: requests and number of each kind of pods, in the order in which Volcano starts them.
-        together: minimum number of pods; 0 for all of them.
+    Pods are the requests and number of each kind, in the order in which Volcano starts them; `together` is their
+    minimum number, 0 for all of them.
     """
-    listed = _first(tuple(pods), together)
     if name in _OWN:
         own = "Volcano's own queue, which has no quota of the team; set spec.queue to a queue of the team"
         return Answer(Check.VOLCANO_QUEUE, "now", (own,), name)
@@ -116,34 +107,30 @@ def judge_gang(
     if queue.state != "Open":
         closed = f"the queue is in state {queue.state} and accepts no gangs"
         return Answer(Check.VOLCANO_QUEUE, "never", (closed,), name)
-    requested = add(*(times(pod, count) for pod, count in listed))
-    results: list[tuple[Verdict, str]] = []
-    for resource in ordered(requested):
-        limit, used = queue.capability.get(resource), queue.used.get(resource, 0)
-        amount = requested[resource]
-        if limit is None or not amount:
-            continue
-        head, most = f"{resource} {amount_text(resource, amount)} requested", amount_text(resource, limit)
-        if amount > limit:
-            results.append(("never", f"{head}, exceeds the limit of {most}"))
-        elif used + amount > limit:
-            taken = amount_text(resource, used)
-            results.append(("later", f"{head}, fits when other gangs end ({taken} of {most} used)"))
-        else:
-            results.append(("now", f"{head}, {amount_text(resource, limit - used)} of {most} free"))
-    verdict, lines = decisive(results)
+    listed, requested = tuple(pods), dict[str, int]()
+    left = together or sum(count for _, count in listed)
+    for pod, count in listed:
+        requested = add(requested, times(pod, min(count, left)))
+        left -= min(count, left)
+    verdict, lines = decisive(_judge_limits(queue, requested))
     lines = lines or ("the queue has no limit for these resources",)
     if queue.pending:
         lines = (*lines, f"{plural(len(queue.pending), 'gang')} pending in it ({leading_text(queue.waiting)})")
     return Answer(Check.VOLCANO_QUEUE, verdict, lines, name)
 
 
-def _first(pods: Sequence[tuple[Mapping[str, int], int]], count: int) -> Iterator[tuple[Mapping[str, int], int]]:
-    """The first pods, so many together; all of them for 0."""
-    left = count or sum(number for _, number in pods)
-    for requested, number in pods:
-        yield requested, min(number, left)
-        left -= min(number, left)
+def _judge_limits(queue: GangQueue, requested: Mapping[str, int]) -> Iterator[tuple[Verdict, str]]:
+    for resource in ordered(requested):
+        limit, used, amount = queue.capability.get(resource), queue.used.get(resource, 0), requested[resource]
+        if limit is None or not amount:
+            continue
+        head, most = f"{resource} {amount_text(resource, amount)} requested", amount_text(resource, limit)
+        if amount > limit:
+            yield "never", f"{head}, exceeds the limit of {most}"
+        elif used + amount > limit:
+            yield "later", f"{head}, fits when other gangs end ({amount_text(resource, used)} of {most} used)"
+        else:
+            yield "now", f"{head}, {amount_text(resource, limit - used)} of {most} free"
 
 
 def too_few(together: int, count: int) -> tuple[str, str] | None:

@@ -11,21 +11,13 @@ from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.model.names import HOLD
 
-_FORM: Final = "%Y-%m-%d %H:%M UTC"
-
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A ClusterQueue or ResourceFlavor that admits nothing new.
+    """A ClusterQueue or ResourceFlavor that admits nothing new, and the user who holds it.
 
-    Attributes:
-        name: of the object.
-        kind: of the object.
-        by: the user who holds it.
-        since: when, in the form of RFC 3339.
-        until: when it ends by itself; empty if it does not.
-        before: the field that was changed, as it was; None if it was not set.
-        after: the field as the hold set it.
+    Times are in the form of RFC 3339; `until` is empty if it does not end by itself. `before` is the field that was
+    changed, as it was, None if it was not set; `after` the field as the hold set it.
     """
 
     name: str
@@ -39,14 +31,13 @@ class Hold:
     @classmethod
     def of(cls, manifest: Manifest) -> Self | None:
         """Reads it from the annotation; None if the object is not held, or the annotation is not one of `hold`."""
+        name, kind = name_of(manifest), text_at(manifest, "kind")
         try:
             written = json.loads(text_at(manifest, "metadata", "annotations", HOLD))
             by, since, until = (str(written[key]) for key in ("by", "since", "until"))
             for moment in filter(None, (since, until)):
                 datetime.fromisoformat(moment)
-            return cls(
-                name_of(manifest), text_at(manifest, "kind"), by, since, until, written["before"], written["after"]
-            )
+            return cls(name, kind, by, since, until, written["before"], written["after"])
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -93,8 +84,7 @@ _TAINT: Final = re.compile(rf'key\W+{re.escape(HOLD)}"\W+value\W+(?P<until>\d[^"
 def holds_in(drift: str) -> Sequence[str]:
     """Lines on the holds in what `pulumi refresh --diff` and `pulumi preview --diff` show, one for each object.
 
-    The annotation is there as a text or, since Pulumi shows JSON in texts as such, as lines; else the taint tells until
-    when.
+    The annotation is a text or, since Pulumi shows JSON in texts as such, lines; else the taint tells until when.
     """
     held: dict[str, str] = {}
     starts = [*_RESOURCE.finditer(drift)]
@@ -112,4 +102,4 @@ def holds_in(drift: str) -> Sequence[str]:
 
 def moment_text(moment: str) -> str:
     """A time in the form of RFC 3339 for people, in UTC."""
-    return datetime.fromisoformat(moment).astimezone(UTC).strftime(_FORM)
+    return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -23,14 +23,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node.
-
-    Attributes:
-        whole: its allocatable resources.
-        free: what its pods leave of them.
-        taints: those that exclude pods.
-        open: whether it is schedulable.
-    """
+    """A node with its allocatable resources, those that its pods leave, and the taints that exclude pods."""
 
     name: str
     labels: Mapping[str, str]
@@ -44,67 +37,73 @@ def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node
     """Nodes with their free resources."""
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
-        node = text_at(pod, "spec", "nodeName")
-        if node and not ended(pod):
-            taken[node].update({**requests(map_at(pod, "spec")), "pods": 1})
-    return [_read_node(node, taken[name_of(node)]) for node in nodes]
+        if (name := text_at(pod, "spec", "nodeName")) and not ended(pod):
+            taken[name].update({**requests(map_at(pod, "spec")), "pods": 1})
+    found: list[Node] = []
+    for node in nodes:
+        name, whole = name_of(node), amounts(at(node, "status", "allocatable"))
+        found.append(
+            Node(
+                name=name,
+                labels=texts_at(node, "metadata", "labels"),
+                taints=excluding_taints(node),
+                whole=whole,
+                free={resource: value - taken[name][resource] for resource, value in whole.items()},
+                open=at(node, "spec", "unschedulable") is not True,
+            )
+        )
+    return found
 
 
-def _read_node(node: Manifest, taken: Mapping[str, int]) -> Node:
-    whole = amounts(at(node, "status", "allocatable"))
-    return Node(
-        name=name_of(node),
-        labels=texts_at(node, "metadata", "labels"),
-        taints=tuple(each for each in maps_at(node, "spec", "taints") if text_at(each, "effect") in _EXCLUDING),
-        whole=whole,
-        free={name: value - taken.get(name, 0) for name, value in whole.items()},
-        open=at(node, "spec", "unschedulable") is not True,
-    )
+def excluding_taints(node: Manifest) -> tuple[Manifest, ...]:
+    """Taints of a node that keep pods away."""
+    return tuple(taint for taint in maps_at(node, "spec", "taints") if text_at(taint, "effect") in _EXCLUDING)
 
 
-def _covers(toleration: Manifest, taint: Manifest) -> bool:
-    key, effect = text_at(toleration, "key"), text_at(toleration, "effect")
-    if effect and effect != text_at(taint, "effect"):
-        return False
-    if text_at(toleration, "operator") == "Exists":
-        return not key or key == text_at(taint, "key")
-    return (key, text_at(toleration, "value")) == (text_at(taint, "key"), text_at(taint, "value"))
+def taint_text(key: str, value: str, effect: str) -> str:
+    """A taint as `key=value:effect`."""
+    return f"{key}{'=' + value if value else ''}:{effect}"
 
 
 def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Manifest] = ()) -> str:
     """The first taint that a pod does not tolerate, as `key=value:effect`; empty for none."""
     tolerations = [*maps_at(spec, "tolerations"), *further]
     for taint in taints:
-        if text_at(taint, "effect") in _EXCLUDING and not any(_covers(each, taint) for each in tolerations):
-            value = text_at(taint, "value")
-            return f"{text_at(taint, 'key')}{'=' + value if value else ''}:{text_at(taint, 'effect')}"
+        key, value, effect = (text_at(taint, part) for part in ("key", "value", "effect"))
+        tolerated = any(
+            text_at(one, "effect") in {"", effect}
+            and (
+                text_at(one, "key") in {"", key}
+                if text_at(one, "operator") == "Exists"
+                else (text_at(one, "key"), text_at(one, "value")) == (key, value)
+            )
+            for one in tolerations
+        )
+        if effect in _EXCLUDING and not tolerated:
+            return taint_text(key, value, effect)
     return ""
 
 
 def suits_node(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: Iterable[str] | None = None) -> bool:
-    """Whether a node matches a pod's selector and required affinity.
+    """Whether a node matches a pod's selector and required affinity, which can name a node by its field.
 
-    Args:
-        spec: of the pod.
-        labels: of the node.
-        name: of the node, for affinity by field.
-        keys: check only these labels, as Kueue does for a flavor, which has no others; None for all.
+    With `keys`, only these labels are checked, as Kueue does for a flavor, which has no others.
     """
     judged = None if keys is None else set(keys)
     for key, value in map_at(spec, "nodeSelector").items():
         if (judged is None or key in judged) and labels.get(key) != value:
             return False
+
+    def matches_term(term: Manifest) -> bool:
+        rules = [each for each in maps_at(term, "matchExpressions") if judged is None or text_at(each, "key") in judged]
+        fields = maps_at(term, "matchFields") if judged is None else []
+        if not rules and not fields:
+            return judged is not None  # An empty term matches no node, but one without checked keys matches any flavor.
+        here = {"metadata.name": name}
+        return all(matches(rule, labels) for rule in rules) and all(matches(field, here) for field in fields)
+
     terms = maps_at(spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
-    return not terms or any(_matches_term(term, labels, name, judged) for term in terms)
-
-
-def _matches_term(term: Manifest, labels: Mapping[str, str], name: str, judged: set[str] | None) -> bool:
-    rules = [each for each in maps_at(term, "matchExpressions") if judged is None or text_at(each, "key") in judged]
-    fields = maps_at(term, "matchFields") if judged is None else []
-    if not rules and not fields:
-        return judged is not None  # An empty term matches no node, but a term without checked keys matches any flavor.
-    here = {"metadata.name": name}
-    return all(matches(rule, labels) for rule in rules) and all(matches(field, here) for field in fields)
+    return not terms or any(map(matches_term, terms))
 
 
 def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
@@ -118,13 +117,8 @@ def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
 class Suitable:
     """Nodes for pods of one template.
 
-    Attributes:
-        labelled: how many nodes match the pod's selector and affinity.
-        taints: of these, taints that the pod does not tolerate, and on how many nodes.
-        closed: of these, how many are unschedulable.
-        fitting: the suitable nodes that remain.
-        now: pods that these nodes have room for.
-        ever: pods that they have room for when empty.
+    `labelled` nodes match the pod's selector and affinity; `closed` ones of them are unschedulable, and others have
+    taints that the pod does not tolerate. The remaining nodes have room for pods now, or when they are empty (`ever`).
     """
 
     labelled: int
@@ -165,46 +159,45 @@ def take(nodes: Iterable[Node], fitting: Iterable[Node], pod: Mapping[str, int],
 def judge_nodes(nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Node]]:
     """Whether nodes have room for pods, and the nodes with as many of these pods as they have room for.
 
-    Args:
-        nodes: with what is free on them.
-        pods: as written by the user.
-        flavors: those that Kueue would assign, whose labels and tolerations it adds to the pods.
+    Kueue adds the labels and tolerations of the flavors that it would assign to the pods.
     """
     spec = given(pods.spec, flavors)
     found = find(spec, pods.pod, nodes)
     if pods.within and found.fitting:
-        found = _best_part(spec, pods, found.fitting)
+        # The part of the network that suits all pods best: with room now, else when empty.
+        parts: dict[str, list[Node]] = {}
+        for node in found.fitting:
+            if name := node.labels.get(pods.within):
+                parts.setdefault(name, []).append(node)
+        by_part = [find(spec, pods.pod, part) for part in parts.values()] or [find(spec, pods.pod, ())]
+        found = max(by_part, key=lambda part: (part.now >= pods.count, part.ever, part.now))
         if found.ever < pods.count:
             must = f"{plural(pods.count, 'pod')} must run where nodes have one value of {pods.within}"
             line = f"{must}, but no value has room for more than {found.ever}"
             return Answer(Check.NODES, "never", (line,)), [*nodes]
     after = take(nodes, found.fitting, pods.pod, pods.count)
-    if not found.fitting:
-        return _no_node(found, spec, nodes, flavors), after
+    return (_judge_room(found, pods) if found.fitting else _no_node(found, spec, nodes, flavors)), after
+
+
+def _judge_room(found: Suitable, pods: PodSet) -> Answer:
     suitable = plural(len(found.fitting), "suitable node")
     if not found.ever:
+        whole = [node.whole for node in found.fitting]
+        lacking = [name for name, value in pods.pod.items() if all(have.get(name, 0) < value for have in whole)]
+        names = ordered(lacking or [name for name in pods.pod if pods.pod[name]])
+        most = ", ".join(f"{amount_text(name, max(have.get(name, 0) for have in whole))} {name}" for name in names)
         requested = amounts_text(gpus(pods.pod) or pods.pod)
-        line = f"a pod requests {requested}, but the largest of {suitable} has {_largest(found, pods.pod)}"
-        return Answer(Check.NODES, "never", (line,)), after
+        line = f"a pod requests {requested}, but the largest of {suitable} has {most}"
+        return Answer(Check.NODES, "never", (line,))
     room = f"{suitable}, room for {plural(found.now, 'such pod')} now and {found.ever} when empty"
     if found.now >= pods.count:
-        return Answer(Check.NODES, "now", (room,)), after
-    if found.ever < pods.count:
-        room = f"{room}; the autoscaler must add nodes"
-    return Answer(Check.NODES, "later", (room, *_free(found, pods.pod))), after
-
-
-def _best_part(spec: Manifest, pods: PodSet, fitting: Iterable[Node]) -> Suitable:
-    """The nodes of one part of the network that suit all pods of a workload best: with room now, else when empty.
-
-    Without nodes, where none has the label.
-    """
-    parts: dict[str, list[Node]] = {}
-    for node in fitting:
-        if name := node.labels.get(pods.within):
-            parts.setdefault(name, []).append(node)
-    found = [find(spec, pods.pod, part) for part in parts.values()] or [find(spec, pods.pod, ())]
-    return max(found, key=lambda part: (part.now >= pods.count, part.ever, part.now))
+        return Answer(Check.NODES, "now", (room,))
+    lines = [f"{room}; the autoscaler must add nodes" if found.ever < pods.count else room]
+    name = next(iter(gpus(pods.pod)), "cpu")
+    if free := Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pods.pod)):
+        parts = (f"{amount_text(name, amount)} on {plural(count, 'node')}" for amount, count in sorted(free.items()))
+        lines.append(f"free {name}: {', '.join(parts)}")
+    return Answer(Check.NODES, "later", tuple(lines))
 
 
 def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
@@ -221,10 +214,8 @@ def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Se
     """Why no node is suitable."""
     if found.labelled:
         verdict = "later" if found.closed and not found.taints else "never"
-        parts = [
-            f"{plural(count, 'node')} with taint {taint}, which it does not tolerate"
-            for taint, count in found.taints.items()
-        ]
+        taints = found.taints.items()
+        parts = [f"{plural(count, 'node')} with taint {taint}, which it does not tolerate" for taint, count in taints]
         parts += [plural(found.closed, "unschedulable node")] if found.closed else []
         return Answer(Check.NODES, verdict, (f"matching nodes do not accept the pod: {'; '.join(parts)}",))
     for flavor in flavors:
@@ -232,30 +223,10 @@ def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Se
         if own and not any(own.items() <= node.labels.items() for node in nodes):
             line = f"no node of flavor {name_of(flavor)} exists yet; the autoscaler must add one"
             return Answer(Check.NODES, "later", (line,))
-    unmatched = tuple(_unmatched_labels(spec, nodes))
-    return Answer(Check.NODES, "never", unmatched or ("no node matches the pod's node affinity",))
-
-
-def _unmatched_labels(spec: Manifest, nodes: Sequence[Node]) -> Iterable[str]:
+    unmatched: list[str] = []
     for key, value in texts_at(spec, "nodeSelector").items():
-        if not any(node.labels.get(key) == value for node in nodes):
-            existing = sorted({node.labels[key] for node in nodes if key in node.labels})
-            yield f"no node has the label {key}={value}; existing values: {', '.join(existing) or 'none'}"
-
-
-def _largest(found: Suitable, pod: Mapping[str, int]) -> str:
-    """The largest amounts on one node, of the resources of which no node has enough."""
-    lacking = [name for name, value in pod.items() if all(node.whole.get(name, 0) < value for node in found.fitting)]
-    names = ordered(lacking or [name for name in pod if pod[name]])
-    return ", ".join(
-        f"{amount_text(name, max(node.whole.get(name, 0) for node in found.fitting))} {name}" for name in names
-    )
-
-
-def _free(found: Suitable, pod: Mapping[str, int]) -> Iterable[str]:
-    """How many nodes have how much free of the pod's first resource."""
-    name = next(iter(gpus(pod)), "cpu")
-    counts = Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pod))
-    if counts:
-        parts = (f"{amount_text(name, free)} on {plural(count, 'node')}" for free, count in sorted(counts.items()))
-        yield f"free {name}: {', '.join(parts)}"
+        existing = sorted({node.labels[key] for node in nodes if key in node.labels})
+        if value not in existing:
+            values = ", ".join(existing) or "none"
+            unmatched.append(f"no node has the label {key}={value}; existing values: {values}")
+    return Answer(Check.NODES, "never", tuple(unmatched) or ("no node matches the pod's node affinity",))

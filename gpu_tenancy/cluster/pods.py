@@ -24,6 +24,9 @@ def limits(spec: Manifest) -> dict[str, int]:
 
 
 def _total(spec: Manifest, which: str) -> dict[str, int]:
+    def most(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+        return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
     total = add(*(container_amounts(each, which) for each in maps_at(spec, "containers")))
     beside: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -32,8 +35,8 @@ def _total(spec: Manifest, which: str) -> dict[str, int]:
         if text_at(each, "restartPolicy") == "Always":
             beside = add(beside, own)
             own = {}
-        peak = _most(peak, add(beside, own))
-    total = _most(add(total, beside), peak)
+        peak = most(peak, add(beside, own))
+    total = most(add(total, beside), peak)
     return add({**total, **amounts(at(spec, "resources", which))}, amounts(at(spec, "overhead")))
 
 
@@ -42,10 +45,6 @@ def container_amounts(container: Manifest, which: str) -> dict[str, int]:
     limit = amounts(at(container, "resources", "limits"))
     own = amounts(at(container, "resources", which))
     return {**limit, **own} if which == "requests" else own
-
-
-def _most(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 def ended(pod: Manifest) -> bool:
@@ -88,24 +87,19 @@ def selects(selector: Json, labels: Mapping[str, str]) -> bool:
 
 def matches(rule: Mapping[str, Json], labels: Mapping[str, str]) -> bool:
     """Whether one expression of a selector matches."""
-    here = labels.get(text_at(rule, "key"))
-    values = list_at(rule, "values")
-    match text_at(rule, "operator"):
+    here, values, operator = labels.get(text_at(rule, "key")), list_at(rule, "values"), text_at(rule, "operator")
+    match operator:
         case "In":
             return here in values
         case "NotIn":
             return here not in values
-        case "Exists":
-            return here is not None
-        case "DoesNotExist":
-            return here is None
-        case operator:
-            return _compares(operator, here, values)
-
-
-def _compares(operator: str, here: str | None, values: list[str]) -> bool:
-    try:
-        own, bound = int(here or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return own > bound if operator == "Gt" else operator == "Lt" and own < bound
+        case "Exists" | "DoesNotExist":
+            return (here is None) == (operator == "DoesNotExist")
+        case "Gt" | "Lt":
+            try:
+                own, bound = int(here or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return own > bound if operator == "Gt" else own < bound
+        case _:
+            return False

@@ -8,10 +8,10 @@ from typing import Final
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CLAIMED, CPU, amount_text, ordered
 from gpu_tenancy.cluster.answers import Verdict
-from gpu_tenancy.cluster.channels import claimed
 from gpu_tenancy.cluster.holds import Hold
 from gpu_tenancy.cluster.nodes import suits_node, untolerated
 from gpu_tenancy.cluster.pods import Manifest, name_of
+from gpu_tenancy.cluster.references import claimed
 from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 from gpu_tenancy.kueue.api import UNCONSTRAINED
@@ -49,12 +49,8 @@ class Source(IntEnum):
 class QuotaRequest:
     """One resource of one flavor, as requested from a queue. Amounts are in base units.
 
-    Attributes:
-        requested: by all pods that were judged so far together with these.
-        nominal: the queue's nominal quota.
-        used: by the queue.
-        available: what the queue could use now.
-        limit: what the queue could use if all others used nothing.
+    `requested` is by all pods that were judged so far together with these; `available` what the queue could use now;
+    `limit` what it could use if all others used nothing.
     """
 
     flavor: str
@@ -139,11 +135,8 @@ class QuotaRequest:
 class Refusal:
     """Why a flavor cannot be used for some pods, or why a queue cannot admit them at all.
 
-    Attributes:
-        text: the reason.
-        fix: what to write in the pod template.
-        held: the flavor, if it is held for maintenance.
-        decisive: whether the flavor's limit is enough, so that only this excludes it.
+    The fix is what to write in the pod template; `held` the flavor, if it is held for maintenance. `decisive`: the
+    flavor's limit is enough, so that only this excludes it.
     """
 
     text: str
@@ -159,12 +152,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The quota of a queue for one pod set.
-
-    Attributes:
-        requests: to the flavors that it would use; empty where there is none.
-        refused: flavors that cannot be used.
-    """
+    """The quota of a queue for one pod set: requests to the flavors that it would use, and those that it cannot use."""
 
     pods: PodSet
     requests: tuple[QuotaRequest, ...]
@@ -196,16 +184,17 @@ def judge_queue(
         for request in offer.requests:
             assumed[request.flavor, request.resource] = request.requested
     borrows = any(request.borrows for offer in offers for request in offer.requests)
-    return [_without_reclaim(offer) for offer in offers] if borrows and queue.preemption.borrow is None else offers
-
-
-def _without_reclaim(offer: Offer) -> Offer:
-    """A workload that must borrow anything preempts nobody, not even for what it would not have to borrow."""
-    requests = (
-        replace(request, source=Source.OTHERS) if request.source is Source.RECLAIMED else request
-        for request in offer.requests
-    )
-    return replace(offer, requests=tuple(requests))
+    if not borrows or queue.preemption.borrow is not None:
+        return offers
+    # A workload that must borrow anything preempts nobody, not even for what it would not have to borrow.
+    without_reclaim = {Source.RECLAIMED: Source.OTHERS}
+    return [
+        replace(
+            offer,
+            requests=tuple(replace(one, source=without_reclaim.get(one.source, one.source)) for one in offer.requests),
+        )
+        for offer in offers
+    ]
 
 
 def _offer(
@@ -215,13 +204,20 @@ def _offer(
     pods: PodSet,
     assumed: Mapping[FlavorResource, int],
 ) -> Offer:
+    def hardness(requests: Sequence[QuotaRequest]) -> tuple[int, float]:
+        """Kueue tries flavors in their order, and takes one that must borrow before a second with room of its own.
+
+        Of several flavors that are all too small, the one that could give the largest part explains best.
+        """
+        hardest = max(Source.NOMINAL if request.source is Source.BORROWED else request.source for request in requests)
+        part = min(request.limit / request.requested for request in requests)
+        return hardest, -part if hardest is Source.NEVER else 0
+
     wanted = {name: value for name, value in {**pods.total, "pods": pods.count}.items() if value}
     requests: list[QuotaRequest] = []
     refused: list[Refusal] = []
-    covered: set[str] = set()
     of_queue = [flavor.flavor for group in queue.groups for flavor in group.flavors]
     for group in queue.groups:
-        covered |= group.covered
         asked = {name: wanted[name] for name in ordered(group.covered) if name in wanted}
         if not asked:
             continue
@@ -234,29 +230,19 @@ def _offer(
                 refused.append(replace(refusal, decisive=enough))
             else:
                 choices.append(choice)
-        best = min(choices, key=_hardness, default=list[QuotaRequest]())
+        best = min(choices, key=hardness, default=list[QuotaRequest]())
         # A flavor that has the quota, and that the pods cannot use, explains more than one that lacks it.
         lacks = any(request.source is Source.NEVER for request in best)
         deciding = tuple(refusal for refusal in refused if refusal.decisive)
         if not best or (lacks and deciding):
             return Offer(pods, (), deciding or tuple(refused))
         requests += best
-    uncovered = [name for name in ordered(wanted) if name not in covered and name != "pods"]
+    uncovered = ordered(wanted.keys() - {"pods"} - {name for group in queue.groups for name in group.covered})
     for name in uncovered:
         lacks = f"has nodes with {claimed(name)}" if name in CLAIMED else f"covers {name}"
         text = f"no flavor of queue {queue.name} {lacks}, so Kueue never admits the workload"
         refused.append(Refusal(text, decisive=True))
     return Offer(pods, () if uncovered else tuple(requests), tuple(refused))
-
-
-def _hardness(requests: Sequence[QuotaRequest]) -> tuple[int, float]:
-    """Kueue tries flavors in their order, and takes one that must borrow before a second with room of its own.
-
-    Of several flavors that are all too small, the one that could give the largest part explains best.
-    """
-    hardest = max(Source.NOMINAL if request.source is Source.BORROWED else request.source for request in requests)
-    part = min(request.limit / request.requested for request in requests)
-    return hardest, -part if hardest is Source.NEVER else 0
 
 
 def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requested: int) -> QuotaRequest:
@@ -277,11 +263,7 @@ def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requeste
 def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
     """Why a flavor cannot be used for some pods; None where it can, or where the flavor may not be read.
 
-    Args:
-        name: of the flavor.
-        flavors: that may be read, by name.
-        pods: that request it.
-        of_queue: all flavors of the queue.
+    `flavors` are those that may be read, by name; `of_queue` all flavors of the queue.
     """
     flavor = flavors.get(name)
     if flavor is None:

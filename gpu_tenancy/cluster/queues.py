@@ -1,7 +1,7 @@
 """The queues of a running cluster: which namespaces use them, what they use, and what is pending in them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -35,14 +35,20 @@ class Queues:
 
     @cached_property
     def cluster_queues(self) -> dict[str, ClusterQueue]:
-        """The ClusterQueues by name.
-
-        Where Kueue reports no usage of one, pods on the flavors' nodes are counted instead.
-        """
-        queues = (read_cluster_queue(manifest) for manifest in self.state.of("ClusterQueue"))
-        return {
-            queue.name: queue if queue.counted else replace(queue, usage=self._by_pods(queue.name)) for queue in queues
-        }
+        """The ClusterQueues by name; if Kueue reports no usage of one, pods on the flavors' nodes are counted."""
+        queues = {queue.name: queue for queue in map(read_cluster_queue, self.state.of("ClusterQueue"))}
+        for name, queue in queues.items():
+            if queue.counted:
+                continue
+            used: dict[FlavorResource, int] = defaultdict(int)
+            for pod in (pod for namespace in self.users(name) for pod in self.state.of("Pod", namespace)):
+                spec = map_at(pod, "spec")
+                flavor = self.flavor_by_node.get(text_at(spec, "nodeName"))
+                if flavor and not ended(pod) and scheduler(spec) != "volcano":
+                    for resource, value in requests(spec).items():
+                        used[flavor, resource] += value
+            queues[name] = replace(queue, usage=dict(used))
+        return queues
 
     @cached_property
     def tenancy(self) -> Tenancy:
@@ -98,11 +104,9 @@ class Queues:
 
     def unseen(self, queue: str) -> int:
         """How many pending workloads of a ClusterQueue the user may not read, as Kueue counts them."""
-        return (
-            0
-            if self.state.knows("Workload")
-            else max(0, self.cluster_queues[queue].pending - len(self.waiting_in(queue)))
-        )
+        if self.state.knows("Workload"):
+            return 0
+        return max(0, self.cluster_queues[queue].pending - len(self.waiting_in(queue)))
 
     def queue_of(self, workload: Workload) -> str:
         """The ClusterQueue of a workload; empty where its LocalQueue does not exist."""
@@ -125,10 +129,7 @@ class Queues:
         return workload.holder or self.queue_of(workload)
 
     def shut_out(self, namespace: str, queue: str) -> Reason | None:
-        """Whether a ClusterQueue excludes a namespace; None where it does not, or where namespaces are not readable.
-
-        Kueue keeps such a workload pending in the queue without blocking others.
-        """
+        """Why a ClusterQueue keeps workloads of a namespace pending, without blocking others; None if it does not."""
         if not self.state.knows("Namespace") or namespace not in self._labels:
             return None
         if selects(self._selectors.get(queue), self._labels[namespace]):
@@ -170,38 +171,22 @@ class Queues:
     def _locals(self) -> dict[tuple[str, str], Manifest]:
         return {(namespace_of(local), name_of(local)): local for local in self.state.of("LocalQueue")}
 
-    def _by_pods(self, queue: str) -> dict[FlavorResource, int]:
-        used: dict[FlavorResource, int] = defaultdict(int)
-        nodes = self.flavor_by_node
-        for namespace in self.users(queue):
-            for pod in self.state.of("Pod", namespace):
-                spec = map_at(pod, "spec")
-                flavor = nodes.get(text_at(spec, "nodeName"))
-                if flavor and not ended(pod) and scheduler(spec) != "volcano":
-                    for name, value in requests(spec).items():
-                        used[flavor, name] += value
-        return dict(used)
-
     @cached_property
     def flavor_by_node(self) -> dict[str, str]:
-        """The flavor of each node that has one."""
-        return flavored(self.state.of("Node"), self.state.of("ResourceFlavor"))
+        """The flavor of each node whose labels match; of several, the one with most labels.
 
-
-def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str, str]:
-    """The flavor of each node whose labels match; of several, the one with most labels.
-
-    A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
-    """
-    wanted = [(texts_at(flavor, "spec", "nodeLabels"), name_of(flavor)) for flavor in flavors]
-    wanted.sort(key=lambda pair: -len(pair[0]))
-    unlabelled = [name for asked, name in wanted if not asked]
-    by_node: dict[str, str] = {}
-    for node in nodes:
-        here = texts_at(node, "metadata", "labels")
-        match = next((name for asked, name in wanted if asked and asked.items() <= here.items()), None)
-        if match is None and len(unlabelled) == 1 and not gpus(amounts(at(node, "status", "allocatable"))):
-            match = unlabelled[0]
-        if match:
-            by_node[name_of(node)] = match
-    return by_node
+        A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
+        """
+        flavors = self.state.of("ResourceFlavor")
+        wanted = [(texts_at(flavor, "spec", "nodeLabels"), name_of(flavor)) for flavor in flavors]
+        wanted.sort(key=lambda pair: -len(pair[0]))
+        unlabelled = [name for asked, name in wanted if not asked]
+        by_node: dict[str, str] = {}
+        for node in self.state.of("Node"):
+            here = texts_at(node, "metadata", "labels")
+            match = next((name for asked, name in wanted if asked and asked.items() <= here.items()), None)
+            if match is None and len(unlabelled) == 1 and not gpus(amounts(at(node, "status", "allocatable"))):
+                match = unlabelled[0]
+            if match:
+                by_node[name_of(node)] = match
+        return by_node

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -95,14 +95,10 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Objects that could not be read, why, and who could read them.
+    """Objects of a kind that could not be read: what they would show, and the message of the API server.
 
-    Attributes:
-        kind: of the objects.
-        tells: what they would show.
-        why: message of the API server.
-        who: who may usually read them; empty where the API server does not serve the kind.
-        partly: whether those of the team's own namespace were read.
+    `who` may usually read them; empty where the API server does not serve the kind. `partly`: those of the team's own
+    namespace were read.
     """
 
     kind: Kind
@@ -125,12 +121,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Objects of a cluster.
+    """Objects of a cluster by kind, and durations of recorded jobs, for estimates.
 
-    Attributes:
-        objects: by kind; none of a kind that could not be read.
-        missing: kinds that could not be read, or in one namespace only.
-        history: durations of recorded jobs, for estimates.
+    `missing` are kinds that could not be read, or in one namespace only; `objects` has none of the former.
     """
 
     objects: Mapping[Kind, tuple[Manifest, ...]] = field(default_factory=dict["Kind", tuple[Manifest, ...]])
@@ -183,7 +176,6 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
         UnreachableError: the cluster does not answer.
         ApiError: the API server rejects the request, except for a missing right.
     """
-    wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
     silent: list[UnreachableError] = []
 
     def ask(kind: Kind) -> tuple[tuple[Manifest, ...], Missing | None]:
@@ -197,26 +189,15 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
 
     cluster.resource("v1", "Namespace")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        tasks: dict[Kind, Future[tuple[tuple[Manifest, ...], Missing | None]]] = {
-            kind: pool.submit(ask, kind) for kind in wanted
-        }
-    objects, missing = dict[Kind, tuple[Manifest, ...]](), dict[Kind, Missing]()
-    for kind, task in tasks.items():
-        objects[kind], lacking = task.result()
-        if lacking:
-            missing[kind] = lacking
+        tasks = {kind: pool.submit(ask, kind) for kind in dict.fromkeys((*kinds, *only))}
+    results = {kind: task.result() for kind, task in tasks.items()}
+    objects = {kind: found for kind, (found, _) in results.items()}
     if objects.get("Node"):
-        objects["Node"] = _with_devices(cluster, objects["Node"])
-    return State(objects, missing)
-
-
-def _with_devices(cluster: Cluster, nodes: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
-    """Nodes with the devices of DRA drivers, as far as the user may read them."""
-    classes, _ = _read(cluster, "DeviceClass", "", alone=False)
-    if not any(text_at(item, "spec", "extendedResourceName") for item in classes):
-        return nodes
-    slices, _ = _read(cluster, "ResourceSlice", "", alone=False)
-    return with_devices(nodes, classes, slices)
+        classes, _ = _read(cluster, "DeviceClass", "", alone=False)
+        if any(text_at(item, "spec", "extendedResourceName") for item in classes):
+            slices, _ = _read(cluster, "ResourceSlice", "", alone=False)
+            objects["Node"] = with_devices(objects["Node"], classes, slices)
+    return State(objects, {kind: missing for kind, (_, missing) in results.items() if missing})
 
 
 def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple[tuple[Manifest, ...], Missing | None]:
@@ -254,23 +235,13 @@ def _without_user(message: str) -> str:
 
 def teams_of(state: State) -> list[str]:
     """Namespaces that have a queue, or that this program created."""
-    made = [
-        name_of(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
-    ]
+    managed = "app.kubernetes.io/managed-by"
+    made = [name_of(each) for each in state.of("Namespace") if label(each, managed) == "gpu-tenancy"]
     return sorted({*made, *(namespace_of(queue) for queue in state.of("LocalQueue"))})
 
 
 _DRIVER: Final = re.compile(r"""device\.driver == ["']([^"']+)["']""")
 _TYPE: Final = re.compile(r"""\.type == ["']([^"']+)["']""")
-
-
-@dataclass(frozen=True, slots=True)
-class _Class:
-    """What devices a DeviceClass selects: of a driver, and of a type if its selectors name one."""
-
-    resource: str
-    driver: str
-    kind: str
 
 
 def with_devices(
@@ -285,33 +256,29 @@ def with_devices(
     Classes are understood if their selectors compare the driver, and its attribute `type`, with texts, as those of
     NVIDIA's driver do; others are ignored.
     """
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    known = [one for item in classes if (one := _class(item))]
+    known: list[tuple[str, str, str]] = []
+    for item in classes:
+        resource = text_at(item, "spec", "extendedResourceName")
+        text = " ".join(text_at(selector, "cel", "expression") for selector in maps_at(item, "spec", "selectors"))
+        driver, kind = _DRIVER.search(text), _TYPE.search(text)
+        if resource and driver:
+            known.append((resource, driver[1], kind[1] if kind else ""))
+    devices: dict[str, Counter[str]] = defaultdict(Counter)
     for item in slices:
-        for one in known:
-            if text_at(item, "spec", "driver") == one.driver:
-                kinds = [text_at(device, "attributes", "type", "string") for device in maps_at(item, "spec", "devices")]
-                count = sum(not one.kind or kind == one.kind for kind in kinds)
-                found[text_at(item, "spec", "nodeName")][one.resource] += count
-    return tuple(_added(node, found.get(name_of(node), {})) for node in nodes)
-
-
-def _class(item: Manifest) -> _Class | None:
-    resource = text_at(item, "spec", "extendedResourceName")
-    text = " ".join(text_at(selector, "cel", "expression") for selector in maps_at(item, "spec", "selectors"))
-    driver, kind = _DRIVER.search(text), _TYPE.search(text)
-    return _Class(resource, driver[1], kind[1] if kind else "") if resource and driver else None
-
-
-def _added(node: Manifest, devices: Mapping[str, int]) -> Manifest:
-    if not devices:
-        return node
-    counted: dict[str, Json] = {name: str(count) for name, count in devices.items()}
-    status: dict[str, Json] = {
-        **map_at(node, "status"),
-        "allocatable": {**map_at(node, "status", "allocatable"), **counted},
-    }
-    return {**node, "status": status}
+        kinds = [text_at(device, "attributes", "type", "string") for device in maps_at(item, "spec", "devices")]
+        for resource, driver, wanted in known:
+            if text_at(item, "spec", "driver") == driver:
+                count = sum(kind == wanted or not wanted for kind in kinds)
+                devices[text_at(item, "spec", "nodeName")][resource] += count
+    found: list[Manifest] = []
+    for node in nodes:
+        if counted := devices.get(name_of(node)):
+            amounts: dict[str, Json] = {name: str(count) for name, count in counted.items()}
+            allocatable: Json = {**map_at(node, "status", "allocatable"), **amounts}
+            found.append({**node, "status": {**map_at(node, "status"), "allocatable": allocatable}})
+        else:
+            found.append(node)
+    return tuple(found)
 
 
 _RENAMED: Final = {"ClusterQueue": ("cohort", "cohortName"), "Cohort": ("parent", "parentName")}
@@ -322,9 +289,8 @@ _MAY_STOP: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 def current(manifest: Manifest, kind: str) -> Manifest:
     """An object of an earlier version of Kueue as v1beta2 has it; any other object unchanged.
 
-    What changed from v1beta1 of Kueue to v1beta2, of what this program reads:
-    https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/kueue/v1beta1 (`*_conversion.go`). Cohorts of v1alpha1
-    named their parent `parent`.
+    https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/kueue/v1beta1 (`*_conversion.go`) has what changed from
+    v1beta1. Cohorts of v1alpha1 named their parent `parent`.
     """
     if kind not in _RENAMED:
         return manifest
@@ -333,9 +299,5 @@ def current(manifest: Manifest, kind: str) -> Manifest:
     if old in spec:
         spec.setdefault(new, spec.pop(old))
     if fungibility := map_at(spec, "flavorFungibility"):
-        spec["flavorFungibility"] = {key: _choice(value) for key, value in fungibility.items()}
+        spec["flavorFungibility"] = {key: _MAY_STOP.get(str(value), value) for key, value in fungibility.items()}
     return {**manifest, "spec": spec}
-
-
-def _choice(value: Json) -> Json:
-    return _MAY_STOP.get(value, value) if isinstance(value, str) else value

@@ -22,7 +22,7 @@ from gpu_tenancy.cluster.queueing import Offer, Source, unfit
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.cluster.workloads import PodSet, Workload
-from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.kube.waiting import condition
 
 _SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
 """Kinds that must be readable, those of a namespace in the user's own at least."""
@@ -42,13 +42,10 @@ class NotSimulatedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One workload at the start of the simulation.
+    """One workload at the start of the simulation, with the flavors of each pod set; None while it is pending.
 
-    Attributes:
-        flavors: for each pod set, the flavor of each resource; None while it is pending.
-        since: the second in which it got its quota, below 0.
-        leaving: whether it is preempted but has not stopped yet.
-        fixed: whether it cannot be preempted.
+    `since` is the second in which it got its quota, below 0. `leaving`: it is preempted but has not stopped yet;
+    `fixed`: it cannot be preempted.
     """
 
     workload: kueue.Workload
@@ -60,13 +57,10 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One cohort tree with its workloads.
+    """One cohort tree with its workloads, in the order of creation.
 
-    Attributes:
-        participants: in the order of creation.
-        left_out: what this tree uses and the simulation does not cover.
-        unseen: names of the participants that stand for workloads that the user may not read.
-        unseen_pending: how many pending workloads the user may not read.
+    `left_out` is what this tree uses and the simulation does not cover; `unseen` are names of participants that stand
+    for workloads that the user may not read, of which `unseen_pending` are pending.
     """
 
     tenancy: kueue.Tenancy
@@ -82,13 +76,11 @@ class Snapshot:
             ValueError: the queues contradict themselves, which Kueue reports in their conditions.
         """
         simulation = kueue.Simulation(self.tenancy, amount=amount_text)
-        for participant in self.participants:
-            workload, flavors = participant.workload, participant.flavors
-            if flavors is None:
-                simulation.submit(workload)
+        for one in self.participants:
+            if one.flavors is None:
+                simulation.submit(one.workload)
             else:
-                leaving, fixed = participant.leaving, participant.fixed
-                simulation.place(workload, flavors, participant.since, leaving=leaving, fixed=fixed)
+                simulation.place(one.workload, one.flavors, one.since, leaving=one.leaving, fixed=one.fixed)
         return simulation
 
 
@@ -121,25 +113,25 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot:
         (workload for workload in queues.workloads if queues.holder_of(workload) in names),
         key=lambda workload: (workload.since, workload.namespace, workload.name),
     )
-    unseen = _unseen(queues, names, workloads)
+    others = _unseen(queues, names, workloads)
     latest = max((_reserved(workload) for workload in workloads), default=0)
     suits = Suits(queues)
     participants = (_participant(queues, workload, latest, suits) for workload in workloads)
-    there = (*unseen, *(participant for participant in participants if participant is not None))
+    there = (*others, *(participant for participant in participants if participant is not None))
+    tenancy = queues.tenancy
     for name, queue in queues.cluster_queues.items():
         if name in names and queue.invalid:
             raise NotSimulatedError(f"the queue configuration is invalid: {queue.invalid}")
-    tree = replace(
-        queues.tenancy,
-        queues=tuple(queue for queue in queues.tenancy.queues if queue.name in names),
-        cohorts=tuple(cohort for cohort in queues.tenancy.cohorts if cohort.name in cohorts),
-    )
     try:
         snapshot = Snapshot(
-            tree,
+            replace(
+                tenancy,
+                queues=tuple(queue for queue in tenancy.queues if queue.name in names),
+                cohorts=tuple(cohort for cohort in tenancy.cohorts if cohort.name in cohorts),
+            ),
             there,
             _left_out(queues, target, workloads),
-            frozenset(participant.workload.name for participant in unseen),
+            frozenset(participant.workload.name for participant in others),
             sum(queues.unseen(name) for name in names),
         )
         snapshot.play()
@@ -149,7 +141,7 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot:
 
 
 def _unseen(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> list[Participant]:
-    """What workloads that the user may not read hold of each queue.
+    """What workloads that the user may not read hold of each queue, as one workload.
 
     Raises:
         NotSimulatedError: Kueue reports another usage of a queue than its workloads hold, and all can be read.
@@ -164,11 +156,11 @@ def _unseen(queues: Queues, names: Iterable[str], workloads: Iterable[Workload])
         queue = queues.cluster_queues[name]
         rest: dict[str, dict[str, int]] = defaultdict(dict)
         for line in queue.spec.quotas:
+            flavor, resource = line
             counted, seen = queue.usage.get(line, 0), held[name][line]
             if counted > seen and not complete:
-                rest[line[0]][line[1]] = counted - seen
+                rest[flavor][resource] = counted - seen
             elif counted != seen:
-                flavor, resource = line
                 reported, summed = amount_text(resource, counted), amount_text(resource, seen)
                 raise NotSimulatedError(
                     f"Kueue reports {reported} {resource} of {flavor} in use in queue {name},"
@@ -179,13 +171,7 @@ def _unseen(queues: Queues, names: Iterable[str], workloads: Iterable[Workload])
     return found
 
 
-def unseen_reclaim(queues: Queues, offers: Iterable[Offer]) -> bool:
-    """Whether Kueue would preempt workloads that the user may not read, which the simulation cannot."""
-    return not queues.state.knows("Workload") and any(offer.source is Source.RECLAIMED for offer in offers)
-
-
 def _stand_in(queue: str, held: Mapping[str, Mapping[str, int]]) -> Participant:
-    """One workload that holds all the quota of a queue that is held by workloads that the user may not read."""
     sets: list[kueue.PodSet] = []
     flavors: list[Mapping[str, str]] = []
     for flavor, amounts in held.items():
@@ -197,37 +183,36 @@ def _stand_in(queue: str, held: Mapping[str, Mapping[str, int]]) -> Participant:
     return Participant(kueue.Workload(f"others in {queue}", queue, tuple(sets)), tuple(flavors), since=-1, fixed=True)
 
 
+def unseen_reclaim(queues: Queues, offers: Iterable[Offer]) -> bool:
+    """Whether Kueue would preempt workloads that the user may not read, which the simulation cannot."""
+    return not queues.state.knows("Workload") and any(offer.source is Source.RECLAIMED for offer in offers)
+
+
 def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits") -> Participant | None:
-    """A workload's part in the simulation; None where it has none."""
+    """A workload's part in the simulation; None where it has none: it is not admitted, or releases its quota soon."""
     name = queues.holder_of(workload)
     queue = queues.cluster_queues[name]
     if workload.stage == "waiting":
-        if (
-            workload.held_back
-            or queue.inactive
-            or queues.stopped(workload.namespace, workload.queue)
-            or queues.shut_out(workload.namespace, name)
-        ):
+        held_back = workload.held_back or queue.inactive or queues.stopped(workload.namespace, workload.queue)
+        if held_back or queues.shut_out(workload.namespace, name):
             return None
         return Participant(suits.workload(workload.label, name, workload.sets, workload.priority))
-    if not workload.assigned or workload.stage == "switched off" or _stopping(queues, workload):
+    evicted = condition(workload.manifest, "Evicted")
+    leaving = text_at(evicted, "status") == "True"
+    policies = {queue.stop_policy, queues.stop_policy(workload.namespace, workload.queue)}
+    # A stopped queue admits no workload that only has quota.
+    stopped = any(policies) if workload.stage == "checked" else "HoldAndDrain" in policies
+    if (
+        not workload.assigned
+        or workload.stage == "switched off"
+        or stopped
+        or (leaving and text_at(evicted, "reason") != "Preempted")
+    ):
         return None
     placed = suits.workload(workload.label, name, [assigned.pods for assigned in workload.assigned], workload.priority)
     flavors = tuple(assigned.flavors for assigned in workload.assigned)
-    since, leaving = _reserved(workload) - latest - 1, is_true(workload.manifest, "Evicted")
+    since = _reserved(workload) - latest - 1
     return Participant(placed, flavors, since, leaving=leaving, fixed=bool(queue.inactive))
-
-
-def _stopping(queues: Queues, workload: Workload) -> bool:
-    """Whether it releases its quota soon, for good or for longer than the simulation lasts."""
-    evicted = condition(workload.manifest, "Evicted")
-    if text_at(evicted, "status") == "True" and text_at(evicted, "reason") != "Preempted":
-        return True
-    queue = queues.cluster_queues[queues.holder_of(workload)]
-    policies = {queue.stop_policy, queues.stop_policy(workload.namespace, workload.queue)}
-    if workload.stage == "checked":  # A stopped queue admits no workload that only has quota.
-        return any(policies)
-    return "HoldAndDrain" in policies
 
 
 def _reserved(workload: Workload) -> int:
@@ -266,15 +251,13 @@ class Suits:
 
     def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> kueue.Workload:
         """A workload for the simulation, which counts pods itself where the queue has a quota of pods."""
-        return kueue.Workload(name, queue, tuple(self._set(queue, pods) for pods in sets), priority)
-
-    def _set(self, queue: str, pods: PodSet) -> kueue.PodSet:
-        asked = {name: amount for name, amount in pods.pod.items() if amount and name != _PODS}
-        return kueue.PodSet(asked, pods.count, self._of(queue, pods), pods.name)
-
-    def _of(self, queue: str, pods: PodSet) -> frozenset[str]:
-        key = queue, repr([pods.placed, *(pods.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations"))])
-        if key not in self._known:
-            names = {flavor for flavor, _ in self._queues.cluster_queues[queue].spec.quotas}
-            self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors, pods, names))
-        return self._known[key]
+        counted: list[kueue.PodSet] = []
+        for pods in sets:
+            placement = [pods.placed, *(pods.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations"))]
+            key = queue, repr(placement)
+            if key not in self._known:
+                names = {flavor for flavor, _ in self._queues.cluster_queues[queue].spec.quotas}
+                self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors, pods, names))
+            asked = {name: amount for name, amount in pods.pod.items() if amount and name != _PODS}
+            counted.append(kueue.PodSet(asked, pods.count, self._known[key], pods.name))
+        return kueue.Workload(name, queue, tuple(counted), priority)

@@ -1,31 +1,36 @@
-"""GPUs of a cluster: how many exist, are promised, used, idle, and held by pods that are on no node."""
+"""GPUs of a cluster: how many exist, are promised, used, idle, and held by pods that are on no node.
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+`Facts` computes once what rules of a survey ask of a cluster: GPU nodes, flavors on them, tenants and pods.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final, NamedTuple
 
-from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import add, amounts
 from gpu_tenancy.base.texts import first_names
-from gpu_tenancy.cluster.facts import ClusterFacts, GpuNode
-from gpu_tenancy.cluster.pods import name_of, namespace_of
+from gpu_tenancy.cluster.gangs import GangQueue, gang_queues
+from gpu_tenancy.cluster.nodes import excluding_taints, taint_text
+from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of, requests
+from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.kueue import FlavorResource
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS
+from gpu_tenancy.model.catalogue.namespaces import owner_of
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
     """GPU nodes that the same flavors of Kueue count, or nodes of one model that no flavor counts.
 
-    Attributes:
-        flavors: several where their nodes overlap; empty for none.
-        model: of the GPUs; empty where no label tells.
-        nodes: names.
-        exist: GPUs that the nodes offer.
-        ready: of these, those of nodes that are ready and schedulable.
-        promised: nominal quota of all ClusterQueues and Cohorts.
-        used: requested by pods on the nodes.
-        taints: that keep pods away from any of the nodes, as texts.
+    The model is empty where no label tells. GPUs exist if the nodes offer them, and are ready on nodes that are ready
+    and schedulable; `promised` is nominal quota of all ClusterQueues and Cohorts, `used` what pods on the nodes
+    request.
     """
 
     flavors: tuple[str, ...]
@@ -48,11 +53,8 @@ class Pool:
 class Total:
     """All GPUs of one resource name.
 
-    Attributes:
-        queues: nominal quota of Kueue.
-        gangs: guaranteed by queues of Volcano.
-        quotas: sum of the ResourceQuotas of all namespaces.
-        held: requested by pods on no node that Kueue does not hold back.
+    `queues` is nominal quota of Kueue, `gangs` what queues of Volcano guarantee, `quotas` the sum of all
+    ResourceQuotas, and `held` what pods on no node request, without those that Kueue holds back.
     """
 
     resource: str
@@ -70,9 +72,129 @@ class Total:
         return max(0, self.exist - self.used)
 
 
+_ACCELERATOR: Final = re.compile(
+    r"(nvidia\.com/(gpu|mig-)|amd\.com/gpu|gpu\.intel\.com/|habana\.ai/gaudi|aws\.amazon\.com/neuron|google\.com/tpu).*"
+)
+"""Resources of device plugins that are GPUs or other accelerators; network devices are none."""
+_MODELS: Final = (
+    PRODUCT_LABELS["nvidia.com"],
+    "cloud.google.com/gke-accelerator",
+    PRODUCT_LABELS["amd.com"],
+    "node.kubernetes.io/instance-type",
+)
+"""Node labels that tell the model of a GPU, the most exact first."""
+_KNOWN_TAINTS: Final = re.compile(r"([a-z0-9.-]*\.)?(nvidia|amd|kubernetes|google|amazonaws|azure|intel)\.(com|io)/.*")
+_GUARDS: Final = ("toleration", "queue-name", "nvidia.com/gpu", "amd.com/gpu")
+"""Words of a policy that judges which pods reach GPUs."""
+_KUEUE: Final = "kueue.x-k8s.io/"
+
+
+def accelerators(values: Mapping[str, int]) -> dict[str, int]:
+    """The amounts of GPUs and other accelerators, without those that are 0."""
+    return {name: value for name, value in values.items() if value and _ACCELERATOR.fullmatch(name)}
+
+
+class Names:
+    """Names of objects as a survey writes them: as they are, or replaced, the same name always by the same one."""
+
+    def __init__(self, *, anonymous: bool = False) -> None:
+        self.anonymous = anonymous
+        self._given: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        """The name to write; of `namespace/name` each part."""
+        if not self.anonymous or not name:
+            return name
+        parts = (self._given.setdefault(part, f"name-{len(self._given) + 1}") for part in name.split("/"))
+        return "/".join(parts)
+
+    def message(self, text: str) -> str:
+        """What the cluster writes, which has names in it."""
+        return "its message is left out (--anonymous)" if self.anonymous and text else text
+
+    def taint(self, taint: Manifest) -> str:
+        """A taint as `key=value:effect`."""
+        key, value, effect = (text_at(taint, part) for part in ("key", "value", "effect"))
+        if not _KNOWN_TAINTS.fullmatch(key):
+            key, value = self(key.replace("/", "|")), self(value.replace("/", "|"))
+        return taint_text(key, value, effect)
+
+    def listed(self, names: Iterable[str]) -> str:
+        """The first three names, and how many more there are."""
+        return first_names([self(name) for name in names], 3)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuNode:
+    """A node with GPUs, whether it is ready and schedulable, and the taints that keep pods away.
+
+    The model is that of its GPUs, else its machine type; empty where no label tells. `broken` devices are unhealthy:
+    the node has them and does not offer them.
+    """
+
+    name: str
+    model: str
+    labels: Mapping[str, str]
+    gpus: Mapping[str, int]
+    broken: Mapping[str, int]
+    ready: bool
+    taints: tuple[Manifest, ...]
+
+
 @dataclass(frozen=True)
-class Facts(ClusterFacts):
-    """A cluster with the sums of its GPUs."""
+class Facts:
+    """A cluster with the sums of its GPUs, and the served versions of the API groups of Kueue and Volcano.
+
+    `managed` selects the namespaces in which Kueue manages pods and jobs without the name of a queue too; None for no
+    namespace, or where Kueue's configuration cannot be read.
+    """
+
+    state: State
+    served: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    managed: Json = None
+    name: Names = field(default_factory=Names)
+
+    @cached_property
+    def queues(self) -> Queues:
+        """Kueue's queues."""
+        return Queues(self.state)
+
+    @cached_property
+    def gangs(self) -> list[GangQueue]:
+        """Volcano's queues, without those that it creates itself."""
+        return gang_queues(self.state.of("Queue"), self.state.of("PodGroup"), self.state.of("Pod"))
+
+    @cached_property
+    def nodes(self) -> tuple[GpuNode, ...]:
+        """Nodes with GPUs, also those that offer none at present."""
+        return tuple(node for manifest in self.state.of("Node") if (node := _gpu_node(manifest)))
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """Resource names of GPUs, of nodes and of queues."""
+        names = {name for node in self.nodes for name in node.gpus}
+        names |= {name for queue in self.gangs for name in accelerators(queue.guarantee)}
+        for queue in self.queues.cluster_queues.values():
+            names |= {resource for _, resource in queue.spec.quotas if _ACCELERATOR.fullmatch(resource)}
+        return tuple(sorted(names))
+
+    @cached_property
+    def flavors(self) -> dict[str, frozenset[str]]:
+        """For each ResourceFlavor the GPU nodes that have its labels; without labels, all of them."""
+        wanted = {name_of(one): texts_at(one, "spec", "nodeLabels").items() for one in self.state.of("ResourceFlavor")}
+        return {
+            flavor: frozenset(node.name for node in self.nodes if labels <= node.labels.items())
+            for flavor, labels in wanted.items()
+        }
+
+    def total(self, resource: str, *, ready: bool = False, nodes: Iterable[str] | None = None) -> int:
+        """GPUs of all nodes or of some, of those that are ready and schedulable where asked."""
+        chosen = None if nodes is None else set(nodes)
+        return sum(
+            node.gpus.get(resource, 0)
+            for node in self.nodes
+            if (chosen is None or node.name in chosen) and (node.ready or not ready)
+        )
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
@@ -82,127 +204,205 @@ class Facts(ClusterFacts):
     @cached_property
     def totals(self) -> tuple[Total, ...]:
         """The sums of each GPU resource."""
-        return tuple(_totals(self))
+        guaranteed = add(*(queue.guarantee for queue in self.gangs))
+        quotas = add(*(amounts(at(quota, "spec", "hard")) for quota in self.state.of("ResourceQuota")))
+        held = add(*(wanted for wanted, _, _, _ in unplaced(self)))
+        return tuple(
+            Total(
+                resource=resource,
+                exist=self.total(resource),
+                ready=self.total(resource, ready=True),
+                queues=sum(amount for (_, name), amount in self.promised.items() if name == resource),
+                gangs=guaranteed.get(resource, 0),
+                quotas=quotas.get(f"requests.{resource}", 0),
+                used=sum(amount for (_, name), amount in self.used.items() if name == resource),
+                held=held.get(resource, 0),
+            )
+            for resource in self.resources
+        )
+
+    @cached_property
+    def gpu_pods(self) -> tuple[tuple[Manifest, dict[str, int]], ...]:
+        """Pods that request GPUs and have not ended, with these."""
+        found = ((pod, accelerators(requests(map_at(pod, "spec")))) for pod in self.state.of("Pod") if not ended(pod))
+        return tuple((pod, wanted) for pod, wanted in found if wanted)
+
+    @cached_property
+    def used(self) -> dict[tuple[str, str], int]:
+        """GPUs that pods on nodes request, by node and resource."""
+        total: Counter[tuple[str, str]] = Counter()
+        for pod, wanted in self.gpu_pods:
+            if node := text_at(pod, "spec", "nodeName"):
+                total.update({(node, resource): amount for resource, amount in wanted.items()})
+        return dict(total)
+
+    @cached_property
+    def promised(self) -> dict[FlavorResource, int]:
+        """The nominal quota of all ClusterQueues and Cohorts, by flavor and resource."""
+        tenancy, total = self.queues.tenancy, Counter[FlavorResource]()
+        for owner in (*tenancy.queues, *tenancy.cohorts):
+            total.update({line: quota.nominal for line, quota in owner.quotas.items()})
+        return dict(total)
+
+    @cached_property
+    def tenants(self) -> tuple[str, ...]:
+        """Namespaces of neither Kubernetes, a cloud nor an operator; `default` is one too, since people use it."""
+        names = sorted(name_of(each) for each in self.state.of("Namespace"))
+        operators = {operator.namespace for operator in self.operators}
+        return tuple(name for name in names if name == "default" or not (owner_of(name) or name in operators))
+
+    @cached_property
+    def operators(self) -> "tuple[Operator, ...]":
+        """Operators whose Deployments are there."""
+        found: set[Operator] = set()
+        for each in self.state.of("Deployment"):
+            containers = maps_at(each, "spec", "template", "spec", "containers")
+            images = [text_at(container, "image").partition("@")[0].rpartition(":") for container in containers]
+            known = [(name, tag) for image, _, tag in images for end, name in _OPERATORS.items() if image.endswith(end)]
+            if known:
+                name, tag = known[0]
+                found.add(Operator(name, namespace_of(each), tag or "?"))
+        return tuple(sorted(found, key=lambda operator: operator.name))
+
+    @cached_property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """The labels of each namespace, with that of its name."""
+        return {
+            name_of(each): {"kubernetes.io/metadata.name": name_of(each), **texts_at(each, "metadata", "labels")}
+            for each in self.state.of("Namespace")
+        }
+
+    @cached_property
+    def guarded(self) -> tuple[Json, ...]:
+        """Namespace selectors, None for all, of the bindings that deny pods by policies that judge access to GPUs."""
+        judging = {
+            name_of(policy)
+            for policy in self.state.of("ValidatingAdmissionPolicy")
+            if any(word in str(at(policy, "spec", "validations")) for word in _GUARDS)
+        }
+        return tuple(
+            at(binding, "spec", "matchResources", "namespaceSelector")
+            for binding in self.state.of("ValidatingAdmissionPolicyBinding")
+            if text_at(binding, "spec", "policyName") in judging
+            and "Deny" in list_at(binding, "spec", "validationActions")
+        )
 
 
-def _pools(facts: ClusterFacts, resource: str) -> Iterator[Pool]:
+class Operator(NamedTuple):
+    """An operator, its namespace, and its version as the tag of its image has it."""
+
+    name: str
+    namespace: str
+    version: str
+
+
+_OPERATORS: Final[Mapping[str, str]] = {
+    "/kueue": "Kueue",
+    "/vc-scheduler": "Volcano",
+    "/gpu-operator": "NVIDIA GPU Operator",
+    "/network-operator": "NVIDIA Network Operator",
+    "rocm/gpu-operator": "AMD GPU Operator",
+    "kuberay/operator": "KubeRay",
+    "/trainer-controller-manager": "Kubeflow Trainer",
+    "/training-operator": "Kubeflow Training Operator",
+    "/jobset": "JobSet",
+    "/lws": "LeaderWorkerSet",
+    "/keda": "KEDA",
+    "/cluster-autoscaler": "Cluster Autoscaler",
+    "karpenter/controller": "Karpenter",
+    "/appwrapper": "AppWrapper",
+    "/cert-manager-controller": "cert-manager",
+}
+"""Operators by the end of the repository of one of their images."""
+
+
+def _gpu_node(node: Manifest) -> GpuNode | None:
+    whole, offered = (amounts(at(node, "status", key)) for key in ("capacity", "allocatable"))
+    gpus = accelerators(offered)
+    broken = {name: value - gpus.get(name, 0) for name, value in accelerators(whole).items()}
+    if not (gpus or broken):
+        return None
+    labels = texts_at(node, "metadata", "labels")
+    ready = condition(node, "Ready")
+    return GpuNode(
+        name=name_of(node),
+        model=next((labels[label] for label in _MODELS if label in labels), ""),
+        labels=labels,
+        gpus=gpus,
+        broken={name: value for name, value in broken.items() if value > 0},
+        ready=(is_true(node, "Ready") or not ready) and at(node, "spec", "unschedulable") is not True,
+        taints=excluding_taints(node),
+    )
+
+
+def _pools(facts: Facts, resource: str) -> Iterator[Pool]:
     nominal = {flavor: amount for (flavor, name), amount in facts.promised.items() if name == resource}
     offering = frozenset(node.name for node in facts.nodes if node.gpus.get(resource))
-    counted = {flavor: facts.flavors.get(flavor, frozenset[str]()) & offering for flavor in sorted(nominal)}
-    for flavors, nodes in _overlapping(counted):
-        if nodes or any(nominal[flavor] for flavor in flavors):
-            yield _pool(facts, resource, nodes, flavors, sum(nominal[flavor] for flavor in flavors))
-    models: dict[str, set[str]] = defaultdict(set)
-    for node in facts.nodes:
-        if node.name in offering and not any(node.name in nodes for nodes in counted.values()):
-            models[node.model].add(node.name)
-    for _, names in sorted(models.items()):
-        yield _pool(facts, resource, frozenset(names), (), 0)
-
-
-def _overlapping(nodes: Mapping[str, frozenset[str]]) -> list[tuple[tuple[str, ...], frozenset[str]]]:
-    """Flavors with the nodes that they share, together."""
     groups: list[tuple[tuple[str, ...], frozenset[str]]] = []
-    for flavor, own in nodes.items():
+    for flavor in sorted(nominal):  # Flavors that share nodes are one group.
+        own = facts.flavors.get(flavor, frozenset[str]()) & offering
         same = [group for group in groups if group[1] & own]
         groups = [group for group in groups if group not in same]
         names = (*(name for group in same for name in group[0]), flavor)
         groups.append((names, own.union(*(group[1] for group in same))))
-    return groups
+    groups = [(flavors, nodes) for flavors, nodes in groups if nodes or any(nominal[flavor] for flavor in flavors)]
+    counted = frozenset[str]().union(*(nodes for _, nodes in groups))
+    models: dict[str, set[str]] = defaultdict(set)
+    for node in facts.nodes:
+        if node.name in offering - counted:
+            models[node.model].add(node.name)
+    for flavors, nodes in [*groups, *(((), frozenset(names)) for _, names in sorted(models.items()))]:
+        own_nodes = [node for node in facts.nodes if node.name in nodes]
+        yield Pool(
+            flavors=flavors,
+            model=", ".join(sorted({node.model for node in own_nodes} - {""})),
+            resource=resource,
+            nodes=tuple(sorted(nodes)),
+            exist=facts.total(resource, nodes=nodes),
+            ready=facts.total(resource, nodes=nodes, ready=True),
+            promised=sum(nominal[flavor] for flavor in flavors),
+            used=sum(facts.used.get((node, resource), 0) for node in nodes),
+            taints=tuple(sorted({facts.name.taint(taint) for node in own_nodes for taint in node.taints})),
+        )
 
 
-def _pool(facts: ClusterFacts, resource: str, nodes: frozenset[str], flavors: tuple[str, ...], nominal: int) -> Pool:
-    own = [node for node in facts.nodes if node.name in nodes]
-    models = sorted({node.model for node in own} - {""})
-    return Pool(
-        flavors=flavors,
-        model=", ".join(models),
-        resource=resource,
-        nodes=tuple(sorted(nodes)),
-        exist=facts.total(resource, nodes=nodes),
-        ready=facts.total(resource, nodes=nodes, ready=True),
-        promised=nominal,
-        used=sum(facts.used.get((node, resource), 0) for node in nodes),
-        taints=tuple(sorted({facts.name.taint(taint) for node in own for taint in node.taints})),
-    )
-
-
-def unplaced(facts: ClusterFacts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
-    """What pods on no node request: GPUs, whether gates hold them back, namespace and name.
-
-    Pods that Kueue gates until it admits them are not among them.
-    """
+def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
+    """GPUs of pods on no node, whether gates hold them back, namespace and name; without pods that only Kueue gates."""
     for pod, wanted in facts.gpu_pods:
         gates = {text_at(gate, "name") for gate in maps_at(pod, "spec", "schedulingGates")}
-        if not text_at(pod, "spec", "nodeName") and not any(gate.startswith("kueue.x-k8s.io/") for gate in gates):
+        if not text_at(pod, "spec", "nodeName") and not any(gate.startswith(_KUEUE) for gate in gates):
             yield wanted, bool(gates), namespace_of(pod), name_of(pod)
 
 
-def _totals(facts: ClusterFacts) -> Iterator[Total]:
-    nominal, by_node = facts.promised, facts.used
-    guaranteed = add(*(queue.guarantee for queue in facts.gangs))
-    quotas = add(*(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota")))
-    held = add(*(wanted for wanted, _, _, _ in unplaced(facts)))
-    return (
-        Total(
-            resource=resource,
-            exist=facts.total(resource),
-            ready=facts.total(resource, ready=True),
-            queues=sum(amount for (_, name), amount in nominal.items() if name == resource),
-            gangs=guaranteed.get(resource, 0),
-            quotas=quotas.get(f"requests.{resource}", 0),
-            used=sum(amount for (_, name), amount in by_node.items() if name == resource),
-            held=held.get(resource, 0),
-        )
-        for resource in facts.resources
-    )
-
-
 def unusable(state: State, flavors: Collection[str] | None = None, *, gone: bool = False) -> Iterator[str]:
-    """A text for each pool of nodes whose queues are guaranteed more GPUs than can be used there.
+    """A text for each pool of nodes whose queues are guaranteed more GPUs than can be used there; of flavors or of all.
 
-    Args:
-        state: of the cluster.
-        flavors: those that matter; None for all.
-        gone: whether nodes that do not exist are a reason, of which an autoscaler can add some.
+    With `gone`, nodes that do not exist are a reason, of which an autoscaler can add some.
     """
     if not (state.knows("Node") and state.knows("ClusterQueue")):
         return
     facts = Facts(state)
     for pool in facts.pools:
         if flavors is None or set(flavors) & set(pool.flavors):
-            parts = [*_broken(facts, pool), *(_gone(facts, pool) if gone else ())]
+            parts = list(_unusable(facts, pool, gone=gone))
             if pool.promised > pool.ready and parts:
                 counted = f"queues are guaranteed {pool.promised} {pool.resource} of flavor {', '.join(pool.flavors)}"
                 yield f"{counted}, {pool.ready} can be used: {'; '.join(parts)}"
 
 
-def _broken(facts: Facts, pool: Pool) -> Iterator[str]:
-    own = _nodes(facts, pool)
-    cordoned = {name_of(node) for node in facts.state.of("Node") if at(node, "spec", "unschedulable") is True}
-    for what, chosen in (
-        ("cordoned", [node for node in own if not node.ready and node.name in cordoned]),
-        ("not ready", [node for node in own if not node.ready and node.name not in cordoned]),
-    ):
-        if amount := sum(node.gpus.get(pool.resource, 0) for node in chosen):
-            yield f"{amount} on nodes that are {what} ({_names(chosen)})"
-    broken = [node for node in own if node.broken.get(pool.resource)]
-    if broken:
-        lost = sum(node.broken[pool.resource] for node in broken)
-        yield f"{lost} that nodes do not offer: devices are unhealthy or have no plugin ({_names(broken)})"
-
-
-def _gone(facts: Facts, pool: Pool) -> Iterator[str]:
-    own = _nodes(facts, pool)
-    gone = pool.promised - sum(node.gpus.get(pool.resource, 0) + node.broken.get(pool.resource, 0) for node in own)
-    if own and gone > 0:
-        yield f"{gone} on nodes that do not exist: they are gone, or an autoscaler has not added them"
-
-
-def _nodes(facts: Facts, pool: Pool) -> list[GpuNode]:
+def _unusable(facts: Facts, pool: Pool, *, gone: bool) -> Iterator[str]:
     inside = frozenset[str]().union(*(facts.flavors.get(flavor, frozenset()) for flavor in pool.flavors))
-    return [node for node in facts.nodes if node.name in inside]
-
-
-def _names(nodes: Collection[GpuNode]) -> str:
-    return first_names(sorted(node.name for node in nodes), 3)
+    own = [node for node in facts.nodes if node.name in inside]
+    cordoned = {name_of(node) for node in facts.state.of("Node") if at(node, "spec", "unschedulable") is True}
+    broken = [node for node in own if node.broken.get(pool.resource)]
+    for text, chosen in (
+        ("on nodes that are cordoned", [node for node in own if not node.ready and node.name in cordoned]),
+        ("on nodes that are not ready", [node for node in own if not node.ready and node.name not in cordoned]),
+        ("that nodes do not offer: devices are unhealthy or have no plugin", broken),
+    ):
+        amounts = (node.broken if chosen is broken else node.gpus for node in chosen)
+        if amount := sum(gpus.get(pool.resource, 0) for gpus in amounts):
+            yield f"{amount} {text} ({first_names(sorted(node.name for node in chosen), 3)})"
+    lacking = pool.promised - sum(node.gpus.get(pool.resource, 0) + node.broken.get(pool.resource, 0) for node in own)
+    if gone and own and lacking > 0:
+        yield f"{lacking} on nodes that do not exist: they are gone, or an autoscaler has not added them"

@@ -27,13 +27,10 @@ Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one template.
+    """Pods of one template, with the requests of one pod.
 
-    Attributes:
-        pod: requests of one pod.
-        spec: of the pod.
-        placed: whether it states its place in the network, so that Kueue admits it to flavors with a topology.
-        within: node label of which all its pods must have one value; empty for none.
+    `placed`: it states its place in the network, so that Kueue admits it to flavors with a topology. `within` is the
+    node label of which all its pods must have one value; empty for none.
     """
 
     name: str
@@ -50,15 +47,19 @@ class PodSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """One Workload.
+class Assigned:
+    """Reserved quota of one pod set, and the flavor of each resource."""
 
-    Attributes:
-        label: namespace and name of its job, such as `ml-research/nightly`, by which people know it.
-        queue: the LocalQueue that it names.
-        since: time that decides its place in the queue, as text that sorts by time.
-        assigned: its reserved quota; empty while it is pending.
-        owners: uids of the objects that it was made for.
+    pods: PodSet
+    flavors: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One Workload, with the uids of the objects that it was made for.
+
+    People know it by its label, namespace and name of its job, such as `ml-research/nightly`. `since` decides its place
+    in the queue, as text that sorts by time; its reserved quota is `assigned`, empty while it is pending.
     """
 
     namespace: str
@@ -69,7 +70,7 @@ class Workload:
     since: str
     stage: Stage
     sets: tuple[PodSet, ...]
-    assigned: "tuple[Assigned, ...]"
+    assigned: tuple[Assigned, ...]
     owners: tuple[str, ...]
     manifest: Manifest = field(repr=False)
 
@@ -77,17 +78,32 @@ class Workload:
     def of(cls, manifest: Manifest) -> "Workload":
         """Reads the object."""
         sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
+        namespace, name = namespace_of(manifest), name_of(manifest)
+        owners = maps_at(manifest, "metadata", "ownerReferences")
+        # The one object that it was made for; the pods of a group can have none.
+        owner = text_at(manifest, "metadata", "annotations", _GROUP_OWNER)
+        if not owner and len(owners) == 1:
+            owner = text_at(owners[0], "name")
+        stage: Stage = "waiting"
+        if is_true(manifest, "Finished"):
+            stage = "finished"
+        elif at(manifest, "spec", "active") is False:
+            stage = "switched off"
+        elif is_true(manifest, "Admitted"):
+            stage = "admitted"
+        elif is_true(manifest, "QuotaReserved"):
+            stage = "checked"
         return cls(
-            namespace=namespace_of(manifest),
-            name=name_of(manifest),
-            label=f"{namespace_of(manifest)}/{_owner(manifest) or name_of(manifest)}",
+            namespace=namespace,
+            name=name,
+            label=f"{namespace}/{owner or name}",
             queue=text_at(manifest, "spec", "queueName"),
             priority=int_at(manifest, "spec", "priority"),
             since=_since(manifest),
-            stage=_stage(manifest),
+            stage=stage,
             sets=sets,
             assigned=tuple(_assigned(manifest, sets)),
-            owners=tuple(text_at(owner, "uid") for owner in maps_at(manifest, "metadata", "ownerReferences")),
+            owners=tuple(text_at(owner, "uid") for owner in owners),
             manifest=manifest,
         )
 
@@ -99,12 +115,10 @@ class Workload:
     @property
     def held(self) -> dict[FlavorResource, int]:
         """Its reserved quota by flavor and resource; empty while it is pending."""
-        held: dict[FlavorResource, int] = {}
+        held = Counter[FlavorResource]()
         for assigned in self.assigned:
-            for resource, amount in assigned.pods.total.items():
-                line = (assigned.flavors[resource], resource)
-                held[line] = held.get(line, 0) + amount
-        return held
+            held.update({(assigned.flavors[name], name): amount for name, amount in assigned.pods.total.items()})
+        return dict(held)
 
     @property
     def holder(self) -> str:
@@ -139,18 +153,9 @@ class Workload:
 def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:
     """Reads Workloads; those of one namespace whose jobs have the same name are labelled by their own names."""
     found = [Workload.of(manifest) for manifest in manifests]
-    times_used = Counter(each.label for each in found if each.stage != "finished")
-    return tuple(
-        replace(each, label=f"{each.namespace}/{each.name}") if times_used[each.label] > 1 else each for each in found
-    )
-
-
-def _owner(manifest: Manifest) -> str:
-    """Name of the one object that it was made for; empty for the pods of a group without an owner."""
-    if of_group := text_at(manifest, "metadata", "annotations", _GROUP_OWNER):
-        return of_group
-    names = [text_at(owner, "name") for owner in maps_at(manifest, "metadata", "ownerReferences")]
-    return names[0] if len(names) == 1 else ""
+    used = Counter(each.label for each in found if each.stage != "finished")
+    own = (replace(each, label=f"{each.namespace}/{each.name}") if used[each.label] > 1 else each for each in found)
+    return tuple(own)
 
 
 def _since(manifest: Manifest) -> str:
@@ -161,16 +166,6 @@ def _since(manifest: Manifest) -> str:
     evicted = condition(manifest, "Evicted")
     late = text_at(evicted, "status") == "True" and text_at(evicted, "reason") in {"PodsReadyTimeout", "AdmissionCheck"}
     return text_at(evicted, "lastTransitionTime") if late else text_at(manifest, "metadata", "creationTimestamp")
-
-
-def _stage(manifest: Manifest) -> Stage:
-    if is_true(manifest, "Finished"):
-        return "finished"
-    if at(manifest, "spec", "active") is False:
-        return "switched off"
-    if is_true(manifest, "Admitted"):
-        return "admitted"
-    return "checked" if is_true(manifest, "QuotaReserved") else "waiting"
 
 
 _PLACES: Final = frozenset(
@@ -193,14 +188,6 @@ def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
             total = amounts(at(counted, "resources"))
             return PodSet(name, number, {key: value // number for key, value in total.items()}, spec, placed)
     return PodSet(name, number, requests(spec), spec, placed)
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """Reserved quota of one pod set, and the flavor of each resource."""
-
-    pods: PodSet
-    flavors: Mapping[str, str]
 
 
 def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
@@ -240,15 +227,11 @@ _HOUR: Final = 3600
 class Interrupted:
     """Workloads of a namespace that were evicted, those that have finished since included.
 
-    Kueue counts in each Workload, for as long as this exists. How much was lost is not known: a job that writes
-    checkpoints goes on from the last one.
+    Kueue counts evictions by reason, such as `Preempted`, in each Workload, for as long as this exists. `gpu_hours` are
+    of all their GPUs while they were admitted, until they were evicted. That is the most that was lost: a job that
+    writes checkpoints goes on from the last one.
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/workload_types.go (`schedulingStats`,
     `accumulatedPastExecutionTimeSeconds`)
-
-    Attributes:
-        workloads: how many.
-        evictions: by Kueue's reason, such as `Preempted`.
-        gpu_hours: of all their GPUs while they were admitted, until they were evicted: the most that was lost.
     """
 
     team: str
@@ -265,22 +248,16 @@ class Interrupted:
 
 def interrupted(workloads: Iterable[Workload]) -> Iterator[Interrupted]:
     """The evictions of workloads with GPUs, by namespace."""
-    teams: dict[str, list[tuple[Counter[str], float]]] = defaultdict(list)
+    teams: dict[str, list[Workload]] = defaultdict(list)
     for workload in workloads:
-        if gpus(workload.total) and (evictions := _evictions(workload)):
-            teams[workload.namespace].append((evictions, _gpu_hours(workload)))
+        evictions = maps_at(workload.manifest, "status", "schedulingStats", "evictions")
+        if gpus(workload.total) and any(int_at(one, "count") for one in evictions):
+            teams[workload.namespace].append(workload)
     for team, found in sorted(teams.items()):
-        evictions = sum((counted for counted, _ in found), Counter[str]())
-        yield Interrupted(team, len(found), dict(evictions.most_common()), sum(hours for _, hours in found))
-
-
-def _evictions(workload: Workload) -> Counter[str]:
-    counted = Counter[str]()
-    for one in maps_at(workload.manifest, "status", "schedulingStats", "evictions"):
-        counted[text_at(one, "reason")] += int_at(one, "count")
-    return +counted
-
-
-def _gpu_hours(workload: Workload) -> float:
-    seconds = sum(int_at(workload.manifest, "status", field) for field in EXECUTED)
-    return seconds * sum(gpus(workload.total).values()) / _HOUR
+        counted, gpu_seconds = Counter[str](), 0
+        for workload in found:
+            for one in maps_at(workload.manifest, "status", "schedulingStats", "evictions"):
+                counted[text_at(one, "reason")] += int_at(one, "count")
+            seconds = sum(int_at(workload.manifest, "status", field) for field in EXECUTED)
+            gpu_seconds += seconds * sum(gpus(workload.total).values())
+        yield Interrupted(team, len(found), dict((+counted).most_common()), gpu_seconds / _HOUR)

@@ -19,8 +19,7 @@ from gpu_tenancy.engine import objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.live import Live, survey
-from gpu_tenancy.kube.outcome import Failure
+from gpu_tenancy.kube.live import Failure, Live, survey
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS, HOLDING
 from gpu_tenancy.model.names import DEPLOYED_BY

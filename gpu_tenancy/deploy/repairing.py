@@ -18,8 +18,7 @@ from gpu_tenancy.deploy.events import Seen
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
 from gpu_tenancy.deploy.states import Entry, State, is_object, plain, without_missing
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.live import Live, survey
-from gpu_tenancy.kube.outcome import Failure
+from gpu_tenancy.kube.live import Failure, Live, survey
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 

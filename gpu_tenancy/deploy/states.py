@@ -8,8 +8,7 @@ from typing import Any, Final, TypeAlias, cast
 from gpu_tenancy.base.json import Json, maps_at
 from gpu_tenancy.engine.recording import SIGNATURE
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.live import foreign, survey
-from gpu_tenancy.kube.outcome import ApplyError, Failure
+from gpu_tenancy.kube.live import ApplyError, Failure, foreign, survey
 from gpu_tenancy.kube.references import Key, Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 

@@ -1,23 +1,15 @@
 """Preflight on AWS: asks with the AWS CLI, by operations that only read."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.clouds.aws import AwsCli
-from gpu_tenancy.clouds.programs import NoAnswerError, NotFoundError, Run
-from gpu_tenancy.doctor.needs import NodesNeed, nodes_of, parts_of, zone_fix
-from gpu_tenancy.doctor.results import (
-    Question,
-    Quota,
-    Row,
-    cluster_row,
-    compared,
-    judged,
-    version_row,
-)
+from gpu_tenancy.clouds.clients import AwsCli, NoAnswerError, NotFoundError, Run
+from gpu_tenancy.doctor.needs import NodesNeed, nodes_of, parts_of
+from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, zone_row
 from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -35,49 +27,43 @@ https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processe
 def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:
     """What a preflight asks AWS."""
     cli, needs = AwsCli(run, section.region), nodes_of(stack, section)
-    caller = _caller(cli)
+    try:
+        caller = str(cli.ask("sts", "get-caller-identity")["Arn"])  # This operation needs no right.
+    except NoAnswerError as error:
+        raise ConsoleError(f"aws sts get-caller-identity: {error}", "run it yourself, and correct the login") from error
     yield from _quotas(cli, needs)
     types = sorted({need.type for need in needs})
-    zones = partial(_zones, cli, needs, section)
-    yield Question("zones", ", ".join(types), "offered in the zones", zones)
+    yield Question("zones", ", ".join(types), "offered in the zones", lambda: _zones(cli, needs, section))
     if section.subnets:
-        yield Question("subnets", ", ".join(section.subnets), "free addresses", partial(_subnets, cli, needs, section))
-    if spread := _spread(needs, section):
+        yield Question("subnets", ", ".join(section.subnets), "free addresses", lambda: _subnets(cli, needs, section))
+    # Pools with GPUs whose node groups have several zones; Karpenter has no Auto Scaling groups.
+    spread = [need.pool for need in needs if need.gpu and len(need.zones or section.zonal) > 1]
+    if spread and section.autoscaler != "karpenter":
         rebalanced = partial(_rebalanced, cli, section.name, spread)
         yield Question("rebalancing", ", ".join(spread), f"{_REBALANCE} suspended", rebalanced)
     rights = preflight().aws.needed(parts_of(stack))
-    yield Question("rights", str(caller["Arn"]), f"{len(rights)} actions", partial(_rights, cli, caller, rights))
-    if section.create:
-        version = section.create.version
-        yield Question("Kubernetes", version, "offered by EKS", partial(_version, cli, version))
-    else:
-        yield Question("cluster", section.name, "ACTIVE", partial(_cluster, cli, section.name))
+    yield Question("rights", caller, f"{len(rights)} actions", lambda: _rights(cli, caller, rights))
+    versions = ("EKS", lambda: _versions(cli))
+    ready = ("ACTIVE", lambda: cli.ask("eks", "describe-cluster", name=section.name)["cluster"]["status"])
+    yield cluster_question(section, versions, ready, "cluster.name and cluster.region")
 
 
-def _caller(cli: AwsCli) -> dict[str, Any]:
-    """The caller; this operation needs no right."""
-    try:
-        return cli.ask("sts", "get-caller-identity")
-    except NoAnswerError as error:
-        raise ConsoleError(f"aws sts get-caller-identity: {error}", "run it yourself, and correct the login") from error
+def _versions(cli: AwsCli) -> list[object]:
+    return [row["clusterVersion"] for row in cli.ask("eks", "describe-cluster-versions")["clusterVersions"]]
 
 
 def _quotas(cli: AwsCli, needs: Iterable[NodesNeed]) -> Iterator[Question]:
     """A question for each quota; machines of a reservation were counted when it was made."""
-    sums: dict[str, tuple[AwsQuota, int]] = {}
-    for need in needs:
-        if need.reserved:
-            continue
-        quota = preflight().aws.quota_of(need.type, spot=need.preemptible)
-        if quota is None:
-            row = Row(
-                "quota", need.type, f"{need.nodes * need.cpus} vCPUs", "not in the catalogue", "unknown",
-                f"compare the quota of {need.type} at https://console.aws.amazon.com/servicequotas",
-            )  # fmt: skip
+    sums = Counter[AwsQuota]()
+    for need in (need for need in needs if not need.reserved):
+        cpus = need.nodes * need.cpus
+        if quota := preflight().aws.quota_of(need.type, spot=need.preemptible):
+            sums[quota] += cpus
+        else:
+            fix = f"compare the quota of {need.type} at https://console.aws.amazon.com/servicequotas"
+            row = Row("quota", need.type, f"{cpus} vCPUs", "not in the catalogue", "unknown", fix)
             yield Question("quota", need.type, row.needed, lambda row=row: [row])
-            continue
-        sums[quota.code] = (quota, sums.get(quota.code, (quota, 0))[1] + need.nodes * need.cpus)
-    for quota, cpus in sums.values():
+    for quota, cpus in sums.items():
         yield Question("quota", quota.name, f"{cpus:,} vCPUs", partial(_quota, cli, quota, cpus))
 
 
@@ -92,29 +78,20 @@ def _quota(cli: AwsCli, quota: AwsQuota, needed: int) -> Iterator[Row]:
     yield compared("quota", quota.name, needed, Quota(int(answer["Quota"]["Value"]), None, "vCPUs", fix))
 
 
-def _zones(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iterator[Row]:
-    listed = list(needs)
-    answer = cli.ask(
-        "ec2",
-        "describe-instance-type-offerings",
-        LocationType="availability-zone",
-        Filters=[{"Name": "instance-type", "Values": sorted({need.type for need in listed})}],
-    )
+def _zones(cli: AwsCli, needs: Sequence[NodesNeed], section: AwsCluster) -> Iterator[Row]:
+    types = sorted({need.type for need in needs})
+    filters = [{"Name": "instance-type", "Values": types}]
+    answer = cli.ask("ec2", "describe-instance-type-offerings", LocationType="availability-zone", Filters=filters)
     offered: dict[str, set[str]] = {}
     for offering in answer["InstanceTypeOfferings"]:
         offered.setdefault(offering["InstanceType"], set()).add(offering["Location"])
-    for need in listed:
+    for need in needs:
         zones, there = need.zones or section.zonal, offered.get(need.type, set())
         # Without zones of its own, a node group uses those of the subnets that have machines.
         fits = set(zones) <= there if need.zones else bool(set(zones) & there)
-        yield judged(
-            "zones",
-            f"{need.pool}: {need.type}",
-            f"{'all' if need.zones else 'one'} of {', '.join(zones)}",
-            ", ".join(sorted(there)) or f"no zone of {section.region}",
-            fits=fits,
-            fix=zone_fix(need, there & set(section.zones)),
-        )
+        wanted = f"{'all' if need.zones else 'one'} of {', '.join(zones)}"
+        available = ", ".join(sorted(there)) or f"no zone of {section.region}"
+        yield zone_row(need, wanted, available, there & set(section.zones), fits=fits)
 
 
 def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iterator[Row]:
@@ -124,25 +101,16 @@ def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> It
     for zone, name in section.subnets.items():
         own = [need for need in needs if not need.zones or zone in need.zones]
         needed = sum(need.nodes * (1 + need.interfaces) for need in own) + (_CONTROL_PLANE if section.create else 0)
-        subnet = known.get(name)
+        row, subnet = partial(judged, "subnets", f"{name} in {zone}"), known.get(name)
         if subnet is None:
             fix = f"set cluster.subnets.{zone} to a subnet that exists"
-            yield Row("subnets", f"{name} in {zone}", f"{needed} addresses", "no such subnet", "missing", fix)
-        elif subnet["AvailabilityZone"] != zone:
-            fix = f"move it to {subnet['AvailabilityZone']} under cluster.subnets"
-            yield Row("subnets", f"{name} in {zone}", zone, subnet["AvailabilityZone"], "missing", fix)
+            yield row(f"{needed} addresses", "no such subnet", fits=False, fix=fix)
+        elif (actual := subnet["AvailabilityZone"]) != zone:
+            yield row(zone, actual, fits=False, fix=f"move it to {actual} under cluster.subnets")
         else:
             free = int(subnet["AvailableIpAddressCount"])
             fix = "use a larger subnet; each pod needs a further address with the VPC CNI"
-            wanted = f"at least {needed} addresses"
-            yield judged("subnets", f"{name} in {zone}", wanted, f"{free:,} free", fits=free >= needed, fix=fix)
-
-
-def _spread(needs: Iterable[NodesNeed], section: AwsCluster) -> list[str]:
-    """Pools with GPUs whose node groups have several zones; Karpenter has no Auto Scaling groups."""
-    if section.autoscaler == "karpenter":
-        return []
-    return [need.pool for need in needs if need.gpu and len(need.zones or section.zonal) > 1]
+            yield row(f"at least {needed} addresses", f"{free:,} free", fits=free >= needed, fix=fix)
 
 
 def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row]:
@@ -158,41 +126,24 @@ def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row
         for tag in group["Tags"]
         if tag["Key"] == "eks:nodegroup-name"
     }
-    for pool in pools:
-        if group := by_pool.get(pool):
-            name, suspended = group["AutoScalingGroupName"], {one["ProcessName"] for one in group["SuspendedProcesses"]}
-            fits = _REBALANCE in suspended
-            fix = (
-                f"set one zone in pools.{pool}.zones, or run `aws autoscaling suspend-processes --region {cli.region}"
-                f" --auto-scaling-group-name {name} --scaling-processes {_REBALANCE}`"
-            )
-            available = "suspended" if fits else "ends running nodes"
-            yield judged("rebalancing", pool, f"{_REBALANCE} suspended", available, fits=fits, fix=fix)
+    for pool in (pool for pool in pools if pool in by_pool):
+        name = by_pool[pool]["AutoScalingGroupName"]
+        fits = _REBALANCE in {one["ProcessName"] for one in by_pool[pool]["SuspendedProcesses"]}
+        fix = (
+            f"set one zone in pools.{pool}.zones, or run `aws autoscaling suspend-processes --region {cli.region}"
+            f" --auto-scaling-group-name {name} --scaling-processes {_REBALANCE}`"
+        )
+        available = "suspended" if fits else "ends running nodes"
+        yield judged("rebalancing", pool, f"{_REBALANCE} suspended", available, fits=fits, fix=fix)
 
 
-def _rights(cli: AwsCli, caller: Mapping[str, Any], rights: list[str]) -> Iterator[Row]:
-    answer = cli.ask("iam", "simulate-principal-policy", PolicySourceArn=_principal(cli, caller), ActionNames=rights)
+def _rights(cli: AwsCli, caller: str, rights: list[str]) -> Iterator[Row]:
+    principal = caller
+    # The role of an assumed-role session: a session's ARN does not have the role's path.
+    if match := re.fullmatch(r"arn:[\w-]+:sts::\d+:assumed-role/([^/]+)/.+", caller):
+        principal = str(cli.ask("iam", "get-role", RoleName=match[1])["Role"]["Arn"])
+    answer = cli.ask("iam", "simulate-principal-policy", PolicySourceArn=principal, ActionNames=rights)
     for result in answer["EvaluationResults"]:
         action, decision = result["EvalActionName"], result["EvalDecision"]
-        fix = f"allow {action} for {caller['Arn']}"
-        yield judged("rights", action, "allowed", decision, fits=decision == "allowed", fix=fix)
-
-
-def _principal(cli: AwsCli, caller: Mapping[str, Any]) -> str:
-    """The user, or the role of an assumed-role session: a session's ARN does not have the role's path."""
-    match = re.fullmatch(r"arn:[\w-]+:sts::\d+:assumed-role/([^/]+)/.+", str(caller["Arn"]))
-    if match is None:
-        return str(caller["Arn"])
-    return str(cli.ask("iam", "get-role", RoleName=match[1])["Role"]["Arn"])
-
-
-def _version(cli: AwsCli, version: str) -> Iterator[Row]:
-    listed = cli.ask("eks", "describe-cluster-versions")["clusterVersions"]
-    yield version_row("EKS", version, (str(row["clusterVersion"]) for row in listed))
-
-
-def _cluster(cli: AwsCli, name: str) -> Iterator[Row]:
-    def status() -> object:
-        return cli.ask("eks", "describe-cluster", name=name)["cluster"]["status"]
-
-    yield cluster_row(name, "ACTIVE", status, "cluster.name and cluster.region")
+        allowed, fix = decision == "allowed", f"allow {action} for {caller}"
+        yield judged("rights", action, "allowed", decision, fits=allowed, fix=fix)

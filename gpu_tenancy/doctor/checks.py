@@ -6,10 +6,9 @@ from importlib.util import find_spec
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.installing import install_command
-from gpu_tenancy.clouds.gcp import Send, send
-from gpu_tenancy.clouds.programs import PROGRAMS, Run, run
+from gpu_tenancy.clouds.clients import PROGRAMS, Google, Run, Send, run, send
 from gpu_tenancy.doctor import aws, azure, gcp
-from gpu_tenancy.doctor.results import Question, Row, answers, judged
+from gpu_tenancy.doctor.results import Row, answers, judged
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -19,21 +18,22 @@ from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 def tools(stack: Stack) -> Iterator[Row]:
     """Whether a stack is production, and the programs and packages that `pulumi up` needs on this machine."""
+
+    def program(name: str, page: str) -> Row:
+        path = shutil.which(name)
+        fix = f"install it: {page}"
+        return judged("program", name, "on the PATH", path or "not found", fits=path is not None, fix=fix)
+
     yield Row("environment", stack.environment, "", stack.standing, "OK", "")
     cloud = stack.cluster.cloud
-    yield _program("pulumi", "https://www.pulumi.com/docs/install/")
+    yield program("pulumi", "https://www.pulumi.com/docs/install/")
     if package := clouds()[cloud].package:
         there = find_spec(package.replace("-", "_")) is not None
         available = "installed" if there else "not installed"
         yield judged("package", package, "installed", available, fits=there, fix=f"run {install_command(package)}")
     if cloud in PROGRAMS:
         name, page, _ = PROGRAMS[cloud]
-        yield _program(name, page)
-
-
-def _program(name: str, page: str) -> Row:
-    path = shutil.which(name)
-    return judged("program", name, "on the PATH", path or "not found", fits=path is not None, fix=f"install it: {page}")
+        yield program(name, page)
 
 
 def cloud_rows(stack: Stack, program: Run = run, send: Send = send) -> Iterator[Row]:
@@ -42,19 +42,14 @@ def cloud_rows(stack: Stack, program: Run = run, send: Send = send) -> Iterator[
     Raises:
         ConsoleError: the stack's cluster is of no cloud that can be asked, or there is no program or login.
     """
-    yield from answers(_questions(stack, program, send))
-
-
-def _questions(stack: Stack, program: Run, send: Send) -> Iterator[Question]:
     match stack.cluster:
         case AwsCluster() as section:
-            return aws.questions(stack, section, program)
+            questions = aws.questions(stack, section, program)
         case GcpCluster() as section:
-            return gcp.questions(stack, section, gcp.Google(program, send))
+            questions = gcp.questions(stack, section, Google(program, send))
         case AzureCluster() as section:
-            return azure.questions(stack, section, program)
+            questions = azure.questions(stack, section, program)
         case section:
-            raise ConsoleError(
-                f"cluster.cloud: {section.cloud} has no cloud to ask",
-                "run it without --cloud, or on a stack of a cloud",
-            )
+            fix = "run it without --cloud, or on a stack of a cloud"
+            raise ConsoleError(f"cluster.cloud: {section.cloud} has no cloud to ask", fix)
+    yield from answers(questions)

@@ -2,23 +2,14 @@
 
 import re
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from gpu_tenancy.clouds.gcp import COMPUTE, CONTAINER, SECRETS, SERVICES, STORAGE, Google
-from gpu_tenancy.clouds.programs import NotFoundError
-from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of, zone_fix
-from gpu_tenancy.doctor.results import (
-    Question,
-    Quota,
-    Row,
-    cluster_row,
-    compared,
-    judged,
-    present,
-    version_row,
-)
+from gpu_tenancy.clouds.clients import COMPUTE, CONTAINER, SECRETS, SERVICES, STORAGE, Google, NotFoundError
+from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of
+from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, present, zone_row
 from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.plan.sidecars import Folder
 from gpu_tenancy.model.plan.storage import storage_classes
@@ -35,7 +26,13 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
     parts = parts_of(stack)
     rights = facts.needed(parts)
     _ = google.token
-    yield Question("rights", project, f"{len(rights)} permissions", partial(_rights, google, project, rights))
+    fix = f"grant a role with it in project {project}"
+    yield Question(
+        "rights",
+        project,
+        f"{len(rights)} permissions",
+        lambda: present("rights", rights, google.allowed(project, rights), fix),
+    )
     services = [*facts.services, *(facts.services_of_create if "create" in parts else [])]
     services += facts.services_of_service_accounts if "serviceAccounts" in parts else []
     kinds = dict.fromkeys(made.kind for made in storage_classes(stack.cluster, stack.teams.values()))
@@ -43,17 +40,23 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
     for service in services:
         yield Question("API", service, "enabled", partial(_service, google, project, service))
     yield from _data(stack, google)
-    yield Question("quota", section.region, "GPUs", partial(_quotas, google, needs, section))
+    yield Question("quota", section.region, "GPUs", lambda: _quotas(google, needs, section))
     for machine_type in sorted({need.type for need in needs}):
         own = [need for need in needs if need.type == machine_type]
         yield Question("zones", machine_type, "offered", partial(_zones, google, own, section, machine_type))
-    if section.create:
-        if subnetwork := section.create.subnetwork:
-            ranges = partial(_subnetwork, google, needs, section, subnetwork, section.create.pod_range or "")
-            yield Question("subnets", subnetwork, "free addresses", ranges)
-        yield Question("Kubernetes", section.create.version, "offered by GKE", partial(_version, google, section))
-    else:
-        yield Question("cluster", section.name, "RUNNING", partial(_cluster, google, section))
+    if section.create and (subnetwork := section.create.subnetwork):
+        ranges = partial(_subnetwork, google, needs, section, subnetwork, section.create.pod_range or "")
+        yield Question("subnets", subnetwork, "free addresses", ranges)
+    location = f"{CONTAINER}/projects/{project}/locations/{section.location}"
+    versions = ("GKE", lambda: _versions(google, location))
+    cluster = f"{location}/clusters/{section.name}"
+    ready = ("RUNNING", lambda: google.get(cluster, "container.clusters.get").get("status", "unknown"))
+    yield cluster_question(section, versions, ready, "cluster.name, project and location")
+
+
+def _versions(google: Google, location: str) -> list[str]:
+    offered = google.get(f"{location}/serverConfig", "container.clusters.list").get("validMasterVersions", [])
+    return [".".join(str(name).split(".")[:2]) for name in offered]
 
 
 def _data(stack: Stack, google: Google) -> Iterator[Question]:
@@ -71,19 +74,6 @@ def _data(stack: Stack, google: Google) -> Iterator[Question]:
         yield Question("rights", name, f"{len(facts.on_secret)} permissions", asked)
 
 
-def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row]:
-    url, what, fix = f"{STORAGE}/b/{place.bucket}", "a bucket", "correct its name, or set create"
-    if place.prefix:
-        url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
-        what, fix = "a managed folder", f"run `gcloud storage managed-folders create {place}/`"
-    try:
-        granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
-    except NotFoundError:
-        yield Row("rights", str(place), what, "not found", "missing", fix)
-        return
-    yield from _each(rights, granted, str(place))
-
-
 def _on_secret(google: Google, project: str, name: str) -> Iterator[Row]:
     rights = preflight().gcp.on_secret
     granted = google.tested(f"{SECRETS}/projects/{project}/secrets/{name}", rights)
@@ -97,8 +87,17 @@ def _each(rights: list[str], granted: list[str], place: str) -> Iterator[Row]:
         yield judged("rights", f"{right} on {place}", "allowed", answer, fits=right in granted, fix=fix)
 
 
-def _rights(google: Google, project: str, rights: list[str]) -> Iterator[Row]:
-    return present("rights", rights, google.allowed(project, rights), f"grant a role with it in project {project}")
+def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row]:
+    url, what, fix = f"{STORAGE}/b/{place.bucket}", "a bucket", "correct its name, or set create"
+    if place.prefix:
+        url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
+        what, fix = "a managed folder", f"run `gcloud storage managed-folders create {place}/`"
+    try:
+        granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
+    except NotFoundError:
+        yield Row("rights", str(place), what, "not found", "missing", fix)
+        return
+    yield from _each(rights, granted, str(place))
 
 
 def _service(google: Google, project: str, service: str) -> Iterator[Row]:
@@ -111,23 +110,19 @@ def _service(google: Google, project: str, service: str) -> Iterator[Row]:
 def _quotas(google: Google, needs: Iterable[NodesNeed], section: GcpCluster) -> Iterator[Row]:
     region = google.get(f"{COMPUTE}/projects/{section.project}/regions/{section.region}", "compute.regions.get")
     quotas = {quota["metric"]: quota for quota in region.get("quotas", [])}
-    sums: dict[str, int] = {}
-    for need in needs:
-        if not need.gpu or need.reserved:
-            continue
+    sums = Counter[str]()
+    for need in (need for need in needs if need.gpu and not need.reserved):
         prefix = "PREEMPTIBLE_" if need.preemptible or need.capacity in _QUEUED else ""
-        metric = preflight().gcp.metric_of(need.type) or f"GPUS of {need.type}"
-        sums[prefix + metric] = sums.get(prefix + metric, 0) + need.nodes * need.gpus
-    page = f"https://console.cloud.google.com/iam-admin/quotas?project={section.project}"
+        sums[prefix + (preflight().gcp.metric_of(need.type) or f"GPUS of {need.type}")] += need.nodes * need.gpus
+    page = f"{section.region} at https://console.cloud.google.com/iam-admin/quotas?project={section.project}"
     for metric, needed in sums.items():
-        quota = quotas.get(metric)
-        if quota is None:
-            fix = f"compare the quota of these GPUs in {section.region} at {page}"
+        if quota := quotas.get(metric):
+            limit, used, exists = int(quota["limit"]), int(quota["usage"]), section.create is None
+            fix = f"request an increase of {metric} in {page}"
+            yield compared("quota", metric, needed, Quota(limit, used, "GPUs", fix, exists))
+        else:
+            fix = f"compare the quota of these GPUs in {page}"
             yield Row("quota", metric, f"{needed} GPUs", "not listed by the region", "unknown", fix)
-            continue
-        fix = f"request an increase of {metric} in {section.region} at {page}"
-        limit, used, exists = int(quota["limit"]), int(quota["usage"]), section.create is None
-        yield compared("quota", metric, needed, Quota(limit, used, "GPUs", fix, exists))
 
 
 def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, machine_type: str) -> Iterator[Row]:
@@ -135,31 +130,22 @@ def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, mach
     for need in needs:
         zones = section.node_zones(need.zones)
         fits = set(zones) <= offered if zones else bool(offered)
-        yield judged(
-            "zones",
-            f"{need.pool}: {need.type}",
-            f"all of {', '.join(zones)}" if zones else f"zones of {section.region}",
-            ", ".join(sorted(offered)) or f"no zone of {section.region}",
-            fits=fits,
-            fix=zone_fix(need, offered),
-        )
+        wanted = f"all of {', '.join(zones)}" if zones else f"zones of {section.region}"
+        available = ", ".join(sorted(offered)) or f"no zone of {section.region}"
+        yield zone_row(need, wanted, available, offered, fits=fits)
 
 
 def _offered(google: Google, section: GcpCluster, machine_type: str) -> Iterator[str]:
-    page = ""
+    url, query = f"{COMPUTE}/projects/{section.project}/aggregated/machineTypes", {"filter": f"name={machine_type}"}
     while True:
-        answer = google.get(
-            f"{COMPUTE}/projects/{section.project}/aggregated/machineTypes",
-            "compute.machineTypes.list",
-            filter=f"name={machine_type}",
-            **({"pageToken": page} if page else {}),
-        )
+        answer = google.get(url, "compute.machineTypes.list", **query)
         for scope, listed in answer.get("items", {}).items():
             zone = scope.removeprefix("zones/")
             if listed.get("machineTypes") and zone.startswith(f"{section.region}-"):
                 yield zone
         if not (page := answer.get("nextPageToken", "")):
             return
+        query["pageToken"] = page
 
 
 def _subnetwork(
@@ -177,10 +163,8 @@ def _subnetwork(
     }
     secondary = {row["rangeName"] for row in answer.get("secondaryIpRanges", [])}
     nodes = sum(need.nodes for need in needs)
-    for title, key, needed in (
-        ("nodes", "", nodes),
-        (f"pods, range {pod_range}", pod_range, nodes * preflight().gcp.pod_addresses),
-    ):
+    of_pods = (f"pods, range {pod_range}", pod_range, nodes * preflight().gcp.pod_addresses)
+    for title, key, needed in (("nodes", "", nodes), of_pods):
         subject = f"{name}: {title}"
         if key and key not in secondary:
             fix = f"set cluster.create.podRange to one of {', '.join(sorted(secondary)) or 'its secondary ranges'}"
@@ -191,19 +175,3 @@ def _subnetwork(
         else:
             fits, available = free[key] >= needed, f"{free[key]:,} free"
             yield judged("subnets", subject, f"{needed:,} addresses", available, fits=fits, fix="use a larger range")
-
-
-def _version(google: Google, section: GcpCluster) -> Iterator[Row]:
-    version = section.create.version if section.create else ""
-    url = f"{CONTAINER}/projects/{section.project}/locations/{section.location}/serverConfig"
-    offered = google.get(url, "container.clusters.list").get("validMasterVersions", [])
-    yield version_row("GKE", version, (".".join(str(name).split(".")[:2]) for name in offered))
-
-
-def _cluster(google: Google, section: GcpCluster) -> Iterator[Row]:
-    url = f"{CONTAINER}/projects/{section.project}/locations/{section.location}/clusters/{section.name}"
-
-    def status() -> object:
-        return google.get(url, "container.clusters.get").get("status", "unknown")
-
-    yield cluster_row(section.name, "RUNNING", status, "cluster.name, project and location")

@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.clouds.programs import DeniedError
+from gpu_tenancy.clouds.clients import DeniedError
 from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.plan import Plan, TeamPlan
@@ -68,12 +68,9 @@ def attempts() -> Mapping[str, Attempt]:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the API server answered.
+    """What the API server answered: by which policies it was rejected or warned of, and why in the server's words.
 
-    Attributes:
-        policies: that rejected the attempt, or warned.
-        why: it was rejected, in the server's words.
-        member: whether it was tried as a member of the team, or else as the caller.
+    With `member`, it was tried as a member of the team, or else as the caller.
     """
 
     outcome: Outcome
@@ -84,11 +81,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A team's namespace, and who asks.
-
-    Attributes:
-        exempt: whether the guards do not bind the caller, or not all of them.
-    """
+    """A team's namespace; with `exempt`, the guards do not bind the caller, or not all of them."""
 
     team: TeamPlan
     bounds: Bounds
@@ -99,6 +92,14 @@ class _Place:
         by_role = {binding.role: binding.subjects[0] for binding in self.team.namespace.bindings}
         return next((by_role[role] for role in attempt.by if role in by_role), None)
 
+    def values(self, guards: GuardsPlan) -> dict[str, str]:
+        """Values of the variables in attempts."""
+        gpu, most = next(iter(guards.max_per_node.items()), ("nvidia.com/gpu", 0))
+        taint = (guards.taints.get(gpu) or (gpu,))[0]
+        priority = self.bounds.classes[0] if self.bounds.classes else ""
+        namespace = self.team.namespace.name
+        return {"namespace": namespace, "gpu": gpu, "taint": taint, "many": str(most + 1), "class": priority}
+
     def applies(self, attempt: Attempt, *, defaults: bool) -> bool:
         """Whether the attempt breaks the rule, and somebody of the team could make it."""
         needed = not attempt.needs or bool(getattr(self.bounds, attempt.needs))
@@ -106,57 +107,49 @@ class _Place:
         return needed and somebody and not attempt.untried and not (attempt.completed and defaults)
 
 
-def guard_rows(
+def _guard_rows(
     cluster: Cluster,
     plan: Plan,
     rendered: Iterable[Mapping[str, Json]],
-    team: str = "",
-    *,
-    as_rendered: Collection[str] = (),
+    team: str,
+    as_rendered: Collection[str],
 ) -> Iterator[Row]:
     """A row for each guard and namespace that is not as in the stack, and one for each guard that is.
 
-    Args:
-        cluster: asked as members of the teams, or as the caller who may not impersonate them.
-        plan: of the stack.
-        rendered: its objects.
-        team: the only namespace to try; empty for those of all teams.
-        as_rendered: names of the policies that the cluster has as in the stack, with their bindings.
+    The cluster is asked as members of the teams, or as the caller who may not impersonate them. `as_rendered` are names
+    of the policies that the cluster has as in the stack, with their bindings.
 
     Raises:
         ApiError: the caller may not even ask who they are.
     """
-    expected: dict[str, Outcome] = {
-        text_at(one, "metadata", "name").removeprefix(POLICY): _expected(one)
-        for one in rendered
-        if one.get("kind") == _BINDING
-    }
-    exempt = _is_exempt(cluster, plan.guards)
-    places = [
-        _Place(one, plan.guards.teams[one.namespace.name], exempt)
-        for one in plan.teams
-        if team in {"", one.namespace.name}
-    ]
-    values = partial(_values, plan.guards)
+    expected: dict[str, Outcome] = {}
+    for one in (one for one in rendered if one.get("kind") == _BINDING):
+        actions = list_at(one, "spec", "validationActions")
+        outcomes = [outcome for action, outcome in _EXPECTED.items() if action in actions]
+        expected[text_at(one, "metadata", "name").removeprefix(POLICY)] = outcomes[0] if outcomes else "accepted"
+    exempt, guards = _is_exempt(cluster, plan.guards), plan.guards
+    teams = [one for one in plan.teams if team in {"", one.namespace.name}]
+    places = [_Place(one, guards.teams[one.namespace.name], exempt) for one in teams]
 
     def row(item: tuple[str, _Place]) -> Row | None:
         guard, place = item
         attempt = attempts()[guard]
-        if not place.applies(attempt, defaults=plan.guards.defaults):
+        if not place.applies(attempt, defaults=guards.defaults):
             return None
-        answer = _tried(cluster, _filled(attempt, values(place)), place)
+        filled = Attempt.model_validate(_substituted(cast("Json", attempt.model_dump()), place.values(guards)))
+        answer = _tried(cluster, filled, place)
         return _row(guard, expected[guard], place, answer, intact=POLICY + guard in as_rendered)
 
+    fine: dict[str, list[Row]] = {}
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        yield from _folded(found for found in pool.map(row, product(expected, places)) if found)
-
-
-def _expected(binding: Mapping[str, Json]) -> Outcome:
-    actions = list_at(binding, "spec", "validationActions")
-    for action, outcome in _EXPECTED.items():
-        if action in actions:
-            return outcome
-    return "accepted"
+        for found in pool.map(row, product(expected, places)):
+            if found and found.verdict == "OK":
+                fine.setdefault(found.subject.partition(" ")[0], []).append(found)
+            elif found:
+                yield found
+    for guard, same in fine.items():
+        seen = ", ".join(dict.fromkeys(row.available for row in same))
+        yield Row("guard", f"{guard} in {plural(len(same), 'namespace')}", same[0].needed, seen, "OK")
 
 
 def _is_exempt(cluster: Cluster, guards: GuardsPlan) -> bool:
@@ -164,31 +157,19 @@ def _is_exempt(cluster: Cluster, guards: GuardsPlan) -> bool:
     review: Manifest = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
     me = map_at(cluster.create(review), "status", "userInfo")
     names = {text_at(me, "username"), *map(str, list_at(me, "groups"))}
-    return bool(names & {*guards.exempt, *guards.makers}) or any(_may(cluster, *right) for right in _EVERYWHERE)
-
-
-def _may(cluster: Cluster, verb: str, group: str, resource: str) -> bool:
-    attributes: Manifest = {"verb": verb, "group": group, "resource": resource}
-    review: Manifest = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "metadata": {},
-        "spec": {"resourceAttributes": attributes},
-    }
-    return at(cluster.create(review), "status", "allowed") is True
-
-
-def _values(guards: GuardsPlan, place: _Place) -> dict[str, str]:
-    gpu, most = next(iter(guards.max_per_node.items()), ("nvidia.com/gpu", 0))
-    taints = guards.taints.get(gpu) or (gpu,)
-    priority = place.bounds.classes[0] if place.bounds.classes else ""
-    values = {"gpu": gpu, "taint": taints[0], "many": str(most + 1), "class": priority}
-    return {"namespace": place.team.namespace.name, **values}
-
-
-def _filled(attempt: Attempt, values: Mapping[str, str]) -> Attempt:
-    filled = _substituted(cast("Json", attempt.model_dump()), values)
-    return Attempt.model_validate(filled)
+    if names & {*guards.exempt, *guards.makers}:
+        return True
+    for verb, group, resource in _EVERYWHERE:
+        attributes: Manifest = {"verb": verb, "group": group, "resource": resource}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "metadata": {},
+            "spec": {"resourceAttributes": attributes},
+        }
+        if at(cluster.create(review), "status", "allowed") is True:
+            return True
+    return False
 
 
 def _substituted(value: Json, values: Mapping[str, str]) -> Json:
@@ -204,31 +185,25 @@ def _substituted(value: Json, values: Mapping[str, str]) -> Json:
 
 def _tried(cluster: Cluster, attempt: Attempt, place: _Place) -> _Answer | None:
     """The answer to an attempt; None if the namespace has no object to change."""
-    member = place.member(attempt)
     target = None
-    if attempt.patch:
-        target = _target(cluster, attempt.patch, place.team.namespace.name)
-        if target is None:
+    if patch := attempt.patch:
+        kind, namespace = (patch["apiVersion"], patch["kind"]), place.team.namespace.name
+        if name := patch.get("name"):
+            target = Reference(*kind, name, namespace if cluster.resource(*kind).namespaced else "")
+        elif listed := cluster.list(*kind, namespace=namespace, metadata_only=True):
+            target = Reference.of({**listed[0]})
+        else:
             return None
-    if member:
-        answer = _asked(cluster.impersonating(*_identity(member)), attempt, target, member=True)
+    if member := place.member(attempt):
+        user, group = member.name, ""
+        if member.kind == "ServiceAccount":
+            user = f"system:serviceaccount:{member.namespace}:{member.name}"
+        elif member.kind == "Group":
+            user, group = "tenancy-doctor", member.name
+        answer = _asked(cluster.impersonating(user, group), attempt, target, member=True)
         if not _IMPERSONATE.search(answer.why):
             return answer
     return _asked(cluster, attempt, target, member=False)
-
-
-def _identity(member: Subject) -> tuple[str, str]:
-    if member.kind == "ServiceAccount":
-        return f"system:serviceaccount:{member.namespace}:{member.name}", ""
-    return ("tenancy-doctor", member.name) if member.kind == "Group" else (member.name, "")
-
-
-def _target(cluster: Cluster, patch: Mapping[str, str], namespace: str) -> Reference | None:
-    kind = patch["apiVersion"], patch["kind"]
-    if name := patch.get("name"):
-        return Reference(*kind, name, namespace if cluster.resource(*kind).namespaced else "")
-    listed = cluster.list(*kind, namespace=namespace, metadata_only=True)
-    return Reference.of({**listed[0]}) if listed else None
 
 
 def _asked(cluster: Cluster, attempt: Attempt, target: Reference | None, *, member: bool) -> _Answer:
@@ -242,47 +217,27 @@ def _asked(cluster: Cluster, attempt: Attempt, target: Reference | None, *, memb
 
 def _row(guard: str, expected: Outcome, place: _Place, answer: _Answer | None, *, intact: bool) -> Row:
     """The row of one guard in one namespace; `intact`: its policy and binding are as in the stack."""
-    subject = f"{guard} in {place.team.namespace.name}"
-    needed = "audit" if expected == "accepted" else expected
+    namespace = place.team.namespace.name
+    subject, needed = f"{guard} in {namespace}", "audit" if expected == "accepted" else expected
     make = partial(Row, "guard", subject, needed)
     if answer is None:
-        return make(
-            "not tried: nothing to change", "unknown", f"run it again when {place.team.namespace.name} has a job"
-        )
+        return make("not tried: nothing to change", "unknown", f"run it again when {namespace} has a job")
     if POLICY + guard in answer.policies:
         fix = "deploy the stack again, and read the audit log of its policy binding"
         return judged("guard", subject, needed, answer.outcome, fits=answer.outcome == expected, fix=fix)
+    by = answer.policies[0] if answer.policies else "RBAC" if _RBAC.search(answer.why) else answer.why
     if answer.outcome == "denied" and answer.member:
-        seen = f"not asked: denied first by {_by(answer)}"
+        seen = f"not asked: denied first by {by}"
         where = f"see the rows of {POLICY}{guard}"
         return make(f"{seen}; policy as in the stack", "OK") if intact else make(seen, "unknown", where)
     if not answer.member and (answer.outcome == "denied" or place.exempt):
-        reason = f"denied by {_by(answer)}" if answer.outcome == "denied" else "guards do not bind you"
+        reason = f"denied by {by}" if answer.outcome == "denied" else "guards do not bind you"
         fix = "run it as somebody who may impersonate users and groups, on a stack whose teams have members"
         return make(f"not tried as a member: {reason}", "unknown", fix)
     if expected == "accepted":
         return make("accepted", "unknown", "look for it in the audit log; its action has no other effect")
     fix = "deploy the stack again: the policy or its binding is missing, or does not match the namespace"
     return make(answer.outcome, "missing", fix)
-
-
-def _by(answer: _Answer) -> str:
-    if answer.policies:
-        return answer.policies[0]
-    return "RBAC" if _RBAC.search(answer.why) else answer.why
-
-
-def _folded(rows: Iterable[Row]) -> Iterator[Row]:
-    """Those that are not OK, and one for each guard that is, in all of its namespaces."""
-    fine: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.verdict == "OK":
-            fine.setdefault(row.subject.partition(" ")[0], []).append(row)
-        else:
-            yield row
-    for guard, same in fine.items():
-        seen = ", ".join(dict.fromkeys(row.available for row in same))
-        yield Row("guard", f"{guard} in {plural(len(same), 'namespace')}", same[0].needed, seen, "OK")
 
 
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -303,17 +258,15 @@ def live_rows(
     if team and team not in planned.guards.teams:
         raise ConsoleError(f"{team}: no team of the stack", f"specify one of {', '.join(planned.guards.teams)}")
     policies = [one for one in manifests if text_at(one, "apiVersion").partition("/")[0] == _GROUP]
-    questions = (
-        Question(
-            text_at(one, "kind"), text_at(one, "metadata", "name"), "as in the stack", partial(_compared, cluster, one)
-        )
-        for one in policies
-    )
+    questions: list[Question] = []
+    for one in policies:
+        kind, name = text_at(one, "kind"), text_at(one, "metadata", "name")
+        questions.append(Question(kind, name, "as in the stack", partial(_compared, cluster, one)))
     compared = [*answers(questions)]
     yield from compared
     differing = {row.subject for row in compared if row.verdict != "OK"}
     same = {row.subject for row in compared} - differing
-    yield from guard_rows(cluster, planned, policies, team, as_rendered=same)
+    yield from _guard_rows(cluster, planned, policies, team, same)
 
 
 def _compared(cluster: Cluster, wanted: Mapping[str, Json]) -> Iterator[Row]:
@@ -321,7 +274,7 @@ def _compared(cluster: Cluster, wanted: Mapping[str, Json]) -> Iterator[Row]:
     try:
         live = cluster.get(text_at(wanted, "apiVersion"), kind, name)
     except ApiError as error:
-        if error.status == 403:  # noqa: PLR2004 - forbidden
+        if error.status == FORBIDDEN:
             raise DeniedError(f"get on {kind.lower()} in {_GROUP}") from error
         raise
     differing = [*differences(map_at(wanted, "spec"), map_at(live, "spec"), "spec")] if live else []
@@ -333,9 +286,8 @@ def differences(wanted: Json, live: Json, path: str) -> Iterator[str]:
     """Paths at which a live value is not the wanted one, beside defaults of the API server."""
     if isinstance(wanted, dict) and isinstance(live, dict):
         for key in {**wanted, **live}:
-            yield from differences(
-                wanted.get(key, _DEFAULTS.get(key)), live.get(key, _DEFAULTS.get(key)), f"{path}.{key}"
-            )
+            default = _DEFAULTS.get(key)
+            yield from differences(wanted.get(key, default), live.get(key, default), f"{path}.{key}")
     elif isinstance(wanted, list) and isinstance(live, list) and len(wanted) == len(live):
         for index, (item, other) in enumerate(zip(wanted, live, strict=True)):
             yield from differences(item, other, f"{path}[{index}]")

@@ -1,6 +1,5 @@
 """What a deployment of a stack needs of its cloud, computed from the stack."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpu_tenancy.model.catalogue import Machine, find_machine
@@ -20,14 +19,10 @@ from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 @dataclass(frozen=True, slots=True)
 class NodesNeed:
-    """The nodes of a pool, or the system nodes of a cluster to create, at their maximum number.
+    """The nodes of a pool, or the `system` nodes of a cluster to create, at their maximum number.
 
-    Attributes:
-        pool: name of the pool; `system` for system nodes.
-        gpu: GPU of the catalogue; empty without GPUs.
-        interfaces: additional network interfaces of one node, for the fabric.
-        capacity: the way machines are bought, such as `spot`.
-        zones: of the pool; empty for those of the cluster.
+    The GPU is that of the catalogue, empty without; the fabric has additional network interfaces in each node. The
+    capacity is the way machines are bought, such as `spot`. Without zones, a pool has those of the cluster.
     """
 
     pool: str
@@ -53,43 +48,32 @@ class NodesNeed:
 
 def nodes_of(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> tuple[NodesNeed, ...]:
     """The nodes of all pools and the system nodes; pools with a machine type of the stack's own are as it says."""
-    return tuple(_nodes(stack, section))
 
+    def need(name: str, machine: Machine, nodes: int) -> NodesNeed:
+        return NodesNeed(
+            pool=name,
+            type=machine.type or machine.name,
+            gpu=machine.gpu or "",
+            gpus=machine.gpus,
+            cpus=machine.cpu // 1000,
+            interfaces=0,
+            capacity="on-demand",
+            zones=(),
+            nodes=nodes,
+        )
 
-def _nodes(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> Iterator[NodesNeed]:
-    if section.creation:
-        system = section.creation.system
-        if machine := find_machine(system.machine, section.cloud):
-            yield _need("system", machine, system.nodes.max)
+    found: list[NodesNeed] = []
+    system = section.creation.system if section.creation else None
+    if system and (machine := find_machine(system.machine, section.cloud)):
+        found.append(need("system", machine, system.nodes.max))
     for name, resolved in Environment(stack).pools.items():
         pool, machine = resolved.pool, resolved.machine
         if machine and pool.machine:
             interfaces = machine.network.interfaces if pool.fabric and machine.network else 0
-            of_machine = _need(name, machine, pool.nodes.max)
-            yield replace(of_machine, capacity=pool.capacity.kind, zones=tuple(pool.zones), interfaces=interfaces)
-
-
-def _need(name: str, machine: Machine, nodes: int) -> NodesNeed:
-    return NodesNeed(
-        pool=name,
-        type=machine.type or machine.name,
-        gpu=machine.gpu or "",
-        gpus=machine.gpus,
-        cpus=machine.cpu // 1000,
-        interfaces=0,
-        capacity="on-demand",
-        zones=(),
-        nodes=nodes,
-    )
-
-
-def zone_fix(need: NodesNeed, offered: set[str]) -> str:
-    """What to do if a machine type is not offered in a pool's zones."""
-    if need.pool == "system":
-        return "set another cluster.create.system.machine"
-    if not offered:
-        return f"set another pools.{need.pool}.machine, or another region"
-    return f"set pools.{need.pool}.zones: [{', '.join(sorted(offered))}]"
+            of_pool = need(name, machine, pool.nodes.max)
+            zones = tuple(pool.zones)
+            found.append(replace(of_pool, capacity=pool.capacity.kind, zones=zones, interfaces=interfaces))
+    return tuple(found)
 
 
 def parts_of(stack: Stack) -> frozenset[Part]:

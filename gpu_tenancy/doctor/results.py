@@ -9,9 +9,10 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
-from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, NotFoundError
+from gpu_tenancy.clouds.clients import DeniedError, NoAnswerError, NotFoundError
+from gpu_tenancy.doctor.needs import NodesNeed
+from gpu_tenancy.model.spec.clouds.base import CloudCluster
 
 Verdict: TypeAlias = Literal["OK", "missing", "unknown"]
 """`unknown`: the caller may not ask, or the cloud does not tell."""
@@ -19,12 +20,7 @@ Verdict: TypeAlias = Literal["OK", "missing", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One check.
-
-    Attributes:
-        subject: of what, such as the name of the quota.
-        fix: what the user can do, in the imperative; empty if all is well.
-    """
+    """One check of a subject, such as the name of a quota; `fix` is in the imperative, empty if all is well."""
 
     check: str
     subject: str
@@ -39,32 +35,9 @@ def judged(check: str, subject: str, needed: str, available: str, *, fits: bool,
     return Row(check, subject, needed, available, "OK" if fits else "missing", "" if fits else fix)
 
 
-def version_row(service: str, version: str, offered: Iterable[str]) -> Row:
-    """Whether a Kubernetes service offers the version of a cluster to create."""
-    versions = sorted(set(offered))
-    fix = f"set cluster.create.version to one of {', '.join(versions)}"
-    return judged(
-        "Kubernetes", version, f"offered by {service}", ", ".join(versions), fits=version in versions, fix=fix
-    )
-
-
-def cluster_row(name: str, ready: str, ask: Callable[[], object], keys: str) -> Row:
-    """Whether an existing cluster has the status `ready`; `keys` of the stack say where it is."""
-    try:
-        status = str(ask())
-    except NotFoundError:
-        status = ""
-    fix = "wait until it is" if status else f"add cluster.create, or correct {keys}"
-    return judged("cluster", name, ready, status or "no such cluster", fits=status == ready, fix=fix)
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A part of a preflight that asks the cloud.
-
-    Attributes:
-        subject: of what, where the question cannot be asked.
-    """
+    """A part of a preflight that asks the cloud; `subject` is of what, where the question cannot be asked."""
 
     check: str
     subject: str
@@ -72,29 +45,66 @@ class Question:
     ask: Callable[[], Iterable[Row]]
 
 
+def zone_row(need: NodesNeed, zones: str, available: str, offered: set[str], *, fits: bool) -> Row:
+    """Whether the machine type of a pool is offered in its zones; else in which zones it is."""
+    fix = f"set pools.{need.pool}.zones: [{', '.join(sorted(offered))}]"
+    if need.pool == "system":
+        fix = "set another cluster.create.system.machine"
+    elif not offered:
+        fix = f"set another pools.{need.pool}.machine, or another region"
+    return judged("zones", f"{need.pool}: {need.type}", zones, available, fits=fits, fix=fix)
+
+
+def cluster_question(
+    section: CloudCluster,
+    service: tuple[str, Callable[[], Iterable[object]]],
+    ready: tuple[str, Callable[[], object]],
+    keys: str,
+) -> Question:
+    """Whether a service offers the version of a cluster to create, or an existing cluster is ready.
+
+    A service has a name, and a call for the versions that it offers; a cluster the status in which it is ready, and a
+    call for its present one. Its place is in `keys` of the section.
+    """
+    creation, (name, offered), (wanted, ask) = section.creation, service, ready
+
+    def offers() -> Iterator[Row]:
+        version = creation.version if creation else ""
+        versions = sorted({str(one) for one in offered()})
+        fix = f"set cluster.create.version to one of {', '.join(versions)}"
+        fits = version in versions
+        yield judged("Kubernetes", version, f"offered by {name}", ", ".join(versions), fits=fits, fix=fix)
+
+    def is_ready() -> Iterator[Row]:
+        try:
+            status = str(ask())
+        except NotFoundError:
+            status = ""
+        fix = "wait until it is" if status else f"add cluster.create, or correct {keys}"
+        yield judged("cluster", section.name, wanted, status or "no such cluster", fits=status == wanted, fix=fix)
+
+    if creation:
+        return Question("Kubernetes", creation.version, f"offered by {name}", offers)
+    return Question("cluster", section.name, wanted, is_ready)
+
+
 def answers(questions: Iterable[Question]) -> Iterator[Row]:
     """Rows of all questions; a question that cannot be answered is a row with verdict `unknown`."""
     for question in questions:
         try:
             yield from list(question.ask())
-        except DeniedError as error:
-            yield _unknown(question, "no permission to ask", f"grant {error}")
         except NoAnswerError as error:
-            yield _unknown(question, "no answer", str(error))
-
-
-def _unknown(question: Question, available: str, fix: str) -> Row:
-    return Row(question.check, question.subject, question.needed, available, "unknown", fix)
+            yield Row(question.check, question.subject, question.needed, "no answer", "unknown", str(error))
+        except DeniedError as error:
+            fix, available = f"grant {error}", "no permission to ask"
+            yield Row(question.check, question.subject, question.needed, available, "unknown", fix)
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A quota of the cloud.
+    """A quota of the cloud, with the noun of its numbers, such as `vCPUs`.
 
-    Attributes:
-        used: by anybody; None where the cloud does not tell.
-        unit: noun of the numbers, such as `vCPUs`.
-        exists: whether the cluster exists, so that its own nodes may be part of `used`.
+    `used` is by anybody, None where the cloud does not tell; own nodes of a cluster that `exists` may be part of it.
     """
 
     limit: int
@@ -108,13 +118,13 @@ def compared(check: str, subject: str, needed: int, quota: Quota) -> Row:
     """A row of a quota: what the stack needs at its maximum number of nodes, against the limit and what is in use."""
     used = quota.used or 0
     available = f"{quota.limit:,} {quota.unit}" + ("" if quota.used is None else f", {used:,} in use")
-    wanted = f"{needed:,} {quota.unit}"
+    verdict, fix = "OK", ""
     if needed > quota.limit or (needed > quota.limit - used and not quota.exists):
-        return Row(check, subject, wanted, available, "missing", quota.fix)
-    if needed > quota.limit - used:
-        hint = f"count how many of the {used:,} in use are this cluster's own; if too few are free, {quota.fix}"
-        return Row(check, subject, wanted, available, "unknown", hint)
-    return Row(check, subject, wanted, available, "OK")
+        verdict, fix = "missing", quota.fix
+    elif needed > quota.limit - used:
+        own = f"count how many of the {used:,} in use are this cluster's own"
+        verdict, fix = "unknown", f"{own}; if too few are free, {quota.fix}"
+    return Row(check, subject, f"{needed:,} {quota.unit}", available, verdict, fix)
 
 
 def present(check: str, needed: Iterable[str], available: Iterable[str], fix: str) -> Iterator[Row]:
@@ -133,19 +143,15 @@ def conclude(rows: Sequence[Row], output: Form | None) -> None:
     Raises:
         typer.Exit: something is missing.
     """
-    fixes = [Text(f"{row.check} {row.subject}: {row.available}; {row.fix}") for row in rows if row.fix]
-    parts = [_table(rows), *([Text("")] if fixes else []), *fixes, Text(f"\n{counts(rows)}")]
-    answer(output, [asdict(row) for row in rows], *parts)
-    if any(row.verdict == "missing" for row in rows):
-        raise typer.Exit(terminal.PROMISE_BROKEN)
-
-
-def _table(rows: Sequence[Row]) -> PlainTable:
     listed = table("check", "of", "needed~", "available~", "result", drop=("needed", "available"))
     for row in rows:
         cells = (row.check, row.subject, row.needed, row.available)
         listed.add_row(*cells, Text(row.verdict, style=_STYLES[row.verdict]))
-    return listed
+    fixes = [Text(f"{row.check} {row.subject}: {row.available}; {row.fix}") for row in rows if row.fix]
+    parts = [listed, *([Text("")] if fixes else []), *fixes, Text(f"\n{counts(rows)}")]
+    answer(output, [asdict(row) for row in rows], *parts)
+    if any(row.verdict == "missing" for row in rows):
+        raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
 def counts(rows: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError
+from gpu_tenancy.clouds.clients import DeniedError, NoAnswerError
 from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.embedded.definitions.pins import read_definitions
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -21,26 +21,24 @@ MIGRATE: Final = "`tenancy cluster migrate`"
 
 
 def upgrade_rows(cluster: Cluster, releases: Iterable[ReleasePlan]) -> Iterator[Row]:
-    """Whether each operator that is installed can be upgraded while workloads run; nothing is changed.
+    """Whether each operator of a stack that is installed can be upgraded while workloads run; nothing is changed.
 
     Operators that are not installed have no rows.
-
-    Args:
-        cluster: to upgrade.
-        releases: of the stack.
     """
     for release in releases:
-        if installed := _deployments(cluster, release):
-            yield from answers([_asked("version", release, partial(_version, release, installed))])
-            yield from answers([_asked("pods", release, partial(_pods, cluster, release))])
+        questions: list[Question] = []
+        # Deployments of the operator's chart: it says so in a label, or is alone in its namespace.
+        found = cluster.list("apps/v1", "Deployment", namespace=release.namespace)
+        charts = [text_at(one, "metadata", "labels", "helm.sh/chart") for one in found]
+        own = [one for one, chart in zip(found, charts, strict=True) if re.fullmatch(rf"{release.name}-v?\d.*", chart)]
+        if installed := own or [one for one, chart in zip(found, charts, strict=True) if not chart]:
+            questions.append(_asked("version", release, partial(_version, release, installed)))
+            questions.append(_asked("pods", release, partial(_pods, cluster, release)))
         elif not any(cluster.versions(group) for group in release.serves):
             continue
-        yield from answers(
-            [
-                _asked("definitions", release, partial(_definitions, cluster, release)),
-                _asked("webhooks", release, partial(_webhooks, cluster, release)),
-            ]
-        )
+        questions.append(_asked("definitions", release, partial(_definitions, cluster, release)))
+        questions.append(_asked("webhooks", release, partial(_webhooks, cluster, release)))
+        yield from answers(questions)
 
 
 def _asked(check: str, release: ReleasePlan, ask: "partial[Iterator[Row]]") -> Question:
@@ -55,16 +53,15 @@ def _asked(check: str, release: ReleasePlan, ask: "partial[Iterator[Row]]") -> Q
     return Question(check, release.name, "", asked)
 
 
-def _deployments(cluster: Cluster, release: ReleasePlan) -> list[Manifest]:
-    """Those of the operator's chart: it says so in a label, or is alone in its namespace."""
-    found = cluster.list("apps/v1", "Deployment", namespace=release.namespace)
-    charts = [text_at(one, "metadata", "labels", "helm.sh/chart") for one in found]
-    own = [one for one, chart in zip(found, charts, strict=True) if re.fullmatch(rf"{release.name}-v?\d.*", chart)]
-    return own or [one for one, chart in zip(found, charts, strict=True) if not chart]
-
-
 def _version(release: ReleasePlan, installed: Iterable[Manifest]) -> Iterator[Row]:
-    known = {text: found for one in installed if (text := _tag(one)) and (found := _VERSION.match(text + "."))}
+    known: dict[str, re.Match[str]] = {}
+    for one in installed:  # The version of the label, or of the first image.
+        text = text_at(one, "metadata", "labels", "app.kubernetes.io/version")
+        containers = maps_at(one, "spec", "template", "spec", "containers")
+        tags = (text_at(container, "image").partition("@")[0].rpartition(":") for container in containers)
+        text = text or next((tag for _, colon, tag in tags if colon), "")
+        if found := _VERSION.match(text + "."):
+            known[text] = found
     if not known:
         raise NoAnswerError("the version is not in the images; compare it with the release notes")
     text, before = next(iter(known.items()))
@@ -77,15 +74,6 @@ def _version(release: ReleasePlan, installed: Iterable[Manifest]) -> Iterator[Ro
         yield row("OK")
     else:
         yield row("unknown", f"read the release notes of every version between {text} and {release.version}")
-
-
-def _tag(deployment: Manifest) -> str:
-    """The version of the label, or of the first image."""
-    images = [
-        text_at(one, "image").partition("@")[0] for one in maps_at(deployment, "spec", "template", "spec", "containers")
-    ]
-    label = text_at(deployment, "metadata", "labels", "app.kubernetes.io/version")
-    return label or next((image.rpartition(":")[2] for image in images if ":" in image), "")
 
 
 def _definitions(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
@@ -105,15 +93,14 @@ def _definitions(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
 def _of_kind(cluster: Cluster, release: ReleasePlan, kind: StoredKind, later: Sequence[str]) -> Iterator[Row]:
     """What is wrong with one kind; `later` are the versions that its next definition serves."""
     if kind.old:
-        lost = [version for version in kind.old if version not in later]
-        what = (
-            f"{release.name} {release.version} does not serve {', '.join(lost)} and cannot be installed; run {MIGRATE}"
-        )
-        hint = f"run {MIGRATE}: a later version without {', '.join(kind.old)} cannot be installed before"
         found = f"stored also as {', '.join(kind.old)}"
-        yield Row(
-            "stored", kind.name, f"only {kind.storage}", found, "missing" if lost else "unknown", what if lost else hint
-        )
+        row = partial(Row, "stored", kind.name, f"only {kind.storage}", found)
+        if lost := [version for version in kind.old if version not in later]:
+            lacking = f"{release.name} {release.version} does not serve {', '.join(lost)} and cannot be installed"
+            yield row("missing", f"{lacking}; run {MIGRATE}")
+        else:
+            fix = f"run {MIGRATE}: a later version without {', '.join(kind.old)} cannot be installed before"
+            yield row("unknown", fix)
     for version in kind.served if kind.converts else ():
         try:
             cluster.list(f"{kind.group}/{version}", kind.kind, metadata_only=True)
@@ -139,20 +126,15 @@ def _webhooks(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
 def _pods(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
     """Whether a new pod of the operator would be accepted, by a dry run."""
     amounts: Json = {"cpu": "1m", "memory": "1Mi"}
-    container: Json = {
-        "name": "sample",
-        "image": KUBECTL,
-        "resources": {"requests": amounts, "limits": amounts},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
+    resources: Json = {"requests": amounts, "limits": amounts}
+    restricted: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container: Json = {"name": "sample", "image": KUBECTL, "resources": resources, "securityContext": restricted}
+    nobody: Json = {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}}
     pod: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"generateName": "gpu-tenancy-sample-", "namespace": release.namespace},
-        "spec": {
-            "containers": [container],
-            "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-        },
+        "spec": {"containers": [container], "securityContext": nobody},
     }
     fix = f"correct the quota, policy or webhook that rejects pods in {release.namespace}, before the operator restarts"
     yield _tried(cluster, pod, partial(judged, "pods", release.name, f"accepted in {release.namespace}", fix=fix))

@@ -56,7 +56,7 @@ from gpu_tenancy.embedded.processes import (
 from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.outcome import ApplyError
+from gpu_tenancy.kube.live import ApplyError
 from gpu_tenancy.model.yaml import parse_all
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"

@@ -28,11 +28,7 @@ _SHARED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The stacks that a change affects.
-
-    Attributes:
-        gone: stacks whose file was removed, and whose resources must be destroyed.
-    """
+    """The stacks that a change affects, with reasons; and stacks that are `gone`, whose resources must be destroyed."""
 
     stacks: dict[str, tuple[str, ...]]
     gone: tuple[str, ...]
@@ -47,38 +43,34 @@ def changed(project: Path, ref: str) -> Changed:
     common = git(project, ref, "merge-base", ref, "HEAD").strip()
     paths = git(project, ref, "diff", "--name-only", "--no-renames", "--relative", "-z", common).split("\0")
     paths += git(project, ref, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    stacks = existing_stacks(project)
-    return concerned(stacks, [path for path in paths if path], {name: _read(name, project) for name in stacks})
+    files: dict[str, Collection[str]] = {}
+    for name in existing_stacks(project):
+        try:
+            files[name] = read_stack(name, project).files.values()
+        except StackError as error:
+            files[name] = [problem.file for problem in error.problems]
+    return concerned(list(files), [path for path in paths if path], files)
 
 
 def concerned(
     stacks: Sequence[str], paths: Sequence[str], files: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> Changed:
     """The stacks that changed files affect."""
-    shared = dict.fromkeys(why for path in sorted(paths) if (why := _shared(path)))
-    own = {name: path for path in sorted(paths) if (name := _stack(path))}
-    reasons = {
-        name: tuple(
-            f"{why} changed"
-            for why in dict.fromkeys(
-                (
-                    *([own[name]] if name in own else ()),
-                    *(path for path in sorted(paths) if path in files.get(name, ())),
-                    *shared,
-                )
-            )
-        )
-        for name in sorted(stacks)
-    }
-    affected = {name: why for name, why in reasons.items() if why}
+    shared: dict[str, None] = {}
+    own: dict[str, str] = {}
+    for path in sorted(paths):
+        file = PurePosixPath(path)
+        if why := next((name for place, name in _SHARED.items() if file.is_relative_to(place)), ""):
+            shared[why] = None
+        if file.parent == PurePosixPath("stacks") and file.name.startswith("Pulumi.") and file.suffix == ".yaml":
+            own[file.stem.removeprefix("Pulumi.")] = path
+    affected: dict[str, tuple[str, ...]] = {}
+    for name in sorted(stacks):
+        parts = [path for path in sorted(paths) if path in files.get(name, ())]
+        reasons = dict.fromkeys((*([own[name]] if name in own else ()), *parts, *shared))
+        if reasons:
+            affected[name] = tuple(f"{why} changed" for why in reasons)
     return Changed(affected, tuple(sorted(own.keys() - set(stacks))))
-
-
-def _read(stack: str, project: Path) -> Collection[str]:
-    try:
-        return read_stack(stack, project).files.values()
-    except StackError as error:
-        return [problem.file for problem in error.problems]
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -89,25 +81,12 @@ def listed(text: str) -> tuple[str, ...]:
     """
     if not text.lstrip().startswith("["):
         return tuple(text.replace(",", " ").split())
+    fix = 'use a list such as ["dev-aws", "prod-aws"]'
     try:
         content: object = read_json(text)
     except ValueError as error:
-        raise ConsoleError(
-            f"--among: {text} is not a JSON list", 'use a list such as ["dev-aws", "prod-aws"]'
-        ) from error
+        raise ConsoleError(f"--among: {text} is not a JSON list", fix) from error
     names = cast("list[object]", content)
     if not all(isinstance(name, str) for name in names):
-        raise ConsoleError(f"--among: {text} is not a list of strings", 'use a list such as ["dev-aws", "prod-aws"]')
+        raise ConsoleError(f"--among: {text} is not a list of strings", fix)
     return tuple(str(name) for name in names)
-
-
-def _shared(path: str) -> str:
-    """Why a file affects all stacks; empty if it does not."""
-    file = PurePosixPath(path)
-    return next((name for place, name in _SHARED.items() if file.is_relative_to(place)), "")
-
-
-def _stack(path: str) -> str:
-    file = PurePosixPath(path)
-    named = file.parent == PurePosixPath("stacks") and file.name.startswith("Pulumi.") and file.suffix == ".yaml"
-    return file.stem.removeprefix("Pulumi.") if named else ""

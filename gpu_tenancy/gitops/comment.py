@@ -17,23 +17,14 @@ LIMIT: Final = 65_536
 SHORTEST: Final = 4_000
 """Minimum characters, below which not even a list of stacks fits."""
 
-_MEANINGS: Final = {
-    0: "OK",
-    1: "invalid stack",
-    2: "mandatory policy violation",
-    3: "internal error in the preview",
-}
+_MEANINGS: Final = {0: "OK", 1: "invalid stack", 2: "mandatory policy violation", 3: "internal error in the preview"}
 _SEVERITY: Final = (3, 1, 2, 0)
 """Exit codes, the most severe first; an invalid stack is worse than a violation because policies are not evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackPreview:
-    """The result of the preview of one stack.
-
-    Attributes:
-        report: Markdown; empty if there is no report.
-    """
+    """The result of the preview of one stack; the report is Markdown, empty if there is none."""
 
     stack: str
     code: int
@@ -48,18 +39,15 @@ def read(folder: Path) -> tuple[StackPreview, ...]:
         ConsoleError: an exit code is not a number, or the folder is that of one stack.
     """
     if (folder / "exit-code").is_file():
-        raise ConsoleError(
-            f"{folder} is the folder of one preview", "preview each stack to a folder in it: --out OUT/STACK"
-        )
+        fix = "preview each stack to a folder in it: --out OUT/STACK"
+        raise ConsoleError(f"{folder} is the folder of one preview", fix)
     previews: list[StackPreview] = []
-    for place in sorted(file.parent for file in folder.glob("*/exit-code")):
-        text = _text(place / "exit-code").strip()
-        if not text.isdecimal():
-            raise ConsoleError(
-                f"{place / 'exit-code'}: {text!r} is not an exit code",
-                "write the exit code of the preview to this file",
-            )
-        previews.append(StackPreview(place.name, int(text), _text(place / "report.md"), _text(place / "errors.txt")))
+    for file in sorted(folder.glob("*/exit-code")):
+        code, report, errors = (_text(file.with_name(name)) for name in ("exit-code", "report.md", "errors.txt"))
+        if not code.strip().isdecimal():
+            fix = "write the exit code of the preview to this file"
+            raise ConsoleError(f"{file}: {code.strip()!r} is not an exit code", fix)
+        previews.append(StackPreview(file.parent.name, int(code), report, errors))
     return tuple(previews)
 
 
@@ -77,17 +65,24 @@ def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
     if limit < SHORTEST:
         raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {SHORTEST}")
     ordered = sorted(previews, key=lambda preview: (_severity(preview.code), preview.stack))
-    head = _table(ordered)
+    rows = [f"| {'✓' if item.code == 0 else '✗'} | `{item.stack}` | {_meaning(item.code)} |" for item in ordered]
+    head = "\n".join(["| | stack | |", "|---|---|---|", *rows])
+    if not ordered:
+        head = "No stacks affected: no stack file, program, catalogue or policy pack changed."
     # Every report has its head; the remaining space is for complete reports, the most severe first.
-    parts = {preview.stack: _short(preview) for preview in ordered}
+    parts = {preview.stack: _part(preview, whole=False) for preview in ordered}
     for preview in ordered:
-        longer = {**parts, preview.stack: _whole(preview)}
+        longer = {**parts, preview.stack: _part(preview, whole=True)}
         if len(_text_of(head, longer)) <= limit:
             parts = longer
     comment = _text_of(head, parts)
     if len(comment) > limit:
         comment = _text_of(head, {})
-    return comment if len(comment) <= limit else _text_of(_count(ordered), {})
+    if len(comment) > limit:
+        failed = sum(1 for preview in ordered if preview.code)
+        counted = f"{len(ordered)} stacks previewed, {failed} not OK. The reports are artifacts of this run."
+        comment = _text_of(counted, {})
+    return comment
 
 
 def _severity(code: int) -> int:
@@ -98,37 +93,20 @@ def _text_of(head: str, parts: dict[str, str]) -> str:
     return "\n\n".join([MARK, head, *(part.strip() for part in parts.values() if part.strip())]) + "\n"
 
 
-def _table(previews: Sequence[StackPreview]) -> str:
-    if not previews:
-        return "No stacks affected: no stack file, program, catalogue or policy pack changed."
-    rows = [f"| {'✓' if item.code == 0 else '✗'} | `{item.stack}` | {_meaning(item.code)} |" for item in previews]
-    return "\n".join(["| | stack | |", "|---|---|---|", *rows])
-
-
-def _count(previews: Sequence[StackPreview]) -> str:
-    failed = sum(1 for preview in previews if preview.code)
-    return f"{len(previews)} stacks previewed, {failed} not OK. The reports are artifacts of this run."
-
-
 def _meaning(code: int) -> str:
     return _MEANINGS.get(code, f"preview exited with code {code}")
 
 
-def _whole(preview: StackPreview) -> str:
-    if preview.report.strip():
-        return preview.report
-    return _fenced(preview, preview.errors.strip() or "The preview printed no message.")
+def _part(preview: StackPreview, *, whole: bool) -> str:
+    """The report, or its head; without one the errors, or their beginning.
 
-
-def _short(preview: StackPreview) -> str:
+    Errors are in a fence that is longer than any run of backticks in them.
+    """
     if preview.report.strip():
         head = preview.report.partition("\n### ")[0].strip()
-        return f"{head}\n\n*Shortened. The full report is an artifact of this run.*"
-    return _fenced(preview, "\n".join(preview.errors.strip().splitlines()[:5])[:1_000])
-
-
-def _fenced(preview: StackPreview, errors: str) -> str:
-    """Error output in a fence that is longer than any run of backticks in it."""
+        return preview.report if whole else f"{head}\n\n*Shortened. The full report is an artifact of this run.*"
+    errors = preview.errors.strip()
+    errors = (errors or "The preview printed no message.") if whole else "\n".join(errors.splitlines()[:5])[:1_000]
     longest = max((len(run) for run in re.findall("`+", errors)), default=0)
     fence = "`" * max(longest + 1, 3)
     return f"## ✗ {preview.stack}: {_meaning(preview.code)}\n\n{fence}text\n{errors}\n{fence}"

@@ -46,12 +46,8 @@ _SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 class Piece(KubernetesObject):
     """One object, or one release, whose manifest has only kind and name.
 
-    Attributes:
-        release: None for an object.
-        before: URNs of its dependencies: those of the program, and its namespace.
-        wave: its dependencies are in earlier waves.
-        part: name of its folder.
-        retained: kept in the cluster when it is removed from the stack.
+    `before` are URNs of its dependencies, those of the program and its namespace, which are in earlier waves. A
+    retained object is kept in the cluster when it is removed from the stack.
     """
 
     release: HelmRelease | None
@@ -74,12 +70,14 @@ def pieces(rendered: Rendered) -> tuple[Piece, ...]:
     urns = {item.urn for item in objects}
     namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
     ordered = [(wave, item) for wave, members in enumerate(waves(objects)) for item in members]
-    before = {
-        item.urn: urns.intersection((*item.depends_on, namespaces.get(item.namespace, ""))) for _, item in ordered
-    }
+    of_namespace = {item.urn: namespaces.get(item.namespace, "") for item in objects}
+    before = {item.urn: urns.intersection((*item.depends_on, of_namespace[item.urn])) for item in objects}
     work, operators = set[str](), set[str]()
     for _, item in ordered:
-        if _unawaited(item) or before[item.urn] & work:
+        skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
+        # A DaemonSet sets up nodes, which the operators need; on nodes that do not exist yet it is healthy.
+        sets_up = (item.group, item.kind) == ("apps", "DaemonSet")
+        if before[item.urn] & work or (not sets_up and (skipped or (item.group, item.kind) in _RUNS)):
             work.add(item.urn)
     for _, item in reversed(ordered):
         awaited = item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work)
@@ -98,6 +96,15 @@ def pieces(rendered: Rendered) -> tuple[Piece, ...]:
         )
         for wave, item in ordered
     )
+
+
+def _stand_in(registration: Registration) -> Registration:
+    """A release as an object, so that it is part of the dependency graph; other registrations unchanged."""
+    if registration.type != RELEASE or registration.external_id:
+        return registration
+    metadata: dict[str, Json] = {key: text_at(registration.inputs, key) for key in ("name", "namespace")}
+    inputs: dict[str, Json] = {"apiVersion": "helm.sh/v3", "kind": "Release", "metadata": metadata}
+    return replace(registration, type=_STAND_IN, inputs=inputs, secret_paths=(), unknown_paths=())
 
 
 def refusals(rendered: Rendered) -> tuple[str, ...]:
@@ -141,22 +148,6 @@ def _hidden(what: str, secret: tuple[Path, ...], unknown: tuple[Path, ...]) -> I
 
 def _places(paths: tuple[Path, ...]) -> str:
     return ", ".join(".".join(map(str, path)) or "the whole object" for path in paths)
-
-
-def _stand_in(registration: Registration) -> Registration:
-    """A release as an object, so that it is part of the dependency graph; other registrations unchanged."""
-    if registration.type != RELEASE or registration.external_id:
-        return registration
-    metadata: dict[str, Json] = {key: text_at(registration.inputs, key) for key in ("name", "namespace")}
-    inputs: dict[str, Json] = {"apiVersion": "helm.sh/v3", "kind": "Release", "metadata": metadata}
-    return replace(registration, type=_STAND_IN, inputs=inputs, secret_paths=(), unknown_paths=())
-
-
-def _unawaited(item: KubernetesObject) -> bool:
-    if (item.group, item.kind) == ("apps", "DaemonSet"):
-        return False  # It sets up nodes, which the operators need; on nodes that do not exist yet it is healthy.
-    skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
-    return skipped or (item.group, item.kind) in _RUNS
 
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -217,6 +208,11 @@ def plain(pieces: Sequence[Piece]) -> Files:
 
     Each folder numbers its own waves, so a new operator renames no file of the teams.
     """
+
+    def kustomization(resources: Iterable[str]) -> str:
+        kind: dict[str, Json] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+        return as_yaml({**kind, "resources": [*resources]})
+
     files: Files = {}
     for part in (OPERATORS, TENANCY, WORK):
         members = [piece for piece in pieces if piece.part == part]
@@ -226,23 +222,14 @@ def plain(pieces: Sequence[Piece]) -> Files:
             of_wave = [piece for piece in members if piece.wave == wave]
             if objects := named((file_name(piece), content(piece)) for piece in of_wave if not piece.release):
                 files |= {place / file: as_yaml(manifest) for file, manifest in sorted(objects.items())}
-                files[place / _KUSTOMIZATION] = _kustomization(sorted(objects))
+                files[place / _KUSTOMIZATION] = kustomization(sorted(objects))
                 listed.append(place.name)
             for release in (piece.release for piece in of_wave if piece.release):
                 file = place / f"helm-{release.name}.yaml"
                 files[file] = f"# {_command(release, file)}\n" + as_yaml(release.values)
         if listed:
-            files[PurePosixPath(part, _KUSTOMIZATION)] = _kustomization(listed)
+            files[PurePosixPath(part, _KUSTOMIZATION)] = kustomization(listed)
     return files
-
-
-def _kustomization(resources: Sequence[str]) -> str:
-    kustomization: dict[str, Json] = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [*resources],
-    }
-    return as_yaml(kustomization)
 
 
 def _command(release: HelmRelease, values: PurePosixPath) -> str:

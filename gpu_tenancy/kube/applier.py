@@ -11,8 +11,7 @@ from gpu_tenancy.base.json import Json, map_at
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
 from gpu_tenancy.kube.inventory import Entry
-from gpu_tenancy.kube.live import Live, digest
-from gpu_tenancy.kube.outcome import Action
+from gpu_tenancy.kube.live import Action, Live, digest
 from gpu_tenancy.kube.references import Reference, is_definition, is_namespace
 from gpu_tenancy.kube.request import HOLDING
 
@@ -38,12 +37,7 @@ _SCHEMA_DELAY: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One object to apply, with its live state.
-
-    Attributes:
-        live: the existing object; None if it does not exist.
-        adopted: whether the existing object is somebody else's and is taken over.
-    """
+    """One object to apply, with the existing one and its entry, if any; `adopted` if that is somebody else's."""
 
     manifest: Mapping[str, Json]
     live: Live | None
@@ -57,11 +51,7 @@ class Wanted:
 
 
 class Applied(NamedTuple):
-    """What was done to one object.
-
-    Attributes:
-        corrected: fields that others had changed or removed since our last apply, and that are as in the stack again.
-    """
+    """What was done to one object, its new state, and fields that others had changed and that are corrected."""
 
     action: Action
     live: Live
@@ -130,7 +120,7 @@ class Applier:
             try:
                 return Live.of(self._cluster.apply(wanted.manifest, force=force, metadata_only=True))
             except ApiError as error:
-                if not force and wanted.live and by_hand(error):
+                if not force and wanted.live and _conflicts_only(error, _BY_HAND):
                     force = True
                     continue
                 final = error.status == CONFLICT or isinstance(error, UnknownKindError) or immutable(error)
@@ -141,19 +131,16 @@ class Applier:
     def _may_replace(self, wanted: Wanted, error: ApiError) -> bool:
         """Never a namespace or a definition: their deletion would delete objects of others.
 
-        A job of ours that Kueue started is replaced, as its immutable kinds are.
+        A job of ours that Kueue started is replaced, as its immutable kinds are. An object with other problems is
+        replaced if a dry run with another name accepts it: they can be those of the existing object alone. One without
+        `podFailurePolicy` has a default `podReplacementPolicy` that a Job with the former may not have.
         """
         if is_namespace(wanted.reference) or is_definition(wanted.reference):
             return False
-        started = wanted.entry is not None and by_kueue(error)
-        return started or immutable(error) or (any(_immutable_causes(error)) and self._accepted_as_new(wanted))
-
-    def _accepted_as_new(self, wanted: Wanted) -> bool:
-        """Whether the API server would accept the manifest if the object did not exist, by a dry run with another name.
-
-        The other problems of the rejected manifest can be those of the existing object alone: one without
-        `podFailurePolicy` has a default `podReplacementPolicy` that a Job with the former may not have.
-        """
+        if (wanted.entry is not None and by_kueue(error)) or immutable(error):
+            return True
+        if not any(_immutable_causes(error)):
+            return False
         metadata = {**map_at(wanted.manifest, "metadata"), "name": f"new-{digest(wanted.manifest)[:16]}"}
         try:
             self._cluster.create({**wanted.manifest, "metadata": metadata}, dry_run=True)
@@ -193,11 +180,6 @@ _BY_HOLD: Final = re.compile(f'conflict with "{HOLDING}"')
 _BY_KUEUE: Final = re.compile(r'conflict with "kueue"')
 
 
-def by_hand(error: ApiError) -> bool:
-    """Whether an apply conflicts only with what people changed by hand, so that it can be forced."""
-    return _conflicts_only(error, _BY_HAND)
-
-
 def by_kueue(error: ApiError) -> bool:
     """Whether an apply conflicts only with what Kueue wrote into a job when it started it.
 
@@ -220,13 +202,9 @@ def regained(before: Live, after: Live) -> tuple[str, ...]:
     """
     if not before.applied:
         return ()
-    found = {*_paths(_fields(after))} - {*_paths(_fields(before))}
+    old, new = ({*_paths(map_at(live.applied or {}, "fieldsV1"))} for live in (before, after))
     same_spec = after.generation == before.generation > 0
-    return tuple(sorted(path for path in found if not (same_spec and path.startswith("spec."))))
-
-
-def _fields(live: Live) -> Mapping[str, Json]:
-    return map_at(live.applied or {}, "fieldsV1")
+    return tuple(sorted(path for path in new - old if not (same_spec and path.startswith("spec."))))
 
 
 def _paths(fields: Mapping[str, Json], parent: str = "") -> Iterator[str]:
@@ -235,14 +213,13 @@ def _paths(fields: Mapping[str, Json], parent: str = "") -> Iterator[str]:
         kind, _, name = key.partition(":")
         if kind == ".":
             continue
-        path = f"{parent}.{name}".lstrip(".") if kind == "f" else f"{parent}[{_item(name)}]"
+        if kind == "f":
+            path = f"{parent}.{name}".lstrip(".")
+        else:  # an item of a list, by its keys `name=server`, or by its value
+            item = cast("Json", json.loads(name))
+            keys = ", ".join(f"{key}={value}" for key, value in item.items()) if isinstance(item, dict) else item
+            path = f"{parent}[{keys}]"
         if isinstance(inner, dict) and any(one != "." for one in inner):
             yield from _paths(inner, path)
         else:
             yield path
-
-
-def _item(name: str) -> str:
-    """An item of a list: by its keys `name=server`, or by its value."""
-    item = cast("Json", json.loads(name))
-    return ", ".join(f"{key}={value}" for key, value in item.items()) if isinstance(item, dict) else str(item)

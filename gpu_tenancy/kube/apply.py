@@ -16,8 +16,7 @@ from gpu_tenancy.kube.applier import Applier, Wanted
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UnknownKindError, WaitTimeoutError
 from gpu_tenancy.kube.inventory import Entry, Inventory, ours
-from gpu_tenancy.kube.live import Live, digest, foreign, survey
-from gpu_tenancy.kube.outcome import Action, ApplyError, Change, Failure, in_parallel
+from gpu_tenancy.kube.live import Action, ApplyError, Change, Failure, digest, foreign, in_parallel, survey
 from gpu_tenancy.kube.pruning import Pruning
 from gpu_tenancy.kube.references import Reference, is_definition
 from gpu_tenancy.kube.request import CONNECTIONS
@@ -58,7 +57,10 @@ def apply(
             inventory; the next run continues from there.
     """
     references = [Reference.of(manifest) for wave in waves for manifest in wave]
-    _reject_duplicates(references)
+    counts = Counter(reference.key for reference in references)
+    if duplicates := {reference.key: reference for reference in references if counts[reference.key] > 1}:
+        why = "declared more than once; remove the duplicates"
+        raise ApplyError([Failure(reference, why) for reference in duplicates.values()], ())
     applied = Inventory.load(inventory)
     pool = ThreadPoolExecutor(CONNECTIONS)
     run = _Run(cluster, pool, applied, progress, adopt)
@@ -70,14 +72,6 @@ def apply(
         pool.shutdown(cancel_futures=True)
         applied.save()
     return tuple(run.changes)
-
-
-def _reject_duplicates(references: Sequence[Reference]) -> None:
-    counts = Counter(reference.key for reference in references)
-    duplicates = {reference.key: reference for reference in references if counts[reference.key] > 1}
-    if duplicates:
-        why = "declared more than once; remove the duplicates"
-        raise ApplyError([Failure(reference, why) for reference in duplicates.values()], ())
 
 
 class _Run:
@@ -96,20 +90,31 @@ class _Run:
         self._applier, self._adopt = Applier(cluster), frozenset(adopt)
 
     def apply(self, number: int, wave: Sequence[Mapping[str, Json]]) -> None:
-        """Applies one wave, and waits until the API server serves the kinds of its definitions."""
+        """Applies one wave, and waits until the API server serves the kinds of its definitions.
+
+        Its objects are saved before they are applied, so that a killed run leaves no unknown object.
+        """
         wanted, failures = self._prepare(wave)
-        self._enter(number, wanted)
+        for reference, item in wanted.items():
+            known = item.entry if item.live else None
+            self._inventory.put(replace(known, reference=reference, wave=number) if known else Entry(reference, number))
+        self._inventory.save()
         done: dict[Reference, Change] = {}
         for reference, outcome in in_parallel(self._pool, self._applier.apply, wanted):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue
-            self._keep(number, wanted[reference], outcome.live)
+            live, content = outcome.live, digest(wanted[reference].manifest)
+            self._inventory.put(Entry(reference, number, live.uid, content, live.mark))
             done[reference] = Change.of(outcome.action, reference, outcome.corrected)
             self._progress(done[reference])
         self._inventory.save()
         self.changes += [done[name] for name in wanted if name in done]
-        failures += self._define([wanted[name].manifest for name in done if is_definition(name)], done)
+        definitions = {name: wanted[name].manifest for name in done if is_definition(name)}
+        if new := [one for name, one in definitions.items() if done[name].action != "unchanged"]:
+            self._cluster.forget_kinds()
+            self._applier.redefined({text_at(definition, "spec", "group") for definition in new})
+        failures += await_kinds(self._cluster, definitions.values())
         if failures:
             order = {Reference.of(manifest): place for place, manifest in enumerate(wave)}
             raise ApplyError(sorted(failures, key=lambda failure: order[failure.reference]), self.changes)
@@ -121,9 +126,8 @@ class _Run:
             self.changes.append(change)
             self._progress(change)
 
-        failures = Pruning(self._cluster, self._pool, self._inventory, done).run(
-            {reference.key for reference in wanted}
-        )
+        pruning = Pruning(self._cluster, self._pool, self._inventory, done)
+        failures = pruning.run({reference.key for reference in wanted})
         if failures:
             raise ApplyError(failures, self.changes)
 
@@ -146,23 +150,6 @@ class _Run:
                 wanted[reference] = Wanted(manifest, live, entry)
         return wanted, failures
 
-    def _enter(self, number: int, wanted: Mapping[Reference, Wanted]) -> None:
-        """Saves the objects of a wave before they are applied, so that a killed run leaves no unknown object."""
-        for reference, item in wanted.items():
-            known = item.entry if item.live else None
-            self._inventory.put(replace(known, reference=reference, wave=number) if known else Entry(reference, number))
-        self._inventory.save()
-
-    def _keep(self, number: int, wanted: Wanted, live: Live) -> None:
-        self._inventory.put(Entry(wanted.reference, number, live.uid, digest(wanted.manifest), live.mark))
-
-    def _define(self, definitions: Sequence[Mapping[str, Json]], done: Mapping[Reference, Change]) -> list[Failure]:
-        new = [definition for definition in definitions if done[Reference.of(definition)].action != "unchanged"]
-        if new:
-            self._cluster.forget_kinds()
-            self._applier.redefined({text_at(definition, "spec", "group") for definition in new})
-        return await_kinds(self._cluster, definitions)
-
 
 _SERVED_WITHIN: Final = 180
 """Seconds; the API server of a busy machine took more than 60 for 67 definitions."""
@@ -175,24 +162,23 @@ def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> 
     """
     waiting = list(definitions)
 
-    def served() -> bool:
-        waiting[:] = [definition for definition in waiting if not _is_served(cluster, definition)]
+    def is_served(definition: Mapping[str, Json]) -> bool:
+        group, kind = text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind")
+        try:
+            for version in maps_at(definition, "spec", "versions"):
+                if version.get("served"):
+                    cluster.resource(f"{group}/{text_at(version, 'name')}", kind)
+        except UnknownKindError:
+            return False
+        return True
+
+    def all_served() -> bool:
+        waiting[:] = [definition for definition in waiting if not is_served(definition)]
         return not waiting
 
     try:
-        cluster.wait_for(served, timeout=_SERVED_WITHIN, poll=0.1)
+        cluster.wait_for(all_served, timeout=_SERVED_WITHIN, poll=0.1)
     except WaitTimeoutError:
         names = [Reference.of(definition) for definition in waiting]
         return [Failure(name, f"kind is not served; {holders(cluster.get(*name))}") for name in names]
     return []
-
-
-def _is_served(cluster: Cluster, definition: Mapping[str, Json]) -> bool:
-    group, kind = text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind")
-    try:
-        for version in maps_at(definition, "spec", "versions"):
-            if version.get("served"):
-                cluster.resource(f"{group}/{text_at(version, 'name')}", kind)
-    except UnknownKindError:
-        return False
-    return True

@@ -1,7 +1,7 @@
 """A client of a Kubernetes API server that takes and returns plain dictionaries."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,28 +48,8 @@ class Resource:
         return "/".join([*parts, self.plural, *([name] if name else [])])
 
 
-class Catalogue:
-    """Every kind that an API server served at one time."""
-
-    def __init__(self, resources: Iterable[Resource]) -> None:
-        self._resources: dict[tuple[str, str], Resource] = {}
-        self._preferred: dict[tuple[str, str], Resource] = {}
-        for resource in resources:
-            self._resources.setdefault((resource.api_version, resource.kind), resource)
-            self._preferred.setdefault((resource.api_version.rpartition("/")[0], resource.kind), resource)
-
-    def find(self, api_version: str, kind: str) -> Resource | None:
-        """The kind in exactly this version."""
-        return self._resources.get((api_version, kind))
-
-    def versions(self, group: str) -> tuple[str, ...]:
-        """The versions of a group that the server serves, the preferred one first; empty for none."""
-        all_ = (version.rpartition("/") for version, _ in self._resources)
-        return tuple(dict.fromkeys(version for of, _, version in all_ if of == group))
-
-    def preferred(self, group: str, kind: str) -> Resource | None:
-        """The kind in the server's preferred version."""
-        return self._preferred.get((group, kind))
+_Kinds: TypeAlias = Mapping[tuple[str, str], Resource]
+"""Every kind that an API server served at one time, by API version and kind; the preferred version comes first."""
 
 
 class Cluster:
@@ -87,13 +67,10 @@ class Cluster:
     def __init__(
         self, kubeconfig: Path, context: str | None = None, *, retry_seconds: float = 2, answer_seconds: float = 60
     ) -> None:
-        """Reads the kubeconfig; nothing is sent yet.
+        """Reads the kubeconfig and a context of it, None for the current one; nothing is sent yet.
 
-        Args:
-            kubeconfig: the file; the user's default kubeconfig is never used.
-            context: a context of it; None for the current context.
-            retry_seconds: how long requests are repeated while the server, or a webhook that it calls, fails.
-            answer_seconds: how long the server may take to answer a request.
+        Requests are repeated for `retry_seconds` while the server, or a webhook that it calls, fails; the server may
+        take `answer_seconds` to answer each. The user's default kubeconfig is never used.
 
         Raises:
             ConsoleError: the file or the context cannot be used.
@@ -102,7 +79,7 @@ class Cluster:
         from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
 
         self._transport: Transport = Transport(kubeconfig, context, retry_seconds, answer_seconds)
-        self._catalogue: Catalogue | None = None
+        self._kinds: _Kinds | None = None
         self._discovering = Lock()
 
     def __enter__(self) -> Self:
@@ -173,7 +150,10 @@ class Cluster:
         for page in self._pages(api_version, kind, namespace, {"includeObject": "Metadata"}, accept):
             # Only the first page has the columns.
             columns = [text_at(column, "name") for column in maps_at(page, "columnDefinitions")] or columns
-            found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
+            for row in maps_at(page, "rows"):
+                cells: Json = dict(zip(columns, cast("list[Json]", row["cells"] or []), strict=True))
+                common: Manifest = {"apiVersion": api_version, "kind": kind}
+                found.append({**common, "metadata": at(row, "object", "metadata"), "cells": cells})
         return tuple(found)
 
     def server_version(self) -> str:
@@ -208,14 +188,9 @@ class Cluster:
     def watch(
         self, api_version: str, kind: str, *, namespace: str = "", since: str = "", seconds: int = 30
     ) -> Iterator[Event]:
-        """Yields changes of a kind's objects as they happen.
+        """Yields changes of a kind's objects as they happen, for at most 50 seconds: an idle server sends little.
 
-        Args:
-            api_version: such as `apps/v1`.
-            kind: such as `Deployment`.
-            namespace: empty for all namespaces.
-            since: resource version of the last known event; empty to begin with every existing object as `ADDED`.
-            seconds: when to end, at most 50, because the server sends little if nothing changes.
+        They follow the resource version `since`; without one, every existing object is first `ADDED`.
 
         Raises:
             ApiError: status 410 if `since` is too old; begin again without it.
@@ -231,23 +206,15 @@ class Cluster:
     def log(
         self, namespace: str, pod: str, *, container: str = "", follow: bool = False, tail: int | None = None
     ) -> Iterator[str]:
-        """Yields the lines that a container of a pod wrote, with `follow` until it ends.
+        """Yields lines that a container of a pod wrote, all or the last ones, with `follow` until it ends.
 
-        Args:
-            namespace: of the pod.
-            pod: its name.
-            container: its name; empty for the only one.
-            follow: whether to wait for more lines.
-            tail: how many of the last lines; None for all.
+        The name of a pod's only container can be empty.
 
         Raises:
             ApiError: status 400 while the container is waiting to start.
         """
-        query = {
-            "container": container,
-            "follow": "true" if follow else "",
-            "tailLines": "" if tail is None else str(tail),
-        }
+        last = "" if tail is None else str(tail)
+        query = {"container": container, "follow": "true" if follow else "", "tailLines": last}
         path = f"{self._path(Reference('v1', 'Pod', pod, namespace))}/log"
         for line in self._transport.lines(Request("GET", path, query, accept="*/*", endless=follow)):
             yield line.decode(errors="replace")
@@ -283,11 +250,8 @@ class Cluster:
     ) -> Manifest:
         """Creates or updates an object by server-side apply with strict field validation.
 
-        Args:
-            manifest: every field that we own; a field that we owned before and is missing here is removed.
-            dry_run: validate, default and admit the object without storing it.
-            force: take over fields of other managers instead of raising the conflict (409).
-            metadata_only: return the metadata only.
+        A field that we owned before and is missing in the manifest is removed. `dry_run` validates, defaults and admits
+        the object without storing it; `force` takes over fields of other managers instead of raising a conflict (409).
         """
         path, accept = self._path(Reference.of(manifest)), partial(wanted=metadata_only)
         query = writing(dry_run=dry_run, force=force)
@@ -310,11 +274,8 @@ class Cluster:
     def token(self, namespace: str, account: str, *, seconds: int = 365 * 24 * 3600) -> str:
         """A token of a ServiceAccount (TokenRequest), valid for so many seconds or less, as the server decides."""
         path = f"{self._path(Reference('v1', 'ServiceAccount', account, namespace))}/token"
-        body: Manifest = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
-        }
+        kind: Manifest = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        body: Manifest = {**kind, "spec": {"expirationSeconds": seconds}}
         return text_at(self._ask(Request("POST", path, body=body)), "status", "token")
 
     def delete(
@@ -326,14 +287,10 @@ class Cluster:
         grace: int | None = None,
         wait: float = 60,
     ) -> None:
-        """Deletes an object; a missing object is not an error.
+        """Deletes an object, or its dependents first; a missing object is not an error.
 
-        Args:
-            reference: the object.
-            uid: delete only the object with this uid, not another with the same name (409 otherwise).
-            foreground: delete the dependents of the object first.
-            grace: grace period of a Pod, in seconds; None for the Pod's own.
-            wait: seconds to wait for the deletion; 0 to return immediately.
+        With `uid`, another object with the same name is not deleted (409). The grace period of a Pod is in seconds,
+        None for its own. Waits so many seconds for the deletion; 0 to return immediately.
 
         Raises:
             WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
@@ -390,9 +347,8 @@ class Cluster:
         Raises:
             UnknownKindError: the server does not serve the kind in this version.
         """
-        seen = self._catalogue
-        resource = seen.find(api_version, kind) if seen else None
-        resource = resource or self._discover(seen).find(api_version, kind)
+        seen, key = self._kinds, (api_version, kind)
+        resource = (seen.get(key) if seen else None) or self._discover(seen).get(key)
         if not resource:
             raise UnknownKindError(api_version, kind)
         return resource
@@ -402,25 +358,31 @@ class Cluster:
         try:
             self.resource(reference.api_version, reference.kind)
         except UnknownKindError:
-            other = self._discover(None).preferred(reference.group, reference.kind)
-            return reference._replace(api_version=other.api_version) if other else None
+            for version, kind in self._discover(None):
+                if (version.rpartition("/")[0], kind) == (reference.group, reference.kind):
+                    return reference._replace(api_version=version)
+            return None
         return reference
 
     def versions(self, group: str) -> tuple[str, ...]:
         """The versions of an API group that the server serves, the preferred one first; empty for none."""
-        return (self._catalogue or self._discover(None)).versions(group)
+        served = (version.rpartition("/") for version, _ in self._kinds or self._discover(None))
+        return tuple(dict.fromkeys(version for of, _, version in served if of == group))
 
     def forget_kinds(self) -> None:
         """Clears the discovery cache; call it after a definition was changed or deleted."""
-        self._catalogue = None
+        self._kinds = None
 
-    def _discover(self, seen: Catalogue | None) -> Catalogue:
-        """Returns a catalogue that is newer than the one that the caller has seen."""
+    def _discover(self, seen: _Kinds | None) -> _Kinds:
+        """Returns kinds that are newer than those that the caller has seen."""
         with self._discovering:
-            if self._catalogue is None or self._catalogue is seen:
+            if self._kinds is None or self._kinds is seen:
                 answers = [self._ask(Request("GET", root, accept=DISCOVERY)) for root in ("/api", "/apis")]
-                self._catalogue = Catalogue(resource for answer in answers for resource in _resources(answer))
-            return self._catalogue
+                found: dict[tuple[str, str], Resource] = {}
+                for resource in (resource for answer in answers for resource in _resources(answer)):
+                    found.setdefault((resource.api_version, resource.kind), resource)
+                self._kinds = found
+            return self._kinds
 
     def _ask(self, request: Request) -> Manifest:
         return cast("Manifest", json.loads(self._transport.send(request)))
@@ -428,29 +390,15 @@ class Cluster:
     def _located(self, reference: Reference) -> Resource:
         resource = self.resource(reference.api_version, reference.kind)
         if resource.namespaced != bool(reference.namespace):
-            scope = (
-                "namespaced; set metadata.namespace"
-                if resource.namespaced
-                else "cluster-scoped; remove metadata.namespace"
-            )
-            raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind} is {scope}")
+            scope, fix = ("namespaced", "set") if resource.namespaced else ("cluster-scoped", "remove")
+            message = f"{reference.kind} is {scope}; {fix} metadata.namespace"
+            raise ApiError(_BAD_REQUEST, "BadRequest", message)
         return resource
 
     def _path(self, reference: Reference) -> str:
         if not reference.name:
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{reference.kind}: metadata.name is missing")
         return self._located(reference).path(reference.namespace, reference.name)
-
-
-def _of_row(api_version: str, kind: str, columns: Sequence[str], row: Manifest) -> Manifest:
-    cells = row["cells"]
-    values = cells if isinstance(cells, list) else []
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": at(row, "object", "metadata"),
-        "cells": dict(zip(columns, values, strict=True)),
-    }
 
 
 def _resources(answer: Mapping[str, Json]) -> Iterator[Resource]:
@@ -460,17 +408,15 @@ def _resources(answer: Mapping[str, Json]) -> Iterator[Resource]:
         ConsoleError: the server does not support aggregated discovery v2.
     """
     if answer.get("kind") != "APIGroupDiscoveryList":
-        raise ConsoleError(
-            "the API server does not support aggregated discovery v2", "upgrade the cluster to Kubernetes 1.30 or later"
-        )
+        fix = "upgrade the cluster to Kubernetes 1.30 or later"
+        raise ConsoleError("the API server does not support aggregated discovery v2", fix)
     for group in maps_at(answer, "items"):
+        prefix = text_at(group, "metadata", "name")
         for version in maps_at(group, "versions"):
-            prefix = text_at(group, "metadata", "name")
             name = text_at(version, "version")
-            api_version = f"{prefix}/{name}" if prefix else name
             for resource in maps_at(version, "resources"):
                 yield Resource(
-                    api_version=api_version,
+                    api_version=f"{prefix}/{name}" if prefix else name,
                     kind=text_at(resource, "responseKind", "kind"),
                     plural=text_at(resource, "resource"),
                     namespaced=text_at(resource, "scope") == "Namespaced",

@@ -27,12 +27,7 @@ _ANOTHER: Final = "specify another kubeconfig or context"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A context of a kubeconfig, with absolute paths.
-
-    Attributes:
-        user: the entry; it may have credentials.
-        namespace: the default of its commands; empty where it has none.
-    """
+    """A context of a kubeconfig, with absolute paths; the user's entry may have credentials."""
 
     name: str
     cluster: dict[str, Any]
@@ -55,13 +50,18 @@ def entry_of(files: Path, context: str | None) -> Entry:
     found: dict[str, dict[str, dict[str, Any]]] = {"contexts": {}, "clusters": {}, "users": {}}
     current = context
     for file in (Path(file).expanduser() for file in str(files).split(os.pathsep)):
-        config = _read(file)
+        config, folder = _read(file), file.parent.absolute()
         try:
             current = current or config.get("current-context")
             for section, entries in found.items():
                 rows: list[dict[str, Any]] = config.get(section) or []
                 for row in rows:
-                    entries.setdefault(row["name"], _absolute(row[section[:-1]] or {}, file.parent.absolute()))
+                    entry: dict[str, Any] = row[section[:-1]] or {}
+                    made = {key: str(folder / value) if key in _FILES else value for key, value in entry.items()}
+                    helper: dict[str, Any] = entry.get("exec") or {}
+                    if "/" in helper.get("command", ""):  # another one is looked up on the PATH
+                        made["exec"] = {**helper, "command": str(folder / helper["command"])}
+                    entries.setdefault(row["name"], made)
         except (AttributeError, KeyError, TypeError) as error:
             raise ConsoleError(f"{file}: the file is not a kubeconfig", _ANOTHER) from error
     chosen = found["contexts"].get(current or "")
@@ -87,14 +87,6 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ConsoleError(f"{file}: the file is not a kubeconfig", _ANOTHER)
     return cast("dict[str, Any]", config)
-
-
-def _absolute(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
-    made: dict[str, Any] = {key: str(folder / value) if key in _FILES else value for key, value in entry.items()}
-    helper: dict[str, Any] = made.get("exec") or {}
-    if "/" in helper.get("command", ""):  # another one is looked up on the PATH
-        made["exec"] = {**helper, "command": str(folder / helper["command"])}
-    return made
 
 
 def impersonation(user: dict[str, Any]) -> dict[str, str]:
@@ -126,18 +118,10 @@ class Certificate(NamedTuple):
 
 
 class Login:
-    """How the requests of a context are authenticated, in kubectl's order; safe to share between threads.
-
-    Attributes:
-        certificate: of the client; None without one.
-    """
+    """How the requests of a context are authenticated, in kubectl's order; safe to share between threads."""
 
     def __init__(self, entry: Entry, place: Path) -> None:
-        """Reads the credentials, or runs the program that gets them.
-
-        Args:
-            entry: the context.
-            place: the kubeconfig, for messages.
+        """Reads the credentials, or runs the program that gets them; messages name the kubeconfig as `place`.
 
         Raises:
             ConsoleError: they cannot be read, or the program fails.
@@ -162,7 +146,8 @@ class Login:
             ConsoleError: the program that gets it fails.
         """
         with self._lock:
-            if "token" in self._got and _expired(self._got):
+            end = self._got.get("expirationTimestamp")
+            if "token" in self._got and isinstance(end, str) and datetime.fromisoformat(end) <= datetime.now(UTC):
                 self._got = self._run()
             authorization = self._authorization()
         return {**self._identity, **({"Authorization": authorization} if authorization else {})}
@@ -188,7 +173,15 @@ class Login:
         section: Mapping[str, Any] = self._user["exec"]
         command = str(section.get("command"))
         interactive = sys.stdin.isatty() and section.get("interactiveMode") != "Never"
-        spec = {"interactive": interactive, **({"cluster": self._info()} if section.get("provideClusterInfo") else {})}
+        spec: dict[str, Any] = {"interactive": interactive}
+        if section.get("provideClusterInfo"):
+            keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+            spec["cluster"] = {key: self._cluster[key] for key in keys if key in self._cluster}
+            if authority := content(self._cluster, "certificate-authority", self._place):
+                spec["cluster"]["certificate-authority-data"] = base64.b64encode(authority).decode()
+            extensions: list[dict[str, Any]] = self._cluster.get("extensions") or []
+            own = (row["extension"] for row in extensions if row["name"] == _CONFIG)
+            spec["cluster"]["config"] = next(own, None)
         asked = {"apiVersion": section.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
         named = {variable["name"]: variable["value"] for variable in section.get("env") or ()}
         try:
@@ -213,26 +206,18 @@ class Login:
             raise ConsoleError(what, "check its version and its arguments in the kubeconfig") from None
         return answer
 
-    def _info(self) -> dict[str, Any]:
-        """The cluster, for a login program that wants to know it."""
-        keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
-        authority = base64.b64encode(content(self._cluster, "certificate-authority", self._place)).decode()
-        extensions: list[dict[str, Any]] = self._cluster.get("extensions") or []
-        return {
-            **{key: self._cluster[key] for key in keys if key in self._cluster},
-            **({"certificate-authority-data": authority} if authority else {}),
-            "config": next((row["extension"] for row in extensions if row["name"] == _CONFIG), None),
-        }
-
     def rejected(self, server: str) -> ApiError:
         """The error for credentials that the server does not accept; names a client certificate that has expired."""
-        what = f"{self._place}: the API server at {server} rejected the credentials"
-        if self.certificate is None:
-            why = "a token is missing, invalid or expired"
-        elif (end := _end(self.certificate.chain)) and end <= datetime.now(UTC):
-            why = f"the client certificate expired on {end:%Y-%m-%d}"
-        else:
+        why = "a token is missing, invalid or expired"
+        if self.certificate:
             why = "the server does not trust the client certificate"
+            body = self.certificate.chain.partition(b"-----BEGIN CERTIFICATE-----")[2].partition(b"-----END")[0]
+            if found := _VALIDITY.search(base64.b64decode(body)):
+                text = found[1].decode()
+                form = "%Y%m%d%H%M%S" if len(text) > len("YYMMDDHHMMSS") else "%y%m%d%H%M%S"
+                end = datetime.strptime(text, form).replace(tzinfo=UTC)
+                why = f"the client certificate expired on {end:%Y-%m-%d}" if end <= datetime.now(UTC) else why
+        what = f"{self._place}: the API server at {server} rejected the credentials"
         return ApiError(UNAUTHORIZED, "Unauthorized", f"{what}; {why}")
 
 
@@ -250,18 +235,3 @@ def content(entry: Mapping[str, Any], key: str, place: Path) -> bytes:
         raise ConsoleError(f"{place}: {key}: {error.filename}: {error.strerror}", "make it readable") from error
     except (ValueError, TypeError):
         raise ConsoleError(f"{place}: {key}-data is not valid base64", "get the kubeconfig again") from None
-
-
-def _expired(answer: Mapping[str, Any]) -> bool:
-    moment = answer.get("expirationTimestamp")
-    return isinstance(moment, str) and datetime.fromisoformat(moment) <= datetime.now(UTC)
-
-
-def _end(chain: bytes) -> datetime | None:
-    body = chain.partition(b"-----BEGIN CERTIFICATE-----")[2].partition(b"-----END")[0]
-    found = _VALIDITY.search(base64.b64decode(body))
-    if not found:
-        return None
-    text = found[1].decode()
-    form = "%Y%m%d%H%M%S" if len(text) > len("YYMMDDHHMMSS") else "%y%m%d%H%M%S"
-    return datetime.strptime(text, form).replace(tzinfo=UTC)

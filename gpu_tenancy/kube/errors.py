@@ -23,11 +23,7 @@ _REACH: Final = "check that it is running and that the kubeconfig is correct, th
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason why an API server rejected a request: an item of `details.causes` in its `Status`.
-
-    Attributes:
-        field: path of the field, such as `spec.template`; empty for the whole object.
-    """
+    """One reason why an API server rejected a request: an item of `details.causes` in its `Status`."""
 
     field: str
     reason: str
@@ -35,12 +31,7 @@ class Cause:
 
 
 class ApiError(Exception):
-    """An API server rejected a request.
-
-    Attributes:
-        reason: the server's machine-readable reason, such as `NotFound`.
-        causes: the reasons for each field; empty if the server has none.
-    """
+    """An API server rejected a request, for a machine-readable reason such as `NotFound`, and causes by field."""
 
     def __init__(self, status: int, reason: str, message: str, causes: tuple[Cause, ...] = ()) -> None:
         self.status, self.reason, self.message, self.causes = status, reason, message, causes

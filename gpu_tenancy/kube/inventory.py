@@ -63,18 +63,27 @@ class Inventory:
         Raises:
             ConsoleError: the file is damaged, or was written by a later version.
         """
+
+        def unusable(reason: str) -> ConsoleError:
+            fix = "restore the file, or delete it if the objects that it lists can stay in the cluster"
+            return ConsoleError(f"{path}: the inventory of applied objects cannot be used: {reason}", fix)
+
         try:
             content = cast("Json", json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return cls(path)
         except (OSError, ValueError) as error:
-            raise _unusable(path, str(error)) from error
+            raise unusable(str(error)) from error
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-            raise _unusable(path, f"schema must be {SCHEMA}")
+            raise unusable(f"schema must be {SCHEMA}")
+        entries: list[Entry] = []
         try:
-            return cls(path, [_entry(row) for row in cast("list[dict[str, str]]", content["objects"])])
+            for row in cast("list[dict[str, str]]", content["objects"]):
+                reference = Reference(row["api_version"], row["kind"], row["name"], row["namespace"])
+                entries.append(Entry(reference, int(row["wave"]), row["uid"], row["digest"], row["mark"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise _unusable(path, f"invalid entry: {error}") from error
+            raise unusable(f"invalid entry: {error}") from error
+        return cls(path, entries)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -103,7 +112,11 @@ class Inventory:
         """Writes the file atomically; does nothing if nothing changed."""
         if self._saved:
             return
-        content = {"schema": SCHEMA, "objects": [_row(entry) for entry in self._entries.values()]}
+        objects = [
+            {**one.reference._asdict(), "wave": one.wave, "uid": one.uid, "digest": one.digest, "mark": one.mark}
+            for one in self._entries.values()
+        ]
+        content = {"schema": SCHEMA, "objects": objects}
         write_private(self._path, f"{json.dumps(content, indent=1)}\n")
         self._saved = True
 
@@ -120,25 +133,3 @@ def ours(entry: Entry | None, live: Live) -> bool:
     if entry is None:
         return False
     return entry.uid == live.uid if entry.uid else not live.managers
-
-
-def _row(entry: Entry) -> dict[str, Json]:
-    return {
-        **entry.reference._asdict(),
-        "wave": entry.wave,
-        "uid": entry.uid,
-        "digest": entry.digest,
-        "mark": entry.mark,
-    }
-
-
-def _entry(row: Mapping[str, str]) -> Entry:
-    reference = Reference(row["api_version"], row["kind"], row["name"], row["namespace"])
-    return Entry(reference, int(row["wave"]), row["uid"], row["digest"], row["mark"])
-
-
-def _unusable(path: Path, reason: str) -> ConsoleError:
-    return ConsoleError(
-        f"{path}: the inventory of applied objects cannot be used: {reason}",
-        "restore the file, or delete it if the objects that it lists can stay in the cluster",
-    )

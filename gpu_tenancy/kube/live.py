@@ -1,19 +1,105 @@
-"""Live objects, from their metadata: who owns them, and whether an apply changed them."""
+"""Live objects, from their metadata: who owns them, and whether an apply changed them.
+
+With the changes and failures of an apply, by object, and parallel requests that collect them.
+"""
 
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Literal, Self, TypeAlias, TypeVar
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.outcome import Failure, in_parallel
+from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
 from gpu_tenancy.model.names import DEPLOYED_BY
+
+Action: TypeAlias = Literal["created", "changed", "unchanged", "replaced", "pruned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was done to one object, and fields that others had changed or removed, which are as in the stack again."""
+
+    action: Action
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    corrected: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, action: Action, reference: Reference, corrected: tuple[str, ...] = ()) -> Self:
+        """The change of the object with this reference."""
+        return cls(action, reference.group, reference.kind, reference.namespace, reference.name, corrected)
+
+    @property
+    def correction(self) -> str:
+        """One line on the corrected fields: `ConfigMap ml/settings: data.a`."""
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {place}: {', '.join(self.corrected)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One object that could not be applied or deleted, and why."""
+
+    reference: Reference
+    why: str
+
+    @classmethod
+    def of(cls, reference: Reference, error: ApiError | ConsoleError) -> Self:
+        """Takes the server's message; for a conflict, one message for each field that another manager owns."""
+        if isinstance(error, ConsoleError):
+            return cls(reference, str(error))
+        fix = "remove the field from the stack, or from the other manager"
+        conflicts = [
+            # The server's message is: conflict with "kubectl-scale" with subresource "scale" using apps/v1
+            f"{cause.field.removeprefix('.')}: {cause.message}; {fix}"
+            for cause in error.causes
+            if cause.reason == "FieldManagerConflict"
+        ]
+        return cls(reference, "; ".join(conflicts) or error.message)
+
+    def __str__(self) -> str:
+        return f"{self.reference}: {self.why}"
+
+
+class ApplyError(ConsoleError):
+    """Some objects could not be applied or deleted; later waves were not attempted."""
+
+    def __init__(self, failures: Sequence[Failure], changes: Sequence[Change]) -> None:
+        self.failures, self.changes = tuple(failures), tuple(changes)
+        listed = "\n".join(f"  {failure}" for failure in self.failures)
+        count = f"{len(self.failures)} object" + ("s" if len(self.failures) > 1 else "")
+        fix = "fix the errors and run the same command again"
+        super().__init__(f"{count} could not be applied or deleted:\n{listed}", fix)
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def in_parallel(
+    pool: Executor, work: Callable[[_T], _R], items: Mapping[Reference, _T]
+) -> Iterator[tuple[Reference, _R | Failure]]:
+    """Does the work for every object, and yields each result when it is done.
+
+    An error of one object becomes its `Failure`. An API server that is not reachable affects all objects and is raised.
+    """
+    futures = {pool.submit(work, item): reference for reference, item in items.items()}
+    for future in as_completed(futures):
+        reference = futures[future]
+        try:
+            yield reference, future.result()
+        except (ApiError, WaitTimeoutError) as error:
+            yield reference, Failure.of(reference, error)
+
 
 _UNTRACKED: Final = "before-first-apply"
 """The manager name that the server gives to writes before the first apply."""
@@ -29,7 +115,6 @@ class Live:
     """The metadata of an object on the server.
 
     Attributes:
-        uid: its identity; an object that is deleted and created again gets another one.
         resource_version: changes with every write of any client.
         deleting: its deletion is pending because of finalizers or a grace period.
         generation: changes with every write that changes the spec; 0 for kinds without one.
@@ -59,16 +144,11 @@ class Live:
     @property
     def applied(self) -> Mapping[str, Json] | None:
         """Our own entry in `managedFields`; None if we never applied this object."""
-        return next(
-            (
-                entry
-                for entry in self.managed
-                if entry.get("manager") == FIELD_MANAGER
-                and entry.get("operation") == "Apply"
-                and "subresource" not in entry
-            ),
-            None,
-        )
+        for entry in self.managed:
+            own = (entry.get("manager"), entry.get("operation")) == (FIELD_MANAGER, "Apply")
+            if own and "subresource" not in entry:
+                return entry
+        return None
 
     @property
     def mark(self) -> str:
@@ -98,23 +178,29 @@ def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) ->
     One object of a kind is read by name. Several are read by a list of their namespace, or of all namespaces if they
     are in more than one.
     """
+
+    def read(same_kind: Sequence[Reference]) -> dict[Reference, Live]:
+        first = same_kind[0]
+        if len(same_kind) == 1:
+            metadata = cluster.get(*first, metadata_only=True)
+            return {first: Live.of(metadata)} if metadata else {}
+        namespaces = {reference.namespace for reference in same_kind}
+        namespace = namespaces.pop() if len(namespaces) == 1 else ""
+        listed = cluster.list(first.api_version, first.kind, namespace=namespace, metadata_only=True)
+        wanted = set(same_kind)
+        return {name: Live.of(item) for item in listed if (name := Reference.of(item)) in wanted}
+
     kinds: dict[tuple[str, str], list[Reference]] = defaultdict(list)
     for reference in references:
         kinds[reference.api_version, reference.kind].append(reference)
     existing: dict[Reference, Live | Failure | None] = {}
     queries = {same_kind[0]: same_kind for same_kind in kinds.values()}
-    for first, answer in in_parallel(pool, lambda same_kind: _lives(cluster, same_kind), queries):
+    for first, answer in in_parallel(pool, read, queries):
         for reference in queries[first]:
             failed = isinstance(answer, Failure)
             # pyrefly: ignore[missing-attribute]
             existing[reference] = Failure(reference, answer.why) if failed else answer.get(reference)
     return existing
-
-
-def look(cluster: Cluster, reference: Reference) -> Live | None:
-    """Returns the metadata of one object; None if it does not exist."""
-    metadata = cluster.get(*reference, metadata_only=True)
-    return Live.of(metadata) if metadata else None
 
 
 def foreign(reference: Reference, live: Live) -> str:
@@ -124,15 +210,3 @@ def foreign(reference: Reference, live: Live) -> str:
         f"already exists, owned by {owners}; rename it in the stack, delete the existing object, or add"
         f" {reference.adoptable} to cluster.adopt to take it over"
     )
-
-
-def _lives(cluster: Cluster, same_kind: Sequence[Reference]) -> dict[Reference, Live]:
-    first = same_kind[0]
-    if len(same_kind) == 1:
-        live = look(cluster, first)
-        return {first: live} if live else {}
-    namespaces = {reference.namespace for reference in same_kind}
-    namespace = namespaces.pop() if len(namespaces) == 1 else ""
-    listed = cluster.list(first.api_version, first.kind, namespace=namespace, metadata_only=True)
-    wanted = set(same_kind)
-    return {name: Live.of(item) for item in listed if (name := Reference.of(item)) in wanted}

@@ -3,18 +3,17 @@
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import at, list_at, maps_at, text_at
+from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import NOT_FOUND, ApiError, UnreachableError
 from gpu_tenancy.kube.inventory import Entry, Inventory, ours
-from gpu_tenancy.kube.live import Live, survey
-from gpu_tenancy.kube.outcome import Change, Failure, in_parallel
+from gpu_tenancy.kube.live import Change, Failure, Live, in_parallel, survey
 from gpu_tenancy.kube.references import Key, Reference, is_definition, is_namespace
 from gpu_tenancy.kube.request import CONNECTIONS
 
@@ -37,7 +36,12 @@ class Pruning:
 
     def run(self, wanted: Collection[Key]) -> list[Failure]:
         """Deletes all objects except the wanted ones, waits, and returns a failure for each that still exists."""
-        stale = [served for entry in self._inventory.others(wanted) if (served := self._served(entry))]
+        stale: list[Entry] = []
+        for entry in self._inventory.others(wanted):
+            if reference := self._cluster.served(entry.reference):
+                stale.append(replace(entry, reference=reference))
+            else:  # The kind, and with it the object, no longer exists.
+                self._inventory.remove(entry.reference.key)
         existing = survey(self._cluster, self._pool, (entry.reference for entry in stale))
         failures = [live for live in existing.values() if isinstance(live, Failure)]
         if failures:
@@ -50,14 +54,6 @@ class Pruning:
             else:
                 self._inventory.remove(entry.reference.key)
         return self._remove_in_order(owned)
-
-    def _served(self, entry: Entry) -> Entry | None:
-        """The entry in a served API version; None if the kind, and with it the object, no longer exists."""
-        reference = self._cluster.served(entry.reference)
-        if reference:
-            return replace(entry, reference=reference)
-        self._inventory.remove(entry.reference.key)
-        return None
 
     def _remove_in_order(self, entries: Sequence[Entry]) -> list[Failure]:
         namespaces = {entry.reference.name for entry in entries if is_namespace(entry.reference)}
@@ -122,13 +118,10 @@ _DELAYING: Final = (("v1", "Pod"), ("v1", "PersistentVolumeClaim"))
 def empty(cluster: Cluster, namespace: str) -> None:
     """Deletes the Pods of a namespace without a grace period, then its claims.
 
-    The namespace must be terminating, so that no new ones are created. The namespace controller does the same, but
-    checks again only after half of a Pod's grace period, or after 8 s for a finalizer:
+    The namespace must be terminating, so that no new ones are created, and the nodes simulated, whose Pods have no
+    processes that need the grace period. The namespace controller does the same, but checks again only after half of a
+    Pod's grace period, or after 8 s for a finalizer:
     https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/namespace/deletion/namespaced_resources_deleter.go
-
-    Args:
-        cluster: must have simulated nodes, whose Pods have no processes that need the grace period.
-        namespace: its name.
     """
     for kind in _DELAYING:
         for item in cluster.list(*kind, namespace=namespace, metadata_only=True):
@@ -136,7 +129,6 @@ def empty(cluster: Cluster, namespace: str) -> None:
 
 
 _KUEUE: Final = "kueue.x-k8s.io"
-_LISTED: Final = 5
 
 
 def check_prunable(
@@ -149,22 +141,18 @@ def check_prunable(
     """
     if "kueue" in running:
         return
-    stale = [entry.reference for entry in Inventory.load(inventory).others(wanted) if entry.reference.group == _KUEUE]
-    served = [reference for one in stale if (reference := cluster.served(one))]
-    held = [
-        str(one) for one in served if _held(at(cluster.get(*one, metadata_only=True) or {}, "metadata", "finalizers"))
-    ]
+    held: list[str] = []
+    for entry in Inventory.load(inventory).others(wanted):
+        if entry.reference.group == _KUEUE and (reference := cluster.served(entry.reference)):
+            finalizers = list_at(cluster.get(*reference, metadata_only=True) or {}, "metadata", "finalizers")
+            if any(finalizer.startswith(_KUEUE) for finalizer in finalizers):
+                held.append(str(reference))
     if held:
-        more = f" and {len(held) - _LISTED} more" if len(held) > _LISTED else ""
         raise ConsoleError(
-            f"objects are no longer in the stack, but have finalizers that only Kueue clears, which does not run: "
-            f"{', '.join(held[:_LISTED])}{more}",
+            "objects are no longer in the stack, but have finalizers that only Kueue clears, which does not run: "
+            + first_names(held, 5),
             f"run `tenancy local up {name}` with controllers, which starts Kueue, or `tenancy local down` first",
         )
-
-
-def _held(finalizers: Json) -> bool:
-    return isinstance(finalizers, list) and any(str(one).startswith(_KUEUE) for one in finalizers)
 
 
 DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
@@ -172,19 +160,12 @@ DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 @dataclass(frozen=True, slots=True)
 class StoredKind:
-    """The versions of one custom kind.
+    """The versions of one custom kind, with the name of its definition, such as `workloads.kueue.x-k8s.io`.
 
     After an upgrade, old objects stay as they were written, and are converted whenever they are read. A definition
     keeps the versions that objects may still have in `status.storedVersions`, and the API server rejects a definition
-    that no longer has one of them.
+    that no longer has one of them. New objects have the version `storage`; a webhook can convert between versions.
     https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version
-
-    Attributes:
-        name: of its definition, such as `workloads.kueue.x-k8s.io`.
-        served: in the order of the definition.
-        storage: of objects that are written now.
-        stored: that objects can still have, as the definition says.
-        converts: whether a webhook converts between versions.
     """
 
     name: str
@@ -229,27 +210,24 @@ def migrate(cluster: Cluster, kind: StoredKind) -> int:
     Returns:
         The number of objects.
     """
+
+    def write(reference: Reference) -> None:
+        """An empty patch: the API server stores the object only if its stored form differs, as in another version."""
+        try:
+            cluster.patch(reference, {})
+        except ApiError as error:
+            if error.status != NOT_FOUND:  # deleted meanwhile
+                raise
+
     version = f"{kind.group}/{kind.storage}"
     references = [Reference.of(one) for one in cluster.list(version, kind.kind, metadata_only=True)]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        list(pool.map(partial(_written_again, cluster), references))
+        list(pool.map(write, references))
     status: Manifest = {"status": {"storedVersions": [kind.storage]}}
     try:
         cluster.patch(Reference(*DEFINITION, kind.name), status, subresource="status")
     except UnreachableError:
         # A busy API server can take more than a minute for a large definition, and stores it all the same.
-        cluster.wait_for(lambda: not _live(cluster, kind).old, what=f"status.storedVersions of {kind.name}")
+        what = f"status.storedVersions of {kind.name}"
+        cluster.wait_for(lambda: not _of(cluster.get(*DEFINITION, kind.name) or {}).old, what=what)
     return len(references)
-
-
-def _live(cluster: Cluster, kind: StoredKind) -> StoredKind:
-    return _of(cluster.get(*DEFINITION, kind.name) or {})
-
-
-def _written_again(cluster: Cluster, reference: Reference) -> None:
-    """An empty patch: the API server stores the object only if its stored form differs, as in another version."""
-    try:
-        cluster.patch(reference, {})
-    except ApiError as error:
-        if error.status != NOT_FOUND:  # deleted meanwhile
-            raise

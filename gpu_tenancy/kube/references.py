@@ -11,12 +11,7 @@ Key: TypeAlias = tuple[str, str, str, str]
 
 
 class Reference(NamedTuple):
-    """The reference to one object, which may or may not exist.
-
-    Attributes:
-        api_version: group and version for requests, such as `apps/v1`.
-        namespace: `metadata.namespace`; empty for cluster-scoped objects.
-    """
+    """The reference to one object, which may or may not exist; without a namespace if it is cluster-scoped."""
 
     api_version: str
     kind: str

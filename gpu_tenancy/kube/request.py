@@ -44,14 +44,10 @@ _NOT_CALLED: Final = b"failed calling webhook"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request.
+    """One request; empty parameters of the query are not sent.
 
-    Attributes:
-        path: from the server's root, such as `/api/v1/namespaces`.
-        query: parameters; empty ones are not sent.
-        body: JSON content.
-        once: whether it is never repeated, because it only asks whether the server works.
-        endless: whether any time may pass between two parts of the answer, as between two lines of a log.
+    `once`: it is never repeated, because it only asks whether the server works. `endless`: any time may pass between
+    two parts of the answer, as between two lines of a log.
     """
 
     method: str
@@ -80,13 +76,7 @@ def partial(kind: str = "PartialObjectMetadata", *, wanted: bool) -> str:
 
 
 def transient(method: str, status: int, content: bytes = b"") -> bool:
-    """Whether the same request can succeed a moment later.
-
-    Args:
-        method: of the request.
-        status: of the answer; 0 if there was none.
-        content: of the answer.
-    """
+    """Whether a request can succeed a moment later, by the status (0 for none) and the content of its answer."""
     if _FINAL in content:
         return False
     if _COUNTED in content or _NOT_CALLED in content:
@@ -114,9 +104,8 @@ class RetryBudget:
     def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
         """Seconds to wait before a failed request is repeated; None if the outage lasts too long.
 
-        Args:
-            attempt: how often the same request has failed before.
-            retry_after: the header with which the server says after how many seconds it may work again.
+        `attempt` is how often the same request has failed before, and `retry_after` the header with which the server
+        says after how many seconds it may work again.
         """
         now = time.monotonic()
         with self._lock:

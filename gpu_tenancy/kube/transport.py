@@ -50,11 +50,7 @@ class Transport:
         return other
 
     def send(self, request: Request) -> bytes:
-        """Returns the body of the answer; repeats the request while the server does not work.
-
-        Raises:
-            ApiError, UnreachableError: as for `answer`.
-        """
+        """The body of `answer`, with the same errors."""
         return self.answer(request)[0]
 
     def answer(self, request: Request) -> tuple[bytes, tuple[str, ...]]:
@@ -144,12 +140,9 @@ _OTHER_TLS: Final = "the kubeconfig may be of another cluster; get it again from
 
 
 def connections(entry: Entry, certificate: Certificate | None, place: Path) -> PoolManager:
-    """Connections to the server of a context; nothing is sent yet.
+    """Connections to the server of a context, with the certificate of the client; nothing is sent yet.
 
-    Args:
-        entry: the context.
-        certificate: of the client.
-        place: the kubeconfig, for messages.
+    Messages name the kubeconfig as `place`.
 
     Raises:
         ConsoleError: a certificate cannot be read, or the proxy is of a kind that is not supported.
@@ -179,37 +172,33 @@ def _context(entry: Entry, certificate: Certificate | None, place: Path) -> ssl.
     if entry.cluster.get("insecure-skip-tls-verify"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate:
-        _present(context, certificate, place)
+        # `ssl` reads a client certificate from a file only; it has mode 0600 and is gone at once.
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"\n".join(certificate))
+            file.flush()
+            try:
+                context.load_cert_chain(file.name)
+            except ssl.SSLError:
+                what = f"{place}: client certificate and key do not belong together, or are not PEM"
+                raise ConsoleError(what, "get the kubeconfig again") from None
     return context
-
-
-def _present(context: ssl.SSLContext, certificate: Certificate, place: Path) -> None:
-    """Adds a client certificate, which `ssl` reads from a file only; it has mode 0600 and is gone at once."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(b"\n".join(certificate))
-        file.flush()
-        try:
-            context.load_cert_chain(file.name)
-        except ssl.SSLError:
-            what = f"{place}: client certificate and key do not belong together, or are not PEM"
-            raise ConsoleError(what, "get the kubeconfig again") from None
 
 
 def _proxy(server: str) -> str | None:
     """The proxy that the environment names for a server, by HTTPS_PROXY and NO_PROXY as Go reads them."""
+
+    def within(host: str, network: str) -> bool:
+        """Whether a host is an address of a network, such as 10.0.0.0/8."""
+        try:
+            return ip_address(host) in ip_network(network)
+        except ValueError:
+            return False
+
     found, proxies = urlsplit(server), getproxies()
     host = found.hostname or ""
-    if proxy_bypass(host) or any(_within(host, entry.strip()) for entry in proxies.get("no", "").split(",")):
+    if proxy_bypass(host) or any(within(host, entry.strip()) for entry in proxies.get("no", "").split(",")):
         return None
     return proxies.get(found.scheme)
-
-
-def _within(host: str, network: str) -> bool:
-    """Whether a host is an address of a network, such as 10.0.0.0/8."""
-    try:
-        return ip_address(host) in ip_network(network)
-    except ValueError:
-        return False
 
 
 def unreachable(server: str, error: Exception) -> UnreachableError:

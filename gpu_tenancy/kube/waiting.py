@@ -20,17 +20,11 @@ def wait_for(
     poll: float = 0.25,
     fix: Callable[[], str] = lambda: "run the same command again",
 ) -> _T:
-    """Polls a condition until it returns a value, and returns the value.
+    """Polls a condition until it returns a value other than None or False, and returns the value.
 
     The pause between two polls grows from 10 ms to `poll` seconds, because most conditions are met within
-    milliseconds.
-
-    Args:
-        condition: returns None or False while it is not met.
-        what: the condition, for the message: `Namespace ml to be deleted`.
-        timeout: in seconds, on a machine that is not slow; see `patient`.
-        poll: maximum seconds between two polls.
-        fix: returns the fix for the message.
+    milliseconds. The timeout is in seconds, on a machine that is not slow; see `patient`. The message has `what` was
+    waited for, such as `Namespace ml to be deleted`, and the fix.
 
     Raises:
         WaitTimeoutError: the condition was not met within the timeout.

@@ -10,8 +10,8 @@ from typing import Final
 from gpu_tenancy.base.json import int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.demand import belongs
 from gpu_tenancy.cluster.pods import name_of, namespace_of
-from gpu_tenancy.cluster.target import belongs
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import WaitTimeoutError

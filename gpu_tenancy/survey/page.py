@@ -12,6 +12,18 @@ def page(survey: Survey) -> str:
     """The whole page: it loads nothing and has no scripts; the same survey gives the same bytes."""
     levels = {broken.level for broken in survey.broken}
     tone: Tone = "bad" if "wrong" in levels else "notice" if levels else "good"
+    tones: dict[str, Tone] = {"wrong": "bad", "risk": "notice"}
+    pools = [
+        row(show.flavor(one), one.model or "unknown", one.resource, *show.numbers(one, survey), ", ".join(one.taints))
+        for one in survey.pools
+    ]
+    findings = [
+        row(one.place, Cell(rule.level, tone=tones[rule.level]), f"{one.value} {one.problem}", one.fix, rule.rule)
+        for rule in survey.broken
+        for one in rule.findings
+    ]
+    heads = columns("flavor", "model", "resource", *show.NUMBERS, "taints")
+    of_findings = columns("object", "level", "problem", "fix", "rule")
     return (
         environment("gpu_tenancy.review")
         .get_template("survey.html.j2")
@@ -20,40 +32,14 @@ def page(survey: Survey) -> str:
             conclusion=show.conclusion(survey),
             heading=list(show.heading(survey)),
             sums=[show.sums(total, survey) for total in survey.totals],
-            pools=_pools(survey),
-            findings=_findings(survey),
+            pools=Table("pools", "GPU nodes", heads, tuple(pools)),
+            findings=Table("findings", "Findings", of_findings, tuple(findings)),
             preempted=list(show.preempted(survey)),
             unread=list(show.unread(survey)),
             fold=FOLD,
             policy=policy(),
         )
     )
-
-
-def _pools(survey: Survey) -> Table:
-    heads = columns("flavor", "model", "resource", *show.NUMBERS, "taints")
-    rows = tuple(
-        row(
-            show.flavor(pool),
-            pool.model or "unknown",
-            pool.resource,
-            *show.numbers(pool, survey),
-            ", ".join(pool.taints),
-        )
-        for pool in survey.pools
-    )
-    return Table("pools", "GPU nodes", heads, rows)
-
-
-def _findings(survey: Survey) -> Table:
-    tones: dict[str, Tone] = {"wrong": "bad", "risk": "notice"}
-    rows = tuple(
-        row(finding.place, Cell(broken.level, tone=tones[broken.level]), f"{finding.value} {finding.problem}",
-            finding.fix, broken.rule)
-        for broken in survey.broken
-        for finding in broken.findings
-    )  # fmt: skip
-    return Table("findings", "Findings", columns("object", "level", "problem", "fix", "rule"), rows)
 
 
 def write_survey(survey: Survey, folder: Path) -> Path:

@@ -6,10 +6,9 @@ from typing import Final
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.texts import first_names, plural
-from gpu_tenancy.cluster.facts import accelerators
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, settled
-from gpu_tenancy.cluster.supply import Facts
+from gpu_tenancy.cluster.supply import Facts, accelerators
 
 WORK: Final = 20_000
 """Upper bound of workloads and quotas of all simulations: in a large cluster fewer idle guarantees are tried."""
@@ -18,13 +17,9 @@ _CLAIM: Final = "a workload that claims an idle guarantee"
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """What one queue would take from others.
+    """Workloads that a queue would preempt, by a pending one or by one that nobody has submitted (`by` is empty).
 
-    Attributes:
-        queue: the ClusterQueue.
-        by: a pending workload; empty for a workload that nobody has submitted, of the queue's idle guarantee.
-        amount: of GPUs that such a workload would request.
-        preempted: workloads that would give way.
+    The latter would request the amount of GPUs that is the queue's idle guarantee.
     """
 
     queue: str
@@ -44,11 +39,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Preemptions:
-    """The result of all simulations.
-
-    Attributes:
-        not_simulated: queues that are not simulated, and why.
-    """
+    """The result of all simulations, and the queues that are not simulated, with the reason."""
 
     found: tuple[Preemption, ...]
     not_simulated: tuple[str, ...]
@@ -66,7 +57,10 @@ def preemptions(facts: Facts) -> Preemptions:
             continue
         seen.update(related)
         try:
-            found += (_named(facts, one) for one in trials.of_tree(related))
+            for one in trials.of_tree(related):
+                preempted = tuple(facts.name(each) for each in one.preempted)
+                by, flavor = facts.name(one.by), facts.name(one.flavor)
+                found.append(Preemption(facts.name(one.queue), by, one.amount, flavor, preempted))
         except NotSimulatedError as error:
             reasons.setdefault(facts.name.message(str(error)), facts.name(name))
     texts = [f"cohort tree of {queue}: {why}" for why, queue in reasons.items()]
@@ -75,18 +69,8 @@ def preemptions(facts: Facts) -> Preemptions:
     return Preemptions(tuple(found), tuple(texts))
 
 
-def _named(facts: Facts, one: Preemption) -> Preemption:
-    name = facts.name
-    preempted = tuple(name(each) for each in one.preempted)
-    return Preemption(name(one.queue), name(one.by), one.amount, name(one.flavor), preempted)
-
-
 class _Trials:
-    """Simulations of one cluster, as many as `WORK` allows.
-
-    Attributes:
-        left_out: idle guarantees that were not tried.
-    """
+    """Simulations of one cluster, as many as `WORK` allows; other idle guarantees are `left_out`."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
@@ -109,7 +93,13 @@ class _Trials:
         queue_of = {workload.name: workload.queue for workload in now.admitted}
         for who, whom in by.items():
             yield Preemption(queue_of.get(who, ""), who, 0, "", tuple(dict.fromkeys(whom)))
-        fork, idle = simulation.fork(), self._idle(related)
+        # Guarantees of GPUs that are not used, where others of the tree borrow the same; the largest first.
+        quotas, queues = self._queues.quotas, self._queues.cluster_queues
+        lines = [(name, line) for name in related for line in queues[name].spec.quotas if accelerators({line[1]: 1})]
+        borrowed = {line for name, line in lines if quotas.borrowed(name, line)}
+        unused = ((quotas.nominal(name, line) - quotas.usage(name, line), name, line) for name, line in lines)
+        idle = sorted((one for one in unused if one[0] > 0 and one[2] in borrowed), key=lambda one: (-one[0], *one[1:]))
+        fork = simulation.fork()
         cost = len(snapshot.participants) + sum(len(queue.quotas) for queue in snapshot.tenancy.queues)
         for at, (amount, queue, (flavor, resource)) in enumerate(idle):
             self._left -= cost
@@ -124,12 +114,3 @@ class _Trials:
             after = {workload.name for workload in trial.settled().admitted}
             if _CLAIM in after and (gone := sorted(running - after)):
                 yield Preemption(queue, "", amount, flavor, tuple(gone))
-
-    def _idle(self, related: list[str]) -> list[tuple[int, str, kueue.FlavorResource]]:
-        """Guarantees of GPUs that are not used, where others of the tree borrow the same; the largest first."""
-        quotas, queues = self._queues.quotas, self._queues.cluster_queues
-        lines = [(name, line) for name in related for line in queues[name].spec.quotas if accelerators({line[1]: 1})]
-        borrowed = {line for name, line in lines if quotas.borrowed(name, line)}
-        idle = ((quotas.nominal(name, line) - quotas.usage(name, line), name, line) for name, line in lines)
-        found = [one for one in idle if one[0] > 0 and one[2] in borrowed]
-        return sorted(found, key=lambda one: (-one[0], *one[1:]))

@@ -11,8 +11,8 @@ from rich.text import Text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.supply import Pool, Total
-from gpu_tenancy.survey.findings import Level
-from gpu_tenancy.survey.survey import Broken, Survey
+from gpu_tenancy.survey.rules import Level
+from gpu_tenancy.survey.survey import Survey
 
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"wrong": ("✗", "red"), "risk": ("…", "yellow")}
 NUMBERS: Final = ("nodes#", "exist#", "promised#", "used#", "idle#")
@@ -34,7 +34,11 @@ def screen(survey: Survey) -> Group:
         parts += [Text(""), _pools(survey), Text("")]
     parts += [Text(visible(sums(total, survey)), style="bold") for total in survey.totals]
     parts += [Text(""), Text(conclusion(survey), style="bold")]
-    parts += [_finding(broken, text) for broken in survey.broken for text in _texts(broken)]
+    for broken in survey.broken:
+        texts = [finding.text for finding in broken.findings[:_SHOWN]]
+        if (more := len(broken.findings) - _SHOWN) > 0:
+            texts.append(f"{more} more of {broken.rule}: -o json and --out show all")
+        parts += [Text.assemble(_MARKS[broken.level], f" {visible(text)}") for text in texts]
     parts += [Text(visible(line)) for line in preempted(survey)]
     parts += [Text(visible(line), style="dim") for line in unread(survey)]
     return Group(*parts)
@@ -52,10 +56,8 @@ def _pools(survey: Survey) -> Table:
     heads = ("flavor", "model~", *(["resource"] if several else []), *NUMBERS, "taints")
     shown = table(*heads, drop=("taints", "model"))
     for pool in pools:
-        resource = [pool.resource] if several else []
-        shown.add_row(
-            flavor(pool), pool.model or "unknown", *resource, *numbers(pool, survey), ", ".join(pool.taints) or "none"
-        )
+        resource, taints = [pool.resource] if several else [], ", ".join(pool.taints) or "none"
+        shown.add_row(flavor(pool), pool.model or "unknown", *resource, *numbers(pool, survey), taints)
     return shown
 
 
@@ -94,18 +96,6 @@ def conclusion(survey: Survey) -> str:
     risks = sum(len(each.findings) for each in survey.broken if each.level == "risk")
     whole = survey.evaluated + len(survey.not_evaluated)
     return f"{wrong} wrong, {plural(risks, 'risk')} ({survey.evaluated} of {whole} rules evaluated)"
-
-
-def _texts(broken: Broken) -> Iterator[str]:
-    for finding in broken.findings[:_SHOWN]:
-        yield finding.text
-    if (more := len(broken.findings) - _SHOWN) > 0:
-        yield f"{more} more of {broken.rule}: -o json and --out show all"
-
-
-def _finding(broken: Broken, text: str) -> Text:
-    mark, style = _MARKS[broken.level]
-    return Text.assemble((mark, style), f" {visible(text)}")
 
 
 def preempted(survey: Survey) -> Iterator[str]:

@@ -5,22 +5,21 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.json import Json, at, list_at, text_at
-from gpu_tenancy.cluster.facts import Names, Operator
 from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, Kind, State, read
-from gpu_tenancy.cluster.supply import Facts, Pool, Total
+from gpu_tenancy.cluster.supply import Facts, Names, Pool, Total
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 from gpu_tenancy.model.yaml import UnreadableError, parse
-from gpu_tenancy.survey import closed, defaults, promises, reach
-from gpu_tenancy.survey.findings import Finding, Level, Rule
 from gpu_tenancy.survey.preempting import Preemptions, preemptions
+from gpu_tenancy.survey.queue_rules import CLOSED, REACH
+from gpu_tenancy.survey.rules import DEFAULTS, PROMISES, Finding, Level, Rule
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "Deployment", "LimitRange", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup",
     "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding", "Workload",
 )  # fmt: skip
-RULES: Final[tuple[Rule, ...]] = (*promises.RULES, *closed.RULES, *reach.RULES, *defaults.RULES)
+RULES: Final[tuple[Rule, ...]] = (*PROMISES, *CLOSED, *REACH, *DEFAULTS)
 _NUMBERS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "Pod": ("used", "idle", "held"),
     "Node": ("exist", "ready", "idle"),
@@ -44,16 +43,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a cluster has, and what contradicts itself.
+    """What a cluster has, and what contradicts itself; rules that are wrong come first.
 
-    Attributes:
-        unknown: attributes of pools and totals that need kinds which could not be read.
-        operators: those whose Deployments were read, and Kueue and Volcano with the versions of their API.
-        broken: those that are wrong first.
-        evaluated: how many rules were evaluated.
-        not_evaluated: rules that need kinds which could not be read.
-        partly: kinds that were read in the reader's own namespace only.
-        unreadable: kinds that the reader may not read, by who may usually read them.
+    Rules are not evaluated, and attributes of pools and totals are unknown, if the kinds that they need could not be
+    read. `unreadable` kinds are by who may usually read them; `partly` read ones are of the reader's namespace only.
     """
 
     operators: tuple[str, ...]
@@ -106,32 +99,36 @@ def _managed(cluster: Cluster) -> Json:
 
 def survey(facts: Facts) -> Survey:
     """Evaluates all rules whose objects could be read."""
-    state = facts.state
+    state, name = facts.state, facts.name
     can = [rule for rule in RULES if all(_was_read(state, kind, own=rule.own) for kind in rule.needs)]
     broken = [Broken(rule.name, rule.level, found) for rule in can if (found := tuple(rule.find(facts)))]
+    # Operators with versions; one without a readable Deployment by the API that it serves.
+    operators = [f"{operator.name} {operator.version}" for operator in facts.operators]
+    for operator, group in (("Kueue", KUEUE.rpartition("/")[0]), ("Volcano", VOLCANO.rpartition("/")[0])):
+        versions = facts.served.get(group, ())
+        if versions and not any(known.name == operator for known in facts.operators):
+            operators.append(f"{operator} (serves {', '.join(versions)})")
+    unreadable: dict[str, tuple[str, ...]] = {}
+    for missing in state.refused():
+        if not missing.partly:
+            unreadable[missing.who] = (*unreadable.get(missing.who, ()), missing.kind)
+    counted: tuple[Kind, ...] = ("Namespace", "Node", "ClusterQueue", "Queue", "Pod", "Workload")
     return Survey(
-        operators=tuple(_operators(facts)),
-        pools=_named(facts),
+        operators=tuple(operators),
+        pools=tuple(
+            replace(pool, flavors=tuple(map(name, pool.flavors)), nodes=tuple(map(name, pool.nodes)))
+            for pool in facts.pools
+        ),
         totals=facts.totals,
         unknown=frozenset(name for kind, names in _NUMBERS.items() if not _was_read(state, kind) for name in names),
-        counts={
-            kind: len(state.of(kind)) for kind in ("Namespace", "Node", "ClusterQueue", "Queue", "Pod", "Workload")
-        },
+        counts={kind: len(state.of(kind)) for kind in counted},
         broken=tuple(sorted(broken, key=lambda each: each.level == "risk")),
         preemptions=preemptions(facts),
         evaluated=len(can),
         not_evaluated=tuple(rule.name for rule in RULES if rule not in can),
-        unreadable=_unreadable(state),
+        unreadable=unreadable,
         partly=tuple(missing.kind for missing in state.refused() if missing.partly),
     )
-
-
-def _unreadable(state: State) -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for missing in state.refused():
-        if not missing.partly:
-            found[missing.who] = (*found.get(missing.who, ()), missing.kind)
-    return found
 
 
 def _was_read(state: State, kind: Kind, *, own: bool = False) -> bool:
@@ -141,22 +138,3 @@ def _was_read(state: State, kind: Kind, *, own: bool = False) -> bool:
     """
     missing = state.missing.get(kind)
     return missing is None or not missing.who or (own and missing.partly)
-
-
-def _named(facts: Facts) -> tuple[Pool, ...]:
-    name = facts.name
-    return tuple(
-        replace(pool, flavors=tuple(map(name, pool.flavors)), nodes=tuple(map(name, pool.nodes)))
-        for pool in facts.pools
-    )
-
-
-def _operators(facts: Facts) -> list[str]:
-    """Operators with versions; one without a readable Deployment by the API that it serves."""
-    known: list[Operator] = list(facts.operators)
-    texts = [f"{operator.name} {operator.version}" for operator in known]
-    for name, group in (("Kueue", KUEUE.rpartition("/")[0]), ("Volcano", VOLCANO.rpartition("/")[0])):
-        versions = facts.served.get(group, ())
-        if versions and not any(operator.name == name for operator in known):
-            texts.append(f"{name} (serves {', '.join(versions)})")
-    return texts

@@ -15,7 +15,7 @@ from rendered_stacks import stack_of_repository
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.outcome import Change
+from gpu_tenancy.kube.live import Change
 from gpu_tenancy.kube.references import Reference
 
 

@@ -14,11 +14,10 @@ from cryptography import x509
 from people_builders import OTHER, OWN, PEOPLE, SIBLING, Desk
 
 from gpu_tenancy.access.kubeconfigs import helper_config
-from gpu_tenancy.access.live import Me, who_am_i
+from gpu_tenancy.access.live import Caller, who_am_i
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at
-from gpu_tenancy.clouds.gcp import Google
-from gpu_tenancy.clouds.programs import Done
+from gpu_tenancy.clouds.clients import Done, Google
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -50,7 +49,7 @@ def with_files(platform: Platform, tmp_path: Path) -> Path:
     return file
 
 
-def me(file: Path) -> Me:
+def me(file: Path) -> Caller:
     with Cluster(file) as cluster:
         return who_am_i(cluster)
 
@@ -101,7 +100,7 @@ def test_embedded_platform_issues_certificates_that_expire(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     here, file = Desk(desk.project), tmp_path / "kubeconfig"
 
-    def tried(who: str) -> Me:
+    def tried(who: str) -> Caller:
         assert here.lines("access", "kubeconfig", OWN, "--embedded", "--as", who, "--for", "10m", "--out", file) == []
         return me(file)
 

@@ -12,8 +12,7 @@ from people_builders import OTHER, OWN, PEOPLE, RBAC, SIBLING, Desk, sections
 
 from gpu_tenancy.access.live import Caller, review
 from gpu_tenancy.access.planned import grants
-from gpu_tenancy.access.resources import TABLE, VERBS, Resource
-from gpu_tenancy.access.rules import WHOLE, Question, allowed, identity
+from gpu_tenancy.access.rules import TABLE, VERBS, WHOLE, Question, Resource, allowed, identity
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest

@@ -6,8 +6,7 @@ import pytest
 from object_server import serving
 from people_builders import OTHER, OWN, SIBLING, Desk
 
-from gpu_tenancy.access.resources import Resource
-from gpu_tenancy.access.rules import Rule
+from gpu_tenancy.access.rules import Resource, Rule
 from gpu_tenancy.base.json import at
 from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.embedded.platform import Carried, Platform

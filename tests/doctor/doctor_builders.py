@@ -13,7 +13,7 @@ import botocore.session as botocore_session
 import botocore.validate as botocore_validate
 import yaml
 
-from gpu_tenancy.clouds.programs import Done
+from gpu_tenancy.clouds.clients import Done
 from gpu_tenancy.doctor.checks import cloud_rows
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.model.load import load

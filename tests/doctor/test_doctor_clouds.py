@@ -11,8 +11,7 @@ from builders import pool, team
 from doctor_builders import AzureSubscription, Data, GoogleProject, row, rows_of
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.clouds.gcp import send
-from gpu_tenancy.clouds.programs import Done, NoAnswerError
+from gpu_tenancy.clouds.clients import Done, NoAnswerError, send
 from gpu_tenancy.model.catalogue.preflight import preflight
 
 CREATE: Data = {

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.cluster.facts import Names
+from gpu_tenancy.cluster.supply import Names
 from gpu_tenancy.cluster.reading import Kind, Missing, State, current
 from gpu_tenancy.cluster.supply import Facts
 from gpu_tenancy.survey import show

@@ -18,7 +18,7 @@ from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from gpu_tenancy.access.resources import Resource
+    from gpu_tenancy.access.rules import Resource
     from gpu_tenancy.cluster.contexts import Place
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
@@ -57,16 +57,16 @@ def who_can(
     [dim]tenancy access who-can create pods/exec -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import resources, rules, show
-        from gpu_tenancy.access.planned import access_of
+        from gpu_tenancy.access import rules
+        from gpu_tenancy.access.planned import access_of, holder_lines, holders, holders_data
         from gpu_tenancy.cluster.contexts import Place
         from gpu_tenancy.model.project import in_project
 
         place = Place(kubeconfig, context, embedded)
         if not (stack or project or in_project()):
             _who_can_seen(
-                resources.verb_of(verb),
-                resources.resource_of(resource, None),
+                rules.verb_of(verb),
+                rules.resource_of(resource, None),
                 namespace,
                 place,
                 output,
@@ -75,7 +75,7 @@ def who_can(
             return
         access = access_of(stack, namespace, project, place)
         access.namespaces(namespace)
-        asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
+        asked, wanted = rules.verb_of(verb), rules.resource_of(resource, access.stack)
         planned = found = rules.who_can(access.grants, asked, wanted, namespace)
         if live:
             from gpu_tenancy.access.live import who_can_live
@@ -85,19 +85,20 @@ def who_can(
             planned = access.comparable(planned)
         visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
         where = f" in {namespace}" if namespace else ""
-        table = show.holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
-        answer(output, show.holders_data(visible, access.names), table)
+        table = holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
+        answer(output, holders_data(visible, access.names), table)
         if hidden := len(found) - len(visible):
             terminal.err.print(f"{hidden} {_HIDDEN}", highlight=False)
-        _compare(show.holder_lines(planned, access.names), show.holder_lines(access.of_stack(found), access.names))
+        _compare(holder_lines(planned, access.names), holder_lines(access.of_stack(found), access.names))
 
 
 def _who_can_seen(
     verb: str, resource: "Resource", namespace: str | None, place: "Place", output: Output, *, everybody: bool
 ) -> None:
     """Who may do something, by what the caller may read in the cluster."""
-    from gpu_tenancy.access import rules, show
-    from gpu_tenancy.access.seen import is_tenant, seen
+    from gpu_tenancy.access import rules
+    from gpu_tenancy.access.live import is_tenant, seen
+    from gpu_tenancy.access.planned import holders, holders_data
 
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster:
@@ -106,8 +107,8 @@ def _who_can_seen(
     every = rules.who_can(read.grants, verb, resource, home or None)
     found = [holder for holder in every if everybody or is_tenant(holder, home)]
     where = f" in {home}" if home else ""
-    table = show.holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
-    answer(output, show.holders_data(found, {}), table)
+    table = holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
+    answer(output, holders_data(found, {}), table)
     hidden = len(every) - len(found)
     for note in (*([f"{hidden} {_HIDDEN}"] if hidden else []), *read.notes):
         terminal.err.print(escape(note), highlight=False)
@@ -200,20 +201,20 @@ def worker_kubeconfig(
     with terminal.errors(worker):
         import yaml
 
-        from gpu_tenancy.access import workers
+        from gpu_tenancy.access import kubeconfigs
         from gpu_tenancy.access.planned import seconds_of
         from gpu_tenancy.base.output import write_private
         from gpu_tenancy.cluster.contexts import Place
 
-        found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
+        found, seconds = kubeconfigs.worker_of(worker, project), seconds_of(valid, "--for")
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
         place = Place(kubeconfig, context, embedded)
         with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
-            config = workers.worker_config(cluster, plain, found, seconds)
+            config = kubeconfigs.worker_config(cluster, plain, found, seconds)
         if manager_kubeconfig or manager_context:
             rights = "ask somebody who may write Secrets in Kueue's namespace of the manager"
             with asking(manager_kubeconfig, manager_context, embedded=False, rights=rights) as manager:
-                terminal.out.print(workers.write_secret(manager, found, config), highlight=False)
+                terminal.out.print(kubeconfigs.write_secret(manager, found, config), highlight=False)
         elif out:
             write_private(out, yaml.safe_dump(config, sort_keys=False))
         else:

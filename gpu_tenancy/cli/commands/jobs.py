@@ -127,7 +127,7 @@ def followed(
     Raises:
         typer.Exit: it failed.
     """
-    from gpu_tenancy.cluster.target import FAILED
+    from gpu_tenancy.cluster.demand import FAILED
     from gpu_tenancy.jobs.logs import Logs
 
     name = text_at(manifest, "metadata", "name")

@@ -177,7 +177,7 @@ def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
     Raises:
         typer.Exit: it failed or was deleted.
     """
-    from gpu_tenancy.cluster.target import FAILED, outcome
+    from gpu_tenancy.cluster.demand import FAILED, outcome
     from gpu_tenancy.jobs.jobs import look_up
     from gpu_tenancy.kube.references import Reference
 

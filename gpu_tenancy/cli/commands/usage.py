@@ -221,11 +221,10 @@ def read_for_fit(cluster: "Cluster", team: str) -> "State":
 
 def judged(cluster: "Cluster", team: str, state: "State", demands: "list[Demand]") -> "list[Fitting]":
     """What `fit` says of each workload."""
-    from gpu_tenancy.cluster.channels import kinds_claimed
     from gpu_tenancy.cluster.demand import with_runtime
     from gpu_tenancy.cluster.dry_run import completed
-    from gpu_tenancy.cluster.mounts import kinds_named
     from gpu_tenancy.cluster.reading import read
+    from gpu_tenancy.cluster.references import kinds_claimed, kinds_named
 
     demands = [with_runtime(completed(cluster, demand), state) for demand in demands]
     more = (*kinds_named(demands), *kinds_claimed(demands))
@@ -295,8 +294,8 @@ def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", histo
     Raises:
         ConsoleError: no object has the name, or several have it.
     """
+    from gpu_tenancy.cluster.demand import target_of
     from gpu_tenancy.cluster.reading import read
-    from gpu_tenancy.cluster.target import target_of
     from gpu_tenancy.explain.why import KINDS, OWN, why
     from gpu_tenancy.jobs.jobs import look_up
 

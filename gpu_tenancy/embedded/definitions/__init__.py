@@ -25,7 +25,7 @@ from gpu_tenancy.embedded.definitions.stored import reduced
 from gpu_tenancy.embedded.toolchain import Go, find_go, trusting
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.outcome import ApplyError
+from gpu_tenancy.kube.live import ApplyError
 
 UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
 """Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`."""

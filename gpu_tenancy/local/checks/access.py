@@ -7,8 +7,7 @@ from typing import Final, TypeAlias
 
 from gpu_tenancy.access.live import Caller, review
 from gpu_tenancy.access.planned import grants, people, shown
-from gpu_tenancy.access.resources import Resource
-from gpu_tenancy.access.rules import WHOLE, Grant, Question, allowed, identity
+from gpu_tenancy.access.rules import WHOLE, Grant, Question, Resource, allowed, identity
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.local.checks.check import Check

@@ -6,8 +6,8 @@ from typing import Final
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.demand import target_of
 from gpu_tenancy.cluster.reading import read
-from gpu_tenancy.cluster.target import target_of
 from gpu_tenancy.explain.pending import CHECK_CONTROLLER
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import KINDS, OWN, why

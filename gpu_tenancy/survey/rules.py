@@ -1,0 +1,206 @@
+"""Rules of a survey: about GPUs that are promised, and about defaults that contradict each other.
+
+Promises are those of queues, gangs and quotas, against the nodes and against each other.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, Literal, TypeAlias
+
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import add, amount, amount_text, amounts
+from gpu_tenancy.cluster.budgets import budgets, counts
+from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
+from gpu_tenancy.cluster.reading import Kind
+from gpu_tenancy.cluster.supply import Facts, Pool, accelerators
+
+Level: TypeAlias = Literal["wrong", "risk"]
+"""`wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One contradiction in a cluster: an object, what it has, why this is a problem, and the fix in the imperative."""
+
+    place: str
+    value: str
+    problem: str
+    fix: str
+
+    @property
+    def text(self) -> str:
+        """The finding as a line."""
+        return f"{self.place}: {self.value} {self.problem}; {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of a survey, such as `promised-beyond-nodes`, which is not evaluated without the kinds that it needs.
+
+    With `own`, it is evaluated for the reader's own namespace where only that one may be read.
+    """
+
+    name: str
+    level: Level
+    needs: tuple[Kind, ...]
+    find: Callable[[Facts], Iterator[Finding]]
+    own: bool = False
+
+
+"""A pod of a job, to tell which quotas count it."""
+
+
+def _place(facts: Facts, pool: Pool) -> str:
+    names = facts.name.listed(pool.flavors)
+    return f"ResourceFlavor {names}" if len(pool.flavors) == 1 else f"ResourceFlavors {names}"
+
+
+def _beyond_nodes(facts: Facts) -> Iterator[Finding]:
+    for pool in facts.pools:
+        if pool.nodes and pool.promised > pool.exist:
+            twice = ", the same nodes by several flavors" if len(pool.flavors) > 1 else ""
+            problem = f"promised by queues, but the {len(pool.nodes)} nodes have {pool.exist}{twice}"
+            fix = f"lower nominal quotas by {pool.promised - pool.exist}, or check that an autoscaler adds nodes"
+            yield Finding(_place(facts, pool), f"{pool.promised} {pool.resource}", problem, fix)
+
+    for total in facts.totals:
+        if total.gangs > total.exist:
+            place = f"Volcano queue {facts.name.listed(queue.name for queue in facts.gangs if queue.guarantee)}"
+            problem = f"guaranteed to gangs, but all nodes have {total.exist}"
+            fix = f"lower guarantees by {total.gangs - total.exist}, or check that an autoscaler adds nodes"
+            yield Finding(place, f"{total.gangs} {total.resource}", problem, fix)
+
+
+def _beyond_ready(facts: Facts) -> Iterator[Finding]:
+    for pool in facts.pools:
+        if pool.ready < pool.promised <= pool.exist:
+            problem = (
+                f"promised by queues, but {pool.exist - pool.ready} of {pool.exist} are on nodes that are not ready or"
+                " not schedulable"
+            )
+            fix = "repair or uncordon these nodes, or hold the queues until then"
+            yield Finding(_place(facts, pool), f"{pool.promised} {pool.resource}", problem, fix)
+
+
+def _by_two_schedulers(facts: Facts) -> Iterator[Finding]:
+    guaranteed, possible = (add(*(getattr(queue, key) for queue in facts.gangs)) for key in ("guarantee", "capability"))
+    for total in facts.totals:
+        limit = max(guaranteed.get(total.resource, 0), possible.get(total.resource, 0))
+        if total.queues and limit and total.queues + limit > total.exist:
+            names = [queue.name for queue in facts.gangs if total.resource in {*queue.guarantee, *queue.capability}]
+            problem = (
+                f"usable by gangs, and {total.queues} promised by Kueue, but {total.exist} exist: two schedulers"
+                " promise the same GPUs"
+            )
+            fix = "lower capability or nominal quotas so that both fit, on nodes of their own"
+            yield Finding(f"Volcano queue {facts.name.listed(names)}", f"{limit} {total.resource}", problem, fix)
+
+
+def _by_quotas(facts: Facts) -> Iterator[Finding]:
+    hard = {
+        namespace: add(*(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota", namespace)))
+        for namespace in facts.tenants
+        if namespace not in facts.queues.homes
+    }
+    for total in facts.totals:
+        key = f"requests.{total.resource}"
+        outside = {namespace: amount[key] for namespace, amount in hard.items() if amount.get(key)}
+        amount = sum(outside.values())
+        if amount and amount + total.queues > total.exist:
+            beside = f" and {total.queues} by queues" if total.queues else ""
+            place = f"ResourceQuotas of namespaces without a queue ({facts.name.listed(outside)})"
+            problem = f"allowed{beside}, but {total.exist} exist: who comes first gets them"
+            fix = "give these namespaces a LocalQueue, or lower the quotas until all fit"
+            yield Finding(place, f"{amount} {total.resource}", problem, fix)
+
+
+def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
+    """A ResourceQuota that rejects pods which the queue of the namespace admits."""
+    quotas, known = facts.queues.quotas, facts.queues.cluster_queues
+    resources: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    sample: Manifest = {"containers": [{"resources": resources}]}  # A pod of a job, to tell which quotas count it.
+    for namespace, locals_ in sorted(facts.queues.homes.items()):
+        admitted: dict[str, int] = {}
+        for queue in set(locals_.values()) & set(known):
+            for line in known[queue].spec.quotas:
+                admitted = add(admitted, {line[1]: quotas.potential_available(queue, line)})
+        for quota in facts.state.of("ResourceQuota", namespace):
+            for line in budgets(quota) if counts(quota, sample) else ():
+                limit = admitted.get(line.resource.removeprefix("requests."), 0)
+                if limit > line.hard:
+                    name = facts.name(f"{namespace}/{name_of(quota)}")
+                    hard, most = (amount_text(line.resource, value) for value in (line.hard, limit))
+                    problem = f"is below the {most} that the queue admits: admitted pods are rejected"
+                    fix = f"raise it to {most}, or lower the limit of the queue"
+                    yield Finding(f"ResourceQuota {name}", f"{line.resource} {hard}", problem, fix)
+
+
+def _unhealthy(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        for resource, count in node.broken.items():
+            problem = (
+                f"not allocatable, of {count + node.gpus.get(resource, 0)}: they are unhealthy, or the device plugin"
+                " does not run"
+            )
+            fix = "check the device plugin and the driver on the node"
+            yield Finding(f"Node {facts.name(node.name)}", f"{count} {resource}", problem, fix)
+
+
+def is_promised(facts: Facts) -> bool:
+    """Whether any queue has quota of GPUs."""
+    return bool(accelerators({resource: amount for (_, resource), amount in facts.promised.items()}))
+
+
+PROMISES: Final = (
+    Rule("promised-beyond-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), _beyond_nodes),
+    Rule("promised-twice-by-schedulers", "wrong", ("ClusterQueue", "Queue", "Node"), _by_two_schedulers),
+    Rule("promised-by-quotas", "wrong", ("LocalQueue", "ResourceQuota", "Namespace", "Node"), _by_quotas),
+    Rule("promised-on-broken-nodes", "risk", ("ClusterQueue", "ResourceFlavor", "Node"), _beyond_ready),
+    Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), _refused_by_quota, own=True),
+    Rule("unhealthy-devices", "risk", ("Node",), _unhealthy),
+)
+
+
+_BELOW: Final = (
+    ("defaultRequest", "default", "the default request is above the default limit"),
+    ("default", "max", "the default limit is above the maximum"),
+    ("defaultRequest", "max", "the default request is above the maximum"),
+    ("min", "default", "the default limit is below the minimum"),
+    ("min", "defaultRequest", "the default request is below the minimum"),
+    ("min", "max", "the minimum is above the maximum"),
+)
+"""Fields of LimitRanges of which the first must not be above the second. An API server compares them within one object
+only; several objects of a namespace are in force together."""
+
+
+def _limit_ranges(facts: Facts) -> Iterator[Finding]:
+    by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
+    for limits in facts.state.of("LimitRange"):
+        for rule in maps_at(limits, "spec", "limits"):
+            if text_at(rule, "type") == "Container":
+                by_namespace.setdefault(namespace_of(limits), []).append((name_of(limits), rule))
+    for namespace, rules in sorted(by_namespace.items()):
+        for ((one, lower), (other, upper)), (low, high, contradiction) in product(product(rules, rules), _BELOW):
+            ceiling, where = map_at(upper, high), "" if one == other else f" of {facts.name(other)}"
+            for resource, value in map_at(lower, low).items():
+                if resource in ceiling and amount(resource, value) > amount(resource, ceiling[resource]):
+                    mine, its = (amount_text(resource, amount(resource, each)) for each in (value, ceiling[resource]))
+                    place = f"LimitRange {facts.name(f'{namespace}/{one}')}"
+                    problem = f"against {high} {its}{where}: {contradiction}, so pods without own values are rejected"
+                    fix = f"set {low} to at most {its}"
+                    yield Finding(place, f"{low} {resource} {mine}", problem, fix)
+
+
+def _default_priorities(facts: Facts) -> Iterator[Finding]:
+    defaults = [name_of(each) for each in facts.state.of("PriorityClass") if at(each, "globalDefault") is True]
+    if len(defaults) > 1:
+        problem = "set on several: pods without a class get the one with the lowest value"
+        fix = "keep it on one of them"
+        yield Finding(f"PriorityClasses {facts.name.listed(sorted(defaults))}", "globalDefault", problem, fix)
+
+
+DEFAULTS: Final = (
+    Rule("limit-ranges-contradict", "wrong", ("LimitRange",), _limit_ranges, own=True),
+    Rule("default-priorities", "wrong", ("PriorityClass",), _default_priorities),
+)
