@@ -27,10 +27,10 @@ from gpu_tenancy.kueue.api import (
     Workload,
     without_cycles,
 )
-from gpu_tenancy.kueue.preemptors import Preemptor, by_time, preemptors
-from gpu_tenancy.kueue.quotas import Quotas
-from gpu_tenancy.kueue.simulation import Admitted, Evicted, Pending, Settled, Simulation, run, settle
+from gpu_tenancy.kueue.quotas import Preemptor, Quotas, by_time, preemptors
+from gpu_tenancy.kueue.simulation import Admitted, Pending, Settled, Simulation, run, settle
 from gpu_tenancy.kueue.unmodelled import Unmodelled, unmodelled
+from gpu_tenancy.kueue.workload_info import Evicted
 
 __all__ = [
     "FAIR",

@@ -166,12 +166,7 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one shape.
-
-    Attributes:
-        requests: of one pod.
-        flavors: those whose labels and taints the pods suit; None is all of them.
-    """
+    """Pods of one shape; `requests` are of one pod, `flavors` those that its labels and taints suit, None for all."""
 
     requests: Mapping[str, int]
     count: int = 1
@@ -191,10 +186,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens next: first each of `finish` ends, then each of `submit` arrives, in the order given.
-
-    Everything comes to rest between two of them.
-    """
+    """First each of `finish` ends, then each of `submit` arrives; everything comes to rest between two of them."""
 
     submit: tuple[Workload, ...] = ()
     finish: tuple[str, ...] = ()
@@ -259,11 +251,7 @@ def validate(tenancy: Tenancy) -> None:
 
 
 def once(names: Iterable[str], kind: str) -> None:
-    """Rejects duplicate names.
-
-    Raises:
-        ValueError: the first such name.
-    """
+    """Raises a ValueError for the first duplicate name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -10,9 +10,8 @@ from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from gpu_tenancy.kueue.api import Policy
-from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, is_borrowing, share
 from gpu_tenancy.kueue.preemption import candidates_ordering, satisfies_reclaim_policy, uses_any_of
-from gpu_tenancy.kueue.resource_node import Amounts, Node
+from gpu_tenancy.kueue.resource_node import Amounts, DominantResourceShare, Node, is_borrowing, share
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
 SortKey: TypeAlias = tuple[bool, bool, int, int, int]

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from gpu_tenancy.kueue.api import FairStrategy, Policy
 from gpu_tenancy.kueue.candidate_cache import CandidateCache, FairSharingCandidates, TargetRank, any_queue_borrows
-from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, is_borrowing, share
 from gpu_tenancy.kueue.preemption import (
     PreemptionContext,
     Reason,
@@ -21,7 +20,7 @@ from gpu_tenancy.kueue.preemption import (
     restore_snapshot,
     same_queue_candidates,
 )
-from gpu_tenancy.kueue.resource_node import Node, path_edges
+from gpu_tenancy.kueue.resource_node import DominantResourceShare, Node, is_borrowing, path_edges, share
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
 _NEGATIVE_SHARE = DominantResourceShare(weightless=False, value=-1.0)
@@ -162,11 +161,11 @@ class TargetClusterQueueOrdering:
     def _highest_queue(self, cohort: Node) -> tuple[Queue | None, DominantResourceShare]:
         highest: tuple[TargetRank, Queue] | None = None
         for queue in tuple(self._changed_queues.get(cohort, ())):
-            if not self._is_eligible(queue):
+            candidates = self._candidates_of(queue)
+            if not candidates or not (queue is self._preemptor or is_borrowing(queue)):
                 del self._changed_queues[cohort][queue]
                 continue
-            first_candidate = self._candidates_of(queue)[-1]
-            rank = TargetRank.of(self.share(queue), candidates_ordering(self._preemptor, first_candidate))
+            rank = TargetRank.of(self.share(queue), candidates_ordering(self._preemptor, candidates[-1]))
             if highest is None or rank < highest[0]:
                 highest = rank, queue
         cached = self._highest_cached_queue(cohort)
@@ -182,9 +181,6 @@ class TargetClusterQueueOrdering:
             skipped += 1
         self._skipped_queues[cohort] = skipped
         return queues[skipped] if skipped < len(queues) else None
-
-    def _is_eligible(self, queue: Queue) -> bool:
-        return bool(self._candidates_of(queue)) and (queue is self._preemptor or is_borrowing(queue))
 
     def _highest_cohort(self, cohort: Node) -> tuple[Node | None, DominantResourceShare]:
         """With equal shares Kueue's choice depends on the order of a map; here it is the first in the tenancy."""
@@ -222,10 +218,7 @@ class TargetClusterQueueOrdering:
 def find_targets(
     context: PreemptionContext, strategies: tuple[FairStrategy, ...], cache: CandidateCache
 ) -> list[Target]:
-    """The workloads to preempt so that the preemptor fits; empty if the candidates do not suffice.
-
-    Source: `fairPreemptions`.
-    """
+    """The workloads to preempt so that the preemptor fits; empty if none suffice; Kueue's `fairPreemptions`."""
     same_queue = same_queue_candidates(context)
     if exceeds_borrowing_limit(context, same_queue):
         return []
@@ -253,11 +246,7 @@ def find_targets(
 
 
 class _Search:
-    """One search for targets.
-
-    Attributes:
-        targets: those so far; they are removed from the tree.
-    """
+    """One search for targets, which are removed from the tree."""
 
     def __init__(
         self,
@@ -276,11 +265,7 @@ class _Search:
         self._second_strategy_may_pass = False
 
     def run(self, *, only_other_queues: bool) -> bool:
-        """Finds targets; `only_other_queues`: there are no candidates in the same queue.
-
-        Returns:
-            Whether the preemptor fits without `targets`.
-        """
+        """Finds targets; whether the preemptor fits without them. `only_other_queues`: none are in the same queue."""
         self._only_other_queues = only_other_queues
         # The preemptor's usage is included already.
         within_nominal = all(not self._context.queue.borrowing_with(key) for key in self._context.needs_preemption)

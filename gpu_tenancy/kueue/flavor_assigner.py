@@ -26,23 +26,14 @@ class Mode(IntEnum):
 
 
 class GranularMode(NamedTuple):
-    """A mode with its borrowing level; Kueue's `granularMode`.
-
-    Attributes:
-        borrowing: height of the lowest subtree that fits; 0 without borrowing.
-    """
+    """A mode with its borrowing level, the height of the lowest subtree that fits; Kueue's `granularMode`."""
 
     mode: Mode
     borrowing: int
 
 
 class FlavorAssignment(NamedTuple):
-    """The flavor of one resource of a pod set.
-
-    Attributes:
-        key: of the flavor and resource.
-        borrowing: as in `GranularMode`.
-    """
+    """The flavor of one resource of a pod set, with the key of both and the borrowing level."""
 
     flavor: str
     key: int
@@ -97,10 +88,10 @@ def _can_preempt_while_borrowing(queue: Queue, *, fair: bool) -> bool:
 
 
 def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycle: int, *, fair: bool) -> Assignment:
-    """Finds flavors for all pod sets.
+    """Finds flavors for all pod sets of a pending workload, whose search continues at `last_assignment`.
 
     Args:
-        workload: a pending workload; its search continues at `last_assignment`.
+        workload: the workload.
         simulate_preemption: called for each flavor and resource that needs preemption.
         cycle: number of the scheduling cycle.
         fair: whether fair sharing is on.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from gpu_tenancy.kueue.api import ClusterQueue, FlavorResource, Policy, Quota, ResourceGroup, Workload
+from gpu_tenancy.kueue.api import ClusterQueue, FlavorResource, Policy, Quota, Workload
 from gpu_tenancy.kueue.resource_node import Amounts, Node
 
 
@@ -42,12 +42,7 @@ class FlavorReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a workload's last cycle.
-
-    Attributes:
-        reasons: why flavors did not fit.
-        targets: names of the workloads to preempt.
-    """
+    """The outcome of a workload's last cycle, why flavors did not fit, and the names of the workloads to preempt."""
 
     outcome: Outcome
     reasons: tuple[FlavorReason, ...] = ()
@@ -79,15 +74,16 @@ class LastAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class Evicted:
     """One preemption of a workload.
 
     Attributes:
         by: name of the preemptor.
-        reason: of the condition `Preempted`.
+        reason: of Kueue's condition `Preempted`, such as `InCohortReclamation`.
         at: seconds of the logical clock.
     """
 
+    name: str
     by: str
     reason: str
     at: float
@@ -123,7 +119,7 @@ class WorkloadInfo:
     evicting: bool = False
     last_assignment: LastAssignment | None = None
     verdict: Verdict | None = None
-    evictions: list[Eviction] = field(default_factory=list[Eviction])
+    evictions: list[Evicted] = field(default_factory=list[Evicted])
 
     @classmethod
     def new(cls, spec: Workload, queue: "Queue", created: int) -> "WorkloadInfo":
@@ -162,11 +158,7 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A resource group with the keys of its flavors and resources.
-
-    Attributes:
-        flavors: in the order of the search: the name of each flavor, and the key of each of its resources.
-    """
+    """A resource group; `flavors`, in the order of the search, have the name of each and the keys of its resources."""
 
     covered: frozenset[str]
     flavors: tuple[tuple[str, dict[str, int]], ...]
@@ -195,16 +187,13 @@ class Queue(Node):
     ) -> None:
         super().__init__(spec.name, parent, spec.weight, quotas, position)
         self.spec = spec
-        groups = [_group(group, keys) for group in spec.groups]
-        self.group_of = {resource: group for group in groups for resource in group.covered}
+        self.group_of: dict[str, Group] = {}
+        for group in spec.groups:
+            flavors = (
+                (flavor.flavor, {resource: keys[flavor.flavor, resource] for resource in flavor.resources})
+                for flavor in group.flavors
+            )
+            self.group_of |= dict.fromkeys(group.covered, Group(group.covered, tuple(flavors)))
         self.workloads: dict[WorkloadInfo, None] = {}
         self.generation = 0
         self.can_always_reclaim = spec.preemption.reclaim is Policy.ANY
-
-
-def _group(group: ResourceGroup, keys: Mapping[FlavorResource, int]) -> Group:
-    flavors = (
-        (flavor.flavor, {resource: keys[flavor.flavor, resource] for resource in flavor.resources})
-        for flavor in group.flavors
-    )
-    return Group(group.covered, tuple(flavors))
