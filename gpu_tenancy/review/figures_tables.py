@@ -9,8 +9,7 @@ from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply
 from gpu_tenancy.model.outlook.shares import HOURS, NOTHING, OWN_QUEUE, Cost, Span
 from gpu_tenancy.pages.tables import Cell, Row, Table, columns, compared, row
 from gpu_tenancy.review.figures import own, span, work
-from gpu_tenancy.review.review import Review
-from gpu_tenancy.review.used import Used
+from gpu_tenancy.review.review import Review, Used
 from gpu_tenancy.review.verdict import total
 
 NO_BOUND = "no limit"
@@ -21,12 +20,7 @@ _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """The columns of tables of costs.
-
-    Attributes:
-        stored: whether the stack has storage.
-        used: what teams used in a month, if that is given.
-    """
+    """The columns of tables of costs: with storage if the stack has any, with a month's use if that is given."""
 
     stored: bool
     used: Used | None

@@ -71,17 +71,12 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
         declared: `replaceOnChanges` of the resource, such as `spec.containers[0].image`.
         provider: inputs of its provider; some are strings that contain JSON.
     """
-    mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
-    dotted = (re.sub(r"\[([0-9]+)\]", r".\1", field) for field in declared)
-    fields = (*dotted, *(NAMED_BY if mutable else _of_kubernetes(type_)))
+    fields = [re.sub(r"\[([0-9]+)\]", r".\1", field) for field in declared]
+    if type_.startswith("kubernetes:"):
+        _, version, kind = type_.split(":")
+        mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
+        fields += (*NAMED_BY, *(() if mutable else FORCES_NEW.get(f"{version.partition('/')[0]}:{kind}", ())))
     return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
-
-
-def _of_kubernetes(type_: str) -> tuple[str, ...]:
-    if not type_.startswith("kubernetes:"):
-        return ()
-    _, version, kind = type_.split(":")
-    return (*NAMED_BY, *FORCES_NEW.get(f"{version.partition('/')[0]}:{kind}", ()))
 
 
 class CloudType(Row):
@@ -112,8 +107,6 @@ class CloudType(Row):
 
 
 class _Table(Row):
-    """The whole table, with its sources by provider."""
-
     sources: Mapping[str, Fact]
     types: Mapping[str, CloudType]
 
@@ -124,12 +117,12 @@ def cloud_types() -> Mapping[str, CloudType]:
     return TypeAdapter(_Table).validate_python(read_table(Path(__file__).with_suffix(".yaml"))).types
 
 
-_OTHER: Final = CloudType()
-
-
 def cloud_type(type_: str) -> CloudType:
     """The row of a type; an empty one for types without."""
     return cloud_types().get(type_, _OTHER)
+
+
+_OTHER: Final = CloudType()
 
 
 def without_indexes(path: Iterable[str | int]) -> str:
@@ -188,12 +181,9 @@ def differences(package: Mapping[str, Any], rows: Mapping[str, CloudType]) -> It
         marked = replacing(package, token)
         yield from (f"{token}: {path} replaces it; add it" for path in sorted(marked) if not row.forces([path]))
         for path in row.replaces:
-            if not any(f"{path}.".startswith(f"{field}.") or _includes(path, field) for field in marked):
+            below = path.removesuffix("*") if path.endswith(".*") else None
+            if not any(f"{path}.".startswith(f"{field}.") or (below and field.startswith(below)) for field in marked):
                 yield f"{token}: {path} is not marked in the schema; remove it, or say why it is there"
-
-
-def _includes(path: str, field: str) -> bool:
-    return path.endswith(".*") and field.startswith(path.removesuffix("*"))
 
 
 if __name__ == "__main__":
