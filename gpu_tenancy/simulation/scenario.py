@@ -18,7 +18,7 @@ from gpu_tenancy.model.schema import URI, Schema
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.model.yaml import Data, UnreadableError, read_yaml
-from gpu_tenancy.simulation.scenarios.stage import Job, JobStep
+from gpu_tenancy.simulation.stage import Job, JobStep
 
 MOST_JOBS: Final = 1000
 """Jobs that one entry of `submit` can stand for; the simulation of so many takes seconds."""
@@ -70,10 +70,7 @@ class Scenario(Section):
 
 
 def scenario_schema() -> Schema:
-    """The JSON schema of such a file, for validation and completion in editors.
-
-    Steps and jobs are read one by one, so that a problem in one does not hide another; here they are joined.
-    """
+    """The JSON schema of such a file; the shapes of steps and jobs, which are read one by one, are joined in it."""
     whole, step, job = (shape.model_json_schema(by_alias=True) for shape in (Scenario, ScenarioStep, Submitted))
     step["properties"]["submit"] |= {"items": {"$ref": "#/$defs/Submitted"}}
     whole["properties"]["steps"] |= {"items": {"$ref": "#/$defs/ScenarioStep"}}
@@ -125,11 +122,7 @@ def read_scenario(file: FilePath, tree: Tree) -> list[JobStep]:
 
 
 def scenario_of(data: Data, tree: Tree) -> list[JobStep]:
-    """The same from plain data.
-
-    Raises:
-        ScenarioError: as for `read_scenario`.
-    """
+    """The same from plain data, with the same errors."""
     return _read(Source(data), tree, [], readable=True)
 
 
@@ -178,12 +171,16 @@ class _Reader:
         submitted: list[list[Job]] = []
         for index, raw in enumerate(step.submit):
             here = (*at, "submit", index)
-            entry = self._shape(Submitted, raw, here)
-            if entry and (jobs := self._jobs(entry, here)):
-                submitted.append(jobs)
+            shaped = self._shape(Submitted, raw, here)
+            if shaped and (alike := self._jobs(shaped, here)):
+                submitted.append(alike)
             self._current.add(raw)
-        label = f"{number + 1}. {step.label or _label(step.finish, finished, submitted)}"
-        return JobStep(label, tuple(finished), tuple(job for jobs in submitted for job in jobs))
+        jobs = tuple(job for entry in submitted for job in entry)
+        entries = [f"{entry[0].name} to {entry[-1].name}" if len(entry) > 1 else entry[0].name for entry in submitted]
+        parts = [f"finish {_listed(step.finish, len(finished))}"] if step.finish else []
+        parts += [f"submit {_listed(entries, len(jobs))}"] if jobs else []
+        label = f"{number + 1}. {step.label or '; '.join(parts) or 'no change'}"
+        return JobStep(label, tuple(finished), jobs)
 
     def _jobs(self, entry: Submitted, at: Path) -> list[Job]:
         """The jobs of an entry as their queue gets them; none where it has problems."""
@@ -206,8 +203,14 @@ class _Reader:
         return [replace(job, name=name) for name in names] if job else []
 
     def _sized(self, entry: Submitted, at: Path) -> Job | None:
-        tree, stack = self._tree, self._tree.stack
-        gpus = _default_gpus(tree, entry) if entry.gpus is None else entry.gpus
+        tree, stack, gpus = self._tree, self._tree.stack, entry.gpus
+        if gpus is None:
+            with_gpus = (
+                tree.flavors[entry.flavor].resource
+                if entry.flavor
+                else choices(tree, entry.team, Training.model_construct(gpus=1))
+            )
+            gpus = 1 if with_gpus else 0
         # Constructed, since its amounts are in base units already.
         training = Training.model_construct(
             flavor=entry.flavor, gpus=gpus, workers=entry.pods, cpu=entry.cpu, memory=entry.memory
@@ -238,13 +241,6 @@ class _Reader:
 
     def _wrong(self, path: Path, value: str | None, rule: str, fix: str) -> None:
         self.problems.append(Problem(path, rule, fix, value, file=self._source.file, line=self._source.line(path)))
-
-
-def _default_gpus(tree: Tree, entry: Submitted) -> int:
-    """1, or 0 where neither the job's flavor nor, without one, its team has GPUs."""
-    if entry.flavor is not None:
-        return 1 if tree.flavors[entry.flavor].resource else 0
-    return 1 if choices(tree, entry.team, Training.model_construct(gpus=1)) else 0
 
 
 _TYPES: Final = {
@@ -278,14 +274,6 @@ def _problem(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, st
         case kind:
             rule = _TYPES.get(kind) or f"is not valid: {detail['msg'].lower()}"
             return written, rule, f"{key}: {means}" if key else means
-
-
-def _label(finish: list[str], finished: list[str], submitted: list[list[Job]]) -> str:
-    came = [job.name for jobs in submitted for job in jobs]
-    entries = [f"{jobs[0].name} to {jobs[-1].name}" if len(jobs) > 1 else jobs[0].name for jobs in submitted]
-    parts = [f"finish {_listed(finish, len(finished))}"] if finish else []
-    parts += [f"submit {_listed(entries, len(came))}"] if came else []
-    return "; ".join(parts) or "no change"
 
 
 def _listed(entries: list[str], jobs: int) -> str:

@@ -1,6 +1,7 @@
 """Scenarios that need no file: everyone busy, one team alone, one team after another."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -9,30 +10,23 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
 from gpu_tenancy.kueue import PodSet, Step, Unmodelled, Workload
 from gpu_tenancy.model.fields import WorkloadName
 from gpu_tenancy.model.plan.queues import provisioning_checks
-from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures, measures_of
+from gpu_tenancy.model.plan.shares import Share, Tree, measures, measures_of
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.yaml import Data
-from gpu_tenancy.simulation.scenarios.stage import Moment, play
+from gpu_tenancy.simulation.stage import Moment, play
 
 
 def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Moment:
     """Every team requests its limit of every flavor, in jobs of one GPU, or of CPUs where a flavor has no GPUs.
 
-    Teams submit in turns, one job each; `first` submits all of its jobs before all others, `last` after them.
-
-    Args:
-        tree: of the stack.
-        first: a team with a queue.
-        last: a team with a queue.
-
-    Returns:
-        The state, whose label is such as `everyone busy, ml-research first`.
+    Teams submit in turns, one job each; `first` submits all of its jobs before all others, `last` after them. The label
+    of the state is such as `everyone busy, ml-research first`.
     """
     jobs = {name: list(_jobs(tree, name)) for name in tree.queue_owners}
-    between = [name for name in jobs if name not in (first, last)]
+    turns = zip_longest(*(own for name, own in jobs.items() if name not in (first, last)))
     order = [
         *(jobs[first] if first else ()),
-        *_in_turns([jobs[name] for name in between]),
+        *(job for turn in turns for job in turn if job is not None),
         *(jobs[last] if last else ()),
     ]
     order_text = "".join(f", {name} {when}" for name, when in ((first, "first"), (last, "last")) if name)
@@ -66,24 +60,19 @@ def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
     In a flavor without GPUs, jobs have a CPU each and its share of the memory limit, so that both run out together;
     above `CPU_JOBS` CPUs they are larger.
     """
-    counted = [*measures_of(tree, team), *_cpus_beside_gpus(tree, team)]
+    shares, counted = tree.team_shares[team], dict.fromkeys(measures_of(tree, team))
+    # A team with GPUs may also use CPU and memory of flavors without GPUs that others have quota in.
+    counted |= dict.fromkeys(
+        measure
+        for measure in measures(tree)
+        if measure.resource in shares.get(measure.flavor, {}) and not is_extended(measure.resource)
+    )
     for name in dict.fromkeys(measure.flavor for measure in counted):
         limits = {
-            measure.resource: tree.team_shares[team][name][measure.resource].limit or 0
-            for measure in counted
-            if measure.flavor == name
+            measure.resource: shares[name][measure.resource].limit or 0 for measure in counted if measure.flavor == name
         }
         for number, requests in enumerate(_equal_parts(limits)):
             yield Workload(f"{team}-{name}-{number + 1}", team, (PodSet(requests, flavors=frozenset({name})),))
-
-
-def _cpus_beside_gpus(tree: Tree, team: str) -> Iterator[Measure]:
-    """CPU and memory that a team with GPUs may also use, in flavors without GPUs that others have quota in."""
-    own = set(measures_of(tree, team))
-    for measure in measures(tree):
-        shared = measure.resource in tree.team_shares[team].get(measure.flavor, {})
-        if shared and measure not in own and not is_extended(measure.resource):
-            yield measure
 
 
 CPU_JOBS: Final = 100
@@ -92,20 +81,13 @@ CPU_JOBS: Final = 100
 
 def _equal_parts(limits: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """A GPU each, or equal parts of CPU and memory whose sum is the limit."""
-    gpus = {resource: limit for resource, limit in limits.items() if is_extended(resource)}
-    if gpus:
+    if gpus := {resource: limit for resource, limit in limits.items() if is_extended(resource)}:
         for resource, limit in gpus.items():
             yield from ({resource: 1} for _ in range(limit))
         return
     count = min(-(-limits.get(CPU, 0) // 1000), CPU_JOBS)
     for number in range(count):
         yield {resource: limit * (number + 1) // count - limit * number // count for resource, limit in limits.items()}
-
-
-def _in_turns(teams: list[list[Workload]]) -> Iterator[Workload]:
-    for number in range(max((len(jobs) for jobs in teams), default=0)):
-        for jobs in teams:
-            yield from jobs[number : number + 1]
 
 
 TEAMS: Final = 8
@@ -152,16 +134,13 @@ def _jobs_of(tree: Tree, team: str) -> list[dict[str, Any]]:
         limit = _share(tree, team, name, flavor).effective_limit
         sized = _gpu_jobs(flavor, limit) if flavor.resource else _cpu_jobs(tree, team, flavor, limit)
         if sized:
-            found.append({"name": _name(tree, team, name), "team": team, **sized})
+            job = f"{team}-{name}"
+            try:
+                TypeAdapter(WorkloadName).validate_python(job)
+            except ValidationError:  # Not a valid name of a job.
+                job = f"job-{list(tree.stack.teams).index(team) + 1}-{list(tree.flavors).index(name) + 1}"
+            found.append({"name": job, "team": team, **sized})
     return found
-
-
-def _name(tree: Tree, team: str, flavor: str) -> str:
-    """`ml-research-a100`; a number where that is no valid name of a job."""
-    try:
-        return TypeAdapter(WorkloadName).validate_python(f"{team}-{flavor}")
-    except ValidationError:
-        return f"job-{list(tree.stack.teams).index(team) + 1}-{list(tree.flavors).index(flavor) + 1}"
 
 
 def _gpu_jobs(flavor: Flavor, limit: int) -> dict[str, Any]:

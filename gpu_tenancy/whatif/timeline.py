@@ -6,22 +6,18 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
-from gpu_tenancy.simulation.scenarios import (
-    Event,
+from gpu_tenancy.simulation.player import Event, Player, SimulatedPlayer, StepResult, unheard
+from gpu_tenancy.simulation.stage import (
     Held,
     JobStep,
     Moment,
-    Player,
     PreemptedJob,
     Running,
-    SimulatedPlayer,
-    StepResult,
     Waiting,
     amount_of,
     every_measure,
     holdings,
     meaning,
-    unheard,
 )
 
 
@@ -90,7 +86,7 @@ class Timeline:
     @cached_property
     def held(self) -> tuple[Held, ...]:
         """Usage of each team at the end."""
-        return holdings(self.tree, self.last)
+        return tuple(holdings(self.tree, self.last))
 
     @cached_property
     def counted(self) -> tuple[Measure, ...]:
@@ -156,14 +152,7 @@ def load_step(moment: Moment) -> PlayedStep:
 def play(
     tree: Tree, scenario: Iterable[JobStep], follower: Follower | None = None, live: Player | None = None
 ) -> tuple[PlayedStep, ...]:
-    """Plays the steps of a scenario one after another.
-
-    Args:
-        tree: of the stack.
-        scenario: the steps.
-        follower: gets the events of the cluster if there is one, else those of the simulation.
-        live: plays the steps on a cluster; None for the simulation alone.
-    """
+    """Plays the steps of a scenario, on a cluster if `live` is given; the follower gets that player's events."""
     simulated = SimulatedPlayer(tree)
     steps: list[PlayedStep] = []
     for step in scenario:
@@ -186,21 +175,17 @@ def play(
 
 def timeline_data(timeline: Timeline) -> dict[str, Any]:
     """Each step with its events, and the state that the simulation foresaw and that of a cluster; null for none."""
-    return {
-        "steps": [_step(timeline.tree, step) for step in timeline.steps],
-        "notModelled": list(timeline.left_out),
-    }
-
-
-def _step(tree: Tree, step: PlayedStep) -> dict[str, Any]:
-    result = step.result
-    return {
-        "label": step.label,
-        "events": [{key: value for key, value in asdict(event).items() if value} for event in step.events],
-        "foreseen": _moment(tree, result.foreseen),
-        "live": _moment(tree, result.live) if result.live else None,
-        "agrees": result.agrees,
-    }
+    steps = [
+        {
+            "label": step.label,
+            "events": [{key: value for key, value in asdict(event).items() if value} for event in step.events],
+            "foreseen": _moment(timeline.tree, step.result.foreseen),
+            "live": _moment(timeline.tree, step.result.live) if step.result.live else None,
+            "agrees": step.result.agrees,
+        }
+        for step in timeline.steps
+    ]
+    return {"steps": steps, "notModelled": list(timeline.left_out)}
 
 
 def _moment(tree: Tree, moment: Moment) -> dict[str, Any]:

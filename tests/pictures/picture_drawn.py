@@ -12,7 +12,8 @@ from repository import ROOT
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import read_file
-from gpu_tenancy.simulation.scenarios import Held, Moment, holdings, read_scenario
+from gpu_tenancy.simulation.scenario import read_scenario
+from gpu_tenancy.simulation.stage import Held, Moment, holdings
 from gpu_tenancy.whatif.timeline import PlayedStep, play
 
 _NAME: Final = "example-three-teams"

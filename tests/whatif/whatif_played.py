@@ -11,8 +11,12 @@ from repository import ROOT
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.simulation.replay import JobRecord, Part, compare, replay
-from gpu_tenancy.simulation.scenarios import Moment, alone, busy, read_scenario, unmodelled_of
+from gpu_tenancy.simulation.outcome import compare
+from gpu_tenancy.simulation.records import JobRecord, Part
+from gpu_tenancy.simulation.replay import replay
+from gpu_tenancy.simulation.scenario import read_scenario
+from gpu_tenancy.simulation.scenes import alone, busy, unmodelled_of
+from gpu_tenancy.simulation.stage import Moment
 from gpu_tenancy.whatif.replay import Replayed
 from gpu_tenancy.whatif.timeline import Timeline, load_step, play
 
