@@ -119,7 +119,7 @@ class FairSharingIterator:
 class _Cycle:
     # Usage that is removed at the end of the cycle.
     reserved: list[tuple[Queue, Amounts]] = field(default_factory=list[tuple[Queue, Amounts]])
-    preempted: dict[WorkloadInfo, Target] = field(default_factory=dict[WorkloadInfo, Target])
+    preempted: dict[WorkloadInfo, None] = field(default_factory=dict[WorkloadInfo, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def _process_entry(cycle: _Cycle, entry: Entry) -> Outcome:
         return Outcome.OVERLAPPING_TARGETS
     if not _fits(cycle, entry):
         return Outcome.NO_LONGER_FITS
-    cycle.preempted |= {target.workload: target for target in entry.targets}
+    cycle.preempted |= dict.fromkeys(target.workload for target in entry.targets)
     if assignment.mode is Mode.PREEMPT:
         _reserve(cycle, queue, amounts)
         return Outcome.PREEMPTING

@@ -12,26 +12,17 @@ from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.model.outlook import TeamOutlook, outlook
 from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.pages.bars import Branch
-from gpu_tenancy.pages.tables import FOLD, Tone, environment, policy
+from gpu_tenancy.pages.tables import FOLD, environment, policy
 from gpu_tenancy.pages.tables import Table as Figures
 from gpu_tenancy.review.changes import resources
 from gpu_tenancy.review.charts import Drawing, tanks
 from gpu_tenancy.review.figures import DONE, change_groups, differences, key_figures, shown, tally
 from gpu_tenancy.review.figures_tables import tables
-from gpu_tenancy.review.review import Review
+from gpu_tenancy.review.review import Review, Verdict
 from gpu_tenancy.review.verdict import NOT_EVALUATED, verdict
 
 SEARCH: Final = 12
 """Teams beyond which the page has a search box; a smaller page has no script."""
-
-
-@dataclass(frozen=True, slots=True)
-class Top:
-    """The top of the page: the verdict, or the result of the checks on a running platform."""
-
-    tone: Tone
-    title: str
-    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +39,7 @@ class Running:
         waiting: pods without a node; empty for none.
     """
 
-    top: Top
+    top: Verdict
     applied: str
     used: Mapping[tuple[str, str, str], int]
     real: tuple[str, ...]
@@ -67,7 +58,7 @@ def page(review: Review, running: Running | None = None) -> str:
     before = review.comparison.before if review.comparison else None
     drawing = Drawing(review.now, before, running.used if running else None)
     all_ = tables(review)
-    top = Top(review.verdict.tone, review.verdict.title, review.verdict.sentences)
+    top = review.verdict
     if running:
         rest = (sentence for sentence in top.sentences if sentence != NOT_EVALUATED)
         top = replace(running.top, sentences=(*running.top.sentences, *rest))
