@@ -67,26 +67,21 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
         for manifest in (*flavors, *filter(None, cohorts), *filter(None, queues)):
             cluster.apply(_copy(manifest, placed))
         for name in names:
+            copy = _PREFIX + name
             labels: Json = {COPY: "true", **dict([TEAM_LABEL])}
-            cluster.apply(
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _PREFIX + name, "labels": labels}}
-            )
-            cluster.apply(
+            account: Json = {"metadata": {"name": ACCOUNT, "namespace": copy}, "automountServiceAccountToken": False}
+            queue: Json = {"name": name, "namespace": copy}
+            for manifest in (
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": copy, "labels": labels}},
                 {
                     "apiVersion": "v1",
                     "kind": "ServiceAccount",
-                    "metadata": {"name": ACCOUNT, "namespace": _PREFIX + name},
+                    "metadata": account,
                     "automountServiceAccountToken": False,
-                }
-            )
-            cluster.apply(
-                {
-                    "apiVersion": KUEUE,
-                    "kind": "LocalQueue",
-                    "metadata": {"name": name, "namespace": _PREFIX + name},
-                    "spec": {"clusterQueue": _PREFIX + name},
-                }
-            )
+                },
+                {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": queue, "spec": {"clusterQueue": copy}},
+            ):
+                cluster.apply(manifest)
         for name in names:
             cluster.wait_for(lambda name=name: _ready(cluster, name), what=f"ClusterQueue {_PREFIX}{name} to be active")
         yield {name: Place(_PREFIX + name, name, runs=False) for name in names}

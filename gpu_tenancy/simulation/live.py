@@ -42,8 +42,6 @@ _IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 @dataclass(slots=True)
 class _Seen:
-    """A job as it was last seen."""
-
     workload: Workload
     number: int
     admitted: bool = False
@@ -137,7 +135,6 @@ class LivePlayer:
         return seen.number
 
     def _settle(self) -> None:
-        """Waits until nothing has changed for a while."""
         changed = [time.monotonic(), 0.0]
         last: list[object] = [None]
 
@@ -180,7 +177,6 @@ class LivePlayer:
             yield from self._cluster.list(KUEUE, "Workload", namespace=namespace)
 
     def _preempted(self, name: str, seen: _Seen, workload: Manifest, workloads: Iterable[Manifest]) -> None:
-        """Records a preemption that was not seen before."""
         preempted = condition(workload, "Preempted")
         when = text_at(preempted, "lastTransitionTime") + text_at(preempted, "message")
         if text_at(preempted, "status") != "True" or when == seen.preempted:

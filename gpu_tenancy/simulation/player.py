@@ -113,11 +113,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A step with its state in the simulation, and in a cluster; None where only the simulation played."""
+    """A step with its state in the simulation, and in a cluster, if it played there, and the events on the way."""
 
     step: JobStep
     foreseen: Moment
     live: Moment | None = None
+    events: tuple[Event, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """`2. submit big`."""
+        return self.step.label
 
     @property
     def shown(self) -> Moment:

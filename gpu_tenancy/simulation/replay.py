@@ -53,8 +53,6 @@ def replay(tree: Tree, records: Iterable[JobRecord], *, checkpoint: float | None
 
 
 class _Player:
-    """Translates records, and sums up what happens to them."""
-
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self.outcome = Outcome()

@@ -127,10 +127,9 @@ def scenario_of(data: Data, tree: Tree) -> list[JobStep]:
 
 
 def _read(source: Source, tree: Tree, problems: list[Problem], *, readable: bool) -> list[JobStep]:
-    reader = _Reader(tree, source, problems)
-    steps = reader.steps() if readable else []
-    if reader.problems:
-        ordered = sorted(reader.problems, key=lambda problem: (problem.line or 0, dotted(problem.path)))
+    steps = _Reader(tree, source, problems).steps() if readable else []
+    if problems:
+        ordered = sorted(problems, key=lambda problem: (problem.line or 0, dotted(problem.path)))
         raise ScenarioError(dict.fromkeys(str(problem) for problem in ordered))
     return steps
 
@@ -164,9 +163,8 @@ class _Reader:
         finished: list[str] = []
         for index, name in enumerate(step.finish):
             if name not in self._current:
-                self._wrong(
-                    (*at, "finish", index), name, "is not a running or pending job", nearest(name, self._current.names)
-                )
+                fix = nearest(name, self._current)
+                self._wrong((*at, "finish", index), name, "is not a running or pending job", fix)
             finished += self._current.end(name)
         submitted: list[list[Job]] = []
         for index, raw in enumerate(step.submit):
@@ -191,14 +189,13 @@ class _Reader:
             if name in self._current:
                 rule = "is already the name of a job"
                 self._wrong((*at, "name"), name, rule, "finish that job first, or use another name")
-        if entry.team not in stack.teams:
-            self._wrong((*at, "team"), entry.team, "is not a known team", nearest(entry.team, stack.teams))
-        if entry.flavor is not None and entry.flavor not in self._tree.flavors:
-            known = nearest(entry.flavor, self._tree.flavors)
-            self._wrong((*at, "flavor"), entry.flavor, "is not a known flavor", known)
-        if entry.priority is not None and entry.priority not in stack.priorities:
-            known = nearest(entry.priority, stack.priorities)
-            self._wrong((*at, "priority"), entry.priority, "is not a known priority class", known)
+        for key, noun, value, known in (
+            ("team", "team", entry.team, stack.teams),
+            ("flavor", "flavor", entry.flavor, self._tree.flavors),
+            ("priority", "priority class", entry.priority, stack.priorities),
+        ):
+            if value is not None and value not in known:
+                self._wrong((*at, key), value, f"is not a known {noun}", nearest(value, known))
         job = self._sized(entry, at) if len(self.problems) == before else None
         return [replace(job, name=name) for name in names] if job else []
 
@@ -254,7 +251,6 @@ _TYPES: Final = {
 
 
 def _problem(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, str, str]:
-    """Value, rule and fix of a validation error."""
     context, value = detail.get("ctx", {}), detail["input"]
     written = None if isinstance(value, dict | list) else str(value)
     key = str(detail["loc"][0]) if detail["loc"] else ""
@@ -285,19 +281,8 @@ def _names(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}-{number + 1}" for number in range(count)]
 
 
-class _CurrentJobs:
-    """Names of jobs that have not ended; of several that are alike, also the name that they have in common."""
-
-    def __init__(self) -> None:
-        self._members: dict[str, list[str]] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._members
-
-    @property
-    def names(self) -> Iterable[str]:
-        """All names."""
-        return self._members
+class _CurrentJobs(dict[str, list[str]]):
+    """Names of jobs that have not ended; those of several that are alike also by the name that they share."""
 
     def add(self, raw: Any) -> None:
         """Records the names of submitted jobs, valid or not: a later step may end them."""
@@ -310,7 +295,7 @@ class _CurrentJobs:
         name, count = keys.get("name"), keys.get("jobs", 1)
         if isinstance(name, str):
             names = _names(name, count if isinstance(count, int) and 1 <= count <= MOST_JOBS else 1)
-            self._members |= {name: names, **{member: [member] for member in names}}
+            self.update({name: names, **{member: [member] for member in names}})
         self.add(keys.get("submit"))
 
     def end(self, name: str) -> list[str]:
@@ -318,11 +303,10 @@ class _CurrentJobs:
 
         So pending jobs usually end before running ones, and none of them is admitted just before it ends.
         """
-        ended = [member for member in reversed(self._members.get(name, ())) if member in self._members]
+        ended = [member for member in reversed(self.get(name, ())) if member in self]
         for member in (name, *ended):
-            self._members.pop(member, None)
+            self.pop(member, None)
         # A common name is free when the last of its jobs has ended.
-        self._members = {
-            common: names for common, names in self._members.items() if any(member in self._members for member in names)
-        }
+        for common in [common for common, names in self.items() if not any(member in self for member in names)]:
+            del self[common]
         return ended

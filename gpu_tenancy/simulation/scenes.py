@@ -49,7 +49,6 @@ def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
 
 
 def _state(tree: Tree, label: str, workloads: Iterable[Workload]) -> Moment:
-    """The state after all workloads are submitted, one after another."""
     (moment,) = play(tree, [(label, Step(submit=tuple(workloads)))])
     return moment
 
@@ -103,71 +102,44 @@ def default_scenario(tree: Tree) -> Data:
     jobs of a flavor are alike, and their pods fit on a node. Teams without a queue of their own have no step.
     """
     teams = sorted(tree.queue_owners, key=lambda team: _sure(tree, team))
-    steps = [{"label": f"{team} submits up to its limits", "submit": _jobs_of(tree, team)} for team in teams]
+    steps = [{"label": f"{team} submits up to its limits", "submit": list(_jobs_of(tree, team))} for team in teams]
     return {"steps": [step for step in steps if step["submit"]][:TEAMS]}
 
 
 def _sure(tree: Tree, team: str) -> float:
     """The guaranteed part of a team's limits: the mean of what is counted of it."""
-    parts = [
-        share.guaranteed / share.effective_limit
-        for name, flavor in _used(tree, team).items()
-        if (share := _share(tree, team, name, flavor)).effective_limit
-    ]
-    return sum(parts) / len(parts) if parts else 1.0
+    shares = [share for _, share in _used(tree, team) if share.effective_limit]
+    return sum(share.guaranteed / share.effective_limit for share in shares) / len(shares) if shares else 1.0
 
 
-def _used(tree: Tree, team: str) -> dict[str, Flavor]:
-    """The flavors of a team's jobs: those with GPUs, and CPU flavors if it has quota there or no GPUs at all."""
-    shares, spec = tree.team_shares[team], tree.stack.teams[team]
-    with_gpus = [name for name in shares if tree.flavors[name].resource]
-    return {name: tree.flavors[name] for name in shares if name in with_gpus or name in spec.quota or not with_gpus}
+def _used(tree: Tree, team: str) -> Iterator[tuple[Flavor, Share]]:
+    """Flavors of a team's jobs with their shares: with GPUs; of CPUs if it has quota there or no GPUs at all."""
+    shares, quota = tree.team_shares[team], tree.stack.teams[team].quota
+    with_gpus = any(tree.flavors[name].resource for name in shares)
+    for name, amounts in shares.items():
+        flavor = tree.flavors[name]
+        if flavor.resource or name in quota or not with_gpus:
+            yield flavor, amounts.get(flavor.resource or CPU, Share(0, 0))
 
 
-def _share(tree: Tree, team: str, name: str, flavor: Flavor) -> Share:
-    return tree.team_shares[team][name].get(flavor.resource or CPU, Share(0, 0))
-
-
-def _jobs_of(tree: Tree, team: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for name, flavor in _used(tree, team).items():
-        limit = _share(tree, team, name, flavor).effective_limit
-        sized = _gpu_jobs(flavor, limit) if flavor.resource else _cpu_jobs(tree, team, flavor, limit)
-        if sized:
-            job = f"{team}-{name}"
-            try:
-                TypeAdapter(WorkloadName).validate_python(job)
-            except ValidationError:  # Not a valid name of a job.
-                job = f"job-{list(tree.stack.teams).index(team) + 1}-{list(tree.flavors).index(name) + 1}"
-            found.append({"name": job, "team": team, **sized})
-    return found
-
-
-def _gpu_jobs(flavor: Flavor, limit: int) -> dict[str, Any]:
-    """Up to four equal jobs of whole GPUs; empty without a limit."""
-    jobs = min(_JOBS, limit)
-    if not jobs:
-        return {}
-    gpus, node = limit // jobs, flavor.node.get(flavor.resource or "", 0)
-    pods = -(-gpus // max(1, node))
-    return {"flavor": flavor.name, "jobs": jobs, "gpus": gpus // pods, "pods": pods}
-
-
-def _cpu_jobs(tree: Tree, team: str, flavor: Flavor, limit: int) -> dict[str, Any]:
-    """Up to four equal jobs of whole CPUs, with little enough memory for all of them to fit."""
-    cpus = limit // 1000
-    jobs = min(_JOBS, cpus)
-    if not jobs:
-        return {}
-    cpus_of_job, node = cpus // jobs, max(1, flavor.node[CPU] // 1000)
-    pods = -(-cpus_of_job // node)
-    memory = tree.team_shares[team][flavor.name].get(MEMORY, Share(0, 0)).effective_limit // (2 * jobs * pods)
-    whole = max(1, memory // 2**20) * 2**20
-    return {
-        "flavor": flavor.name,
-        "jobs": jobs,
-        "gpus": 0,
-        "cpu": cpus_of_job // pods,
-        "memory": format_amount(MEMORY, min(whole, 4 * 2**30)),
-        "pods": pods,
-    }
+def _jobs_of(tree: Tree, team: str) -> Iterator[dict[str, Any]]:
+    """Up to four equal jobs of whole GPUs or CPUs for each flavor; those of CPUs with so little memory that all fit."""
+    for flavor, share in _used(tree, team):
+        unit = 1 if flavor.resource else 1000
+        limit, node = share.effective_limit // unit, flavor.node.get(flavor.resource or CPU, 0) // unit
+        jobs = min(_JOBS, limit)
+        if not jobs:
+            continue
+        pods = -(-(limit // jobs) // max(1, node))
+        amount = limit // jobs // pods
+        sized: dict[str, Any] = {"gpus": amount}
+        if not flavor.resource:
+            memory = tree.team_shares[team][flavor.name].get(MEMORY, Share(0, 0)).effective_limit // (2 * jobs * pods)
+            whole = max(1, memory // 2**20) * 2**20
+            sized = {"gpus": 0, "cpu": amount, "memory": format_amount(MEMORY, min(whole, 4 * 2**30))}
+        name = f"{team}-{flavor.name}"
+        try:
+            TypeAdapter(WorkloadName).validate_python(name)
+        except ValidationError:  # Not a valid name of a job.
+            name = f"job-{list(tree.stack.teams).index(team) + 1}-{list(tree.flavors).index(flavor.name) + 1}"
+        yield {"name": name, "team": team, "flavor": flavor.name, "jobs": jobs, **sized, "pods": pods}

@@ -200,7 +200,7 @@ def job_lanes(timeline: Timeline) -> Lanes:
     lanes = tuple(_lanes(timeline))
     jobs, gone = len(timeline.jobs), sum(1 for _ in timeline.preempted())
     return Lanes(
-        tuple((step.result.step.number, step.label.partition(". ")[2]) for step in timeline.steps),
+        tuple((step.step.number, step.label.partition(". ")[2]) for step in timeline.steps),
         lanes,
         tuple(_arrows(timeline, lanes)),
         sum(lane.height for lane in lanes),

@@ -76,9 +76,8 @@ def step_lines(timeline: Timeline) -> Iterator[tuple[str, str, list[str]]]:
     """The label of each step, its numbers of jobs, and its events."""
     texts = EventTexts(timeline.tree)
     for step in timeline.steps:
-        texts.know(step.result.step)
-        now = step.moment
-        counts = f"{len(now.running)} running, {len(now.waiting)} pending"
+        texts.know(step.step)
+        counts = f"{len(step.shown.running)} running, {len(step.shown.waiting)} pending"
         yield step.label, counts, [texts.text(event) for event in step.events]
 
 
@@ -182,18 +181,18 @@ def of_scenario(held: Iterable[Held], teams: Sequence[str]) -> list[Held]:
 
 def steps_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> Table:
     """The running jobs of each team after each step; beside a cluster whether they are as foreseen."""
-    rows = [row(team, *(_running(result, team) for result in results)) for team in teams_of(scenario)]
+    rows: list[Row] = []
+    for team in teams_of(scenario):
+        cells: list[str] = []  # The number of running jobs, and the foreseen number if it is another.
+        for result in results:
+            running = sum(1 for job in result.shown.running if job.team == team)
+            other = next((difference for difference in result.differences if difference.team == team), None)
+            cells.append(f"{running}, foreseen {other.foreseen}" if other else str(running))
+        rows.append(row(team, *cells))
     if any(result.live for result in results):
         rows.append(row("as foreseen", *("yes" if result.agrees else "no" for result in results)))
     heads = columns("team", *(f"step {result.step.number}#" for result in results))
     return Table("steps", "Running jobs after each step", heads, tuple(rows))
-
-
-def _running(result: StepResult, team: str) -> str:
-    """The number of running jobs, and that which was foreseen if it is another."""
-    running = sum(1 for job in result.shown.running if job.team == team)
-    other = next((difference for difference in result.differences if difference.team == team), None)
-    return f"{running}, foreseen {other.foreseen}" if other else str(running)
 
 
 def pending_table(timeline: Timeline) -> Table:
@@ -222,7 +221,7 @@ def preempted_table(timeline: Timeline) -> Table:
             job.workload,
             job.team,
             request_text(job),
-            step.result.step.number,
+            step.step.number,
             job.by,
             job.by_team,
             job.reason,
@@ -240,7 +239,7 @@ def jobs_table(timeline: Timeline) -> Table:
         row(job.workload, job.team, request_text(job), *(state(now, job.workload) or DASH for now in timeline.moments))
         for job in timeline.jobs.values()
     ]
-    heads = columns("job", "team", "requests", *(f"step {step.result.step.number}" for step in timeline.steps))
+    heads = columns("job", "team", "requests", *(f"step {step.step.number}" for step in timeline.steps))
     return Table("jobs", "Jobs by step", heads, tuple(rows))
 
 
@@ -253,5 +252,5 @@ def amounts_table(timeline: Timeline) -> Table:
         if any(amounts):
             rows.append(row(held.team, held.flavor, *(amount_text(held.resource, amount) for amount in amounts)))
     nouns = available(measure.resource for measure in timeline.counted)
-    heads = columns("team", "flavor", *(f"step {step.result.step.number}#" for step in timeline.steps))
+    heads = columns("team", "flavor", *(f"step {step.step.number}#" for step in timeline.steps))
     return Table("over-time", f"{nouns} in use by step", heads, tuple(rows), keys=2)

@@ -72,8 +72,7 @@ def timeline_page(timeline: Timeline) -> str:
         tree=Drawing(outlook(timeline.tree.stack), used=used).tree,
         keys=_TREE,
         tables=tuple(
-            usage_table(timeline.held_of_counted, step.result, scenario=timeline.scenario)
-            for step in timeline.steps[-1:]
+            usage_table(timeline.held_of_counted, step, scenario=timeline.scenario) for step in timeline.steps[-1:]
         ),
     )
     sections = [usage, pending]

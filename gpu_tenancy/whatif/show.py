@@ -16,7 +16,7 @@ from gpu_tenancy.simulation.player import Event, StepResult
 from gpu_tenancy.simulation.stage import Held, JobStep, every_measure, holdings, meaning
 from gpu_tenancy.whatif import replay
 from gpu_tenancy.whatif.narrative import EventTexts, livelock, of_scenario, steps_table, teams_of, usage_table
-from gpu_tenancy.whatif.timeline import PlayedStep, Timeline
+from gpu_tenancy.whatif.timeline import Timeline
 
 _WIDTH: Final = 20
 """Cells of the longest bar."""
@@ -67,15 +67,14 @@ class Display:
         _usage(self._console, self._tree, held, result, scenario=True)
         self._console.print()
 
-    def summary(self, steps: Sequence[PlayedStep], left_out: Iterable[str]) -> None:
+    def summary(self, steps: Sequence[StepResult], left_out: Iterable[str]) -> None:
         """Prints all steps, whether they came as foreseen, Kueue's reasons with their meaning, and the limits."""
-        results = [step.result for step in steps]
-        found = steps_table(self._scenario, results)
+        found = steps_table(self._scenario, steps)
         # Not the title of the table, which would be wrapped to the width of the table.
         self._console.print(f"[bold]{escape(found.title)}[/bold]", highlight=False)
         self._console.print(printed(found, title=False), highlight=False)
-        if played := [result for result in results if result.live]:
-            agreed, steps_text = sum(1 for result in played if result.agrees), plural(len(played), "step")
+        if played := [step for step in steps if step.live]:
+            agreed, steps_text = sum(1 for step in played if step.agrees), plural(len(played), "step")
             verdict = f"[green]✓[/green] as foreseen in {steps_text}"
             if agreed < len(played):
                 verdict = f"[red]✗[/red] as foreseen in {agreed} of {steps_text}"
@@ -88,7 +87,7 @@ def show_load(console: Console, timeline: Timeline) -> None:
     """Prints the state under a load on all queues."""
     console.print(f"[bold]{escape(timeline.title)}[/bold]", highlight=False)
     (step,) = timeline.steps
-    _usage(console, timeline.tree, timeline.held, step.result, scenario=False)
+    _usage(console, timeline.tree, timeline.held, step, scenario=False)
     console.print()
     _notes(console, timeline.steps, timeline.left_out)
 
@@ -138,9 +137,8 @@ def _bar(held: Held, longest: Mapping[str, int]) -> str:
     return text
 
 
-def _notes(console: Console, steps: Iterable[PlayedStep], left_out: Iterable[str]) -> None:
-    """The meaning of Kueue's reasons, and what is not simulated."""
-    for reason in dict.fromkeys(job.reason for step in steps for job in step.moment.evicted):
+def _notes(console: Console, steps: Iterable[StepResult], left_out: Iterable[str]) -> None:
+    for reason in dict.fromkeys(job.reason for step in steps for job in step.shown.evicted):
         console.print(f"[dim]{escape(reason)}: {escape(meaning(reason))}[/dim]", highlight=False)
     for part in left_out:
         console.print(f"[dim]used by this stack but not simulated: {escape(part)}[/dim]", highlight=False)

@@ -106,11 +106,14 @@ def _known(tree: "Tree", name: str | None) -> None:
 
 
 def _load(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Timeline":
+    from gpu_tenancy.simulation.player import StepResult
     from gpu_tenancy.simulation.scenes import alone, busy, unmodelled_of
-    from gpu_tenancy.whatif.timeline import Timeline, load_step
+    from gpu_tenancy.simulation.stage import JobStep
+    from gpu_tenancy.whatif.timeline import Timeline
 
     moment = alone(tree, team) if team else busy(tree, first=first, last=last)
-    return Timeline(stack, moment.label, tree, (load_step(moment),), scenario=False, left_out=unmodelled_of(tree))
+    steps = (StepResult(JobStep(moment.label), moment),)
+    return Timeline(stack, moment.label, tree, steps, scenario=False, left_out=unmodelled_of(tree))
 
 
 def _played(
