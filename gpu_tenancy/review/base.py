@@ -132,5 +132,4 @@ def _registrations(folder: Path, stack: str, ref: str) -> tuple[Registration, ..
 
 
 def _frozen(value: Any) -> Any:
-    """Lists, and those in them, as tuples."""
     return tuple(map(_frozen, cast("list[Any]", value))) if isinstance(value, list) else value

@@ -187,7 +187,6 @@ class Drawing:
         )
 
     def _bounds(self, group: Group) -> Iterator[Bar]:
-        """Bars of a cohort that has its own quota or a limit."""
         for flavor, (own, guaranteed, limit) in group.shares.items():
             if not own and limit is None:
                 continue

@@ -52,11 +52,6 @@ class Section:
     rank: int
     lines: tuple[str, ...]
 
-    @property
-    def markdown(self) -> str:
-        """Its lines, followed by an empty one."""
-        return "\n".join((*self.lines, "", ""))
-
 
 def comment(review: Review, limit: int = LIMIT) -> str:
     """The review as Markdown, short enough for a comment.
@@ -68,8 +63,7 @@ def comment(review: Review, limit: int = LIMIT) -> str:
         ValueError: the limit is below `LEAST`.
     """
     if limit < LEAST:
-        msg = f"limit: {limit} characters is too short for a comment; set at least {LEAST}"
-        raise ValueError(msg)
+        raise ValueError(f"limit: {limit} characters is too short for a comment; set at least {LEAST}")
     head = _head(review, limit // 2 - LEAST // 4)
     sections = [section for section in _sections(review) if section.lines]
     kept: list[Section] = []
@@ -85,7 +79,8 @@ def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
         f"*Omitted to fit the comment size: {', '.join(missing)}."
         " See the full report page in the artifacts of this run.*\n"
     )
-    return head + "".join(section.markdown for section in sections if section in kept) + (note if missing else "")
+    shown_ = ("\n".join((*section.lines, "", "")) for section in sections if section in kept)
+    return f"{head}{''.join(shown_)}{note if missing else ''}"
 
 
 def _sections(review: Review) -> Iterator[Section]:
@@ -138,7 +133,6 @@ def _table(title: str, rank: int, shown_: Table) -> Section:
 
 
 def _listed(summary: str, items: Iterable[str]) -> Iterator[str]:
-    """A collapsed list; nothing without items."""
     if lines := [f"- {item}" for item in items]:
         yield from folded(summary, lines)
 
@@ -220,7 +214,6 @@ def _rules(review: Review) -> Iterator[str]:
 
 
 def _policy_changes(changes: PolicyChanges) -> Iterator[str]:
-    """What the change does to the policies themselves."""
     for line in (*changes.unreported, *changes.standing):
         yield f"- ✗ **mandatory at {text(changes.ref)}** {_rule(line)}"
     yield from (f"- **weaker** {code(rule.rule)} {text(rule.change)}" for rule in changes.weaker if rule.lowered)

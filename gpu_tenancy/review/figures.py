@@ -168,12 +168,7 @@ def work(effect: Effect) -> Table:
     return Table("work", "Running and pending workloads", heads, tuple(rows))
 
 
-DONE: Final[dict[Action, str]] = {
-    "delete": "deleted",
-    "replace": "replaced",
-    "create": "created",
-    "update": "updated",
-}
+DONE: Final[dict[Action, str]] = {"delete": "deleted", "replace": "replaced", "create": "created", "update": "updated"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,6 @@ def page(review: Review, running: Running | None = None) -> str:
 
 
 def _words(team: TeamOutlook) -> str:
-    """Text in which the search box looks for a team."""
     flavors = " ".join(dict.fromkeys(holding.flavor for holding in team.holdings))
     return f"{team.name} {team.owner} {team.cost_center} {team.cohort} {team.tier} {flavors}".lower()
 

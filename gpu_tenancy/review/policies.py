@@ -161,7 +161,6 @@ def _evaluated(rendered: Rendered, chosen: PackChoice) -> PackResult | str:
 
 
 def _same(one: PackChoice, other: PackChoice, project: Path, ref: str) -> bool:
-    """Whether two packs have the same files and configuration."""
     if one == other:
         return True
     # Python may read committed bytecode in place of the source beside it.

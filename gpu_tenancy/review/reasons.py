@@ -17,8 +17,6 @@ from gpu_tenancy.review.replacements import without_indexes
 
 _Abilities: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 """What people may do, by team (empty for the cluster) and person; the strongest first."""
-_Datasets: TypeAlias = Mapping[tuple[str, str], DataAccess]
-"""Datasets by team and place: the same folder under another name is the same right."""
 LISTED: Final = 3
 """People, teams and resources that a reason names before it counts the others."""
 
@@ -78,17 +76,8 @@ def _rights(rights: Sequence[str], verb: str) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def data_gained(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """Rights on datasets that teams do not have at the base: `Team a gains read of corpus (s3://ml-corpus/v3)`."""
-    return _of_teams(_datasets(before), _datasets(now), "gain")
-
-
-def data_lost(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """Rights on datasets that teams no longer have."""
-    return _of_teams(_datasets(now), _datasets(before), "lose")
-
-
-def _datasets(outlook: StackOutlook) -> _Datasets:
+def _datasets(outlook: StackOutlook) -> Mapping[tuple[str, str], DataAccess]:
+    """Datasets by team and place: the same folder under another name is the same right."""
     held: dict[tuple[str, str], DataAccess] = {}
     for access in outlook.data:
         key = access.team, access.place
@@ -97,10 +86,12 @@ def _datasets(outlook: StackOutlook) -> _Datasets:
     return held
 
 
-def _of_teams(less: _Datasets, more: _Datasets, verb: str) -> Iterator[str]:
+def data_rights(fewer: StackOutlook, more: StackOutlook, verb: str) -> Iterator[str]:
+    """Rights on datasets that teams `gain` or `lose`: `Team a gains read of corpus (s3://ml-corpus/v3)`."""
     teams: dict[tuple[str, str, str], list[str]] = {}
-    for key, access in more.items():
-        other = less.get(key)
+    known = _datasets(fewer)
+    for key, access in _datasets(more).items():
+        other = known.get(key)
         if other is None:
             teams.setdefault((access.right, access.name, access.place), []).append(access.team)
         elif access.right == WRITE and other.right == READ:
@@ -338,7 +329,6 @@ def _people(outlook: StackOutlook) -> Mapping[str, Collection[tuple[str, str]]]:
 
 
 def _same(team: TeamOutlook, other: TeamOutlook, people: Mapping[str, Collection[tuple[str, str]]]) -> Iterator[str]:
-    """What two teams have in common."""
     if team.owner == other.owner:
         yield "owner"
     if team.cost_center == other.cost_center:

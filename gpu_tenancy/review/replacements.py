@@ -17,42 +17,6 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.model.catalogue.rows import Fact, Row
 from gpu_tenancy.model.yaml import read_table
 
-_SELECTOR: Final = ("spec.selector",)
-
-FORCES_NEW: Final[Mapping[str, tuple[str, ...]]] = {
-    "apps:DaemonSet": _SELECTOR,
-    "apps:Deployment": _SELECTOR,
-    "apps:StatefulSet": (
-        *_SELECTOR,
-        "spec.podManagementPolicy",
-        "spec.revisionHistoryLimit",
-        "spec.serviceName",
-        "spec.volumeClaimTemplates",
-    ),
-    "batch:Job": (*_SELECTOR, "spec.completions", "spec.parallelism", "spec.template"),
-    "core:ConfigMap": ("binaryData", "data"),
-    "core:PersistentVolume": (
-        "spec.awsElasticBlockStore",
-        "spec.azureDisk",
-        "spec.csi",
-        "spec.hostPath",
-        "spec.local",
-        "spec.nfs",
-    ),
-    "core:PersistentVolumeClaim": (*_SELECTOR, "spec.accessModes", "spec.storageClassName", "spec.volumeName"),
-    "core:ResourceQuota": ("spec.scopes",),
-    "core:Secret": ("data", "stringData", "type"),
-    "core:Service": ("spec.clusterIP",),
-    "rbac.authorization.k8s.io:ClusterRoleBinding": ("roleRef",),
-    "rbac.authorization.k8s.io:RoleBinding": ("roleRef",),
-    "storage.k8s.io:StorageClass": ("parameters", "provisioner"),
-}
-"""Fields, by API group and kind, whose change makes pulumi-kubernetes replace the object, besides its name.
-
-Read on 2026-11-21: https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go
-ConfigMaps and Secrets: not where the provider has `enableConfigMapMutable` and `enableSecretMutable`.
-"""
-
 NAMED_BY: Final = ("metadata.name", "metadata.namespace")
 
 
@@ -75,7 +39,7 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
     if type_.startswith("kubernetes:"):
         _, version, kind = type_.split(":")
         mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
-        fields += (*NAMED_BY, *(() if mutable else FORCES_NEW.get(f"{version.partition('/')[0]}:{kind}", ())))
+        fields += (*NAMED_BY, *(() if mutable else _table().kubernetes.get(f"{version.partition('/')[0]}:{kind}", ())))
     return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
 
 
@@ -107,14 +71,21 @@ class CloudType(Row):
 
 
 class _Table(Row):
+    """The whole table; of Kubernetes the fields by API group and kind, besides the name of the object."""
+
     sources: Mapping[str, Fact]
+    kubernetes: Mapping[str, tuple[str, ...]]
     types: Mapping[str, CloudType]
 
 
 @cache
+def _table() -> _Table:
+    return TypeAdapter(_Table).validate_python(read_table(Path(__file__).with_suffix(".yaml")))
+
+
 def cloud_types() -> Mapping[str, CloudType]:
     """Rows of `replacements.yaml` by type token."""
-    return TypeAdapter(_Table).validate_python(read_table(Path(__file__).with_suffix(".yaml"))).types
+    return _table().types
 
 
 def cloud_type(type_: str) -> CloudType:

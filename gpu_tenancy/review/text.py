@@ -76,11 +76,7 @@ def show_hosts(console: Console, outlook: StackOutlook) -> None:
         console.print(printed(ways_in(outlook), drop=("paths", "gateway")))
 
 
-_MARKS_OF_RULES: Final = {
-    "broken": "[red]✗[/red]",
-    "mended": "[green]+[/green]",
-    "exempted": "[dim]○[/dim]",
-}
+_MARKS_OF_RULES: Final = {"broken": "[red]✗[/red]", "mended": "[green]+[/green]", "exempted": "[dim]○[/dim]"}
 _ADVISED: Final = "[yellow]![/yellow]"
 
 

@@ -15,10 +15,9 @@ from gpu_tenancy.review.reasons import (
     access_lost,
     blocking,
     claims_lost,
-    data_gained,
-    data_lost,
     data_moved,
     data_removed,
+    data_rights,
     losses,
     reorganised,
     secret_reasons,
@@ -77,8 +76,8 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     if adopted:
         names = first_names(adopted, LISTED)
         risks.append(f"{plural(len(adopted), 'object')} will be adopted if existing: {names}")
-    gained = (*access_gained(base, now), *data_gained(base, now), *secret_reasons(base, now))
-    people = (*gained, *access_lost(base, now), *data_lost(base, now), *data_removed(base, now))
+    gained = (*access_gained(base, now), *data_rights(base, now, "gain"), *secret_reasons(base, now))
+    people = (*gained, *access_lost(base, now), *data_rights(now, base, "lose"), *data_removed(base, now))
     rest = [*(work_changed(effect) if effect else ()), *_gpus(base, now)]
     rest += [_costs(before, now)] if before else []
     if rules and rules.violated:
@@ -199,7 +198,6 @@ def _amount(amount: int, resource: str) -> str:
 
 
 def _shares(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:
-    """Each team's guarantee and limit of each flavor."""
     shares: dict[str, dict[str, tuple[int, int]]] = {}
     for team in outlook.teams:
         flavors = shares.setdefault(team.name, {})
