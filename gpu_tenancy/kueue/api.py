@@ -209,8 +209,9 @@ def parents(tenancy: Tenancy) -> dict[str, str | None]:
         at = parent
         while at is not None:
             if at in seen:
-                msg = f"Cohort {start}: its parents form a cycle at {at}; Kueue admits nothing in such a tree"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"Cohort {start}: its parents form a cycle at {at}; Kueue admits nothing in such a tree"
+                )
             seen.add(at)
             at = above[at]
     return above
@@ -241,13 +242,13 @@ def validate(tenancy: Tenancy) -> None:
         for group in queue.groups:
             covered = group.covered
             if twice := sorted(seen & covered):
-                msg = f"ClusterQueue {queue.name}: {', '.join(twice)} is covered by two resource groups"
-                raise ValueError(msg)
+                raise ValueError(f"ClusterQueue {queue.name}: {', '.join(twice)} is covered by two resource groups")
             seen |= covered
             for flavor in group.flavors:
                 if missing := sorted(covered - set(flavor.resources)):
-                    msg = f"ClusterQueue {queue.name}: flavor {flavor.flavor} has no quota for {', '.join(missing)}"
-                    raise ValueError(msg)
+                    raise ValueError(
+                        f"ClusterQueue {queue.name}: flavor {flavor.flavor} has no quota for {', '.join(missing)}"
+                    )
 
 
 def once(names: Iterable[str], kind: str) -> None:
@@ -255,8 +256,7 @@ def once(names: Iterable[str], kind: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            msg = f"duplicate {kind} {name!r}"
-            raise ValueError(msg)
+            raise ValueError(f"duplicate {kind} {name!r}")
         seen.add(name)
 
 

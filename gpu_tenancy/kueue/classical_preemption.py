@@ -38,8 +38,6 @@ class _Candidate(NamedTuple):
 
 
 class _OtherQueues:
-    """Hierarchy and priority candidates of one preemptor."""
-
     def __init__(self, context: PreemptionContext, cache: CandidateCache) -> None:
         self._context = context
         self._preemption = context.queue.spec.preemption

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from gpu_tenancy.kueue import classical_preemption, fair_preemption
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
-from gpu_tenancy.kueue.cohort_tree import CohortTree
 from gpu_tenancy.kueue.flavor_assigner import Assignment, Mode, assign
 from gpu_tenancy.kueue.preemption import PreemptionContext, Target
 from gpu_tenancy.kueue.resource_node import (
@@ -28,7 +27,7 @@ from gpu_tenancy.kueue.resource_node import (
     lowest_subtree_that_fits,
     share,
 )
-from gpu_tenancy.kueue.workload_info import Outcome, Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import CohortTree, Outcome, Queue, WorkloadInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,12 +104,7 @@ class FairSharingIterator:
         """The rank of an entry that competes for a ClusterQueue, or for a cohort above it; `entryComparer`."""
         workload, amounts = entry.workload, entry.assignment.amounts
         workload.queue.add_usage(amounts)
-        rank = (
-            is_borrowing_any_of(node, amounts),
-            share(node, self._resources),
-            -workload.priority,
-            workload.created,
-        )
+        rank = (is_borrowing_any_of(node, amounts), share(node, self._resources), -workload.priority, workload.created)
         workload.queue.remove_usage(amounts)
         return rank
 

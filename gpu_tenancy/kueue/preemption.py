@@ -86,13 +86,7 @@ def candidates_ordering(queue: Queue | None, workload: WorkloadInfo) -> tuple[bo
     Reservations are compared in whole seconds. Within a second Kueue compares the random UIDs; here the newest workload
     comes first. `queue` is that of the preemptor; None if no candidate is in it.
     """
-    return (
-        not workload.evicting,
-        workload.queue is queue,
-        workload.priority,
-        -workload.reserved_at,
-        -workload.created,
-    )
+    return (not workload.evicting, workload.queue is queue, workload.priority, -workload.reserved_at, -workload.created)
 
 
 def same_queue_candidates(context: PreemptionContext) -> list[WorkloadInfo]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpu_tenancy.kueue.api import FlavorResource, Policy, Tenancy
-from gpu_tenancy.kueue.cohort_tree import CohortTree, cohort_trees
 from gpu_tenancy.kueue.resource_node import Node
-from gpu_tenancy.kueue.workload_info import Queue
+from gpu_tenancy.kueue.workload_info import CohortTree, Queue, cohort_trees
 
 Usage = Mapping[FlavorResource, int]
 """What the admitted workloads of a ClusterQueue use."""

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from gpu_tenancy.kueue.api import Tenancy, Workload, validate
-from gpu_tenancy.kueue.cohort_tree import cohort_trees
 from gpu_tenancy.kueue.runner import Runner
 from gpu_tenancy.kueue.simulation import Simulation
-from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo, cohort_trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,12 @@ class Observer(Protocol):
 
     def arrived(self, job: ReplayedJob, now: int) -> None:
         """A job was submitted."""
-        ...
 
     def started(self, job: ReplayedJob, now: int) -> None:
         """A job was admitted."""
-        ...
 
     def stopped(self, job: ReplayedJob, now: int, by: ReplayedJob | None) -> None:
         """A job has ended; or was preempted, for the job `by`. `running_since` is still set."""
-        ...
 
 
 class Replay:
@@ -105,11 +101,11 @@ class Replay:
         """
         for arrival in arrivals:
             if arrival.at < self._now:
-                msg = f"workload {arrival.workload.name!r} arrives before the one ahead of it"
-                raise ValueError(msg)
+                raise ValueError(f"workload {arrival.workload.name!r} arrives before the one ahead of it")
             if arrival.workload.queue not in self._queues:
-                msg = f"workload {arrival.workload.name!r}: ClusterQueue {arrival.workload.queue!r} does not exist"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"workload {arrival.workload.name!r}: ClusterQueue {arrival.workload.queue!r} does not exist"
+                )
             self._run(until=arrival.at)
             runner, queue = self._queues[arrival.workload.queue]
             info = WorkloadInfo.new(arrival.workload, queue, self._created)

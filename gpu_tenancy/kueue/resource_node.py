@@ -40,23 +40,9 @@ class Node:
 
     leaf = False
     __slots__ = (
-        "borrowing_children",
-        "borrowing_limit",
-        "children",
-        "cohorts",
-        "height",
-        "lendable",
-        "local_quota",
-        "name",
-        "nominal",
-        "parent",
-        "path",
-        "position",
-        "potential_available",
-        "subtree_quota",
-        "usage",
-        "weight",
-    )
+        "borrowing_children", "borrowing_limit", "children", "cohorts", "height", "lendable", "local_quota", "name",
+        "nominal", "parent", "path", "position", "potential_available", "subtree_quota", "usage", "weight",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, parent: "Node | None", weight: float | None, quotas: Sequence[Quota], position: int

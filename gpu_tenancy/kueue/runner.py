@@ -6,12 +6,11 @@ from collections.abc import Hashable
 from typing import Final, Protocol
 
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
-from gpu_tenancy.kueue.cohort_tree import CohortTree
 from gpu_tenancy.kueue.cycle import Entry, Nominations, run_cycle
 from gpu_tenancy.kueue.flavor_assigner import Assignment
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
-from gpu_tenancy.kueue.workload_info import Evicted, Outcome, Queue, Verdict, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import CohortTree, Evicted, Outcome, Queue, Verdict, WorkloadInfo
 
 EVENTS_UNCHECKED: Final = 64
 """Events before livelock detection compares states; most trees settle after a few."""
@@ -29,11 +28,9 @@ class Watcher(Protocol):
 
     def admitted(self, workload: WorkloadInfo) -> None:
         """Quota was reserved for it now."""
-        ...
 
     def preempted(self, workload: WorkloadInfo, by: WorkloadInfo) -> None:
         """It stops for another one; it keeps its quota until the eviction is complete."""
-        ...
 
 
 class Runner:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gpu_tenancy.kueue.api import Step, Tenancy, Workload, validate
-from gpu_tenancy.kueue.cohort_tree import cohort_trees
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.runner import Runner
-from gpu_tenancy.kueue.workload_info import Evicted, FlavorReason, Outcome, Queue, Verdict, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import Evicted, FlavorReason, Outcome, Queue, Verdict, WorkloadInfo, cohort_trees
 
 FormatAmount: TypeAlias = Callable[[str, int], str]
 """Formats an amount of a resource."""
@@ -95,11 +94,9 @@ class Simulation:
 
     def _create(self, workload: Workload) -> tuple[Runner, WorkloadInfo]:
         if workload.name in self._workloads:
-            msg = f"duplicate workload {workload.name!r}"
-            raise ValueError(msg)
+            raise ValueError(f"duplicate workload {workload.name!r}")
         if workload.queue not in self._queues:
-            msg = f"workload {workload.name!r}: ClusterQueue {workload.queue!r} does not exist"
-            raise ValueError(msg)
+            raise ValueError(f"workload {workload.name!r}: ClusterQueue {workload.queue!r} does not exist")
         runner, queue = self._queues[workload.queue]
         info = WorkloadInfo.new(workload, queue, self._created)
         self._created += 1
@@ -132,8 +129,7 @@ class Simulation:
             ValueError: as for `submit`; or the simulation has started.
         """
         if self._started:
-            msg = f"workload {workload.name!r} cannot be placed after the simulation has started"
-            raise ValueError(msg)
+            raise ValueError(f"workload {workload.name!r} cannot be placed after the simulation has started")
         runner, info = self._create(workload)
         keys = {name: key for key, name in enumerate(runner.tree.names)}
         usage: dict[int, int] = {}
@@ -159,8 +155,7 @@ class Simulation:
             ValueError: there is no workload of that name.
         """
         if name not in self._workloads:
-            msg = f"workload {name!r} does not exist and cannot finish"
-            raise ValueError(msg)
+            raise ValueError(f"workload {name!r} does not exist and cannot finish")
         info = self._workloads.pop(name)
         self._reported_evictions.pop(name, None)
         if name in self._fixed:
