@@ -1,5 +1,6 @@
 """Valid stacks as plain data, of which each test breaks one part."""
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias, cast
 
 from gpu_tenancy.base.problems import StackError
@@ -8,7 +9,9 @@ from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.queues import ClusterQueue
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
+from gpu_tenancy.simulation.stage import JobStep, Moment, play
 
 Data: TypeAlias = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -114,3 +117,8 @@ def amounts(node: ClusterQueue | Cohort, flavor: str, resource: str = GPU) -> tu
     """Nominal quota, borrowing limit and lending limit; None where it is left out."""
     quota = line(node, flavor, resource)
     return quota.nominal, quota.borrowing_limit, quota.lending_limit
+
+
+def play_scenario(tree: Tree, scenario: Iterable[JobStep]) -> tuple[Moment, ...]:
+    """Simulates the steps of a scenario."""
+    return play(tree, [(step.label, step.step) for step in scenario])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from builders import play_scenario
 from command_lines import command_of
 from jsonschema import Draft202012Validator
 from package_schema import misfits
@@ -31,7 +32,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.schema import file_schema
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.simulation.scenarios import play_scenario, read_scenario
+from gpu_tenancy.simulation.scenario import read_scenario
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -3,7 +3,7 @@
 import re
 
 import yaml
-from builders import Data
+from builders import Data, play_scenario
 from repository import ROOT
 from typer.testing import CliRunner
 
@@ -11,8 +11,7 @@ from gpu_tenancy.cli.main import app
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import play_scenario, read_scenario
-from gpu_tenancy.simulation.scenarios.scenario import Submitted
+from gpu_tenancy.simulation.scenario import Submitted, read_scenario
 
 PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
 MODEL = (ROOT / "docs" / "quota-model.md").read_text(encoding="utf-8")

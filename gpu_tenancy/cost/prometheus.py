@@ -12,10 +12,9 @@ from urllib3.exceptions import HTTPError
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
-from gpu_tenancy.cost.ledger import HOUR, Hours
-from gpu_tenancy.cost.statement import JobUse, Loss, Period, Statement, Supply, Terms
+from gpu_tenancy.cost.statement import HOUR, Hours, JobUse, Loss, Period, Statement, Supply, Terms
 from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
-from gpu_tenancy.simulation.replay import JobRecord, Part
+from gpu_tenancy.simulation.records import JobRecord, Part
 
 _OK: Final = 200
 _TIMEOUT: Final = 120.0
@@ -64,7 +63,8 @@ class Prometheus:
                 "check that it is the address of Prometheus, without /api/v1",
             )
         for series in maps_at(found, "data", "result"):  # pyright: ignore[reportUnknownArgumentType]
-            yield texts_at(series, "metric"), float(_sample(series))
+            sample: Any = series["value"]
+            yield texts_at(series, "metric"), float(sample[1])
 
     def hours(self, record: str, period: Period) -> Iterator[tuple[Labels, float]]:
         """GPU-hours of each series of a recording rule `gpu_tenancy:gpus_<record>`."""
@@ -73,18 +73,8 @@ class Prometheus:
             yield labels, total * RECORDED_EVERY / HOUR
 
 
-def _sample(series: Mapping[str, Any]) -> str:
-    return str(series["value"][1])
-
-
 def of_prometheus(stack: str, terms: Terms, server: Prometheus, period: Period) -> Statement:
-    """The statement of a month.
-
-    Args:
-        stack: name of the stack.
-        terms: of the stack.
-        server: with the samples of the stack's recording rules.
-        period: the month.
+    """The statement of a month, from the samples of the stack's recording rules.
 
     Raises:
         ConsoleError: the server cannot be reached, or has no such samples.
@@ -106,53 +96,42 @@ def of_prometheus(stack: str, terms: Terms, server: Prometheus, period: Period) 
     lines = terms.ordered(terms.line(*key, Hours(*found)) for key, found in amounts.items())
     total = sum((line.hours for line in lines), Hours())
     existed = sum(hours for _, hours in server.hours("existing", period))
+    flavors = [terms.tree.flavors[name] for name in terms.prices]
+    gangs = sum(flavor.gangs.get(flavor.resource or "", 0) for flavor in flavors)
+    covered = samples[0] * RECORDED_EVERY / HOUR
     jobs = tuple(_jobs(terms, server, period))
     return Statement(
         stack,
         server.url,
         period,
-        covered=samples[0] * RECORDED_EVERY / HOUR,
+        covered=covered,
         at_most=False,
         lines=lines,
         losses=tuple(_losses(terms, server, period)),
         jobs=jobs,
-        supply=(Supply("", existed, _of_volcano(terms, samples[0]), total.guaranteed, total.used),),
+        supply=(Supply("", existed, gangs * samples[0] * RECORDED_EVERY / HOUR, total.guaranteed, total.used),),
         notes=(_NO_LOST, *([_LATER] if any(not job.flavor for job in jobs) else [])),
     )
 
 
 def _losses(terms: Terms, server: Prometheus, period: Period) -> Iterator[Loss]:
-    found = [_by_queue(terms, server.hours(name, period)) for name in ("unused", "failed")]
-    for team in dict.fromkeys(team for sums in found for team in sums):
-        unused, failed = (sums.get(team, 0.0) for sums in found)
-        yield Loss(team, unused, None, failed)
-
-
-def _by_queue(terms: Terms, found: Iterator[tuple[Labels, float]]) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for labels, hours in found:
-        queue = terms.queue_of(labels["namespace"])
-        sums[queue] = sums.get(queue, 0.0) + hours
-    return sums
+    sums: dict[str, dict[str, float]] = {}
+    for name in ("unused", "failed"):
+        for labels, hours in server.hours(name, period):
+            found = sums.setdefault(terms.queue_of(labels["namespace"]), {})
+            found[name] = found.get(name, 0.0) + hours
+    for team, found in sums.items():
+        yield Loss(team, found.get("unused", 0.0), None, found.get("failed", 0.0))
 
 
 def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
     for labels, hours in server.hours("of_job", period):
         team = labels["namespace"]
-        flavors = (
-            [name for name in terms.tree.shares_of(team) if name in terms.prices]
-            if team in terms.tree.stack.teams
-            else []
-        )
+        shares = terms.tree.shares_of(team) if team in terms.tree.stack.teams else ()
+        flavors = [name for name in shares if name in terms.prices]
         flavor = flavors[0] if len(flavors) == 1 else ""
         job = labels.get("created_by_name", "")
         yield JobUse(terms.queue_of(team), team, job, "", flavor, hours, terms.prices.get(flavor))
-
-
-def _of_volcano(terms: Terms, samples: float) -> float:
-    """GPU-hours that the stack reserves for Volcano's gangs."""
-    flavors = [terms.tree.flavors[name] for name in terms.prices]
-    return sum(flavor.gangs.get(flavor.resource or "", 0) for flavor in flavors) * samples * RECORDED_EVERY / HOUR
 
 
 _Job: TypeAlias = tuple[str, str]
@@ -210,14 +189,10 @@ def recorded_jobs(
             left_out["no start or no end"] += 1
         else:
             duration = max(0.0, max(ended[job] for job in jobs) - min(started[job] for job in jobs))
-            parts = tuple(_part(pods.get(job, 1), gpus.get(job, 0)) for job in jobs)
+            counts = {job: max(1, round(pods.get(job, 1))) for job in jobs}
+            parts = tuple(Part(count, round(gpus.get(job, 0) / count)) for job, count in counts.items())
             if duration < RECORDED_EVERY and not any(part.gpus for part in parts):
                 left_out["shorter than the time between two samples of its GPUs"] += 1
             else:
                 records.append(JobRecord(name, at, duration, team, parts))
     return sorted(records, key=lambda record: (record.at, record.name)), left_out
-
-
-def _part(pods: float, gpus: float) -> Part:
-    count = max(1, round(pods))
-    return Part(count, round(gpus / count))

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Final, Self
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cost.ledger import HOUR, Hours
 from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.shares import Tree
 
+HOUR: Final = 3600.0
 _DECEMBER: Final = 12
 
 
@@ -47,9 +47,32 @@ class Period:
         """How long it is."""
         return (self.end - self.start) / HOUR
 
-    def part(self, start: float, end: float) -> tuple[float, float]:
-        """The part of a span of time that is in the period; empty if its end is not after its start."""
-        return max(start, self.start), min(end, self.end)
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """GPU-hours of a queue in a flavor.
+
+    Attributes:
+        idle: of the guarantee, while the queue did not use it.
+        borrowed: used beyond the guarantee.
+        lent: of the idle guarantee, what others borrowed; None where the use of others is not known.
+    """
+
+    guaranteed: float = 0.0
+    used: float = 0.0
+    idle: float = 0.0
+    borrowed: float = 0.0
+    lent: float | None = 0.0
+
+    def __add__(self, other: "Hours") -> "Hours":
+        lent = None if self.lent is None or other.lent is None else self.lent + other.lent
+        return Hours(
+            self.guaranteed + other.guaranteed,
+            self.used + other.used,
+            self.idle + other.idle,
+            self.borrowed + other.borrowed,
+            lent,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +195,11 @@ class Terms:
         """The team whose queue a namespace uses; the namespace itself if the stack does not have it."""
         return self.tree.queue_of(namespace) if namespace in self.tree.stack.teams else namespace
 
-    def center_of(self, team: str) -> str:
-        """The cost center of a team."""
-        spec = self.tree.stack.teams.get(team)
-        return spec.cost_center if spec else ""
-
     def line(self, team: str, flavor: str, hours: Hours) -> Line:
         """A line with cost center, price and budget."""
         spec = self.tree.stack.teams.get(team)
-        budget = spec.monthly_budget if spec else None
-        return Line(team, self.center_of(team), flavor, hours, self.prices.get(flavor), budget)
+        center, budget = (spec.cost_center, spec.monthly_budget) if spec else ("", None)
+        return Line(team, center, flavor, hours, self.prices.get(flavor), budget)
 
     def ordered(self, lines: Iterable[Line]) -> tuple[Line, ...]:
         """Lines with GPU-hours in the order of the stack; other namespaces last."""

@@ -10,12 +10,10 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import DASH, UNKNOWN, hours_text, monthly, share
-from gpu_tenancy.cost.ledger import Hours
-from gpu_tenancy.cost.statement import JobUse, Line, Statement
+from gpu_tenancy.cost.statement import Hours, JobUse, Line, Statement
 from gpu_tenancy.model.outlook.shares import spent
-from gpu_tenancy.pages.tables import FOLD, Row, Table, columns, environment, policy, row
+from gpu_tenancy.pages.tables import FOLD, Row, Table, columns, environment, policy, printed, row
 
 
 def headline(statement: Statement) -> str:
@@ -211,24 +209,17 @@ def show(console: Console, statement: Statement) -> None:
     """Prints the tables, those without rows left out."""
     console.print(f"[bold]{escape(headline(statement))}[/]", highlight=False)
     found = [make(statement) for make in (teams_table, costs_table, losses_table, supply_table)]
-    for each in (*found, users_table(statement, _MOST), jobs_table(statement, _MOST)):
-        if each.rows:
-            _print(console, each)
+    for shown in (*found, users_table(statement, _MOST), jobs_table(statement, _MOST)):
+        if shown.rows:
+            titles = {column.title for column in shown.columns}
+            console.print()
+            drop = [title for title in ("for Volcano", "lent") if title in titles]
+            console.print(printed(shown, drop=drop), highlight=False)
     if len(statement.jobs) > _MOST:
         console.print(f"[dim]{_MOST} of {len(statement.jobs)} jobs; --out has all[/dim]", highlight=False)
     console.print()
     for note in notes(statement):
         console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
-
-
-def _print(console: Console, shown: Table) -> None:
-    heads = [f"{column.title}{'#' if column.number else ''}" for column in shown.columns]
-    titles = {column.title for column in shown.columns}
-    listed = table(*heads, title=shown.title, drop=[title for title in ("for Volcano", "lent") if title in titles])
-    for line in shown.rows:
-        listed.add_row(*(cell.text for cell in line.cells))
-    console.print()
-    console.print(listed, highlight=False)
 
 
 def page(statement: Statement) -> str:

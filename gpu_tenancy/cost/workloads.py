@@ -1,13 +1,12 @@
 """The GPU-hours of a month from the Workloads of a cluster, where no Prometheus has them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpu_tenancy.cost.ledger import HOUR, Hours, Ledger, Promise
-from gpu_tenancy.cost.statement import JobUse, Line, Loss, Period, Statement, Supply, Terms
-from gpu_tenancy.simulation.replay import JobRecord, Run, Trace
+from gpu_tenancy.cost.statement import HOUR, Hours, JobUse, Line, Loss, Period, Statement, Supply, Terms
+from gpu_tenancy.simulation.records import JobRecord, Run, Trace
 
 NO_LENT: Final = "lent is unknown: the file has the Workloads of one namespace only; collect those of all with -A"
 AS_NOW: Final = "guaranteed is what the stack guarantees now, for the whole time; Workloads do not say what it was"
@@ -15,7 +14,91 @@ SPREAD: Final = (
     "of workloads that were evicted, Kueue keeps the seconds until then, not when: they are spread evenly between their"
     " submission and their last admission"
 )
+_NOTHING: Final = 1e-9
+"""Of GPUs: what rounding leaves."""
 UNUSED: Final = "how busy GPUs were is not in Workloads: --prometheus has it"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a queue is guaranteed of a flavor, in GPUs, and whether others may borrow it while it is idle."""
+
+    guaranteed: float
+    lends: bool = True
+
+
+@dataclass(slots=True)
+class _Account:
+    """A queue up to a moment, in GPU-seconds; `rates` is the ledger's sum at that moment."""
+
+    promise: Promise
+    since: float
+    level: float = 0.0
+    used: float = 0.0
+    borrowed: float = 0.0
+    lent: float = 0.0
+    rates: float = 0.0
+
+    @property
+    def over(self) -> float:
+        """GPUs that are borrowed now."""
+        return max(0.0, self.level - self.promise.guaranteed)
+
+    @property
+    def lendable(self) -> float:
+        """GPUs of the guarantee that others may borrow now."""
+        return max(0.0, self.promise.guaranteed - self.level) if self.promise.lends else 0.0
+
+    def settle(self, now: float, rates: float) -> None:
+        span = now - self.since
+        self.used += self.level * span
+        self.borrowed += self.over * span
+        self.lent += self.lendable * (rates - self.rates)
+        self.since, self.rates = now, rates
+
+
+class Ledger:
+    """The queues that share a flavor.
+
+    Kueue records who borrows, not from whom. Here, the quota that nobody is guaranteed is borrowed first. The rest
+    comes from the queues with idle guarantees, in proportion to them. A change takes the same time with any number of
+    queues. A queue without a promise is guaranteed nothing; `start` is in seconds.
+    """
+
+    def __init__(self, promises: Mapping[str, Promise], unassigned: float, start: float) -> None:
+        self._accounts = {queue: _Account(promise, start) for queue, promise in promises.items()}
+        self._unassigned, self._start, self._now = unassigned, start, start
+        self._over = 0.0
+        self._lendable = sum(account.lendable for account in self._accounts.values())
+        self._rates = 0.0
+
+    def change(self, now: float, queue: str, by: float) -> None:
+        """A queue uses more or fewer GPUs from a moment on, which is not before the last one."""
+        self._advance(now)
+        account = self._accounts.setdefault(queue, _Account(Promise(0.0), now, rates=self._rates))
+        account.settle(now, self._rates)
+        over, lendable = account.over, account.lendable
+        account.level += by
+        self._over += account.over - over
+        self._lendable += account.lendable - lendable
+
+    def closed(self, end: float) -> dict[str, Hours]:
+        """The GPU-hours of each queue from the start to a moment that is not before the last change."""
+        self._advance(end)
+        found: dict[str, Hours] = {}
+        for queue, account in self._accounts.items():
+            account.settle(end, self._rates)
+            guaranteed = account.promise.guaranteed * (end - self._start)
+            idle = max(0.0, guaranteed - (account.used - account.borrowed))
+            amounts = (guaranteed, account.used, idle, account.borrowed, account.lent)
+            found[queue] = Hours(*(amount / HOUR for amount in amounts))
+        return found
+
+    def _advance(self, now: float) -> None:
+        lent = max(0.0, self._over - self._unassigned)
+        if lent > _NOTHING and self._lendable > _NOTHING:
+            self._rates += min(1.0, lent / self._lendable) * (now - self._now)
+        self._now = now
 
 
 @dataclass(slots=True)
@@ -62,7 +145,7 @@ class _Reading:
 
     def _hold(self, team: str, flavor: str, start: float, end: float, gpus: float) -> float:
         """GPUs from a start to an end; returns their GPU-hours in the period."""
-        start, end = self.period.part(start, end)
+        start, end = max(start, self.period.start), min(end, self.period.end)
         if end <= start:
             return 0.0
         self.changes[flavor] += [(start, team, gpus), (end, team, -gpus)]
@@ -98,13 +181,7 @@ class _Reading:
 
 
 def of_workloads(stack: str, terms: Terms, trace: Trace, period: Period) -> Statement:
-    """The statement of a month.
-
-    Args:
-        stack: name of the stack.
-        terms: of the stack.
-        trace: the Workloads; those that still run count until the end of the period.
-        period: the month.
+    """The statement of a month; Workloads that still run count until the end of the period.
 
     Raises:
         TraceError: the file cannot be read.

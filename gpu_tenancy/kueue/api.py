@@ -166,12 +166,7 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one shape.
-
-    Attributes:
-        requests: of one pod.
-        flavors: those whose labels and taints the pods suit; None is all of them.
-    """
+    """Pods of one shape; `requests` are of one pod, `flavors` those that its labels and taints suit, None for all."""
 
     requests: Mapping[str, int]
     count: int = 1
@@ -191,10 +186,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens next: first each of `finish` ends, then each of `submit` arrives, in the order given.
-
-    Everything comes to rest between two of them.
-    """
+    """First each of `finish` ends, then each of `submit` arrives; everything comes to rest between two of them."""
 
     submit: tuple[Workload, ...] = ()
     finish: tuple[str, ...] = ()
@@ -217,8 +209,9 @@ def parents(tenancy: Tenancy) -> dict[str, str | None]:
         at = parent
         while at is not None:
             if at in seen:
-                msg = f"Cohort {start}: its parents form a cycle at {at}; Kueue admits nothing in such a tree"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"Cohort {start}: its parents form a cycle at {at}; Kueue admits nothing in such a tree"
+                )
             seen.add(at)
             at = above[at]
     return above
@@ -249,26 +242,21 @@ def validate(tenancy: Tenancy) -> None:
         for group in queue.groups:
             covered = group.covered
             if twice := sorted(seen & covered):
-                msg = f"ClusterQueue {queue.name}: {', '.join(twice)} is covered by two resource groups"
-                raise ValueError(msg)
+                raise ValueError(f"ClusterQueue {queue.name}: {', '.join(twice)} is covered by two resource groups")
             seen |= covered
             for flavor in group.flavors:
                 if missing := sorted(covered - set(flavor.resources)):
-                    msg = f"ClusterQueue {queue.name}: flavor {flavor.flavor} has no quota for {', '.join(missing)}"
-                    raise ValueError(msg)
+                    raise ValueError(
+                        f"ClusterQueue {queue.name}: flavor {flavor.flavor} has no quota for {', '.join(missing)}"
+                    )
 
 
 def once(names: Iterable[str], kind: str) -> None:
-    """Rejects duplicate names.
-
-    Raises:
-        ValueError: the first such name.
-    """
+    """Raises a ValueError for the first duplicate name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            msg = f"duplicate {kind} {name!r}"
-            raise ValueError(msg)
+            raise ValueError(f"duplicate {kind} {name!r}")
         seen.add(name)
 
 

@@ -10,9 +10,8 @@ from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from gpu_tenancy.kueue.api import Policy
-from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, is_borrowing, share
 from gpu_tenancy.kueue.preemption import candidates_ordering, satisfies_reclaim_policy, uses_any_of
-from gpu_tenancy.kueue.resource_node import Amounts, Node
+from gpu_tenancy.kueue.resource_node import Amounts, DominantResourceShare, Node, is_borrowing, share
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
 SortKey: TypeAlias = tuple[bool, bool, int, int, int]
@@ -57,6 +56,13 @@ class _CachedByQueue:
         raise NotImplementedError
 
 
+def _candidates_in(queue: Queue, needs_preemption: frozenset[int]) -> list[WorkloadInfo]:
+    """Admitted workloads of a borrowing queue that use any of these keys."""
+    if queue.within_quota(needs_preemption):
+        return []
+    return [workload for workload in queue.workloads if uses_any_of(workload, needs_preemption)]
+
+
 class ReclaimCandidates(_CachedByQueue):
     """Admitted workloads of borrowing queues that use any of some keys, in the order of candidates."""
 
@@ -78,14 +84,8 @@ class ReclaimCandidates(_CachedByQueue):
     def _refresh(self, queue: Queue) -> None:
         for entry in self._by_queue.pop(queue, ()):
             del self._sorted[bisect_left(self._sorted, entry)]
-        if queue.within_quota(self._needs_preemption):
-            return
-        entries = [
-            (candidates_ordering(None, workload), workload)
-            for workload in queue.workloads
-            if uses_any_of(workload, self._needs_preemption)
-        ]
-        self._by_queue[queue] = entries
+        candidates = _candidates_in(queue, self._needs_preemption)
+        entries = self._by_queue[queue] = [(candidates_ordering(None, workload), workload) for workload in candidates]
         for entry in entries:
             insort(self._sorted, entry)
 
@@ -149,17 +149,11 @@ class FairSharingCandidates(_CachedByQueue):
         if self._key is None:
             return []
         needs_preemption, policy, priority = self._key
-        if queue.within_quota(needs_preemption):
-            return []
-        candidates = [
-            workload
-            for workload in queue.workloads
-            if uses_any_of(workload, needs_preemption) and satisfies_reclaim_policy(policy, priority, workload)
-        ]
-        return sorted(candidates, key=lambda workload: candidates_ordering(None, workload), reverse=True)
+        candidates = _candidates_in(queue, needs_preemption)
+        allowed = (workload for workload in candidates if satisfies_reclaim_policy(policy, priority, workload))
+        return sorted(allowed, key=lambda workload: candidates_ordering(None, workload), reverse=True)
 
     def _refresh_cohort(self, cohort: Node) -> None:
-        """Updates a cohort's place among its siblings."""
         if cohort.parent is None:
             return
         siblings = self.cohorts.setdefault(cohort.parent, [])

@@ -10,6 +10,7 @@ There are three types of candidates:
 Rules: pkg/scheduler/preemption and its package classical of kubernetes-sigs/kueue at v0.19.2.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,8 +38,6 @@ class _Candidate(NamedTuple):
 
 
 class _OtherQueues:
-    """Hierarchy and priority candidates of one preemptor."""
-
     def __init__(self, context: PreemptionContext, cache: CandidateCache) -> None:
         self._context = context
         self._preemption = context.queue.spec.preemption
@@ -80,19 +79,18 @@ class _OtherQueues:
         """Priority candidates; while borrowing only those of lower priority up to the threshold."""
         if all(self._hierarchical_advantage.values()) or (borrowing and self._preemption.borrow is None):
             return
+        # The highest priority that may be preempted while borrowing.
+        highest = -math.inf
+        if borrow := self._preemption.borrow:
+            threshold = math.inf if borrow.threshold is None else borrow.threshold
+            highest = min(self._context.preemptor.priority - 1, threshold)
         for workload, common_ancestor in self._candidates(evicting):
             if self._hierarchical_advantage[common_ancestor]:
                 continue
-            if self._reclaimable_while_borrowing(workload):
+            if workload.priority <= highest:
                 yield _Candidate(workload, Reason.RECLAIM_WHILE_BORROWING, common_ancestor)
             elif not borrowing:
                 yield _Candidate(workload, Reason.RECLAIM, common_ancestor)
-
-    def _reclaimable_while_borrowing(self, candidate: WorkloadInfo) -> bool:
-        borrow = self._preemption.borrow
-        if borrow is None or candidate.priority >= self._context.preemptor.priority:
-            return False
-        return borrow.threshold is None or candidate.priority <= borrow.threshold
 
     def _candidates(self, evicting: bool) -> Iterator[tuple[WorkloadInfo, Node]]:  # noqa: FBT001 - one of two parts
         if self._reclaim_candidates is None:
@@ -104,16 +102,13 @@ class _OtherQueues:
         for workload in candidates:
             if workload.queue is queue:
                 continue
-            common_ancestor = _common_ancestor(workload, self._hierarchical_advantage)
+            common_ancestor = next(cohort for cohort in workload.queue.path if cohort in self._hierarchical_advantage)
             if _path_borrows(workload, common_ancestor, needs_preemption):
                 yield workload, common_ancestor
 
 
 def find_targets(context: PreemptionContext, cache: CandidateCache) -> list[Target]:
-    """The workloads to preempt so that the preemptor fits; empty if no set of candidates suffices.
-
-    Source: `classicalPreemptions`.
-    """
+    """The workloads to preempt so that the preemptor fits; empty if none suffice; Kueue's `classicalPreemptions`."""
     same_queue = same_queue_candidates(context)
     if exceeds_borrowing_limit(context, same_queue):
         return []
@@ -176,11 +171,6 @@ def _attempt(context: PreemptionContext, candidates: Iterator[_Candidate], *, bo
             return needed
     restore_snapshot(targets)
     return []
-
-
-def _common_ancestor(candidate: WorkloadInfo, ancestors: dict[Node, bool]) -> Node:
-    """The lowest cohort above a candidate that is among the preemptor's ancestors."""
-    return next(cohort for cohort in candidate.queue.path if cohort in ancestors)
 
 
 def _path_borrows(candidate: WorkloadInfo, common_ancestor: Node, needs_preemption: frozenset[int]) -> bool:

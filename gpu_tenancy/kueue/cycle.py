@@ -4,7 +4,6 @@ Entries are processed in this order. Without fair sharing: the lowest borrowing 
 then the oldest workload. With fair sharing: a tournament from the leaves to the root. In each cohort the entry wins
 whose child of the cohort has the smallest share with the entry admitted; entries whose child does not borrow what they
 request win over all others. The tournament is repeated after every entry, since admission changes shares.
-Rules: pkg/scheduler of kubernetes-sigs/kueue at v0.19.2.
 
 What is admitted counts for the entries after it. So does what a preemptor will use after its preemptions, and what an
 entry without preemption candidates reserves because its ClusterQueue cannot always reclaim its quota.
@@ -18,22 +17,22 @@ from typing import TypeAlias
 
 from gpu_tenancy.kueue import classical_preemption, fair_preemption
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
-from gpu_tenancy.kueue.cohort_tree import CohortTree
-from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, is_borrowing_any_of, share
 from gpu_tenancy.kueue.flavor_assigner import Assignment, Mode, assign
 from gpu_tenancy.kueue.preemption import PreemptionContext, Target
-from gpu_tenancy.kueue.resource_node import Amounts, Node, lowest_subtree_that_fits
-from gpu_tenancy.kueue.workload_info import Outcome, Queue, WorkloadInfo
+from gpu_tenancy.kueue.resource_node import (
+    Amounts,
+    DominantResourceShare,
+    Node,
+    is_borrowing_any_of,
+    lowest_subtree_that_fits,
+    share,
+)
+from gpu_tenancy.kueue.workload_info import CohortTree, Outcome, Queue, WorkloadInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """The head of a ClusterQueue in one cycle; Kueue's `entry`.
-
-    Attributes:
-        assignment: the flavors that nomination found.
-        targets: the workloads to preempt for it.
-    """
+    """The head of a ClusterQueue in one cycle, its flavors, and the workloads to preempt for it; Kueue's `entry`."""
 
     workload: WorkloadInfo
     assignment: Assignment
@@ -44,18 +43,13 @@ _Rank: TypeAlias = tuple[bool, DominantResourceShare, int, int]
 """Whether the node borrows what is requested, its share after admission, priority (negative), order of creation."""
 
 
-def classical_iterator(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _classical_rank(entry: Entry) -> tuple[int, int, int]:
     """The order without fair sharing."""
-    return iter(sorted(entries, key=_classical_rank))
+    return entry.assignment.borrowing, -entry.workload.priority, entry.workload.created
 
 
 class FairSharingIterator:
-    """The order with fair sharing in one tree; usage may change between two entries.
-
-    Args:
-        entries: at most one for each ClusterQueue.
-        resources: the number of each key's resource.
-    """
+    """The order of the entries of one tree with fair sharing; usage may change between two of them."""
 
     def __init__(self, entries: Iterable[Entry], resources: list[int]) -> None:
         self._resources = resources
@@ -79,8 +73,8 @@ class FairSharingIterator:
     def __iter__(self) -> Iterator[Entry]:
         """Each entry once; usage that is added meanwhile counts for the next."""
         yield from self._without_cohort
-        roots = sorted((cohort for cohort in (*self._queues, *self._cohorts) if cohort.parent is None), key=_position)
-        for root in dict.fromkeys(roots):
+        roots = {cohort for cohort in (*self._queues, *self._cohorts) if cohort.parent is None}
+        for root in sorted(roots, key=lambda root: root.position):
             while (winner := self._winner(root)) is not None:
                 entry = winner[1]
                 path = entry.workload.queue.path
@@ -110,37 +104,16 @@ class FairSharingIterator:
         """The rank of an entry that competes for a ClusterQueue, or for a cohort above it; `entryComparer`."""
         workload, amounts = entry.workload, entry.assignment.amounts
         workload.queue.add_usage(amounts)
-        rank = (
-            is_borrowing_any_of(node, amounts),
-            share(node, self._resources),
-            -workload.priority,
-            workload.created,
-        )
+        rank = (is_borrowing_any_of(node, amounts), share(node, self._resources), -workload.priority, workload.created)
         workload.queue.remove_usage(amounts)
         return rank
-
-
-def _classical_rank(entry: Entry) -> tuple[int, int, int]:
-    return entry.assignment.borrowing, -entry.workload.priority, entry.workload.created
-
-
-def _position(node: Node) -> int:
-    return node.position
-
-
-@dataclass(slots=True)
-class ProcessedEntry:
-    """An entry with its outcome."""
-
-    entry: Entry
-    outcome: Outcome
 
 
 @dataclass(slots=True)
 class _Cycle:
     # Usage that is removed at the end of the cycle.
     reserved: list[tuple[Queue, Amounts]] = field(default_factory=list[tuple[Queue, Amounts]])
-    preempted: dict[WorkloadInfo, Target] = field(default_factory=dict[WorkloadInfo, Target])
+    preempted: dict[WorkloadInfo, None] = field(default_factory=dict[WorkloadInfo, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,24 +172,20 @@ class Nominations:
         return tuple(found)
 
 
-def run_cycle(tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, found: Nominations) -> list[ProcessedEntry]:
-    """Nominates and processes the heads; the usage of those that are admitted is in the tree when it returns.
-
-    Args:
-        tree: with the usage of all admitted workloads.
-        heads: at most one for each ClusterQueue.
-        number: of the cycle.
-        found: nominations of the tree.
+def run_cycle(
+    tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, found: Nominations
+) -> list[tuple[Entry, Outcome]]:
+    """Nominates and processes the heads, at most one of each ClusterQueue; usage of admitted ones stays in the tree.
 
     Returns:
-        The entries in the order in which they were processed.
+        The entries with their outcomes, in the order in which they were processed.
     """
     entries = [found.nominate(workload, number) for workload in heads]
     ordered: Iterable[Entry] = (
-        classical_iterator(entries) if tree.fair is None else FairSharingIterator(entries, tree.resources)
+        sorted(entries, key=_classical_rank) if tree.fair is None else FairSharingIterator(entries, tree.resources)
     )
     cycle = _Cycle()
-    processed = [ProcessedEntry(entry, _process_entry(cycle, entry)) for entry in ordered]
+    processed = [(entry, _process_entry(cycle, entry)) for entry in ordered]
     for queue, amounts in cycle.reserved:
         queue.remove_usage(amounts)
     return processed
@@ -271,7 +240,7 @@ def _process_entry(cycle: _Cycle, entry: Entry) -> Outcome:
         return Outcome.OVERLAPPING_TARGETS
     if not _fits(cycle, entry):
         return Outcome.NO_LONGER_FITS
-    cycle.preempted |= {target.workload: target for target in entry.targets}
+    cycle.preempted |= dict.fromkeys(target.workload for target in entry.targets)
     if assignment.mode is Mode.PREEMPT:
         _reserve(cycle, queue, amounts)
         return Outcome.PREEMPTING

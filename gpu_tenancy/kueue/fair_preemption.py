@@ -7,10 +7,10 @@ Rules: pkg/scheduler/preemption of kubernetes-sigs/kueue at v0.19.2, KEP 1714.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from gpu_tenancy.kueue.api import FairStrategy, Policy
 from gpu_tenancy.kueue.candidate_cache import CandidateCache, FairSharingCandidates, TargetRank, any_queue_borrows
-from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, is_borrowing, share
 from gpu_tenancy.kueue.preemption import (
     PreemptionContext,
     Reason,
@@ -21,7 +21,7 @@ from gpu_tenancy.kueue.preemption import (
     restore_snapshot,
     same_queue_candidates,
 )
-from gpu_tenancy.kueue.resource_node import Node, path_edges
+from gpu_tenancy.kueue.resource_node import DominantResourceShare, Node, is_borrowing, path_edges, share
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
 _NEGATIVE_SHARE = DominantResourceShare(weightless=False, value=-1.0)
@@ -162,11 +162,11 @@ class TargetClusterQueueOrdering:
     def _highest_queue(self, cohort: Node) -> tuple[Queue | None, DominantResourceShare]:
         highest: tuple[TargetRank, Queue] | None = None
         for queue in tuple(self._changed_queues.get(cohort, ())):
-            if not self._is_eligible(queue):
+            candidates = self._candidates_of(queue)
+            if not candidates or not (queue is self._preemptor or is_borrowing(queue)):
                 del self._changed_queues[cohort][queue]
                 continue
-            first_candidate = self._candidates_of(queue)[-1]
-            rank = TargetRank.of(self.share(queue), candidates_ordering(self._preemptor, first_candidate))
+            rank = TargetRank.of(self.share(queue), candidates_ordering(self._preemptor, candidates[-1]))
             if highest is None or rank < highest[0]:
                 highest = rank, queue
         cached = self._highest_cached_queue(cohort)
@@ -182,9 +182,6 @@ class TargetClusterQueueOrdering:
             skipped += 1
         self._skipped_queues[cohort] = skipped
         return queues[skipped] if skipped < len(queues) else None
-
-    def _is_eligible(self, queue: Queue) -> bool:
-        return bool(self._candidates_of(queue)) and (queue is self._preemptor or is_borrowing(queue))
 
     def _highest_cohort(self, cohort: Node) -> tuple[Node | None, DominantResourceShare]:
         """With equal shares Kueue's choice depends on the order of a map; here it is the first in the tenancy."""
@@ -222,10 +219,7 @@ class TargetClusterQueueOrdering:
 def find_targets(
     context: PreemptionContext, strategies: tuple[FairStrategy, ...], cache: CandidateCache
 ) -> list[Target]:
-    """The workloads to preempt so that the preemptor fits; empty if the candidates do not suffice.
-
-    Source: `fairPreemptions`.
-    """
+    """The workloads to preempt so that the preemptor fits; empty if none suffice; Kueue's `fairPreemptions`."""
     same_queue = same_queue_candidates(context)
     if exceeds_borrowing_limit(context, same_queue):
         return []
@@ -241,8 +235,8 @@ def find_targets(
     # Shares include the preemptor.
     queue.add_usage(context.amounts)
     ordering = TargetClusterQueueOrdering(queue, same_queue, cache, other_queues)
-    search = _Search(context, strategies, cache, ordering)
-    fits = search.run(only_other_queues=not same_queue)
+    search = _Search(context, strategies, cache, ordering, only_other_queues=not same_queue)
+    fits = search.run()
     queue.remove_usage(context.amounts)
     if not fits:
         restore_snapshot(search.targets)
@@ -252,72 +246,51 @@ def find_targets(
     return needed
 
 
+@dataclass(slots=True)
 class _Search:
-    """One search for targets.
+    """One search for targets, which are removed from the tree; `only_other_queues`: none are in the same queue."""
 
-    Attributes:
-        targets: those so far; they are removed from the tree.
-    """
+    context: PreemptionContext
+    strategies: tuple[FairStrategy, ...]
+    cache: CandidateCache
+    ordering: TargetClusterQueueOrdering
+    only_other_queues: bool
+    targets: list[Target] = field(default_factory=list[Target])
+    # False if the shares of every queue so far rule out the second strategy; targets change shares.
+    second_strategy_may_pass: bool = False
 
-    def __init__(
-        self,
-        context: PreemptionContext,
-        strategies: tuple[FairStrategy, ...],
-        cache: CandidateCache,
-        ordering: TargetClusterQueueOrdering,
-    ) -> None:
-        self._context = context
-        self._strategies = strategies
-        self._cache = cache
-        self._ordering = ordering
-        self.targets: list[Target] = []
-        self._only_other_queues = False
-        # False if the shares of every queue so far rule out the second strategy; targets change shares.
-        self._second_strategy_may_pass = False
-
-    def run(self, *, only_other_queues: bool) -> bool:
-        """Finds targets; `only_other_queues`: there are no candidates in the same queue.
-
-        Returns:
-            Whether the preemptor fits without `targets`.
-        """
-        self._only_other_queues = only_other_queues
+    def run(self) -> bool:
+        """Finds targets; whether the preemptor fits without them."""
         # The preemptor's usage is included already.
-        within_nominal = all(not self._context.queue.borrowing_with(key) for key in self._context.needs_preemption)
-        if only_other_queues and not within_nominal and not self._ordering.strategies_satisfiable():
+        within_nominal = all(not self.context.queue.borrowing_with(key) for key in self.context.needs_preemption)
+        if self.only_other_queues and not within_nominal and not self.ordering.strategies_satisfiable():
             return False
         retry_candidates: list[WorkloadInfo] = []
-        if self._run_first_strategy(retry_candidates, within_nominal=within_nominal):
-            return True
-        second_strategy_may_pass = self._second_strategy_may_pass or bool(self.targets)
-        return len(self._strategies) > 1 and second_strategy_may_pass and self._run_second_strategy(retry_candidates)
-
-    def _run_first_strategy(self, retry_candidates: list[WorkloadInfo], *, within_nominal: bool) -> bool:
-        ordering = self._ordering
-        while (queue := ordering.next_target()) is not None:
-            if queue is self._context.queue:
-                if self._preempt(ordering, queue, Reason.WITHIN_QUEUE):
-                    return True
+        while (queue := self.ordering.next_target()) is not None:
+            if queue is self.context.queue:
+                fits = self._preempt(self.ordering, queue, Reason.WITHIN_QUEUE)
             elif within_nominal:
-                if self._preempt(ordering, queue, Reason.RECLAIM):
-                    return True
-            elif self._apply_first_strategy(queue, retry_candidates):
+                fits = self._preempt(self.ordering, queue, Reason.RECLAIM)
+            else:
+                fits = self._apply_first_strategy(queue, retry_candidates)
+            if fits:
                 return True
-        return False
+        second_strategy_may_pass = self.second_strategy_may_pass or bool(self.targets)
+        return len(self.strategies) > 1 and second_strategy_may_pass and self._run_second_strategy(retry_candidates)
 
     def _apply_first_strategy(self, queue: Queue, retry_candidates: list[WorkloadInfo]) -> bool:
         """Preempts the first candidate that passes, since another queue may be next after that."""
-        ordering = self._ordering
+        ordering = self.ordering
         preemptor_node, target_node = self._almost_lowest_common_ancestors(queue)
         preemptor_new_share = ordering.share(preemptor_node)
         target_old_share = ordering.share(target_node)
-        self._second_strategy_may_pass = self._second_strategy_may_pass or preemptor_new_share < target_old_share
-        final_share = self._strategies[0] is FairStrategy.FINAL_SHARE
+        self.second_strategy_may_pass = self.second_strategy_may_pass or preemptor_new_share < target_old_share
+        final_share = self.strategies[0] is FairStrategy.FINAL_SHARE
         if preemptor_new_share > target_old_share if final_share else preemptor_new_share >= target_old_share:
             # Preemption only lowers the target's share, so no candidate of this queue passes.
-            if self._only_other_queues and preemptor_node is self._context.queue:
+            if self.only_other_queues and preemptor_node is self.context.queue:
                 # The same holds for its siblings: their shares are smaller, and the preemptor's cannot fall.
-                ordering.prune_cohort(self._context.queue.path[0])
+                ordering.prune_cohort(self.context.queue.path[0])
             else:
                 retry_candidates += ordering.drop_queue(queue)
             return False
@@ -329,7 +302,7 @@ class _Search:
         return False
 
     def _run_second_strategy(self, retry_candidates: list[WorkloadInfo]) -> bool:
-        ordering = self._ordering.retry(retry_candidates)
+        ordering = self.ordering.retry(retry_candidates)
         while (queue := ordering.next_target()) is not None:
             preemptor_node, target_node = self._almost_lowest_common_ancestors(queue)
             if ordering.share(preemptor_node) < ordering.share(target_node) and self._preempt(
@@ -343,7 +316,7 @@ class _Search:
         """Makes a queue's first candidate a target; whether the preemptor fits now."""
         workload = ordering.remove_candidate(queue)
         self.targets.append(Target(workload, reason))
-        preemptor_queue, amounts = self._context.queue, self._context.amounts
+        preemptor_queue, amounts = self.context.queue, self.context.amounts
         preemptor_queue.remove_usage(amounts)
         fits = preemptor_queue.fits(amounts)
         preemptor_queue.add_usage(amounts)
@@ -351,11 +324,11 @@ class _Search:
 
     def _share_after_removal(self, node: Node, workload: WorkloadInfo) -> DominantResourceShare:
         workload.queue.remove_usage(workload.usage)
-        new_share = share(node, self._cache.resources)
+        new_share = share(node, self.cache.resources)
         workload.queue.add_usage(workload.usage)
         return new_share
 
     def _almost_lowest_common_ancestors(self, queue: Queue) -> tuple[Node, Node]:
         """The children of the lowest common cohort on the preemptor's and the target's side; `getAlmostLCAs`."""
-        preemptor_nodes = {cohort: node for node, cohort in path_edges(self._context.queue)}
+        preemptor_nodes = {cohort: node for node, cohort in path_edges(self.context.queue)}
         return next((preemptor_nodes[cohort], node) for node, cohort in path_edges(queue) if cohort in preemptor_nodes)

@@ -26,23 +26,14 @@ class Mode(IntEnum):
 
 
 class GranularMode(NamedTuple):
-    """A mode with its borrowing level; Kueue's `granularMode`.
-
-    Attributes:
-        borrowing: height of the lowest subtree that fits; 0 without borrowing.
-    """
+    """A mode with its borrowing level, the height of the lowest subtree that fits; Kueue's `granularMode`."""
 
     mode: Mode
     borrowing: int
 
 
 class FlavorAssignment(NamedTuple):
-    """The flavor of one resource of a pod set.
-
-    Attributes:
-        key: of the flavor and resource.
-        borrowing: as in `GranularMode`.
-    """
+    """The flavor of one resource of a pod set, with the key of both and the borrowing level."""
 
     flavor: str
     key: int
@@ -90,22 +81,19 @@ class Assignment:
         )
 
 
-def _can_preempt_while_borrowing(queue: Queue, *, fair: bool) -> bool:
-    """Whether a workload of a queue may preempt although it would borrow; `canPreemptWhileBorrowing`."""
-    preemption = queue.spec.preemption
-    return preemption.borrow is not None or (fair and preemption.reclaim is not Policy.NEVER)
-
-
 def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycle: int, *, fair: bool) -> Assignment:
-    """Finds flavors for all pod sets.
+    """Finds flavors for all pod sets of a pending workload, whose search continues at `last_assignment`.
 
     Args:
-        workload: a pending workload; its search continues at `last_assignment`.
+        workload: the workload.
         simulate_preemption: called for each flavor and resource that needs preemption.
         cycle: number of the scheduling cycle.
         fair: whether fair sharing is on.
     """
     queue = workload.queue
+    # Although it would borrow; Kueue's `canPreemptWhileBorrowing`.
+    preemption = queue.spec.preemption
+    can_preempt = preemption.borrow is not None or (fair and preemption.reclaim is not Policy.NEVER)
     assignment = Assignment()
     last_tried_flavor: list[dict[str, int]] = []
     worst = Mode.FIT
@@ -123,7 +111,7 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
                 break
             if resource in assigned:
                 continue
-            search = _FlavorSearch(workload, index, group, simulate_preemption, assignment, fair=fair)
+            search = _FlavorSearch(workload, index, group, simulate_preemption, assignment, can_preempt)
             best, best_mode, last_tried_index = search.run(resource)
             if not best:
                 failed = True
@@ -149,25 +137,16 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
     return assignment
 
 
+@dataclass(slots=True)
 class _FlavorSearch:
     """The search in one resource group for one pod set; `findFlavorForPodSets`."""
 
-    def __init__(  # noqa: PLR0913 - what a search is about
-        self,
-        workload: WorkloadInfo,
-        index: int,
-        group: Group,
-        simulate_preemption: SimulatePreemption,
-        assignment: Assignment,
-        *,
-        fair: bool,
-    ) -> None:
-        self._workload, self._group, self._simulate_preemption = workload, group, simulate_preemption
-        self._assignment = assignment
-        self._index = index
-        self._suitable = workload.spec.pod_sets[index].flavors
-        self._requests = {name: amount for name, amount in workload.requests[index].items() if name in group.covered}
-        self._can_preempt_while_borrowing = _can_preempt_while_borrowing(workload.queue, fair=fair)
+    workload: WorkloadInfo
+    index: int
+    group: Group
+    simulate_preemption: SimulatePreemption
+    assignment: Assignment
+    can_preempt_while_borrowing: bool
 
     def run(self, resource: str) -> tuple[dict[str, FlavorAssignment], Mode, int]:
         """Tries the flavors from the one after `resource`'s last tried flavor.
@@ -176,16 +155,20 @@ class _FlavorSearch:
             The best flavor for all resources of the group, empty if none fits; its representative mode; and the index
             of the last tried flavor, -1 if it is the last of the group.
         """
-        fungibility = self._workload.queue.spec.fungibility
+        fungibility = self.workload.queue.spec.fungibility
+        suitable, requests = self.workload.spec.pod_sets[self.index].flavors, self.workload.requests[self.index]
+        first, last = 0, self.workload.last_assignment
+        if last is not None and self.index < len(last.last_tried_flavor):
+            first = last.last_tried_flavor[self.index].get(resource, -1) + 1
         best: dict[str, FlavorAssignment] = {}
         best_mode: GranularMode | None = None
         last_tried = -1
-        flavors = self._group.flavors
-        for index in range(self._next_flavor_to_try(resource), len(flavors)):
+        flavors = self.group.flavors
+        for index in range(first, len(flavors)):
             last_tried = index
             name, keys = flavors[index]
-            if self._suitable is not None and name not in self._suitable:
-                self._add_reason(resource, name, self._requests[resource], None)
+            if suitable is not None and name not in suitable:
+                self._add_reason(resource, name, requests[resource], None)
                 continue
             assigned, representative_mode = self._try_flavor(name, keys, fungibility)
             if not _should_try_next_flavor(representative_mode, fungibility):
@@ -196,19 +179,15 @@ class _FlavorSearch:
         mode = Mode.NO_FIT if best_mode is None else best_mode.mode
         return best, mode, -1 if last_tried == len(flavors) - 1 else last_tried
 
-    def _next_flavor_to_try(self, resource: str) -> int:
-        last_assignment = self._workload.last_assignment
-        if last_assignment is None or self._index >= len(last_assignment.last_tried_flavor):
-            return 0
-        return last_assignment.last_tried_flavor[self._index].get(resource, -1) + 1
-
     def _try_flavor(
         self, name: str, keys: dict[str, int], fungibility: Fungibility
     ) -> tuple[dict[str, FlavorAssignment], GranularMode]:
         """The flavor for all resources of the group, and its representative mode: the worst of the resources."""
         assigned: dict[str, FlavorAssignment] = {}
         worst = GranularMode(Mode.FIT, 0)
-        for resource, amount in self._requests.items():
+        for resource, amount in self.workload.requests[self.index].items():
+            if resource not in self.group.covered:
+                continue
             mode = self._fits_resource_quota(name, keys[resource], resource, amount)
             if is_preferred(worst, mode, fungibility):
                 worst = mode
@@ -218,9 +197,9 @@ class _FlavorSearch:
         return assigned, worst
 
     def _fits_resource_quota(self, flavor: str, key: int, resource: str, amount: int) -> GranularMode:
-        queue: Queue = self._workload.queue
+        queue: Queue = self.workload.queue
         # Includes the previous pod sets.
-        requested = self._assignment.usage.get(key, 0) + amount
+        requested = self.assignment.usage.get(key, 0) + amount
         if requested > queue.potential_available[key]:
             self._add_reason(resource, flavor, requested, queue.potential_available[key])
             return GranularMode(Mode.NO_FIT, 0)
@@ -229,12 +208,12 @@ class _FlavorSearch:
         if requested <= available:
             return GranularMode(Mode.FIT, borrowing)
         self._add_reason(resource, flavor, requested, queue.potential_available[key], requested - available)
-        if queue.nominal[key] >= requested or may_reclaim or self._can_preempt_while_borrowing:
-            return GranularMode(*self._simulate_preemption(frozenset((key,)), ((key, requested),)))
+        if queue.nominal[key] >= requested or may_reclaim or self.can_preempt_while_borrowing:
+            return GranularMode(*self.simulate_preemption(frozenset((key,)), ((key, requested),)))
         return GranularMode(Mode.NO_FIT, borrowing)
 
     def _add_reason(self, resource: str, flavor: str, requested: int, maximum: int | None, missing: int = 0) -> None:
-        self._assignment.reasons.append(FlavorReason(resource, flavor, requested, missing, maximum))
+        self.assignment.reasons.append(FlavorReason(resource, flavor, requested, missing, maximum))
 
 
 def is_preferred(mode: GranularMode, other: GranularMode | None, fungibility: Fungibility) -> bool:

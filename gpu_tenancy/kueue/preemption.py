@@ -84,19 +84,9 @@ def candidates_ordering(queue: Queue | None, workload: WorkloadInfo) -> tuple[bo
     """Sort key of candidates: evicted ones, other queues, lowest priority, newest reservation; `CandidatesOrdering`.
 
     Reservations are compared in whole seconds. Within a second Kueue compares the random UIDs; here the newest workload
-    comes first.
-
-    Args:
-        queue: of the preemptor; None if no candidate is in it.
-        workload: the candidate.
+    comes first. `queue` is that of the preemptor; None if no candidate is in it.
     """
-    return (
-        not workload.evicting,
-        workload.queue is queue,
-        workload.priority,
-        -workload.reserved_at,
-        -workload.created,
-    )
+    return (not workload.evicting, workload.queue is queue, workload.priority, -workload.reserved_at, -workload.created)
 
 
 def same_queue_candidates(context: PreemptionContext) -> list[WorkloadInfo]:
@@ -141,16 +131,9 @@ def _exceeds(context: PreemptionContext, key: int, amount: int, limit: int, same
 
 
 def fill_back_workloads(targets: list[Target], fits: Fits) -> list[Target]:
-    """Adds back targets that are not needed, in reverse order; Kueue's `fillBackWorkloads`.
+    """Adds back removed targets that are not needed, in reverse order; returns the others; `fillBackWorkloads`.
 
     The last target is needed, since the preemptor did not fit before it was removed.
-
-    Args:
-        targets: all of them are removed from the tree.
-        fits: whether the preemptor fits.
-
-    Returns:
-        The targets that stay removed.
     """
     needed = targets[-1:]
     for target in reversed(targets[:-1]):

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from gpu_tenancy.kueue.api import Tenancy, Workload, validate
-from gpu_tenancy.kueue.cohort_tree import cohort_trees
 from gpu_tenancy.kueue.runner import Runner
 from gpu_tenancy.kueue.simulation import Simulation
-from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo, cohort_trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,7 @@ class ReplayedJob:
     Attributes:
         arrival: as it was submitted.
         remaining: milliseconds that it still has to run.
-        waiting_since: when it arrived, or was preempted.
         running_since: when it was admitted; None while it waits.
-        first_start: when it was admitted first.
         preemptions: how often it was preempted.
         lost: milliseconds of running that it has to repeat.
     """
@@ -42,9 +39,7 @@ class ReplayedJob:
     arrival: Arrival
     info: WorkloadInfo
     remaining: int
-    waiting_since: int
     running_since: int | None = None
-    first_start: int | None = None
     preemptions: int = 0
     lost: int = 0
 
@@ -54,15 +49,12 @@ class Observer(Protocol):
 
     def arrived(self, job: ReplayedJob, now: int) -> None:
         """A job was submitted."""
-        ...
 
     def started(self, job: ReplayedJob, now: int) -> None:
         """A job was admitted."""
-        ...
 
     def stopped(self, job: ReplayedJob, now: int, by: ReplayedJob | None) -> None:
         """A job has ended; or was preempted, for the job `by`. `running_since` is still set."""
-        ...
 
 
 class Replay:
@@ -99,10 +91,7 @@ class Replay:
         return (job for job in self._jobs.values() if job.running_since is None)
 
     def play(self, arrivals: Iterable[Arrival]) -> int:
-        """Plays all arrivals, and goes on until nothing happens any more.
-
-        Args:
-            arrivals: in the order of their times.
+        """Plays all arrivals, in the order of their times, until nothing happens any more.
 
         Returns:
             The time of the last event, in milliseconds.
@@ -112,13 +101,19 @@ class Replay:
         """
         for arrival in arrivals:
             if arrival.at < self._now:
-                msg = f"workload {arrival.workload.name!r} arrives before the one ahead of it"
-                raise ValueError(msg)
+                raise ValueError(f"workload {arrival.workload.name!r} arrives before the one ahead of it")
             if arrival.workload.queue not in self._queues:
-                msg = f"workload {arrival.workload.name!r}: ClusterQueue {arrival.workload.queue!r} does not exist"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"workload {arrival.workload.name!r}: ClusterQueue {arrival.workload.queue!r} does not exist"
+                )
             self._run(until=arrival.at)
-            self._submit(arrival)
+            runner, queue = self._queues[arrival.workload.queue]
+            info = WorkloadInfo.new(arrival.workload, queue, self._created)
+            self._created += 1
+            self._now = arrival.at
+            job = self._jobs[info] = ReplayedJob(arrival, info, arrival.duration)
+            self._observer.arrived(job, arrival.at)
+            runner.act(self._now, submit=info)
         self._run(until=None)
         return self._now
 
@@ -126,8 +121,6 @@ class Replay:
         """Of `Watcher`."""
         job, now = self._jobs[workload], self._now
         job.running_since = now
-        if job.first_start is None:
-            job.first_start = now
         heapq.heappush(self._ends, (now + job.remaining, workload.created, now, job))
         self._observer.started(job, now)
 
@@ -140,16 +133,7 @@ class Replay:
         job.lost += ran - saved
         job.preemptions += 1
         self._observer.stopped(job, now, self._jobs[by])
-        job.running_since, job.waiting_since = None, now
-
-    def _submit(self, arrival: Arrival) -> None:
-        runner, queue = self._queues[arrival.workload.queue]
-        info = WorkloadInfo.new(arrival.workload, queue, self._created)
-        self._created += 1
-        self._now = arrival.at
-        job = self._jobs[info] = ReplayedJob(arrival, info, arrival.duration, arrival.at)
-        self._observer.arrived(job, arrival.at)
-        self._act(runner, submit=info)
+        job.running_since = None
 
     def _run(self, until: int | None) -> None:
         """Lets everything happen that is due until a moment, with it; None: until nothing is due."""
@@ -159,33 +143,22 @@ class Replay:
                 key=lambda one: one[0],
                 default=(None, None),
             )
-            end = self._next_end()
+            while self._ends and self._ends[0][3].running_since != self._ends[0][2]:
+                heapq.heappop(self._ends)
+            end = self._ends[0][0] if self._ends else None
             due = min((moment for moment in (event, end) if moment is not None), default=None)
             if due is None or (until is not None and due > until):
                 return
             # What a livelock has left is overdue.
             self._now = max(self._now, due)
             if due == end:
-                self._finish(heapq.heappop(self._ends)[3])
+                job = heapq.heappop(self._ends)[3]
+                self._observer.stopped(job, self._now, None)
+                del self._jobs[job.info]
+                self._queues[job.arrival.workload.queue][0].act(self._now, finish=job.info)
             elif runner is not None:
                 runner.step()
                 self.livelocks += runner.livelock
-
-    def _next_end(self) -> int | None:
-        while self._ends:
-            moment, _, start, job = self._ends[0]
-            if job.running_since == start:
-                return moment
-            heapq.heappop(self._ends)
-        return None
-
-    def _finish(self, job: ReplayedJob) -> None:
-        self._observer.stopped(job, self._now, None)
-        del self._jobs[job.info]
-        self._act(self._queues[job.arrival.workload.queue][0], finish=job.info)
-
-    def _act(self, runner: Runner, *, finish: WorkloadInfo | None = None, submit: WorkloadInfo | None = None) -> None:
-        runner.act(self._now, finish=finish, submit=submit)
 
 
 Lasts: TypeAlias = Callable[[str], float | None]

@@ -5,10 +5,15 @@ beyond that, so a cohort's usage is what its children use beyond their local quo
 of a tree has a number, its key; quotas and usage are lists by key.
 Rules: pkg/cache/scheduler/resource_node.go of kubernetes-sigs/kueue at v0.19.2, and the KEPs 79 (hierarchical cohorts)
 and 1224 (lending limit).
+
+Its dominant resource share is what a node borrows of what could be lent to it, divided by its weight: for each
+resource, the usage beyond the subtree quota over the parent's lendable quota, in thousandths; the largest counts. It is
+computed in floating point as in Kueue, so that shares that are equal there are equal here.
+Rules: pkg/cache/scheduler/fair_sharing.go of kubernetes-sigs/kueue at v0.19.2, KEP 1714.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gpu_tenancy.kueue.api import Quota
 
@@ -35,23 +40,9 @@ class Node:
 
     leaf = False
     __slots__ = (
-        "borrowing_children",
-        "borrowing_limit",
-        "children",
-        "cohorts",
-        "height",
-        "lendable",
-        "local_quota",
-        "name",
-        "nominal",
-        "parent",
-        "path",
-        "position",
-        "potential_available",
-        "subtree_quota",
-        "usage",
-        "weight",
-    )
+        "borrowing_children", "borrowing_limit", "children", "cohorts", "height", "lendable", "local_quota", "name",
+        "nominal", "parent", "path", "position", "potential_available", "subtree_quota", "usage", "weight",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, parent: "Node | None", weight: float | None, quotas: Sequence[Quota], position: int
@@ -87,12 +78,7 @@ class Node:
             self.height = 1 + max(child.height for child in self.children)
 
     def update_potential_available(self, resources: Sequence[int], kinds: int) -> None:
-        """Sets what depends on the cohorts above, which come first: `path`, `potential_available` and `lendable`.
-
-        Args:
-            resources: the number of each key's resource.
-            kinds: how many resources there are.
-        """
+        """Sets what depends on the cohorts above, which come first: `path`, `potential_available` and `lendable`."""
         parent = self.parent
         self.path = () if parent is None else (parent, *parent.path)
         for key, subtree_quota in enumerate(self.subtree_quota):
@@ -142,37 +128,29 @@ class Node:
 
     def add_usage(self, amounts: Amounts) -> None:
         """Adds usage, here and where it exceeds local quota above."""
-        for key, amount in amounts:
-            self._add(key, amount)
+        for key, whole in amounts:
+            node: Node | None = self
+            amount = whole
+            while node is not None and amount > 0:
+                before = node.usage[key]
+                beyond = amount - max(0, node.local_quota[key] - before)
+                node.usage[key] = before + amount
+                if before <= node.subtree_quota[key] < before + amount and node.parent is not None:
+                    node.parent.borrowing_children[key][node] = None
+                node, amount = node.parent, beyond
 
     def remove_usage(self, amounts: Amounts) -> None:
         """Undoes `add_usage`."""
-        for key, amount in amounts:
-            self._remove(key, amount)
-
-    def _add(self, key: int, amount: int) -> None:
-        node: Node | None = self
-        while node is not None and amount:
-            before = node.usage[key]
-            beyond = amount - max(0, node.local_quota[key] - before)
-            node.usage[key] = before + amount
-            if before <= node.subtree_quota[key] < before + amount and node.parent is not None:
-                node.parent.borrowing_children[key][node] = None
-            if beyond <= 0:
-                return
-            node, amount = node.parent, beyond
-
-    def _remove(self, key: int, amount: int) -> None:
-        node: Node | None = self
-        while node is not None and amount:
-            before = node.usage[key]
-            stored_in_parent = before - node.local_quota[key]
-            node.usage[key] = before - amount
-            if before > node.subtree_quota[key] >= before - amount and node.parent is not None:
-                node.parent.borrowing_children[key].pop(node, None)
-            if stored_in_parent <= 0:
-                return
-            node, amount = node.parent, min(amount, stored_in_parent)
+        for key, whole in amounts:
+            node: Node | None = self
+            amount = whole
+            while node is not None and amount > 0:
+                before = node.usage[key]
+                stored_in_parent = before - node.local_quota[key]
+                node.usage[key] = before - amount
+                if before > node.subtree_quota[key] >= before - amount and node.parent is not None:
+                    node.parent.borrowing_children[key].pop(node, None)
+                node, amount = node.parent, min(amount, stored_in_parent)
 
     def fits(self, amounts: Amounts) -> bool:
         """Whether all of it is available."""
@@ -217,3 +195,53 @@ def lowest_subtree_that_fits(queue: Node, key: int, amount: int) -> tuple[int, b
             return node.height, node.parent is not None
         remaining -= node.local_available(key)
     return queue.root.height, False
+
+
+class DominantResourceShare(NamedTuple):
+    """Comparable: a borrower of weight 0 has a larger share than all others.
+
+    Attributes:
+        weightless: whether it borrows with a weight of 0; then `value` is not divided by it.
+        value: thousandths of the lendable quota, divided by the weight.
+    """
+
+    weightless: bool
+    value: float
+
+
+NO_SHARE: Final = DominantResourceShare(weightless=False, value=0.0)
+"""The share of a node that borrows nothing."""
+
+
+def share(node: Node, resources: list[int]) -> DominantResourceShare:
+    """The share of a node; `resources` are the numbers of the keys' resources."""
+    parent = node.parent
+    if parent is None:
+        return NO_SHARE
+    borrowed: dict[int, int] = {}
+    for key, (usage, quota) in enumerate(zip(node.usage, node.subtree_quota, strict=True)):
+        if usage > quota:
+            kind = resources[key]
+            borrowed[kind] = borrowed.get(kind, 0) + usage - quota
+    ratio = 0.0
+    for kind, amount in borrowed.items():
+        lendable = parent.lendable[kind]
+        if lendable > 0:
+            ratio = max(ratio, float(amount) * 1000.0 / float(lendable))
+    if ratio == 0.0:
+        return NO_SHARE
+    if node.weight == 0:
+        return DominantResourceShare(weightless=True, value=ratio)
+    return DominantResourceShare(weightless=False, value=ratio / node.weight)
+
+
+def is_borrowing(node: Node) -> bool:
+    """Whether a node borrows any resource; a root has nobody to borrow from."""
+    if node.parent is None:
+        return False
+    return any(usage > quota for usage, quota in zip(node.usage, node.subtree_quota, strict=True))
+
+
+def is_borrowing_any_of(node: Node, amounts: Amounts) -> bool:
+    """Whether a node borrows something that is requested."""
+    return node.parent is not None and any(amount > 0 and node.borrowing_with(key) for key, amount in amounts)

@@ -6,11 +6,11 @@ from collections.abc import Hashable
 from typing import Final, Protocol
 
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
-from gpu_tenancy.kueue.cohort_tree import CohortTree
-from gpu_tenancy.kueue.cycle import Nominations, ProcessedEntry, run_cycle
+from gpu_tenancy.kueue.cycle import Entry, Nominations, run_cycle
+from gpu_tenancy.kueue.flavor_assigner import Assignment
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
-from gpu_tenancy.kueue.workload_info import Eviction, LastAssignment, Outcome, Queue, Verdict, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import CohortTree, Evicted, Outcome, Queue, Verdict, WorkloadInfo
 
 EVENTS_UNCHECKED: Final = 64
 """Events before livelock detection compares states; most trees settle after a few."""
@@ -28,11 +28,9 @@ class Watcher(Protocol):
 
     def admitted(self, workload: WorkloadInfo) -> None:
         """Quota was reserved for it now."""
-        ...
 
     def preempted(self, workload: WorkloadInfo, by: WorkloadInfo) -> None:
         """It stops for another one; it keeps its quota until the eviction is complete."""
-        ...
 
 
 class Runner:
@@ -150,38 +148,40 @@ class Runner:
         while heads := [head for pending_queue in self._pending.values() if (head := pending_queue.head)]:
             self._cycle += 1
             processed = run_cycle(self.tree, heads, self._cycle, self._nominations)
-            changed = [self._apply(entry) for entry in processed]
+            changed = [self._apply(entry, outcome) for entry, outcome in processed]
             if any(changed):
                 seen = set()
                 continue
             tried = frozenset(
-                (head.created, _tried_flavors(head.last_assignment)) for head in heads if _has_pending_flavors(head)
+                (head.created, tuple(tuple(indices.items()) for indices in last.last_tried_flavor))
+                for head in heads
+                if (last := head.last_assignment) and last.pending_flavors
             )
             if tried in seen:
                 break
             seen.add(tried)
 
-    def _apply(self, processed: ProcessedEntry) -> bool:
+    def _apply(self, entry: Entry, outcome: Outcome) -> bool:
         """Applies the outcome of an entry; whether it changes the tree or the heads."""
-        entry, outcome = processed.entry, processed.outcome
         workload = entry.workload
         pending_queue = self._pending[workload.queue]
-        pending_queue.judge(workload, _verdict(processed))
-        workload.last_assignment = None if outcome in _CLEARS_LAST_ASSIGNMENT else entry.assignment.last_assignment
+        targets = tuple(target.workload.name for target in entry.targets)
+        pending_queue.judge(workload, Verdict(outcome, tuple(entry.assignment.reasons), targets))
+        last = entry.assignment.last_assignment
+        workload.last_assignment = None if outcome in _CLEARS_LAST_ASSIGNMENT else last
         if outcome is Outcome.ADMITTED:
-            self._admit(processed)
+            self._admit(workload, entry.assignment)
             return True
         if outcome is Outcome.PREEMPTING:
             pending_queue.sticky = workload
             evicted = [self._preempt(target, workload) for target in entry.targets]
             return any(evicted)
-        if outcome in _SKIPPED or _has_pending_flavors(workload) or pending_queue.strict_fifo:
+        if outcome in _SKIPPED or (last and last.pending_flavors) or pending_queue.strict_fifo:
             return False
         pending_queue.mark_inadmissible(workload)
         return True
 
-    def _admit(self, processed: ProcessedEntry) -> None:
-        workload, assignment = processed.entry.workload, processed.entry.assignment
+    def _admit(self, workload: WorkloadInfo, assignment: Assignment) -> None:
         flavors = tuple(
             {resource: assigned.flavor for resource, assigned in pod_set.items()} for pod_set in assignment.pod_sets
         )
@@ -201,7 +201,7 @@ class Runner:
         workload.evicting = True
         self._cache.invalidate(workload.queue, workload.usage)
         self._eviction_counts[workload] += 1
-        workload.evictions.append(Eviction(preemptor.name, target.reason, self.clock.now / 1000))
+        workload.evictions.append(Evicted(workload.name, preemptor.name, target.reason, self.clock.now / 1000))
         self.clock.start_eviction(workload)
         if self.watcher is not None:
             self.watcher.preempted(workload, preemptor)
@@ -220,21 +220,6 @@ class Runner:
             tuple(pending_queue.state for pending_queue in self._pending.values()),
             self.clock.due,
         )
-
-
-def _has_pending_flavors(workload: WorkloadInfo) -> bool:
-    """Whether the next cycle continues the workload's flavor search."""
-    return workload.last_assignment is not None and workload.last_assignment.pending_flavors
-
-
-def _tried_flavors(last: LastAssignment | None) -> Hashable:
-    return None if last is None else tuple(tuple(indices.items()) for indices in last.last_tried_flavor)
-
-
-def _verdict(processed: ProcessedEntry) -> Verdict:
-    entry = processed.entry
-    targets = tuple(target.workload.name for target in entry.targets)
-    return Verdict(processed.outcome, tuple(entry.assignment.reasons), targets)
 
 
 EVICTION_DELAY: Final = 100
@@ -302,11 +287,10 @@ class Clock:
         self.now += ACTION_INTERVAL
 
     def advance(self) -> tuple[list[WorkloadInfo], bool] | None:
-        """Moves to the next event; one that is overdue happens now.
+        """Moves to the next event; one that is overdue happens now. None if nothing is due.
 
         Returns:
-            The workloads whose eviction completes, and whether inadmissible workloads are queued; None if nothing is
-            due.
+            The workloads whose eviction completes, and whether inadmissible workloads are queued.
         """
         moment = self.next_event
         if moment is None:

@@ -26,7 +26,7 @@ from gpu_tenancy.kueue.api import (
     Tenancy,
     Workload,
 )
-from gpu_tenancy.kueue.simulation import Settled, run
+from gpu_tenancy.kueue.simulation import run
 
 Data: TypeAlias = Mapping[str, Any]
 
@@ -40,27 +40,22 @@ def observe(scenario: Data) -> dict[str, Any]:
     Raises:
         KeyError, TypeError, ValueError: the scenario does not have the format, or is invalid.
     """
-    states = run(read_tenancy(scenario), read_steps(scenario))
-    return {"id": scenario["id"], "observed": [_observed(state) for state in states]}
-
-
-def _observed(settled: Settled) -> dict[str, list[str]]:
-    return {
-        "admitted": [workload.name for workload in settled.admitted],
-        "pending": [workload.name for workload in settled.pending],
-    }
+    observed = [
+        {
+            "admitted": [workload.name for workload in settled.admitted],
+            "pending": [workload.name for workload in settled.pending],
+        }
+        for settled in run(read_tenancy(scenario), read_steps(scenario))
+    ]
+    return {"id": scenario["id"], "observed": observed}
 
 
 def read_tenancy(scenario: Data) -> Tenancy:
-    """Reads the ClusterQueues and cohorts of a scenario.
-
-    Raises:
-        KeyError, TypeError, ValueError: as for `observe`.
-    """
+    """Reads the ClusterQueues and cohorts of a scenario; errors are those of `observe`."""
     return Tenancy(
         tuple(_queue(queue) for queue in scenario["clusterQueues"]),
         tuple(
-            Cohort(cohort["name"], cohort.get("parent"), _groups(cohort.get("quota") or ()), _weight(cohort))
+            Cohort(cohort["name"], cohort.get("parent"), _groups(cohort.get("quota") or ()), cohort.get("weight"))
             for cohort in scenario.get("cohorts") or ()
         ),
         FAIR if scenario.get("fairSharing") else None,
@@ -88,13 +83,8 @@ def _queue(data: Data) -> ClusterQueue:
             Fungible(fungibility.get("whenCanPreempt") or Fungible.NEXT),
             Preference(fungibility.get("preference") or Preference.BORROW),
         ),
-        _weight(data),
+        data.get("weight"),
     )
-
-
-def _weight(data: Data) -> float:
-    weight = data.get("weight")
-    return 1.0 if weight is None else float(weight)
 
 
 def _groups(entries: Sequence[Data]) -> tuple[ResourceGroup, ...]:
@@ -106,22 +96,14 @@ def _groups(entries: Sequence[Data]) -> tuple[ResourceGroup, ...]:
 
 
 def read_steps(scenario: Data) -> tuple[Step, ...]:
-    """Reads the steps of a scenario, with their workloads.
+    """Reads the steps of a scenario, with their workloads; errors are those of `observe`."""
+    priorities: Mapping[str | None, int] = {None: 0, **(scenario.get("priorities") or {})}
 
-    Raises:
-        KeyError, TypeError, ValueError: as for `observe`.
-    """
-    priorities: Mapping[str, int] = scenario.get("priorities") or {}
+    def workload(data: Data) -> Workload:
+        pod_set = PodSet(data["requests"], data.get("pods", 1))
+        return Workload(data["name"], data["queue"], (pod_set,), priorities[data.get("priority")])
+
     return tuple(
-        Step(
-            tuple(_workload(workload, priorities) for workload in step.get("submit") or ()),
-            tuple(step.get("finish") or ()),
-        )
+        Step(tuple(map(workload, step.get("submit") or ())), tuple(step.get("finish") or ()))
         for step in scenario["steps"]
     )
-
-
-def _workload(data: Data, priorities: Mapping[str, int]) -> Workload:
-    pod_set = PodSet(data["requests"], data.get("pods", 1))
-    priority = data.get("priority")
-    return Workload(data["name"], data["queue"], (pod_set,), 0 if priority is None else priorities[priority])

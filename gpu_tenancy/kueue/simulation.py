@@ -1,24 +1,31 @@
-"""Simulates a tenancy: workloads are submitted and finish, and after each the scheduler runs until nothing changes."""
+"""Simulates a tenancy: workloads are submitted and finish, and after each the scheduler runs until nothing changes.
+
+The reasons of pending workloads are in Kueue's own words where it has some: pkg/scheduler and
+pkg/scheduler/flavorassigner of kubernetes-sigs/kueue at v0.19.2.
+"""
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from gpu_tenancy.kueue.api import Step, Tenancy, Workload, validate
-from gpu_tenancy.kueue.cohort_tree import cohort_trees
-from gpu_tenancy.kueue.reasons import FormatAmount, pending_reason, plain_amount
-from gpu_tenancy.kueue.resource_node import Amounts
+from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.runner import Runner
-from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import Evicted, FlavorReason, Outcome, Queue, Verdict, WorkloadInfo, cohort_trees
+
+FormatAmount: TypeAlias = Callable[[str, int], str]
+"""Formats an amount of a resource."""
+
+
+def plain_amount(resource: str, amount: int) -> str:  # noqa: ARG001 - the signature of `FormatAmount`
+    """An amount in the unit of the tenancy."""
+    return str(amount)
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An admitted workload.
-
-    Attributes:
-        flavors: for each pod set, in order, the flavor of each resource.
-    """
+    """An admitted workload; for each pod set, in order, the flavor of each resource."""
 
     name: str
     queue: str
@@ -27,31 +34,11 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pending workload.
-
-    Attributes:
-        why: the reason, a phrase for users.
-    """
+    """A pending workload with the reason, a phrase for users."""
 
     name: str
     queue: str
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Evicted:
-    """One preemption of a workload.
-
-    Attributes:
-        by: name of the preemptor.
-        reason: of Kueue's condition `Preempted`, such as `InCohortReclamation`.
-        at: seconds of the logical clock.
-    """
-
-    name: str
-    by: str
-    reason: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +94,9 @@ class Simulation:
 
     def _create(self, workload: Workload) -> tuple[Runner, WorkloadInfo]:
         if workload.name in self._workloads:
-            msg = f"duplicate workload {workload.name!r}"
-            raise ValueError(msg)
+            raise ValueError(f"duplicate workload {workload.name!r}")
         if workload.queue not in self._queues:
-            msg = f"workload {workload.name!r}: ClusterQueue {workload.queue!r} does not exist"
-            raise ValueError(msg)
+            raise ValueError(f"workload {workload.name!r}: ClusterQueue {workload.queue!r} does not exist")
         runner, queue = self._queues[workload.queue]
         info = WorkloadInfo.new(workload, queue, self._created)
         self._created += 1
@@ -144,11 +129,16 @@ class Simulation:
             ValueError: as for `submit`; or the simulation has started.
         """
         if self._started:
-            msg = f"workload {workload.name!r} cannot be placed after the simulation has started"
-            raise ValueError(msg)
+            raise ValueError(f"workload {workload.name!r} cannot be placed after the simulation has started")
         runner, info = self._create(workload)
-        usage = _usage(runner.tree.names, info.requests, flavors)
-        info.reserve_quota(usage, tuple(dict(pod_set) for pod_set in flavors), second=since)
+        keys = {name: key for key, name in enumerate(runner.tree.names)}
+        usage: dict[int, int] = {}
+        for requests, chosen in zip(info.requests, flavors, strict=True):
+            for resource, amount in requests.items():
+                key = keys.get((chosen.get(resource, ""), resource))
+                if key is not None and amount:
+                    usage[key] = usage.get(key, 0) + amount
+        info.reserve_quota(tuple(usage.items()), tuple(dict(pod_set) for pod_set in flavors), second=since)
         info.queue.add_usage(info.usage)
         if fixed:
             self._fixed.add(workload.name)
@@ -165,8 +155,7 @@ class Simulation:
             ValueError: there is no workload of that name.
         """
         if name not in self._workloads:
-            msg = f"workload {name!r} does not exist and cannot finish"
-            raise ValueError(msg)
+            raise ValueError(f"workload {name!r} does not exist and cannot finish")
         info = self._workloads.pop(name)
         self._reported_evictions.pop(name, None)
         if name in self._fixed:
@@ -208,27 +197,10 @@ class Simulation:
             else:
                 pending_queue = self._queues[queue][0].pending_in(info.queue)
                 pending.append(Pending(name, queue, pending_reason(info, pending_queue, self._format_amount)))
-            reported = self._reported_evictions.get(name, 0)
-            evicted += [
-                Evicted(name, eviction.by, eviction.reason, eviction.at) for eviction in info.evictions[reported:]
-            ]
+            evicted += info.evictions[self._reported_evictions.get(name, 0) :]
             self._reported_evictions[name] = len(info.evictions)
         evicted.sort(key=lambda eviction: eviction.at)
         return Settled(tuple(admitted), tuple(pending), tuple(evicted), livelock)
-
-
-def _usage(
-    names: Sequence[tuple[str, str]], requests: Iterable[Mapping[str, int]], flavors: Iterable[Mapping[str, str]]
-) -> Amounts:
-    """What pod sets use of a tree; `names` are the flavor and resource of each key."""
-    keys = {pair: key for key, pair in enumerate(names)}
-    usage: dict[int, int] = {}
-    for pod_set_requests, pod_set_flavors in zip(requests, flavors, strict=True):
-        for resource, amount in pod_set_requests.items():
-            key = keys.get((pod_set_flavors.get(resource, ""), resource))
-            if key is not None and amount:
-                usage[key] = usage.get(key, 0) + amount
-    return tuple(usage.items())
 
 
 def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
@@ -246,11 +218,6 @@ def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
 def run(tenancy: Tenancy, steps: Iterable[Step], amount: FormatAmount = plain_amount) -> tuple[Settled, ...]:
     """The state after each step; within a step the scheduler runs after each workload that finishes or is submitted.
 
-    Args:
-        tenancy: ClusterQueues and cohorts.
-        steps: what finishes and what is submitted, in order.
-        amount: as for `Simulation`.
-
     Raises:
         ValueError: the tenancy or a step is invalid.
     """
@@ -266,3 +233,68 @@ def run(tenancy: Tenancy, steps: Iterable[Step], amount: FormatAmount = plain_am
             livelock |= dict.fromkeys(simulation.rest())
         states.append(simulation.settled(tuple(livelock)))
     return tuple(states)
+
+
+def pending_reason(workload: WorkloadInfo, pending_queue: PendingQueue, format_amount: FormatAmount) -> str:
+    """The reason of the last cycle that evaluated the workload or an equivalent one, with the present amounts."""
+    head = pending_queue.head
+    if pending_queue.strict_fifo and head is not None and head is not workload:
+        reason = _reason(head, pending_queue.verdict(head), format_amount)
+        return f"behind {head.name}, the head of a StrictFIFO queue: {reason}"
+    return _reason(workload, pending_queue.verdict(workload), format_amount)
+
+
+def _reason(workload: WorkloadInfo, verdict: Verdict | None, format_amount: FormatAmount) -> str:
+    if verdict is None:
+        if workload.evictions:
+            return f"evicted for {workload.evictions[-1].by} and not evaluated since"
+        return "not evaluated yet"
+    return _outcome_message(verdict, workload.queue, format_amount)
+
+
+def _outcome_message(verdict: Verdict, queue: Queue, format_amount: FormatAmount) -> str:
+    match verdict.outcome:
+        case Outcome.PREEMPTING:
+            return f"pending the preemption of {_names(verdict.targets)}"
+        case Outcome.NO_LONGER_FITS:
+            return "no longer fits after processing another workload in the same cycle"
+        case Outcome.OVERLAPPING_TARGETS:
+            return f"overlapping preemption targets with another workload: {_names(verdict.targets)}"
+        case Outcome.NO_CANDIDATES:
+            return f"{_flavor_messages(verdict, queue, format_amount)}; no workload may be preempted for it"
+        case Outcome.NO_FIT:
+            return _flavor_messages(verdict, queue, format_amount)
+        case Outcome.ADMITTED:
+            return "admitted"
+
+
+def _flavor_messages(verdict: Verdict, queue: Queue, format_amount: FormatAmount) -> str:
+    # A flavor that does not match the pods is named only if there is no other reason.
+    reasons = tuple(reason for reason in verdict.reasons if reason.maximum is not None or not reason.flavor)
+    reasons = reasons or verdict.reasons
+    if any(reason.missing and reason.flavor for reason in reasons):
+        # The workload waits for the flavors that it could get.
+        reasons = tuple(reason for reason in reasons if reason.missing)
+    messages = dict.fromkeys(_flavor_message(reason, queue, format_amount) for reason in reasons)
+    return "; ".join(messages) or "no resources requested"
+
+
+def _flavor_message(reason: FlavorReason, queue: Queue, format_amount: FormatAmount) -> str:
+    if not reason.flavor:
+        return f"resource {reason.resource} unavailable in ClusterQueue"
+    if reason.maximum is None:
+        return f"flavor {reason.flavor} does not match the pods"
+    quota = f"{reason.resource} in flavor {reason.flavor}"
+    if not reason.missing:
+        requested = format_amount(reason.resource, reason.requested)
+        maximum = format_amount(reason.resource, reason.maximum)
+        return f"insufficient quota for {quota}, request > maximum capacity ({requested} > {maximum})"
+    # Other workloads may have been admitted since the last evaluation.
+    keys = dict(queue.group_of[reason.resource].flavors)[reason.flavor]
+    missing = reason.requested - max(0, queue.available(keys[reason.resource]))
+    amount = format_amount(reason.resource, missing if missing > 0 else reason.missing)
+    return f"insufficient unused quota for {quota}, {amount} more needed"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

@@ -47,14 +47,7 @@ _KINDS: Final[Mapping[str, Unmodelled]] = {
 
 
 def unmodelled(manifests: Iterable[Data]) -> tuple[Unmodelled, ...]:
-    """The features that objects use.
-
-    Args:
-        manifests: queues, flavors, workloads, and the manager's `Configuration`.
-
-    Returns:
-        Each feature once, in the order of `Unmodelled`.
-    """
+    """The features that objects use: queues, flavors, workloads, the manager's `Configuration`; in the enum's order."""
     used = {feature for manifest in manifests for feature in _used(manifest)}
     return tuple(feature for feature in Unmodelled if feature in used)
 
@@ -82,7 +75,8 @@ def _used(manifest: Data) -> Iterator[Unmodelled]:
 
 
 def _workload(manifest: Data, spec: Data) -> Iterator[Unmodelled]:
-    for pod_set in _list(spec.get("podSets")):
+    pod_sets = spec.get("podSets")
+    for pod_set in map(_map, cast("Sequence[object]", pod_sets) if isinstance(pod_sets, list) else ()):
         if pod_set.get("minCount"):
             yield Unmodelled.PARTIAL_ADMISSION
         if pod_set.get("topologyRequest"):
@@ -94,8 +88,3 @@ def _workload(manifest: Data, spec: Data) -> Iterator[Unmodelled]:
 
 def _map(value: object) -> Data:
     return cast("Data", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> Sequence[Data]:
-    items = cast("Sequence[object]", value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return [_map(item) for item in items]

@@ -1,14 +1,26 @@
-"""A workload with its scheduling state, and the ClusterQueue in which it is pending or admitted.
+"""A workload with its scheduling state, the ClusterQueue in which it is pending or admitted, and the trees of cohorts.
+
+Each root with all below it stands alone, since quota never moves between trees.
 
 Rules: pkg/workload and pkg/cache/scheduler of kubernetes-sigs/kueue at v0.19.2.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from gpu_tenancy.kueue.api import ClusterQueue, FlavorResource, Policy, Quota, ResourceGroup, Workload
+from gpu_tenancy.kueue.api import (
+    ClusterQueue,
+    Cohort,
+    FairStrategy,
+    FlavorResource,
+    Policy,
+    Quota,
+    Tenancy,
+    Workload,
+    parents,
+)
 from gpu_tenancy.kueue.resource_node import Amounts, Node
 
 
@@ -42,12 +54,7 @@ class FlavorReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a workload's last cycle.
-
-    Attributes:
-        reasons: why flavors did not fit.
-        targets: names of the workloads to preempt.
-    """
+    """The outcome of a workload's last cycle, why flavors did not fit, and the names of the workloads to preempt."""
 
     outcome: Outcome
     reasons: tuple[FlavorReason, ...] = ()
@@ -79,15 +86,16 @@ class LastAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class Evicted:
     """One preemption of a workload.
 
     Attributes:
         by: name of the preemptor.
-        reason: of the condition `Preempted`.
+        reason: of Kueue's condition `Preempted`, such as `InCohortReclamation`.
         at: seconds of the logical clock.
     """
 
+    name: str
     by: str
     reason: str
     at: float
@@ -123,7 +131,7 @@ class WorkloadInfo:
     evicting: bool = False
     last_assignment: LastAssignment | None = None
     verdict: Verdict | None = None
-    evictions: list[Eviction] = field(default_factory=list[Eviction])
+    evictions: list[Evicted] = field(default_factory=list[Evicted])
 
     @classmethod
     def new(cls, spec: Workload, queue: "Queue", created: int) -> "WorkloadInfo":
@@ -162,11 +170,7 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A resource group with the keys of its flavors and resources.
-
-    Attributes:
-        flavors: in the order of the search: the name of each flavor, and the key of each of its resources.
-    """
+    """A resource group; `flavors`, in the order of the search, have the name of each and the keys of its resources."""
 
     covered: frozenset[str]
     flavors: tuple[tuple[str, dict[str, int]], ...]
@@ -195,16 +199,118 @@ class Queue(Node):
     ) -> None:
         super().__init__(spec.name, parent, spec.weight, quotas, position)
         self.spec = spec
-        groups = [_group(group, keys) for group in spec.groups]
-        self.group_of = {resource: group for group in groups for resource in group.covered}
+        self.group_of: dict[str, Group] = {}
+        for group in spec.groups:
+            flavors = (
+                (flavor.flavor, {resource: keys[flavor.flavor, resource] for resource in flavor.resources})
+                for flavor in group.flavors
+            )
+            self.group_of |= dict.fromkeys(group.covered, Group(group.covered, tuple(flavors)))
         self.workloads: dict[WorkloadInfo, None] = {}
         self.generation = 0
         self.can_always_reclaim = spec.preemption.reclaim is Policy.ANY
 
 
-def _group(group: ResourceGroup, keys: Mapping[FlavorResource, int]) -> Group:
-    flavors = (
-        (flavor.flavor, {resource: keys[flavor.flavor, resource] for resource in flavor.resources})
-        for flavor in group.flavors
-    )
-    return Group(group.covered, tuple(flavors))
+@dataclass(eq=False)
+class CohortTree:
+    """One tree of cohorts, or one ClusterQueue without a cohort.
+
+    Attributes:
+        names: the flavor and resource of each key.
+        resources: the number of each key's resource.
+        fair: the preemption strategies of fair sharing; None where it is off.
+    """
+
+    names: tuple[FlavorResource, ...]
+    resources: list[int]
+    fair: tuple[FairStrategy, ...] | None
+    queues: dict[str, Queue] = field(default_factory=dict[str, Queue])
+    cohorts: dict[str, Node] = field(default_factory=dict[str, Node])
+
+
+def cohort_trees(tenancy: Tenancy, used: Iterable[FlavorResource] = ()) -> list[CohortTree]:
+    """The trees of a tenancy, in the order of its ClusterQueues.
+
+    Args:
+        tenancy: ClusterQueues and cohorts.
+        used: flavors and resources that may have usage although no quota is set.
+
+    Raises:
+        ValueError: a duplicate name, or a cycle of cohorts.
+    """
+    parent_of = parents(tenancy)
+    roots: dict[str, str] = {}
+    for name in parent_of:
+        top = name
+        while (parent := parent_of[top]) is not None:
+            top = parent
+        roots[name] = top
+    members: dict[tuple[str, str], list[ClusterQueue]] = {}
+    for queue in tenancy.queues:
+        # A ClusterQueue without a cohort and a cohort may have the same name.
+        place = ("queue", queue.name) if queue.cohort is None else ("cohort", roots[queue.cohort])
+        members.setdefault(place, []).append(queue)
+    declared = {cohort.name: cohort for cohort in tenancy.cohorts}
+    more = tuple(used)
+    return [
+        _tree(
+            queues,
+            [declared.get(name, Cohort(name)) for name in parent_of if kind == "cohort" and roots[name] == root],
+            tenancy.fair_sharing,
+            more,
+        )
+        for (kind, root), queues in members.items()
+    ]
+
+
+def _tree(
+    queues: Sequence[ClusterQueue],
+    cohorts: Sequence[Cohort],
+    fair: tuple[FairStrategy, ...] | None,
+    more: Sequence[FlavorResource],
+) -> CohortTree:
+    names = dict.fromkeys((*(name for owner in (*queues, *cohorts) for name in owner.quotas), *more))
+    keys = {name: key for key, name in enumerate(names)}
+    kinds = {resource: number for number, resource in enumerate(dict.fromkeys(resource for _, resource in names))}
+    tree = CohortTree(tuple(names), [kinds[resource] for _, resource in names], fair)
+    quotas_of: dict[Node, list[Quota]] = {}
+    by_name = {cohort.name: cohort for cohort in cohorts}
+
+    def cohort_node(name: str) -> Node:
+        if name not in tree.cohorts:
+            cohort = by_name[name]
+            quotas = _by_key(cohort.quotas, keys)
+            parent = None if cohort.parent is None else cohort_node(cohort.parent)
+            tree.cohorts[name] = Node(name, parent, cohort.weight, quotas, len(tree.cohorts))
+            quotas_of[tree.cohorts[name]] = quotas
+        return tree.cohorts[name]
+
+    for cohort in cohorts:
+        cohort_node(cohort.name)
+    for position, queue in enumerate(queues):
+        quotas = _by_key(queue.quotas, keys)
+        parent = None if queue.cohort is None else cohort_node(queue.cohort)
+        node = Queue(queue, parent, quotas, keys, position)
+        quotas_of[node] = quotas
+        tree.queues[queue.name] = node
+    for root in [node for node in quotas_of if node.parent is None]:
+        _sum_up(root, quotas_of)
+        _hand_down(root, tree.resources, len(kinds))
+    return tree
+
+
+def _sum_up(node: Node, quotas_of: Mapping[Node, list[Quota]]) -> None:
+    for child in node.children:
+        _sum_up(child, quotas_of)
+    node.update_subtree_quota(quotas_of[node])
+
+
+def _hand_down(node: Node, resources: Sequence[int], kinds: int) -> None:
+    node.update_potential_available(resources, kinds)
+    for child in node.children:
+        _hand_down(child, resources, kinds)
+
+
+def _by_key(quotas: Mapping[FlavorResource, Quota], keys: Mapping[FlavorResource, int]) -> list[Quota]:
+    none = Quota()
+    return [quotas.get(name, none) for name in keys]

@@ -9,7 +9,8 @@ from gpu_tenancy.local.show import changes, waiting
 from gpu_tenancy.local.summary import Summary
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.pages.tables import Row, Table, columns, row
-from gpu_tenancy.review.page import Running, Top, page, review_of
+from gpu_tenancy.review.page import Running, page, review_of
+from gpu_tenancy.review.review import Verdict
 
 
 def write_report(result: Outcome, folder: Path) -> Path:
@@ -26,7 +27,7 @@ def running(result: Outcome) -> Running:
     """The platform after `tenancy local up`."""
     holdings, verdict = result.summary.holdings, result.verdict
     return Running(
-        Top(verdict.tone, verdict.title, verdict.reasons),
+        Verdict(verdict.tone, verdict.title, verdict.reasons),
         f"{result.objects} objects by {result.engine} · {changes(result)}",
         {(holding.team, holding.flavor, holding.scheduler): holding.used for holding in holdings},
         result.composition.real,

@@ -2,12 +2,14 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.texts import visible
 
 Tone: TypeAlias = Literal["good", "notice", "bad"]
@@ -95,6 +97,23 @@ def _beside(now: Row, old: Row | None) -> Row:
         return replace(now, fresh=True)
     pairs = zip(now.cells, old.cells, strict=True)
     return replace(now, cells=tuple(replace(new, was=was.text if was.text != new.text else "") for new, was in pairs))
+
+
+def printed(shown: Table, *, title: bool = True, drop: Sequence[str] = (), wrap: str = "") -> PlainTable:
+    """A table for the terminal, with the base's values in its cells.
+
+    Args:
+        shown: the table.
+        title: whether it is printed, too.
+        drop: titles of columns that may be left out, in this order.
+        wrap: title of a column whose text may wrap.
+    """
+    marks = ("~" if column.title == wrap else "#" if column.number else "" for column in shown.columns)
+    heads = [f"{column.title}{mark}" for column, mark in zip(shown.columns, marks, strict=True)]
+    listed = PlainTable(heads, title=shown.title if title else "", drop=drop)
+    for line in shown.rows:
+        listed.add_row(*(f"{cell.text} (was {cell.was})" if cell.was else cell.text for cell in line.cells))
+    return listed
 
 
 _LINES: Final = "\n\t\u200c\u200d"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -58,13 +58,7 @@ class Copy:
 
 
 def base(ref: str, stack: str, project: Path, name: str) -> Base:
-    """Renders a stack at another git ref, with that ref's program.
-
-    Args:
-        ref: a branch, tag or commit, such as `origin/main`.
-        stack: name of the stack.
-        project: folder of `Pulumi.yaml`, in a git repository.
-        name: name of the project.
+    """Renders a stack at another git ref, such as `origin/main`, with that ref's program.
 
     Raises:
         ConsoleError: the folder is not in a git repository, the ref does not exist, or its program fails.
@@ -129,17 +123,13 @@ def _registrations(folder: Path, stack: str, ref: str) -> tuple[Registration, ..
             f"{ref}: cannot render stack {stack} with the program at this ref ({reason})",
             "specify a ref whose program runs with the installed packages, or omit --base",
         )
-    return tuple(_registration(data) for data in json.loads(done.stdout))
-
-
-def _registration(data: Mapping[str, Any]) -> Registration:
-    """A registration from JSON of an older or newer program; unknown keys are ignored."""
+    # An older or newer program may have other attributes.
     known = {field.name for field in fields(Registration)}
-    return Registration(**{key: _frozen(key, value) for key, value in data.items() if key in known})
+    return tuple(
+        Registration(**{key: _frozen(value) for key, value in data.items() if key in known})
+        for data in json.loads(done.stdout)
+    )
 
 
-def _frozen(key: str, value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    items = cast("list[Any]", value)
-    return tuple(tuple(path) for path in items) if key in {"secret_paths", "unknown_paths"} else tuple(items)
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, cast("list[Any]", value))) if isinstance(value, list) else value

@@ -1,10 +1,13 @@
 """Builds the review of a stack from its preview and an optional base."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.bounds import read_json
 from gpu_tenancy.base.errors import ConsoleError
@@ -15,6 +18,7 @@ from gpu_tenancy.engine.recording import SIGNATURE, STACK_TYPE, UNKNOWN, Registr
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.explain.proposal import Effect, Proposal, effect
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.outlook.shares import spent
 from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
@@ -24,8 +28,7 @@ from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import base, base_in, checkout
 from gpu_tenancy.review.changes import Action, Change, FieldChange, Groups, changed, changes, in_order, resources, short
 from gpu_tenancy.review.policies import Evaluated, judged, policy_changes
-from gpu_tenancy.review.review import Comparison, Real, Review
-from gpu_tenancy.review.used import Used
+from gpu_tenancy.review.review import Comparison, Real, Review, Used
 from gpu_tenancy.review.verdict import verdict
 
 
@@ -54,13 +57,15 @@ def review(  # noqa: PLR0913 - what a review is made of
         ConsoleError: the ref, a policy pack or the file is invalid.
     """
     now = outlook(current.stack)
-    packs = _evaluated(current, project, policies)
-    rules = judged(current.rendered, [pack.result for pack in packs]) if packs else None
+    chosen = [choose(text, project, production=current.stack.is_production) for text in policies]
+    results = evaluate(current.rendered, chosen) if chosen else []
+    rules = judged(current.rendered, results) if results else None
     compared = None
     if ref is not None:
         with checkout(project, ref) as copy:
             compared = base_in(copy, ref, current.name, project_name(project))
             if rules:
+                packs = [Evaluated(*parts) for parts in zip(policies, chosen, results, strict=True)]
                 rules = replace(rules, changes=policy_changes(current, packs, compared, copy, project))
     stack, rendered = (compared.stack, compared.rendered) if compared else (None, None)
     pools = (*current.stack.pools, *(stack.pools if stack else ()))
@@ -92,12 +97,6 @@ def _effect(current: Preview, live: State) -> Effect:
     grace = stack.guards.periods if stack.guards_action == "deny" else None
     objects = [one.manifest for one in current.objects]
     return effect(live, Proposal(objects, current.name, strategies, grace, nodes))
-
-
-def _evaluated(current: Preview, project: Path, policies: Sequence[str]) -> list[Evaluated]:
-    chosen = [choose(text, project, production=current.stack.is_production) for text in policies]
-    results = evaluate(current.rendered, chosen) if chosen else []
-    return [Evaluated(*parts) for parts in zip(policies, chosen, results, strict=True)]
 
 
 def between(stack: str, before: str, after: str | None, project: Path) -> Review:
@@ -138,6 +137,46 @@ def as_json(done: Review) -> str:
     return json.dumps(as_data(done), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
+class _UsedLine(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    team: str
+    used: float
+    usd_per_gpu_hour: float | None
+
+
+class _UsedMonth(BaseModel):
+    stack: str
+    month: str
+    teams: list[_UsedLine]
+
+
+_FIX_USED: Final = "write it by `tenancy cost STACK --month YYYY-MM -o json`"
+
+
+def read_used(file: Path, stack: str) -> Used:
+    """Reads what teams used in a month, as `tenancy cost -o json` writes it.
+
+    Raises:
+        ConsoleError: the file cannot be read, is something else, or of another stack.
+    """
+    try:
+        month = _UsedMonth.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise ConsoleError(f"{file}: cannot read the file: {error.strerror}", _FIX_USED) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        what = f"{place}: {first['msg']}" if place else first["msg"]
+        raise ConsoleError(f"{file}: not a month's GPU-hours: {what}", _FIX_USED) from error
+    if month.stack != stack:
+        raise ConsoleError(f"{file}: of stack '{month.stack}', not of '{stack}'", _FIX_USED)
+    lines: dict[str, list[tuple[float, float | None]]] = {}
+    for line in month.teams:
+        lines.setdefault(line.team, []).append((line.used, line.usd_per_gpu_hour))
+    return Used(month.month, {team: spent(own) for team, own in lines.items()})
+
+
 # The operations of a step: https://github.com/pulumi/pulumi/blob/master/pkg/display/json.go and sdk/go/common/display.
 _ACTIONS: Final[Mapping[str, Action]] = {
     "create": "create",
@@ -153,10 +192,10 @@ _SAME: Final = frozenset({"same", "refresh", "read", "read-replacement", "read-d
 
 
 def read_real(file: Path, after: Rendered, before: Rendered | None, pools: tuple[str, ...]) -> Real:
-    """Reads a saved Pulumi preview.
+    """Reads a saved Pulumi preview, the output of `pulumi preview --json`.
 
     Args:
-        file: output of `pulumi preview --json`.
+        file: the preview.
         after: the stack's offline rendering, which assigns resources to teams and pools.
         before: the same at the base, for resources that are deleted.
         pools: names of the stack's node pools, at the base and now.
@@ -209,7 +248,13 @@ class _Known:
 
     def change(self, action: Action, urn: str, step: Mapping[str, Any], state: Mapping[str, Any]) -> Change:
         """The change that a step of the preview makes."""
-        fields = tuple(_fields(step))
+        old, new = _map(_map(step.get("oldState")).get("inputs")), _map(_map(step.get("newState")).get("inputs"))
+        forcing = {str(reason) for reason in step.get("replaceReasons") or ()}
+        keys = {path: _keys(path) for path in sorted(_map(step.get("detailedDiff")))}
+        fields = tuple(
+            FieldChange(".".join(at), _at(old, at), _at(new, at), replaces=not forcing.isdisjoint((path, *at[:1])))
+            for path, at in keys.items()
+        )
         if known := self._by_urn.get(_after_stack(urn)):
             registration, groups = known
             protected = bool(_map(step.get("oldState")).get("protect"))
@@ -220,15 +265,6 @@ class _Known:
 
 def _after_stack(urn: str) -> str:
     return urn.partition("::")[2]
-
-
-def _fields(step: Mapping[str, Any]) -> Iterator[FieldChange]:
-    old, new = _map(_map(step.get("oldState")).get("inputs")), _map(_map(step.get("newState")).get("inputs"))
-    forcing = tuple(str(reason) for reason in step.get("replaceReasons") or ())
-    for path in sorted(_map(step.get("detailedDiff"))):
-        keys = _keys(path)
-        replaces = bool(keys) and (keys[0] in forcing or path in forcing)
-        yield FieldChange(".".join(keys), _at(old, keys), _at(new, keys), replaces=replaces)
 
 
 def _keys(path: str) -> list[str]:

@@ -89,22 +89,15 @@ def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tup
 
     Resources are matched by URN. Components and providers are omitted, since their children show their effect. Which
     inputs replace a resource is in tables of the providers; a resource that uses an unknown output of a replaced one in
-    such an input is replaced, too.
-
-    Args:
-        before: the stack at the base.
-        after: the stack now.
-        pools: names of its node pools, at the base or now.
+    such an input is replaced, too. `pools` are the names of node pools, at the base or now.
     """
     old, new = resources(before), resources(after)
     were, are = Groups(before, pools), Groups(after, pools)
-    differing = [
-        *(_made("delete", old[urn], were) for urn in old.keys() - new.keys()),
-        *(_made("create", new[urn], are) for urn in new.keys() - old.keys()),
-        *(change for urn in old.keys() & new.keys() if (change := _changed(old[urn], new[urn], are))),
-    ]
-    found = {change.urn: change for change in differing}
-    _cascade(found, [new[urn] for urn in old.keys() & new.keys()], are)
+    kept = old.keys() & new.keys()
+    found = {urn: changed(old[urn], "delete", (), were, protected=old[urn].protect) for urn in old.keys() - kept}
+    found |= {urn: changed(new[urn], "create", (), are, protected=new[urn].protect) for urn in new.keys() - kept}
+    found |= {urn: change for urn in kept if (change := _changed(old[urn], new[urn], are))}
+    _cascade(found, [new[urn] for urn in kept], are)
     return in_order(found.values())
 
 
@@ -136,11 +129,12 @@ def _cascade(found: dict[str, Change], resources: Iterable[Registration], groups
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Deletions first, then by group, kind and name."""
-    return tuple(sorted(changes, key=_order))
-
-
-def _order(change: Change) -> tuple[int, str, str, str, str]:
-    return ACTIONS.index(change.action), change.group, change.kind, change.name, change.urn
+    return tuple(
+        sorted(
+            changes,
+            key=lambda change: (ACTIONS.index(change.action), change.group, change.kind, change.name, change.urn),
+        )
+    )
 
 
 def resources(rendered: Rendered) -> dict[str, Registration]:
@@ -152,17 +146,13 @@ def resources(rendered: Rendered) -> dict[str, Registration]:
     }
 
 
-def _made(action: Action, resource: Registration, groups: "Groups") -> Change:
-    return changed(resource, action, (), groups, protected=resource.protect)
-
-
 def changed(
     resource: Registration, action: Action, fields: tuple[FieldChange, ...], groups: "Groups", *, protected: bool
 ) -> Change:
-    """The change of a resource with its effect.
+    """The change of a resource, as the program declares it or did, with its effect.
 
     Args:
-        resource: as the program declares it; a deleted one as it was.
+        resource: the resource.
         action: what happens to it.
         fields: its changed values.
         groups: of the same rendering.
@@ -194,22 +184,18 @@ def _changed(old: Registration, new: Registration, groups: "Groups") -> Change |
     fields = tuple(
         FieldChange(
             path,
-            _text(was),
-            _text(now),
+            "" if isinstance(was, _Absent) else short(was),
+            "" if isinstance(now, _Absent) else short(now),
             replaces=forces_new(new.type, path, new.replace_on_changes, provider)
             or row.forces(paths_in(without_indexes(path.split(".")), was, now)),
         )
         for path, was, now in _differences(dict(old.shown), dict(new.shown), "")
-        if not _ignored(path, new.ignore_changes)
+        if not any(path == field or path.startswith(f"{field}.") for field in new.ignore_changes)
     )
     if not fields:
         return None
     action: Action = "replace" if any(field.replaces for field in fields) else "update"
     return changed(new, action, fields, groups, protected=old.protect)
-
-
-def _ignored(path: str, ignored: tuple[str, ...]) -> bool:
-    return any(path == field or path.startswith(f"{field}.") for field in ignored)
 
 
 class _Absent:
@@ -221,12 +207,13 @@ _Side: TypeAlias = "Json | _Absent"
 
 
 def _differences(before: _Side, after: _Side, path: str) -> Iterator[tuple[str, _Side, _Side]]:
+    below = f"{path}." if path else ""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
-            yield from _differences(before.get(key, _ABSENT), after.get(key, _ABSENT), _join(path, key))
+            yield from _differences(before.get(key, _ABSENT), after.get(key, _ABSENT), f"{below}{key}")
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from _differences(old, new, _join(path, str(index)))
+            yield from _differences(old, new, f"{below}{index}")
     elif before != after:
         old, new = _parsed(before), _parsed(after)
         if old is not None and new is not None:
@@ -245,18 +232,9 @@ def _parsed(value: _Side) -> "dict[str, Json] | None":
     return None
 
 
-def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
-def _text(value: _Side) -> str:
-    return "" if isinstance(value, _Absent) else short(value)
-
-
 def short(value: Json) -> str:
     """A value in one line, cut to 120 characters."""
-    text = value if isinstance(value, str) else _json(value)
-    text = " ".join(text.split())
+    text = " ".join(_json(value).split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -298,10 +276,16 @@ class Groups:
 
     def of(self, resource: Registration) -> str:
         """`team X`, `pool X`, `operator X`, or a part of the platform such as `queues`."""
-        line = list(self._line(resource))
+        line = [resource]
+        while parent := self._known.get(line[-1].parent):
+            line.append(parent)
         for ancestor in line:
-            if pool := self._pool(ancestor):
-                return f"pool {pool}"
+            for pool in self._pools:
+                of_aws = f"cluster-pool-{pool}"
+                if f"{ancestor.name}-".startswith(f"{of_aws}-") or (
+                    ancestor.type in _NODE_POOLS and ancestor.name == f"cluster-{pool}"
+                ):
+                    return f"pool {pool}"
             if ancestor.type == _TEAM:
                 return f"team {ancestor.name}"
             if ancestor.type == _OPERATOR:
@@ -316,19 +300,3 @@ class Groups:
         # A reference to a provider is its URN, followed by its id.
         provider = self._known.get(resource.provider.rpartition("::")[0])
         return provider.inputs if provider else {}
-
-    def _pool(self, resource: Registration) -> str | None:
-        for pool in self._pools:
-            of_aws = f"cluster-pool-{pool}"
-            if resource.name == of_aws or resource.name.startswith(f"{of_aws}-"):
-                return pool
-            if resource.type in _NODE_POOLS and resource.name == f"cluster-{pool}":
-                return pool
-        return None
-
-    def _line(self, resource: Registration) -> Iterator[Registration]:
-        """A resource and its parents, from the nearest."""
-        current: Registration | None = resource
-        while current is not None:
-            yield current
-            current = self._known.get(current.parent)

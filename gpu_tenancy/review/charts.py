@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from functools import partial
+from typing import Final
 
 from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.texts import unit
-from gpu_tenancy.model.outlook import Group, StackOutlook, Supply
+from gpu_tenancy.model.outlook import Group, StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.shares import Holding
 from gpu_tenancy.model.plan.shares import flavor_of
 from gpu_tenancy.pages.bars import CUT, Bar, Branch, Scale, hues
@@ -22,18 +23,11 @@ def flavor_hues(outlook: StackOutlook) -> dict[str, int]:
 
 
 def text_bar(guaranteed: int, limit: int, capacity: int) -> str:
-    """A text bar: █ guaranteed, ▒ may borrow, · other capacity of the flavor.
-
-    Each part above 0 has at least one character.
-    """
+    """A text bar: █ guaranteed, ▒ may borrow, · other capacity; each part above 0 has at least one character."""
     whole = max(capacity, limit, 1)
-    solid = _characters(guaranteed, whole)
-    hatched = max(_characters(limit, whole) - solid, 1 if limit > guaranteed and solid < TEXT_WIDTH else 0)
+    solid, end = (max(1, round(TEXT_WIDTH * gpus / whole)) if gpus else 0 for gpus in (guaranteed, limit))
+    hatched = max(end - solid, 1 if limit > guaranteed and solid < TEXT_WIDTH else 0)
     return "█" * solid + "▒" * hatched + "·" * (TEXT_WIDTH - solid - hatched)
-
-
-def _characters(gpus: int, whole: int) -> int:
-    return 0 if gpus == 0 else max(1, round(TEXT_WIDTH * gpus / whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,13 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     )
     colours = flavor_hues(outlook)
     for supply in outlook.supply:
-        remark = _remark(supply)
+        over, autoscaled = (supply.guaranteed - end for end in (supply.capacity.maximum, supply.capacity.minimum))
+        remark = ""
+        if over > 0:
+            remark = f"guarantees exceed capacity by {amount_text(supply.resource, over)}"
+        elif autoscaled > 0:
+            amount = amount_text(supply.resource, autoscaled)
+            remark = f"{amount} guaranteed {unit(supply.resource)} depend on autoscaling"
         guaranteed, limits = (amount_text(supply.resource, amount) for amount in (supply.guaranteed, supply.limits))
         capacity = span(supply.capacity, supply.resource)
         numbers = f"{guaranteed} guaranteed of {capacity}, sum of limits {limits}"
@@ -83,28 +83,9 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
             tick=scale.percent(supply.flavor, supply.limits),
             numbers=f"{guaranteed} of {capacity} · sum of limits {limits}",
             remark=remark,
-            over=supply.guaranteed > supply.capacity.maximum,
+            over=over > 0,
             says=f"{supply.flavor}: {numbers}; {remark}" if remark else f"{supply.flavor}: {numbers}",
         )
-
-
-def _remark(supply: Supply) -> str:
-    if supply.guaranteed > supply.capacity.maximum:
-        return (
-            f"guarantees exceed capacity by {amount_text(supply.resource, supply.guaranteed - supply.capacity.maximum)}"
-        )
-    if supply.guaranteed > supply.capacity.minimum:
-        autoscaled = amount_text(supply.resource, supply.guaranteed - supply.capacity.minimum)
-        return f"{autoscaled} guaranteed {unit(supply.resource)} depend on autoscaling"
-    return ""
-
-
-class _Lengths(TypedDict):
-    hue: int
-    rail: float
-    solid: float
-    hatch: tuple[float, float]
-    tick: float | None
 
 
 class Drawing:
@@ -123,13 +104,25 @@ class Drawing:
         used: Mapping[tuple[str, str, str], int] | None = None,
     ) -> None:
         self._outlook = outlook
-        self._old = _old(before) if before else None
+        self._compared = before is not None
+        self._old = {
+            (team.name, holding.flavor, holding.scheduler): _numbers(
+                holding.resource, holding.guaranteed, holding.limit
+            )
+            for team in (before.teams if before else ())
+            for holding in team.holdings
+        }
         self._used = used or {}
         self._capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
         self._resources = outlook.resources
         self._hues = flavor_hues(outlook)
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
+        # By queue: the teams without one, which use it.
+        self._guests: dict[str, list[str]] = {}
+        for team in outlook.teams:
+            if team.queue != team.name:
+                self._guests.setdefault(team.queue, []).append(team.name)
         self.scale = Scale(_longest(outlook))
 
     @property
@@ -144,7 +137,11 @@ class Drawing:
 
     def _branch(self, group: Group, depth: int) -> Branch:
         groups = tuple(self._branch(self._groups[name], depth + 1) for name in group.groups)
-        teams = tuple((name, tuple(self._bars(name))) for name in self._below(group))
+        names = [name for owner in group.teams for name in (owner, *self._guests.get(owner, ()))]
+        teams = tuple(
+            (name, tuple(self._bar(self._teams[name], holding) for holding in self._teams[name].holdings))
+            for name in names
+        )
         return Branch(
             name=group.name,
             depth=depth,
@@ -163,28 +160,14 @@ class Drawing:
         """`8 a100, 40 general CPUs`, without zero amounts."""
         return ", ".join(f"{self._text(flavor, amount)} {flavor}" for flavor, amount in amounts.items() if amount)
 
-    def _numbers(self, flavor: str, guaranteed: int, limit: int) -> str:
-        return f"{self._text(flavor, guaranteed)} → {self._text(flavor, limit)}"
-
-    def _below(self, group: Group) -> list[str]:
-        """Teams whose queues are in a cohort, each followed by the teams that use its queue."""
-        users: dict[str, list[str]] = {}
-        for team in self._outlook.teams:
-            if team.queue != team.name:
-                users.setdefault(team.queue, []).append(team.name)
-        return [name for owner in group.teams for name in (owner, *users.get(owner, []))]
-
-    def _bars(self, name: str) -> Iterator[Bar]:
-        team = self._teams[name]
-        for holding in team.holdings:
-            owner = "" if team.queue == name or holding.scheduler == "Volcano" else team.queue
-            yield self._bar(name, holding, owner)
-
-    def _bar(self, name: str, holding: Holding, owner: str) -> Bar:
-        used = self._used.get((name, holding.flavor, holding.scheduler))
+    def _bar(self, team: TeamOutlook, holding: Holding) -> Bar:
+        name, key = team.name, (team.name, holding.flavor, holding.scheduler)
+        used = self._used.get(key)
+        owner = "" if team.queue == name or holding.scheduler == "Volcano" else team.queue
         kept = None if holding.guaranteed == 0 or owner else not holding.lends
-        remark = f"uses the queue of {owner}" if owner else _remark_of_bars(holding.scheduler, kept=kept)
-        numbers = self._numbers(holding.flavor, holding.guaranteed, holding.limit)
+        remark = f"uses the queue of {owner}" if owner else _remark(holding.scheduler, kept=kept)
+        numbers = _numbers(self._resources.get(holding.flavor, ""), holding.guaranteed, holding.limit)
+        was = self._old.get(key) if self._compared else numbers
         capacity = self._text(holding.flavor, self._capacity.get(holding.flavor, 0))
         parts = [
             f"{name}, {holding.flavor}: {self._text(holding.flavor, holding.guaranteed)} guaranteed",
@@ -192,79 +175,64 @@ class Drawing:
             remark,
             "" if used is None else f"{self._text(holding.flavor, used)} in use",
         ]
-        return Bar(
+        return self._drawn(holding.flavor, holding.guaranteed, holding.limit)(
             name=name,
-            flavor=holding.flavor,
             scheduler=holding.scheduler,
-            **self._lengths(holding.flavor, holding.guaranteed, holding.limit),
             used=None if used is None else self.scale.percent(holding.flavor, used),
-            ring=holding.guaranteed == 0,
             kept=kept,
             numbers=numbers,
-            was=self._was((name, holding.flavor, holding.scheduler), numbers),
+            was="new" if was is None else f"was {was}" if was != numbers else "",
             remark=remark if used is None else f"{self._text(holding.flavor, used)} in use, {remark}",
             says="; ".join(part for part in parts if part),
         )
 
-    def _was(self, key: tuple[str, str, str], now: str) -> str:
-        if self._old is None:
-            return ""
-        old = self._old.get(key)
-        return "new" if old is None else f"was {old}" if old != now else ""
-
     def _bounds(self, group: Group) -> Iterator[Bar]:
-        """Bars of a cohort that has its own quota or a limit."""
         for flavor, (own, guaranteed, limit) in group.shares.items():
             if not own and limit is None:
                 continue
             capacity = self._capacity.get(flavor, 0)
             whole = self._text(flavor, capacity)
             bound = f"no limit, capacity {whole}" if limit is None else f"limit {self._text(flavor, limit)} of {whole}"
-            yield Bar(
+            end = capacity if limit is None else limit
+            yield self._drawn(flavor, guaranteed, limit)(
                 name=group.name,
-                flavor=flavor,
                 scheduler="Kueue",
-                **self._lengths(flavor, guaranteed, limit),
                 used=None,
-                ring=guaranteed == 0,
                 kept=None,
-                numbers=self._numbers(flavor, guaranteed, capacity if limit is None else limit),
+                numbers=_numbers(self._resources.get(flavor, ""), guaranteed, end),
                 was="",
                 remark="",
                 says=f"cohort {group.name}, {flavor}: {self._text(flavor, guaranteed)} guaranteed, "
                 f"{self._text(flavor, own)} of them for any of its teams; {bound}",
             )
 
-    def _lengths(self, flavor: str, guaranteed: int, limit: int | None) -> _Lengths:
+    def _drawn(self, flavor: str, guaranteed: int, limit: int | None) -> partial[Bar]:
+        """A bar with its lengths, without its texts."""
         capacity = self._capacity.get(flavor, 0)
         solid = self.scale.percent(flavor, guaranteed)
         end = self.scale.percent(flavor, capacity if limit is None else limit)
-        return {
-            "hue": self._hues.get(flavor, 0),
-            "rail": self.scale.percent(flavor, capacity),
-            "solid": solid,
-            "hatch": (solid, round(max(0.0, end - solid), 2)),
-            "tick": None if limit is None else end,
-        }
+        return partial(
+            Bar,
+            flavor=flavor,
+            hue=self._hues.get(flavor, 0),
+            rail=self.scale.percent(flavor, capacity),
+            solid=solid,
+            hatch=(solid, round(max(0.0, end - solid), 2)),
+            tick=None if limit is None else end,
+            ring=guaranteed == 0,
+        )
 
 
-def _remark_of_bars(scheduler: str, *, kept: bool | None) -> str:
+def _numbers(resource: str, guaranteed: int, limit: int) -> str:
+    return f"{amount_text(resource, guaranteed)} → {amount_text(resource, limit)}"
+
+
+def _remark(scheduler: str, *, kept: bool | None) -> str:
     if kept is None:
         return "no guarantee"
     if scheduler == "Volcano":
         return "Volcano gangs, never lent"
     return "never lent" if kept else "lent while idle"
-
-
-def _old(before: StackOutlook) -> dict[tuple[str, str, str], str]:
-    """Numbers of each team, flavor and scheduler at the base."""
-    return {
-        (team.name, holding.flavor, holding.scheduler): (
-            f"{amount_text(holding.resource, holding.guaranteed)} → {amount_text(holding.resource, holding.limit)}"
-        )
-        for team in before.teams
-        for holding in team.holdings
-    }
 
 
 def _longest(outlook: StackOutlook) -> dict[str, int]:

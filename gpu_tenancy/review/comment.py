@@ -1,15 +1,17 @@
-"""The review as a pull request comment, in Markdown for GitHub and GitLab."""
+"""The review as a pull request comment, in Markdown for GitHub and GitLab; text of users is never markup."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Final
 
 from gpu_tenancy.base.quantity import amount_text
-from gpu_tenancy.pages.tables import Table, Tone
-from gpu_tenancy.review.changes import FieldChange
-from gpu_tenancy.review.charts import text_bar
-from gpu_tenancy.review.comment_markdown import code, figures, folded, mermaid, table, text
+from gpu_tenancy.base.texts import visible
+from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.pages.bars import Branch
+from gpu_tenancy.pages.tables import Cell, Column, Table, Tone, columns
+from gpu_tenancy.review.charts import Drawing, text_bar
 from gpu_tenancy.review.figures import (
     DONE,
     ChangeGroup,
@@ -33,43 +35,35 @@ _REASONS: Final = 12
 _NOTES: Final = 2
 _NOTE: Final = 200
 _FIELDS: Final = 20
+TEAMS: Final = 60
+"""Teams beyond which the diagram shows only cohorts: Mermaid draws at most 500 edges and
+50,000 characters: https://mermaid.js.org/config/schema-docs/config-properties-maxedges.html, `…-maxtextsize.html`."""
+_SIGNS: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_SILENT: Final = "&#8203;"
+"""A zero-width space, which keeps GitHub from linking names and issues."""
+_CODE: Final = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\\`*_[]~|&<>@#"})
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the comment, which is included whole or omitted.
-
-    Attributes:
-        rank: priority; the lowest is included first.
-    """
+    """A part of the comment, which is included whole or omitted; the lowest rank is included first."""
 
     title: str
     rank: int
     lines: tuple[str, ...]
-
-    @property
-    def markdown(self) -> str:
-        """Its lines, followed by an empty one."""
-        return "\n".join((*self.lines, "", ""))
 
 
 def comment(review: Review, limit: int = LIMIT) -> str:
     """The review as Markdown, short enough for a comment.
 
     The most important sections are included first; a last line lists the omitted ones. The verdict and the key figures
-    are always included.
-
-    Args:
-        review: the review.
-        limit: maximum number of characters. GitHub allows 65,536:
-            https://github.com/orgs/community/discussions/27190.
+    are always included. GitHub allows 65,536 characters: https://github.com/orgs/community/discussions/27190.
 
     Raises:
         ValueError: the limit is below `LEAST`.
     """
     if limit < LEAST:
-        msg = f"limit: {limit} characters is too short for a comment; set at least {LEAST}"
-        raise ValueError(msg)
+        raise ValueError(f"limit: {limit} characters is too short for a comment; set at least {LEAST}")
     head = _head(review, limit // 2 - LEAST // 4)
     sections = [section for section in _sections(review) if section.lines]
     kept: list[Section] = []
@@ -85,7 +79,8 @@ def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
         f"*Omitted to fit the comment size: {', '.join(missing)}."
         " See the full report page in the artifacts of this run.*\n"
     )
-    return head + "".join(section.markdown for section in sections if section in kept) + (note if missing else "")
+    shown_ = ("\n".join((*section.lines, "", "")) for section in sections if section in kept)
+    return f"{head}{''.join(shown_)}{note if missing else ''}"
 
 
 def _sections(review: Review) -> Iterator[Section]:
@@ -138,21 +133,27 @@ def _table(title: str, rank: int, shown_: Table) -> Section:
 
 
 def _listed(summary: str, items: Iterable[str]) -> Iterator[str]:
-    """A collapsed list; nothing without items."""
     if lines := [f"- {item}" for item in items]:
         yield from folded(summary, lines)
 
 
 def _head(review: Review, room: int) -> str:
-    verdict = review.verdict
+    verdict, base = review.verdict, review.comparison
+    about = [text(review.now.standing), f"{review.resources:,} resources"]
+    if base:
+        about.append(f"compared with {code(base.ref)} ({code(base.commit)})")
+    if base or review.real:
+        about.append(tally(shown(review)))
+    if review.real:
+        about.append(f"{review.real.same:,} unchanged (Pulumi preview)")
     lines = [
         f"## {_MARKS[verdict.tone]}{text(review.stack)}: {text(verdict.title)}",
         "",
         *_reasons(verdict.sentences, room),
         "",
-        _about(review),
+        " · ".join(about),
         "",
-        *(f"> {text(note[:_NOTE])}\n" for note in (review.comparison.notes[:_NOTES] if review.comparison else ())),
+        *(f"> {text(note[:_NOTE])}\n" for note in (base.notes[:_NOTES] if base else ())),
         *_key_figures(review),
         "",
         "",
@@ -174,32 +175,19 @@ def _reasons(reasons: tuple[str, ...], room: int) -> Iterator[str]:
         yield f"- *{omitted} more {'reason' if omitted == 1 else 'reasons'} in the full report*"
 
 
-def _about(review: Review) -> str:
-    parts = [text(review.now.standing), f"{review.resources:,} resources"]
-    if review.comparison:
-        parts.append(f"compared with {code(review.comparison.ref)} ({code(review.comparison.commit)})")
-    if review.comparison or review.real:
-        parts.append(tally(shown(review)))
-    if review.real:
-        parts.append(f"{review.real.same:,} unchanged (Pulumi preview)")
-    return " · ".join(parts)
-
-
 def _key_figures(review: Review) -> Iterator[str]:
     all_ = key_figures(review)
-    changed = [("change", True)] if any(figure.change for figure in all_) else []
-    yield from table(
-        [("", False), ("", True), *changed, ("", False)],
+    changed = ["change#"] if any(figure.change for figure in all_) else []
+    rows = (
         (
-            (
-                figure.label,
-                f"**{figure.value}** {figure.beside}".strip(),
-                *([figure.change] if changed else []),
-                text(figure.note),
-            )
-            for figure in all_
-        ),
+            figure.label,
+            f"**{figure.value}** {figure.beside}".strip(),
+            *([figure.change] if changed else []),
+            text(figure.note),
+        )
+        for figure in all_
     )
+    yield from table(columns("", "#", *changed, ""), rows)
 
 
 def _rules(review: Review) -> Iterator[str]:
@@ -226,7 +214,6 @@ def _rules(review: Review) -> Iterator[str]:
 
 
 def _policy_changes(changes: PolicyChanges) -> Iterator[str]:
-    """What the change does to the policies themselves."""
     for line in (*changes.unreported, *changes.standing):
         yield f"- ✗ **mandatory at {text(changes.ref)}** {_rule(line)}"
     yield from (f"- **weaker** {code(rule.rule)} {text(rule.change)}" for rule in changes.weaker if rule.lowered)
@@ -261,7 +248,14 @@ def _changes(review: Review, groups: tuple[ChangeGroup, ...]) -> Iterator[str]:
     yield ""
     for group in groups:
         where = f" · {code(group.where)}" if group.where else ""
-        lines = [item for line in group.lines for item in (f"- {_change(line)}", *_fields(line.fields))]
+        lines: list[str] = []
+        for line in group.lines:
+            lines.append(f"- {_change(line)}")
+            for field in line.fields[:_FIELDS]:
+                sides = f"{code(field.before) or '*none*'} → {code(field.after) or '*none*'}"
+                lines.append(f"  - {code(field.path)}: {sides}{' **forces replacement**' if field.replaces else ''}")
+            if len(line.fields) > _FIELDS:
+                lines.append(f"  - and {len(line.fields) - _FIELDS} more fields")
         yield from folded(f"<b>{escape(group.name, quote=False)}</b> {group.tally}{where}", lines)
 
 
@@ -270,19 +264,11 @@ def _change(line: ChangeLine) -> str:
     return f"**{DONE[line.action]}** {text(line.kind)} {', '.join(code(name) for name in line.names)}{remark}"
 
 
-def _fields(fields: tuple[FieldChange, ...]) -> Iterator[str]:
-    for field in fields[:_FIELDS]:
-        sides = f"{code(field.before) or '*none*'} → {code(field.after) or '*none*'}"
-        yield f"  - {code(field.path)}: {sides}{' **forces replacement**' if field.replaces else ''}"
-    if len(fields) > _FIELDS:
-        yield f"  - and {len(fields) - _FIELDS} more fields"
-
-
 def _differences(review: Review, all_: Iterable[Table]) -> Iterator[str]:
     changed = list(differences(all_)) if review.comparison and review.comparison.before else []
     if changed:
         rows = ((text(item.about), item.table, item.column, text(item.was), text(item.now)) for item in changed)
-        heads = [("item", False), ("table", False), ("column", False), ("before", True), ("after", True)]
+        heads = columns("item", "table", "column", "before#", "after#")
         yield from folded(f"<b>Changed values</b> ({len(changed)})", table(heads, rows))
 
 
@@ -303,15 +289,85 @@ def _promises(review: Review) -> Iterator[str]:
     ]
     yield "### Guarantees and limits"
     yield ""
-    yield from table(
+    bar = "█ guaranteed ▒ may borrow · other capacity"
+    yield from table(columns("team", "flavor", bar, "guaranteed#", "limit#", "capacity#", "lends"), rows)
+
+
+def text(words: str) -> str:
+    """Text for a line or cell, escaped: no markup, cell borders, mentions, issue links or emoji."""
+    line = visible(" ".join(words.split())).translate(_SIGNS)
+    line = re.sub(r"[@#](?=\w)|:(?=[\w+-]+:)", rf"\g<0>{_SILENT}", line)
+    return re.sub(r"^(\d+)([.)])(?=\s|$)|^([-+=#])", r"\1\\\2\3", line)
+
+
+def code(words: str) -> str:
+    """Text as code, in a line or cell."""
+    return f"<code>{visible(' '.join(words.split())).translate(_CODE)}</code>" if words.strip() else ""
+
+
+def table(headings: Iterable[Column], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Lines of a table, with cells as Markdown."""
+    listed = list(headings)
+    heads = [text(column.title) or " " for column in listed]
+    for line in (heads, ["---:" if column.number else "---" for column in listed], *rows):
+        yield f"| {' | '.join(line)} |"
+
+
+def figures(shown: Table) -> Iterator[str]:
+    """A table of the review, with bold row labels and previous values."""
+    rows = (
         [
-            ("team", False),
-            ("flavor", False),
-            ("█ guaranteed ▒ may borrow · other capacity", False),
-            ("guaranteed", True),
-            ("limit", True),
-            ("capacity", True),
-            ("lends", False),
-        ],
-        rows,
+            _cell(cell, bold=index == 0 or line.sums, new=index == 0 and line.fresh)
+            for index, cell in enumerate(line.cells)
+        ]
+        for line in shown.rows
     )
+    return table(shown.columns, rows)
+
+
+def _cell(shown: Cell, *, bold: bool, new: bool) -> str:
+    value = text(shown.text)
+    if value and (bold or shown.tone == "bad"):
+        value = f"**{value}**"
+    was = f" (was {text(shown.was)})" if shown.was else ""
+    return f"{value}{was}{' *new*' if new else ''}"
+
+
+def folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
+    """A collapsed section; lines are Markdown, the summary is HTML."""
+    yield f"<details><summary>{summary}</summary>"
+    yield ""
+    yield from lines
+    yield ""
+    yield "</details>"
+
+
+def mermaid(outlook: StackOutlook) -> Iterator[str]:
+    """Cohorts and teams with guarantees and limits; a dashed edge leads to a team without a guarantee."""
+    tree = Drawing(outlook).tree
+    yield "```mermaid"
+    yield "flowchart LR"
+    yield from _branch(tree, "g", teams=tree.count <= TEAMS)
+    yield "```"
+
+
+def _branch(branch: Branch, place: str, *, teams: bool) -> Iterator[str]:
+    own = [f"own quota: {branch.nobody}" if branch.depth else f"unassigned: {branch.nobody}"] if branch.nobody else []
+    count = [] if teams else [f"{branch.count} {'team' if branch.count == 1 else 'teams'}"]
+    bounds = [f"{bar.flavor} {bar.numbers}" for bar in branch.bars]
+    yield f'  {place}["{_label(branch.name, *count, *bounds, *own)}"]'
+    for index, group in enumerate(branch.groups):
+        yield from _branch(group, f"{place}_{index}", teams=teams)
+        yield f"  {place} --- {place}_{index}"
+    for index, (name, bars) in enumerate(branch.teams if teams else ()):
+        edge = "---" if any(not bar.ring for bar in bars) else "-.-"
+        yield f'  {place} {edge} {place}_t{index}(["{_label(name, *(f"{bar.flavor} {bar.numbers}" for bar in bars))}"])'
+
+
+def _label(*lines: str) -> str:
+    """Lines with special characters as Mermaid's entity codes, `#` number `;`."""
+    plain = " -.,:'→/"
+    escaped = (
+        "".join(char if char.isalnum() or char in plain else f"#{ord(char)};" for char in line) for line in lines
+    )
+    return "<br/>".join(escaped)

@@ -1,15 +1,15 @@
 """Tables and key figures of the page and the comment, with the values at the base."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, amount_text
 from gpu_tenancy.base.texts import DASH, MINUS, UNKNOWN, unit
-from gpu_tenancy.explain.proposal import Affected, Effect
+from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.shares import HOURS, Cost, Holding, Span
-from gpu_tenancy.pages.tables import Cell, Row, Table, Tone, about, columns, row
+from gpu_tenancy.pages.tables import Cell, Table, Tone, about, columns, row
 from gpu_tenancy.review.changes import ACTIONS, Action, Change, FieldChange
 from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.verdict import total
@@ -28,11 +28,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A key figure at the top of a review.
-
-    Attributes:
-        change: signed difference to the base; empty without a base.
-    """
+    """A key figure at the top of a review, with the signed difference to the base, empty without a base."""
 
     label: str
     value: str
@@ -98,16 +94,14 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
     """GPUs (CPUs where there are none) and monthly cost of guarantees and limits, with their changes."""
     before = review.comparison.before if review.comparison else None
     now = review.now
-    noun = _unit(now)
+    noun = next((unit(supply.resource) for supply in now.totals), "GPUs")
     over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
     autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
-    note = (
-        f"{noun}; capacity exceeded: {', '.join(over)}"
-        if over
-        else f"{noun}; depends on autoscaling: {', '.join(autoscaled)}"
-        if autoscaled
-        else f"{noun}, always available"
-    )
+    note = f"{noun}, always available"
+    if over:
+        note = f"{noun}; capacity exceeded: {', '.join(over)}"
+    elif autoscaled:
+        note = f"{noun}; depends on autoscaling: {', '.join(autoscaled)}"
     return (
         _amount("guaranteed", now, before, note, "bad" if over else "good"),
         _amount("limits", now, before, f"{noun}, sum of all limits"),
@@ -118,18 +112,13 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
 
 def _amount(field: str, now: StackOutlook, before: StackOutlook | None, note: str, tone: Tone | None = None) -> Figure:
     """The sum of a field of all flavors, of the sum of their capacities."""
-    amount, capacity = _sum(now, field), _counts(now, sum(supply.capacity.maximum for supply in now.totals))
-    change = "" if before is None else _moved(_sum(before, field), amount)
+    amount = _counts(now, sum(getattr(supply, field) for supply in now.totals))
+    capacity = _counts(now, sum(supply.capacity.maximum for supply in now.totals))
+    change = ""
+    if before is not None:
+        was = _counts(before, sum(getattr(supply, field) for supply in before.totals))
+        change = "±0" if was == amount else f"{amount - was:+,}".replace("-", MINUS)
     return Figure(field, f"{amount:,}", f"of {capacity:,}", note, change, tone)
-
-
-def _sum(outlook: StackOutlook, field: str) -> int:
-    return _counts(outlook, sum(getattr(supply, field) for supply in outlook.totals))
-
-
-def _unit(outlook: StackOutlook) -> str:
-    """What the sums count: GPUs, or CPUs where no flavor has GPUs."""
-    return next((unit(supply.resource) for supply in outlook.totals), "GPUs")
 
 
 def _counts(outlook: StackOutlook, amount: int) -> int:
@@ -137,62 +126,49 @@ def _counts(outlook: StackOutlook, amount: int) -> int:
     return amount // 1000 if any(supply.resource == CPU for supply in outlook.totals) else amount
 
 
-def _moved(was: int, now: int) -> str:
-    return "±0" if was == now else f"{now - was:+,}".replace("-", MINUS)
-
-
 def _cost(label: str, field: str, now: StackOutlook, before: StackOutlook | None) -> Figure:
-    amount = getattr(total(now), field)
+    amount: float | None = getattr(total(now), field)
     note = "USD, all teams" if amount is not None else f"at least {short(getattr(known(now), field))}"
-    return Figure(
-        label,
-        UNKNOWN if amount is None else short(amount),
-        "",
-        note,
-        "" if before is None else _cost_moved(getattr(total(before), field), amount),
-    )
-
-
-def _cost_moved(was: float | None, now: float | None) -> str:
-    if was is None or now is None:
-        return "±0" if was is now else f"was {UNKNOWN if was is None else short(was)}"
-    difference = round(now - was)
-    return "±0" if difference == 0 else f"{'+' if difference > 0 else MINUS}{short(abs(difference))}"
+    change = ""
+    if before is not None:
+        was: float | None = getattr(total(before), field)
+        if was is None or amount is None:
+            change = "±0" if was is amount else f"was {UNKNOWN if was is None else short(was)}"
+        else:
+            difference = round(amount - was)
+            change = f"{'+' if difference > 0 else MINUS}{short(abs(difference))}" if difference else "±0"
+    return Figure(label, UNKNOWN if amount is None else short(amount), "", note, change)
 
 
 def work(effect: Effect) -> Table:
     """Each workload whose state the change decides."""
-    parts: tuple[tuple[tuple[Affected, ...], str], ...] = (
-        (effect.deleted, "deleted"),
-        (effect.preempted, "preempted"),
-        (effect.delayed, "stays pending"),
-        (effect.later, "waits longer"),
-        (effect.admitted, "admitted"),
+    affected = {
+        "deleted": effect.deleted,
+        "preempted": effect.preempted,
+        "stays pending": effect.delayed,
+        "waits longer": effect.later,
+        "admitted": effect.admitted,
+    }
+    rows = (
+        row(
+            one.label,
+            Cell(
+                "preempted, admitted again" if outcome == "preempted" and one.again else outcome,
+                tone="bad" if outcome in {"deleted", "preempted"} else None,
+            ),
+            ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0",
+            one.hours,
+            one.by or one.why,
+            team=one.team,
+        )
+        for outcome, workloads in affected.items()
+        for one in workloads
     )
-    rows = tuple(_row(one, outcome) for part, outcome in parts for one in part)
     heads = columns("workload", "outcome", "GPUs#", "hours#", "for or why")
-    return Table("work", "Running and pending workloads", heads, rows)
+    return Table("work", "Running and pending workloads", heads, tuple(rows))
 
 
-def _row(one: Affected, outcome: str) -> Row:
-    restarted = outcome == "preempted" and one.again
-    bad = outcome in {"deleted", "preempted"}
-    return row(
-        one.label,
-        Cell("preempted, admitted again" if restarted else outcome, tone="bad" if bad else None),
-        ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0",
-        one.hours,
-        one.by or one.why,
-        team=one.team,
-    )
-
-
-DONE: Final[dict[Action, str]] = {
-    "delete": "deleted",
-    "replace": "replaced",
-    "create": "created",
-    "update": "updated",
-}
+DONE: Final[dict[Action, str]] = {"delete": "deleted", "replace": "replaced", "create": "created", "update": "updated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,39 +238,31 @@ def _overlaid(review: Review) -> list[tuple[Change, str]]:
         return [(change, "") for change in review.changes]
     real = {change.urn for change in review.real.changes}
     files = {change.urn: change for change in review.changes}
-    previewed = [(change, _remark(change, files.get(change.urn), review)) for change in review.real.changes]
+    found: list[tuple[Change, str]] = []
+    for change in review.real.changes:
+        in_files, remark = files.get(change.urn), ""
+        if review.comparison and in_files is None:
+            remark = "only in the Pulumi preview: the deployed state differs from the base"
+        elif review.comparison and in_files and in_files.action != change.action:
+            remark = f"in the files: {DONE[in_files.action]}"
+        found.append((change, remark))
     unchanged = [change for change in review.changes if change.urn not in real]
-    return previewed + [(change, "unchanged in the Pulumi preview") for change in unchanged]
-
-
-def _remark(real: Change, files: Change | None, review: Review) -> str:
-    if review.comparison is None:
-        return ""
-    if files is None:
-        return "only in the Pulumi preview: the deployed state differs from the base"
-    return "" if files.action == real.action else f"in the files: {DONE[files.action]}"
+    return found + [(change, "unchanged in the Pulumi preview") for change in unchanged]
 
 
 def _group(name: str, overlaid: list[tuple[Change, str]], where: str) -> ChangeGroup:
-    lines: dict[tuple[int, str, str], ChangeLine] = {}
+    together: dict[tuple[int, str, str], ChangeLine] = {}
     single: list[tuple[tuple[int, str, str], ChangeLine]] = []
     for change, difference in overlaid:
         order = ACTIONS.index(change.action)
         remark = ", ".join(filter(None, ("deleted first" if change.effect.deleted_first else "", difference)))
+        line = ChangeLine(change.action, change.kind, (change.name,), change.fields, remark)
         if change.fields:
-            line = ChangeLine(change.action, change.kind, (change.name,), change.fields, remark)
             single.append(((order, change.kind, change.name), line))
             continue
         key = (order, change.kind, remark)
-        names = (*lines[key].names, change.name) if key in lines else (change.name,)
-        lines[key] = ChangeLine(change.action, change.kind, names, (), remark)
-    ordered = sorted([*lines.items(), *single], key=lambda item: item[0])
+        together[key] = replace(line, names=(*together[key].names, change.name)) if key in together else line
+    lines = tuple(line for _, line in sorted([*together.items(), *single], key=lambda item: item[0]))
     team = name.removeprefix("team ") if name.startswith("team ") else ""
-    return ChangeGroup(
-        name,
-        where,
-        tally(change for change, _ in overlaid),
-        tuple(line for _, line in ordered),
-        team,
-        loses=any(change.action in {"delete", "replace"} for change, _ in overlaid),
-    )
+    loses = any(change.action in {"delete", "replace"} for change, _ in overlaid)
+    return ChangeGroup(name, where, tally(change for change, _ in overlaid), lines, team, loses)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, format_bytes, format_cpu, is_extended
 from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, monthly, share
-from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
+from gpu_tenancy.model.outlook import Group, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.shares import HOURS, NOTHING, OWN_QUEUE, Cost, Span
 from gpu_tenancy.pages.tables import Cell, Row, Table, columns, compared, row
 from gpu_tenancy.review.figures import own, span, work
-from gpu_tenancy.review.review import Review
-from gpu_tenancy.review.used import Used
+from gpu_tenancy.review.review import Review, Used
 from gpu_tenancy.review.verdict import total
 
 NO_BOUND = "no limit"
@@ -21,12 +20,7 @@ _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """The columns of tables of costs.
-
-    Attributes:
-        stored: whether the stack has storage.
-        used: what teams used in a month, if that is given.
-    """
+    """The columns of tables of costs: with storage if the stack has any, with a month's use if that is given."""
 
     stored: bool
     used: Used | None
@@ -172,7 +166,7 @@ def _supply(outlook: StackOutlook) -> Table:
 
 def _flavor(supply: Supply) -> Row:
     minimum, maximum = supply.capacity.minimum, supply.capacity.maximum
-    over = supply.guaranteed > maximum
+    over, per_price = supply.guaranteed > maximum, 1000 if supply.resource == CPU else 1
     return row(
         supply.flavor,
         supply.product or DASH,
@@ -185,41 +179,30 @@ def _flavor(supply: Supply) -> Row:
         amount_text(supply.resource, supply.limits),
         share(supply.limits, minimum),
         share(supply.limits, maximum),
-        _unit_price(supply),
+        # Of a CPU of a node without GPUs; memory is included in the CPUs' price.
+        DASH if supply.resource == MEMORY else _hour(supply.price and supply.price * per_price),
     )
-
-
-def _unit_price(supply: Supply) -> Cell:
-    """Price of a GPU, or of a CPU of a node without GPUs; memory is included in the CPUs' price."""
-    if supply.resource == MEMORY:
-        return Cell(DASH)
-    return _hour(supply.price and supply.price * (1000 if supply.resource == CPU else 1))
-
-
-def _pool_capacity(pool: Pool, *, with_gpus: bool) -> str:
-    """GPUs of all nodes; CPUs in a stack without GPUs."""
-    if with_gpus and not pool.gpus:
-        return DASH
-    per_node, resource = (pool.gpus, pool.resource) if with_gpus else (pool.node[CPU], CPU)
-    return span(Span(pool.nodes.minimum * per_node, pool.nodes.maximum * per_node), resource)
 
 
 def _pools(outlook: StackOutlook) -> Table:
     with_gpus = any(pool.gpus for pool in outlook.pools) or not outlook.pools
-    rows = [
-        row(
-            pool.name,
-            pool.flavor,
-            pool.machine or "custom",
-            pool.capacity,
-            span(pool.nodes),
-            _pool_capacity(pool, with_gpus=with_gpus),
-            _hour(pool.node_price),
-            _month(pool.floor),
-            _month(pool.ceiling),
+    rows: list[Row] = []
+    for pool in outlook.pools:
+        per_node, resource = (pool.gpus, pool.resource) if with_gpus else (pool.node[CPU], CPU)
+        capacity = Span(pool.nodes.minimum * per_node, pool.nodes.maximum * per_node)
+        rows.append(
+            row(
+                pool.name,
+                pool.flavor,
+                pool.machine or "custom",
+                pool.capacity,
+                span(pool.nodes),
+                span(capacity, resource) if per_node else DASH,
+                _hour(pool.node_price),
+                _month(pool.floor),
+                _month(pool.ceiling),
+            )
         )
-        for pool in outlook.pools
-    ]
     heads = columns(
         "pool",
         "flavor",
@@ -300,39 +283,38 @@ def _center_costs(outlook: StackOutlook, costs: _Costs) -> Table:
 
 
 def _fixed(outlook: StackOutlook) -> Table:
-    months = [None if cost.hour is None else cost.hour * cost.number * HOURS for cost in outlook.fixed]
     rows = [
-        row(cost.title, cost.number, money(month), cost.source)
-        for cost, month in zip(outlook.fixed, months, strict=True)
+        row(cost.title, cost.number, _month(cost.hour and cost.hour * cost.number), cost.source)
+        for cost in outlook.fixed
     ]
     if rows:
-        known = [month for month in months if month is not None]
-        rows.append(row("all of it", "", money(sum(known) if len(known) == len(months) else None), "", sums=True))
+        hours = [cost.hour * cost.number * HOURS for cost in outlook.fixed if cost.hour is not None]
+        rows.append(row("all of it", "", money(sum(hours) if len(hours) == len(rows) else None), "", sums=True))
     heads = columns("what is always there", "number#", "monthly cost#", "source of the price")
     return Table("fixed", "Monthly cost of the cluster itself", heads, tuple(rows))
 
 
 def _serving(outlook: StackOutlook) -> Table:
+    rows = (
+        row(
+            server.team,
+            server.name,
+            server.flavor,
+            server.gpus,
+            span(server.replicas),
+            server.surge,
+            server.peak,
+            server.limit,
+            Cell(str(headroom).replace("-", MINUS), tone="bad" if headroom < 0 else None),
+            team=server.team,
+        )
+        for server in outlook.serving
+        for headroom in (server.limit - server.peak,)
+    )
     heads = columns(
         "team", "server", "flavor", "GPUs per replica#", "replicas#", "surge#", "peak#", "limit#", "headroom#"
     )
-    return Table("serving", "Serving", heads, tuple(_server(server) for server in outlook.serving), keys=2)
-
-
-def _server(server: Serving) -> Row:
-    headroom = server.limit - server.peak
-    return row(
-        server.team,
-        server.name,
-        server.flavor,
-        server.gpus,
-        span(server.replicas),
-        server.surge,
-        server.peak,
-        server.limit,
-        Cell(str(headroom).replace("-", MINUS), tone="bad" if headroom < 0 else None),
-        team=server.team,
-    )
+    return Table("serving", "Serving", heads, tuple(rows), keys=2)
 
 
 def ways_in(outlook: StackOutlook) -> Table:

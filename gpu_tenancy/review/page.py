@@ -9,29 +9,20 @@ from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.engine.project import Preview
-from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.outlook import TeamOutlook, outlook
 from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.pages.bars import Branch
-from gpu_tenancy.pages.tables import FOLD, Tone, environment, policy
+from gpu_tenancy.pages.tables import FOLD, environment, policy
 from gpu_tenancy.pages.tables import Table as Figures
 from gpu_tenancy.review.changes import resources
 from gpu_tenancy.review.charts import Drawing, tanks
 from gpu_tenancy.review.figures import DONE, change_groups, differences, key_figures, shown, tally
 from gpu_tenancy.review.figures_tables import tables
-from gpu_tenancy.review.review import Review
+from gpu_tenancy.review.review import Review, Verdict
 from gpu_tenancy.review.verdict import NOT_EVALUATED, verdict
 
 SEARCH: Final = 12
 """Teams beyond which the page has a search box; a smaller page has no script."""
-
-
-@dataclass(frozen=True, slots=True)
-class Top:
-    """The top of the page: the verdict, or the result of the checks on a running platform."""
-
-    tone: Tone
-    title: str
-    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +39,7 @@ class Running:
         waiting: pods without a node; empty for none.
     """
 
-    top: Top
+    top: Verdict
     applied: str
     used: Mapping[tuple[str, str, str], int]
     real: tuple[str, ...]
@@ -59,24 +50,31 @@ class Running:
 
 
 def page(review: Review, running: Running | None = None) -> str:
-    """The report as HTML. It loads no external content; the same input gives the same bytes.
+    """The report as HTML, with the checks of a running platform first, if there is one.
 
-    Args:
-        review: the review.
-        running: the platform on which the stack runs; its checks are shown first.
+    It loads no external content; the same input gives the same bytes.
     """
     templates = environment("gpu_tenancy.review")
     before = review.comparison.before if review.comparison else None
     drawing = Drawing(review.now, before, running.used if running else None)
     all_ = tables(review)
+    top = review.verdict
+    if running:
+        rest = (sentence for sentence in top.sentences if sentence != NOT_EVALUATED)
+        top = replace(running.top, sentences=(*running.top.sentences, *rest))
     search = len(review.now.teams) > SEARCH
+    counted, cpu = review.now.resources.values(), "CPU of a node without GPUs"
+    with_gpus = any(map(is_extended, counted))
+    paid = "GPU" if with_gpus or not counted else cpu
+    if with_gpus and CPU in counted:
+        paid = f"GPU, and each {cpu},"
     return templates.get_template("page.html.j2").render(
         review=review,
         now=review.now,
-        top=_top(review, running),
+        top=top,
         figures=key_figures(review),
         available=available(review.now.resources.values()),
-        paid=_paid(review.now),
+        paid=paid,
         tree=drawing.tree,
         tanks=list(tanks(review.now)),
         common_scale=drawing.scale.common,
@@ -85,7 +83,7 @@ def page(review: Review, running: Running | None = None) -> str:
         differences=list(differences(all_.values())),
         groups=change_groups(review),
         tally=tally(shown(review)),
-        searchable={team.name: _words(review.now, team.name) for team in review.now.teams},
+        searchable={team.name: _words(team) for team in review.now.teams},
         search=search,
         policy=policy(templates.get_template("filter.js").render() if search else ""),
         price_note=f"{review.price_note[:1].upper()}{review.price_note[1:]}" or "No prices available",
@@ -102,28 +100,14 @@ def page(review: Review, running: Running | None = None) -> str:
     )
 
 
-def _paid(outlook: StackOutlook) -> str:
-    """What has a price: a GPU, a CPU of a node without GPUs, or both."""
-    resources = outlook.resources.values()
-    cpu = "CPU of a node without GPUs"
-    if not any(is_extended(resource) for resource in resources):
-        return cpu if resources else "GPU"
-    return f"GPU, and each {cpu}," if CPU in resources else "GPU"
-
-
-def _top(review: Review, running: Running | None) -> Top:
-    verdict = review.verdict
-    if running is None:
-        return Top(verdict.tone, verdict.title, verdict.sentences)
-    rest = (sentence for sentence in verdict.sentences if sentence != NOT_EVALUATED)
-    return replace(running.top, sentences=(*running.top.sentences, *rest))
-
-
-def _words(outlook: StackOutlook, name: str) -> str:
-    """Text in which the search box looks for a team."""
-    team = next(team for team in outlook.teams if team.name == name)
+def _words(team: TeamOutlook) -> str:
     flavors = " ".join(dict.fromkeys(holding.flavor for holding in team.holdings))
     return f"{team.name} {team.owner} {team.cost_center} {team.cohort} {team.tier} {flavors}".lower()
+
+
+def _folded(branch: Branch, whole: int) -> bool:
+    """Whether a cohort starts collapsed: one with many teams in a large stack."""
+    return whole > FOLD and len(branch.teams) > SEARCH
 
 
 def _sections(review: Review, running: Running | None) -> list[tuple[str, str]]:
@@ -141,11 +125,6 @@ def _sections(review: Review, running: Running | None) -> list[tuple[str, str]]:
         ("rules", "Policies"),
         *([("changes", "Changes")] if review.comparison or review.real else []),
     ]
-
-
-def _folded(branch: Branch, whole: int) -> bool:
-    """Whether a cohort starts collapsed: one with many teams in a large stack."""
-    return whole > FOLD and len(branch.teams) > SEARCH
 
 
 def write_forecast(preview: Preview, folder: Path) -> Path:

@@ -25,7 +25,7 @@ from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.spec import is_production
 from gpu_tenancy.packs.configuration import PackChoice, choose_in_copy
 from gpu_tenancy.packs.evaluation import evaluate
-from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState, by_weight
+from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, by_weight
 from gpu_tenancy.review.base import Base, Copy
 from gpu_tenancy.review.changes import kind_of, name_of
 from gpu_tenancy.review.review import NewExemption, PolicyChanges, RuleLine, Rules, WeakerRule
@@ -60,31 +60,23 @@ def rule_lines(rendered: Rendered, findings: Iterable[Finding]) -> tuple[RuleLin
     places = {
         registration.urn: f"{kind_of(registration)} {name_of(registration)}" for registration in rendered.registrations
     }
-    return tuple(_line(finding, places.get(finding.urn, "the stack")) for finding in by_weight(list(findings)))
-
-
-def _line(finding: Finding, place: str) -> RuleLine:
-    unknown = finding.outcome is Outcome.UNKNOWN
-    return RuleLine(
-        pack=finding.pack,
-        rule=finding.rule,
-        severity=finding.severity,
-        level="mandatory" if finding.kind == "broken" else "advisory",
-        outcome="unknown" if unknown else _OUTCOMES[finding.kind],
-        place=place,
-        says=finding.message,
+    return tuple(
+        RuleLine(
+            pack=finding.pack,
+            rule=finding.rule,
+            severity=finding.severity,
+            level="mandatory" if finding.kind == "broken" else "advisory",
+            outcome="unknown" if finding.outcome is Outcome.UNKNOWN else _OUTCOMES[finding.kind],
+            place=places.get(finding.urn, "the stack"),
+            says=finding.message,
+        )
+        for finding in by_weight(list(findings))
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A pack of the change.
-
-    Attributes:
-        text: as the option `--policy` has it.
-        chosen: its folder and configuration.
-        result: its findings about the change.
-    """
+    """A pack of the change as `--policy` has it, its folder and configuration, and its findings about the change."""
 
     text: str
     chosen: PackChoice
@@ -94,23 +86,22 @@ class Evaluated:
 def policy_changes(
     current: Preview, packs: Sequence[Evaluated], base: Base, copy: Copy, project: Path
 ) -> PolicyChanges:
-    """Compares the policies of a change with those of its base.
-
-    Args:
-        current: the stack and its rendered resources.
-        packs: the packs of the change.
-        base: the stack at the base.
-        copy: the project at the base.
-        project: folder of `Pulumi.yaml`.
-    """
+    """Compares the policies of a change with those of its base, of which `copy` has the project."""
     rendered = current.rendered
     before = _was_production(current, copy.folder)
+
+    def in_copy(path: Path) -> Path:
+        """The path in the copy of one that git tracks in the project; not of a package that is installed in it."""
+        whole, inside = path.absolute(), project.absolute()
+        tracked = whole.is_relative_to(inside) and git(
+            project, base.ref, "ls-files", "--", str(whole.relative_to(inside))
+        )
+        return copy.folder / whole.relative_to(inside) if tracked else path
+
     differing: list[tuple[Evaluated, PackChoice]] = []
     not_compared: list[str] = []
     for pack in packs:
-        chosen = choose_in_copy(
-            pack.text, copy.folder, partial(_moved, project, copy.folder, base.ref), production=before
-        )
+        chosen = choose_in_copy(pack.text, copy.folder, in_copy, production=before)
         if chosen is None:
             not_compared.append(f"Policy pack {pack.text} does not exist at {base.ref}")
         elif chosen == pack.chosen and _changed_outside(pack.chosen, project, base.ref):
@@ -124,10 +115,13 @@ def policy_changes(
     for (pack, _), result in zip(differing, results, strict=True):
         if isinstance(result, PackResult):
             weaker += weaker_rules(result, pack.result)
-            unreported += _unreported(result, pack.result)
+            reported = {(finding.rule, finding.urn) for finding in pack.result.findings if finding.kind == "broken"}
+            broken = (finding for finding in result.findings if finding.kind == "broken")
+            unreported += (finding for finding in broken if (finding.rule, finding.urn) not in reported)
         else:
             not_compared.append(f"Policy pack {pack.text} cannot be evaluated as at {base.ref}: {result}")
-    standing = _unchanged(base.rendered, rendered)
+    old = {registration.urn: registration for registration in base.rendered.registrations} if base.rendered else {}
+    standing = {new.urn for new in rendered.registrations if old.get(new.urn) == new}
     return PolicyChanges(
         base.ref,
         weaker=tuple(weaker),
@@ -136,14 +130,6 @@ def policy_changes(
         exemptions=tuple(new_exemptions(base.rendered, rendered)),
         not_compared=tuple(not_compared),
     )
-
-
-def _moved(project: Path, copy: Path, ref: str, path: Path) -> Path:
-    """The path in the copy of a path that git tracks in the project; not of a package that is installed in it."""
-    whole, inside = path.absolute(), project.absolute()
-    if not whole.is_relative_to(inside) or not git(project, ref, "ls-files", "--", str(whole.relative_to(inside))):
-        return path
-    return copy / whole.relative_to(inside)
 
 
 def _changed_outside(chosen: PackChoice, project: Path, ref: str) -> bool:
@@ -175,63 +161,37 @@ def _evaluated(rendered: Rendered, chosen: PackChoice) -> PackResult | str:
 
 
 def _same(one: PackChoice, other: PackChoice, project: Path, ref: str) -> bool:
-    """Whether two packs have the same files and configuration."""
     if one == other:
         return True
     # Python may read committed bytecode in place of the source beside it.
-    if git(project, ref, "ls-files", "--", *_BYTECODE):
-        return False
-    return _files(one.folder) == _files(other.folder) and _content(one.config) == _content(other.config)
+    return not git(project, ref, "ls-files", "--", *_BYTECODE) and _files(one) == _files(other)
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    """The content of each file, by its path in the folder; packs share files by links."""
-    return {
-        os.path.relpath(Path(place, name), folder): Path(place, name).read_bytes()
-        for place, _, names in os.walk(folder, followlinks=True)
+def _files(pack: PackChoice) -> dict[str, bytes]:
+    """The content of each file, by its path in the folder, and of the configuration; packs share files by links."""
+    found = {
+        os.path.relpath(Path(place, name), pack.folder): Path(place, name).read_bytes()
+        for place, _, names in os.walk(pack.folder, followlinks=True)
         for name in names
         if Path(place).name != "__pycache__" and Path(place, name).is_file()
     }
-
-
-def _content(file: Path | None) -> bytes | None:
-    return file.read_bytes() if file else None
+    return found | ({"": pack.config.read_bytes()} if pack.config else {})
 
 
 def weaker_rules(before: PackResult, now: PackResult) -> Iterator[WeakerRule]:
     """The rules of a pack that the change lowers, removes or sets otherwise."""
-    for rule, state in sorted(before.states.items()):
-        if change := _change(state, now.states.get(rule)):
-            yield WeakerRule(before.pack, rule, change, lowered=not change.startswith(_SETTINGS))
-
-
-_SETTINGS: Final = "settings changed: "
-
-
-def _change(before: RuleState, now: RuleState | None) -> str:
-    """How a rule is weaker, as text; empty if it is not. Which settings are stricter is not known here."""
-    if before.level == "disabled":
-        return ""
-    if now is None:
-        return f"{before.level} → removed"
-    if _RANKS.index(now.level) < _RANKS.index(before.level):
-        return f"{before.level} → {now.level}"
-    keys = sorted(before.settings.keys() | now.settings.keys())
-    changed = [key for key in keys if before.settings.get(key) != now.settings.get(key)]
-    return f"{_SETTINGS}{', '.join(changed)}" if changed else ""
-
-
-def _unreported(before: PackResult, now: PackResult) -> Iterator[Finding]:
-    reported = {(finding.rule, finding.urn) for finding in now.findings if finding.kind == "broken"}
-    for finding in before.findings:
-        if finding.kind == "broken" and (finding.rule, finding.urn) not in reported:
-            yield finding
-
-
-def _unchanged(before: Rendered | None, now: Rendered) -> set[str]:
-    """URNs of the resources that are as at the base."""
-    known = {registration.urn: registration for registration in before.registrations} if before else {}
-    return {registration.urn for registration in now.registrations if known.get(registration.urn) == registration}
+    for rule, was in sorted(before.states.items()):
+        state = now.states.get(rule)
+        if was.level == "disabled":
+            continue
+        if state is None or _RANKS.index(state.level) < _RANKS.index(was.level):
+            yield WeakerRule(before.pack, rule, f"{was.level} → {state.level if state else 'removed'}", lowered=True)
+            continue
+        # Which settings are stricter is not known here.
+        keys = sorted(was.settings.keys() | state.settings.keys())
+        changed = [key for key in keys if was.settings.get(key) != state.settings.get(key)]
+        if changed:
+            yield WeakerRule(before.pack, rule, f"settings changed: {', '.join(changed)}", lowered=False)
 
 
 def new_exemptions(before: Rendered | None, now: Rendered) -> Iterator[NewExemption]:

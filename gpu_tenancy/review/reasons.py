@@ -6,19 +6,17 @@ from typing import Final, TypeAlias
 
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.texts import counted, first_names, plural
-from gpu_tenancy.explain.proposal import Effect
+from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.model.catalogue.roles import READ as MAY_READ
 from gpu_tenancy.model.catalogue.roles import abilities
-from gpu_tenancy.model.outlook import Pool, StackOutlook, TeamOutlook
+from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.data import READ, WRITE, DataAccess
-from gpu_tenancy.model.plan.secrets import UNDECLARED, SecretRow
+from gpu_tenancy.model.plan.secrets import UNDECLARED
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.replacements import without_indexes
 
 _Abilities: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 """What people may do, by team (empty for the cluster) and person; the strongest first."""
-_Datasets: TypeAlias = Mapping[tuple[str, str], DataAccess]
-"""Datasets by team and place: the same folder under another name is the same right."""
 LISTED: Final = 3
 """People, teams and resources that a reason names before it counts the others."""
 
@@ -55,9 +53,19 @@ def _of_people(less: _Abilities, more: _Abilities, verb: str) -> Iterator[str]:
         merged.setdefault((rights, tuple(teams)), []).append(person)
     for (rights, teams), people in merged.items():
         verbs = f"{verb}s" if len(people) == 1 else verb
-        where = "the cluster" if teams == ("",) else first_names([team or "the cluster" for team in teams], LISTED)
-        who = plural(len(people), *_kind_of_people(people))
+        where = first_names([team or "the cluster" for team in teams], LISTED)
+        kinds = {person.partition(":")[0] for person in people}
+        noun = _KINDS_OF_PEOPLE.get(kinds.pop(), "") if len(kinds) == 1 else ""
+        who = plural(len(people), noun, f"{noun}s") if noun else plural(len(people), "person", "people")
         yield f"{who} {verbs} {rights} in {where} ({first_names(people, LISTED)})"
+
+
+_KINDS_OF_PEOPLE: Final = {
+    "group": "group",
+    "user": "user",
+    "serviceaccount": "service account",
+    "arn": "IAM principal",
+}
 
 
 def _rights(rights: Sequence[str], verb: str) -> str:
@@ -68,30 +76,8 @@ def _rights(rights: Sequence[str], verb: str) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _kind_of_people(people: Sequence[str]) -> tuple[str, str]:
-    """What people are, if all are the same, for one and for several."""
-    kinds = {person.partition(":")[0] for person in people}
-    nouns = {
-        "group": "group",
-        "user": "user",
-        "serviceaccount": "service account",
-        "arn": "IAM principal",
-    }
-    noun = nouns.get(kinds.pop(), "") if len(kinds) == 1 else ""
-    return (noun, f"{noun}s") if noun else ("person", "people")
-
-
-def data_gained(before: StackOutlook, now: StackOutlook) -> tuple[str, ...]:
-    """Rights on datasets that teams do not have at the base: `Team a gains read of corpus (s3://ml-corpus/v3)`."""
-    return tuple(_of_teams(_datasets(before), _datasets(now), "gains"))
-
-
-def data_lost(before: StackOutlook, now: StackOutlook) -> tuple[str, ...]:
-    """Rights on datasets that teams no longer have."""
-    return tuple(_of_teams(_datasets(now), _datasets(before), "loses"))
-
-
-def _datasets(outlook: StackOutlook) -> _Datasets:
+def _datasets(outlook: StackOutlook) -> Mapping[tuple[str, str], DataAccess]:
+    """Datasets by team and place: the same folder under another name is the same right."""
     held: dict[tuple[str, str], DataAccess] = {}
     for access in outlook.data:
         key = access.team, access.place
@@ -100,16 +86,18 @@ def _datasets(outlook: StackOutlook) -> _Datasets:
     return held
 
 
-def _of_teams(less: _Datasets, more: _Datasets, verb: str) -> Iterator[str]:
+def data_rights(fewer: StackOutlook, more: StackOutlook, verb: str) -> Iterator[str]:
+    """Rights on datasets that teams `gain` or `lose`: `Team a gains read of corpus (s3://ml-corpus/v3)`."""
     teams: dict[tuple[str, str, str], list[str]] = {}
-    for key, access in more.items():
-        other = less.get(key)
+    known = _datasets(fewer)
+    for key, access in _datasets(more).items():
+        other = known.get(key)
         if other is None:
             teams.setdefault((access.right, access.name, access.place), []).append(access.team)
         elif access.right == WRITE and other.right == READ:
             teams.setdefault(("write", access.name, access.place), []).append(access.team)
     for (right, name, place), names in teams.items():
-        who, does = ("Team", verb) if len(names) == 1 else ("Teams", verb.removesuffix("s"))
+        who, does = ("Team", f"{verb}s") if len(names) == 1 else ("Teams", verb)
         yield f"{who} {first_names(names, LISTED)} {does} {right} of {name} ({place})"
 
 
@@ -177,14 +165,9 @@ def secret_reasons(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
         if row.right and (row.team, row.source) not in read:
             yield f"{row.team} gains a secret of the cloud: {row.name} ({row.source})"
         if was and was.source != row.source and UNDECLARED not in {was.source, row.source}:
-            yield f"Secret {row.name} of {row.team} changes from {was.source} to {row.source}{_affected(row)}"
-
-
-def _affected(row: SecretRow) -> str:
-    """Who uses it, and whether a change reaches them."""
-    if not row.users:
-        return ", and nobody uses it"
-    return f", for {plural(len(row.users), 'user', 'users')} ({first_names(list(row.users), LISTED)}): {row.reach}"
+            users = f"{plural(len(row.users), 'user')} ({first_names(list(row.users), LISTED)})"
+            affected = f"for {users}: {row.reach}" if row.users else "and nobody uses it"
+            yield f"Secret {row.name} of {row.team} changes from {was.source} to {row.source}, {affected}"
 
 
 _INSTEAD: Final = {
@@ -218,12 +201,7 @@ def unsure(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def losses(lost: Sequence[Change], before: StackOutlook) -> Iterator[str]:
-    """Reasons for clusters, pools and what else has a row with `what`; the others together by action.
-
-    Args:
-        lost: deletions and replacements.
-        before: summary of what is deployed, for what lies on a pool.
-    """
+    """Deletions and replacements: clusters, pools and others whose row has `what`; the rest together by action."""
     clusters = any(change.effect.what == "cluster" for change in lost)
     for change in lost:
         if change.effect.what and not (clusters and change.effect.what == "pool"):
@@ -268,18 +246,13 @@ def _lies_on(change: Change, before: StackOutlook) -> Iterator[str]:
             yield plural(len(before.pools), "pool")
             yield plural(len(before.teams), "team")
         return
-    yield from _size(pool)
+    up_to = "" if pool.nodes.minimum == pool.nodes.maximum else "up to "
+    yield f"{up_to}{plural(pool.nodes.maximum, 'node')}"
+    if pool.gpus and pool.resource:
+        yield f"{up_to}{counted(pool.gpus * pool.nodes.maximum, pool.resource)}"
     teams = [team.name for team in before.teams if any(share.flavor == pool.flavor for share in team.holdings)]
     if teams:
         yield f"used by {first_names(teams, LISTED)}"
-
-
-def _size(pool: Pool) -> Iterator[str]:
-    least, most = pool.nodes.minimum, pool.nodes.maximum
-    up_to = "" if least == most else "up to "
-    yield f"{up_to}{plural(most, 'node')}"
-    if pool.gpus and pool.resource:
-        yield f"{up_to}{counted(pool.gpus * most, pool.resource)}"
 
 
 _INSTEAD_FOR_TEAMS: Final = (
@@ -292,10 +265,7 @@ _FEATURES: Final = 2
 def claims_lost(before: StackOutlook, now: StackOutlook, effect: Effect | None) -> Iterator[str]:
     """Why removing a team is refused: its namespace has PersistentVolumeClaims, which are deleted with it.
 
-    Args:
-        before: summary of the base, for the claims that the stack declares.
-        now: the stack's summary.
-        effect: on a running cluster, for the claims that people have made.
+    The base has the claims that the stack declares, the effect on a running cluster those that people have made.
     """
     names = {team.name for team in now.teams}
     lost: dict[str, dict[str, int]] = {name: dict(claims) for name, claims in effect.claims.items()} if effect else {}
@@ -323,7 +293,11 @@ def reorganised(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     added = {name: team for name, team in new.items() if name not in old}
     removed = {name: team for name, team in old.items() if name not in new}
     people = {**_people(before), **{name: who for name, who in _people(now).items() if name in new}}
-    likely = {name: _successors(team, added, people) for name, team in removed.items()}
+    likely: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for name, team in removed.items():
+        alike = {one: tuple(_same(team, other, people)) for one, other in added.items()}
+        most = max(map(len, alike.values()), default=0)
+        likely[name] = {one: same for one, same in alike.items() if len(same) == most >= _FEATURES}
     taken = Counter(name for successors in likely.values() for name in successors)
     for name, successors in sorted(likely.items()):
         if len(successors) > 1:
@@ -354,15 +328,6 @@ def _people(outlook: StackOutlook) -> Mapping[str, Collection[tuple[str, str]]]:
     return members
 
 
-def _successors(
-    team: TeamOutlook, added: Mapping[str, TeamOutlook], people: Mapping[str, Collection[tuple[str, str]]]
-) -> Mapping[str, tuple[str, ...]]:
-    """Added teams that are likely this one, with what is the same; those with all that any of them shares."""
-    found = {name: tuple(_same(team, one, people)) for name, one in added.items()}
-    most = max(map(len, found.values()), default=0)
-    return {name: same for name, same in found.items() if len(same) == most >= _FEATURES}
-
-
 def _same(team: TeamOutlook, other: TeamOutlook, people: Mapping[str, Collection[tuple[str, str]]]) -> Iterator[str]:
     if team.owner == other.owner:
         yield "owner"
@@ -376,3 +341,69 @@ def _same(team: TeamOutlook, other: TeamOutlook, people: Mapping[str, Collection
 
 def _held(team: TeamOutlook) -> Mapping[str, tuple[int, int]]:
     return {holding.flavor: (holding.guaranteed, holding.limit) for holding in team.holdings if holding.limit}
+
+
+_LATER: Final = "to avoid it, deploy after they end, or lower the other team's guarantee in a later change"
+
+
+def work_lost(effect: Effect) -> Iterator[str]:
+    """Running workloads of a cluster that a change ends, for which it needs a review."""
+    for team, ended in _by_team(effect.preempted):
+        restarted = sum(one.again for one in ended)
+        more = f"; {restarted} of them will be admitted again at once" if restarted else ""
+        preempting = sorted({one.by.partition("/")[0] for one in ended} - {""})
+        by = f" for {first_names(preempting, LISTED)}" if preempting else ""
+        yield f"{_running(ended)} of {team} will be preempted{by} ({_size(ended)}){more}; {_LATER}"
+    for team, ended in _by_team(effect.deleted):
+        yield f"Namespace {team} will be deleted with {_running(ended)} ({_size(ended)})"
+    for flavor, pods in effect.pods_on_removed_flavors.items():
+        yield f"{plural(len(pods), 'running pod')} on nodes of removed flavor {flavor}: {first_names(pods, LISTED)}"
+    for pool in effect.smaller_pools:
+        ends = f"the pods of at least {plural(pool.busy - pool.nodes, 'node')} end"
+        yield (
+            f"Pool {pool.name} will have at most {plural(pool.nodes, 'node')}, and {pool.busy} run pods with GPUs"
+            f" ({first_names(pool.pods, LISTED)}): {ends}; to avoid it, run"
+            f" `tenancy cluster hold {pool.name}` and deploy when they have ended"
+        )
+    for one in effect.exceeded:
+        yield f"{one.place}: {one.used} {one.what} in use, {one.bound} allowed; nothing is stopped, new pods wait"
+    for one in effect.refused:
+        pods = f"{plural(len(one.pods), 'pod')} of {one.team} will be refused if created again"
+        yield f"{pods}: {one.why} ({first_names(one.pods, LISTED)})"
+    if effect.claims_unread:
+        yield "Claims in namespaces that are deleted are unknown: you may not list PersistentVolumeClaims"
+    yield from (f"Running workloads not simulated: {reason}" for reason in effect.not_simulated)
+
+
+def work_changed(effect: Effect) -> Iterator[str]:
+    """What else changes for the running and pending workloads of a cluster."""
+    if not effect.preempted and not effect.deleted:
+        yield f"No running workload will be preempted ({effect.running} running)"
+    for part, what in (
+        (effect.admitted, "will be admitted"),
+        (effect.delayed, "will stay pending because of the change"),
+    ):
+        for team, pending in _by_team(part):
+            yield f"{plural(len(pending), 'pending workload')} of {team} {what} ({_gpus(pending)})"
+    for team, later in _by_team(effect.later):
+        waits = f"{plural(len(later), 'pending workload')} of {team} will wait longer ({_gpus(later)})"
+        yield f"{waits}: {later[0].label}: {later[0].why}; how long is unknown, since Kueue knows no durations"
+
+
+def _by_team(affected: Iterable[Affected]) -> Iterable[tuple[str, list[Affected]]]:
+    teams: dict[str, list[Affected]] = {}
+    for one in affected:
+        teams.setdefault(one.team, []).append(one)
+    return sorted(teams.items())
+
+
+def _running(ended: list[Affected]) -> str:
+    return plural(len(ended), "running workload")
+
+
+def _size(ended: list[Affected]) -> str:
+    return f"{_gpus(ended)}, oldest {max(one.hours for one in ended)} h"
+
+
+def _gpus(affected: list[Affected]) -> str:
+    return plural(sum(one.amount for one in affected), "GPU")

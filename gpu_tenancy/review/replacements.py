@@ -17,42 +17,6 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.model.catalogue.rows import Fact, Row
 from gpu_tenancy.model.yaml import read_table
 
-_SELECTOR: Final = ("spec.selector",)
-
-FORCES_NEW: Final[Mapping[str, tuple[str, ...]]] = {
-    "apps:DaemonSet": _SELECTOR,
-    "apps:Deployment": _SELECTOR,
-    "apps:StatefulSet": (
-        *_SELECTOR,
-        "spec.podManagementPolicy",
-        "spec.revisionHistoryLimit",
-        "spec.serviceName",
-        "spec.volumeClaimTemplates",
-    ),
-    "batch:Job": (*_SELECTOR, "spec.completions", "spec.parallelism", "spec.template"),
-    "core:ConfigMap": ("binaryData", "data"),
-    "core:PersistentVolume": (
-        "spec.awsElasticBlockStore",
-        "spec.azureDisk",
-        "spec.csi",
-        "spec.hostPath",
-        "spec.local",
-        "spec.nfs",
-    ),
-    "core:PersistentVolumeClaim": (*_SELECTOR, "spec.accessModes", "spec.storageClassName", "spec.volumeName"),
-    "core:ResourceQuota": ("spec.scopes",),
-    "core:Secret": ("data", "stringData", "type"),
-    "core:Service": ("spec.clusterIP",),
-    "rbac.authorization.k8s.io:ClusterRoleBinding": ("roleRef",),
-    "rbac.authorization.k8s.io:RoleBinding": ("roleRef",),
-    "storage.k8s.io:StorageClass": ("parameters", "provisioner"),
-}
-"""Fields, by API group and kind, whose change makes pulumi-kubernetes replace the object, besides its name.
-
-Read on 2026-11-21: https://github.com/pulumi/pulumi-kubernetes/blob/master/provider/pkg/provider/diff.go
-ConfigMaps and Secrets: not where the provider has `enableConfigMapMutable` and `enableSecretMutable`.
-"""
-
 NAMED_BY: Final = ("metadata.name", "metadata.namespace")
 
 
@@ -71,17 +35,12 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
         declared: `replaceOnChanges` of the resource, such as `spec.containers[0].image`.
         provider: inputs of its provider; some are strings that contain JSON.
     """
-    mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
-    dotted = (re.sub(r"\[([0-9]+)\]", r".\1", field) for field in declared)
-    fields = (*dotted, *(NAMED_BY if mutable else _of_kubernetes(type_)))
+    fields = [re.sub(r"\[([0-9]+)\]", r".\1", field) for field in declared]
+    if type_.startswith("kubernetes:"):
+        _, version, kind = type_.split(":")
+        mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
+        fields += (*NAMED_BY, *(() if mutable else _table().kubernetes.get(f"{version.partition('/')[0]}:{kind}", ())))
     return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
-
-
-def _of_kubernetes(type_: str) -> tuple[str, ...]:
-    if not type_.startswith("kubernetes:"):
-        return ()
-    _, version, kind = type_.split(":")
-    return (*NAMED_BY, *FORCES_NEW.get(f"{version.partition('/')[0]}:{kind}", ()))
 
 
 class CloudType(Row):
@@ -112,24 +71,29 @@ class CloudType(Row):
 
 
 class _Table(Row):
-    """The whole table, with its sources by provider."""
+    """The whole table; of Kubernetes the fields by API group and kind, besides the name of the object."""
 
     sources: Mapping[str, Fact]
+    kubernetes: Mapping[str, tuple[str, ...]]
     types: Mapping[str, CloudType]
 
 
 @cache
+def _table() -> _Table:
+    return TypeAdapter(_Table).validate_python(read_table(Path(__file__).with_suffix(".yaml")))
+
+
 def cloud_types() -> Mapping[str, CloudType]:
     """Rows of `replacements.yaml` by type token."""
-    return TypeAdapter(_Table).validate_python(read_table(Path(__file__).with_suffix(".yaml"))).types
-
-
-_OTHER: Final = CloudType()
+    return _table().types
 
 
 def cloud_type(type_: str) -> CloudType:
     """The row of a type; an empty one for types without."""
     return cloud_types().get(type_, _OTHER)
+
+
+_OTHER: Final = CloudType()
 
 
 def without_indexes(path: Iterable[str | int]) -> str:
@@ -188,12 +152,9 @@ def differences(package: Mapping[str, Any], rows: Mapping[str, CloudType]) -> It
         marked = replacing(package, token)
         yield from (f"{token}: {path} replaces it; add it" for path in sorted(marked) if not row.forces([path]))
         for path in row.replaces:
-            if not any(f"{path}.".startswith(f"{field}.") or _includes(path, field) for field in marked):
+            below = path.removesuffix("*") if path.endswith(".*") else None
+            if not any(f"{path}.".startswith(f"{field}.") or (below and field.startswith(below)) for field in marked):
                 yield f"{token}: {path} is not marked in the schema; remove it, or say why it is there"
-
-
-def _includes(path: str, field: str) -> bool:
-    return path.endswith(".*") and field.startswith(path.removesuffix("*"))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """The review of one stack as plain data, from which text, Markdown, HTML and JSON are made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.outlook.shares import spent
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.review.changes import Change
-from gpu_tenancy.review.used import Used
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +121,22 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """Result of `pulumi preview`, which knows the cloud and the stack's state.
-
-    Attributes:
-        changes: changes against the deployed state.
-        same: how many resources are unchanged.
-    """
+    """Changes against the deployed state by `pulumi preview`, and the number of unchanged resources."""
 
     changes: tuple[Change, ...]
     same: int
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What the GPUs that teams used in a month cost, in US dollars; None where a price is unknown."""
+
+    month: str
+    teams: Mapping[str, float | None]
+
+    def of(self, teams: Iterable[str]) -> float | None:
+        """US dollars of some teams."""
+        return spent((1.0, self.teams.get(team, 0.0)) for team in teams)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A review as terminal output; plain text where the output is not a terminal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 from typing import Final
@@ -13,11 +13,11 @@ from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
-from gpu_tenancy.pages.tables import Tone
+from gpu_tenancy.pages.tables import Tone, printed
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.figures import work
 from gpu_tenancy.review.figures_tables import ways_in
-from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Rules
+from gpu_tenancy.review.review import Review, Rules
 from gpu_tenancy.review.verdict import policy_counts
 
 _TONES: Final[dict[Tone, str]] = {"good": "green", "notice": "yellow", "bad": "red"}
@@ -53,83 +53,54 @@ def show_changes(console: Console, changes: Iterable[Change]) -> None:
             how = ", deleted first" if change.effect.deleted_first else ""
             word = "" if change.action != "replace" else f" [red](replaced{how})[/red]"
             console.print(f"  {_MARKS[change.action]} {escape(change.place)}{word}", highlight=False)
-            for line in _fields(change):
+            for field in change.fields[:_FIELDS]:
+                line = f"{field.path}: {field.before or '(none)'} → {field.after or '(none)'}"
                 console.print(f"      [dim]{escape(line)}[/dim]", highlight=False)
-
-
-def _fields(change: Change) -> Iterator[str]:
-    for field in change.fields[:_FIELDS]:
-        yield f"{field.path}: {field.before or '(none)'} → {field.after or '(none)'}"
-    if len(change.fields) > _FIELDS:
-        yield f"and {len(change.fields) - _FIELDS} more fields"
+            if len(change.fields) > _FIELDS:
+                console.print(f"      [dim]and {len(change.fields) - _FIELDS} more fields[/dim]", highlight=False)
 
 
 def show_work(console: Console, effect: Effect) -> None:
     """Prints each workload whose state the change decides."""
     listed = work(effect)
-    titles = [f"{column.title}{'#' if column.number else ''}" for column in listed.columns]
-    shown = table(*titles, drop=("hours", "for or why"), title=listed.title)
-    for line in listed.rows:
-        shown.add_row(*(escape(cell.text) for cell in line.cells))
     if listed.rows:
-        console.print(shown)
+        console.print(printed(listed, drop=("hours", "for or why")))
     else:
         console.print("The change preempts, deletes, admits or delays no workload.", highlight=False)
 
 
 def show_hosts(console: Console, outlook: StackOutlook) -> None:
     """Prints by which hosts clients outside of the cluster reach servers; nothing without any."""
-    if not outlook.ways_in:
-        return
-    listed = ways_in(outlook)
-    shown = table(*(column.title for column in listed.columns), drop=("paths", "gateway"), title=listed.title)
-    for line in listed.rows:
-        shown.add_row(*(escape(cell.text) for cell in line.cells))
-    console.print()
-    console.print(shown)
+    if outlook.ways_in:
+        console.print()
+        console.print(printed(ways_in(outlook), drop=("paths", "gateway")))
 
 
-_MARKS_OF_RULES: Final = {
-    "broken": "[red]✗[/red]",
-    "mended": "[green]+[/green]",
-    "advised": "[yellow]![/yellow]",
-    "exempted": "[dim]○[/dim]",
-}
+_MARKS_OF_RULES: Final = {"broken": "[red]✗[/red]", "mended": "[green]+[/green]", "exempted": "[dim]○[/dim]"}
+_ADVISED: Final = "[yellow]![/yellow]"
 
 
 def show_rules(console: Console, rules: Rules) -> None:
     """Prints findings of policy packs, mandatory violations first, and how many rules passed."""
     for line in rules.lines:
+        advised = line.outcome == "broken" and line.level != "mandatory"
         severity = "" if line.outcome == "mended" else f" {line.severity},"
-        console.print(
-            f"{_MARKS_OF_RULES[_mark(line)]} {escape(line.says)}\n"
-            f"  [dim]{escape(f'{line.rule},{severity} {line.pack}')}[/dim]",
-            highlight=False,
-        )
-    if rules.changes:
-        _show_policy_changes(console, rules.changes)
+        mark = _ADVISED if advised else _MARKS_OF_RULES.get(line.outcome, _ADVISED)
+        console.print(f"{mark} {escape(line.says)}", highlight=False)
+        console.print(f"  [dim]{escape(f'{line.rule},{severity} {line.pack}')}[/dim]", highlight=False)
+    if changes := rules.changes:
+        for line in (*changes.unreported, *changes.standing):
+            console.print(f"{_MARKS_OF_RULES['broken']} {escape(line.says)}", highlight=False)
+            where = f"{line.rule}, {line.severity}, {line.pack}, reported by the policies at {changes.ref} only"
+            console.print(f"  [dim]{escape(where)}[/dim]", highlight=False)
+        for rule in changes.weaker:
+            text = escape(f"{rule.rule}: {rule.change}")
+            console.print(f"{_ADVISED} {text} [dim]({escape(rule.pack)})[/dim]", highlight=False)
+        for exemption in changes.exemptions:
+            text = f"{exemption.place}: new exemption from {exemption.rule}: {exemption.text}"
+            console.print(f"{_ADVISED} {escape(text)}", highlight=False)
     packs = escape(", ".join(rules.packs))
     console.print(f"policies: {policy_counts(rules)} ({packs})", highlight=False)
-
-
-def _show_policy_changes(console: Console, changes: PolicyChanges) -> None:
-    """Prints what the change does to the policies themselves."""
-    for line in (*changes.unreported, *changes.standing):
-        console.print(f"{_MARKS_OF_RULES['broken']} {escape(line.says)}", highlight=False)
-        where = f"{line.rule}, {line.severity}, {line.pack}, reported by the policies at {changes.ref} only"
-        console.print(f"  [dim]{escape(where)}[/dim]", highlight=False)
-    for rule in changes.weaker:
-        line = f"{rule.rule}: {rule.change}"
-        console.print(f"{_MARKS_OF_RULES['advised']} {escape(line)} [dim]({escape(rule.pack)})[/dim]", highlight=False)
-    for exemption in changes.exemptions:
-        line = f"{exemption.place}: new exemption from {exemption.rule}: {exemption.text}"
-        console.print(f"{_MARKS_OF_RULES['advised']} {escape(line)}", highlight=False)
-
-
-def _mark(line: RuleLine) -> str:
-    if line.outcome == "broken":
-        return "broken" if line.level == "mandatory" else "advised"
-    return line.outcome if line.outcome in _MARKS_OF_RULES else "advised"
 
 
 def promises(now: StackOutlook, before: StackOutlook | None = None) -> RenderableType:
@@ -151,6 +122,12 @@ def promises(now: StackOutlook, before: StackOutlook | None = None) -> Renderabl
         for team in (before.teams if before else ())
         for holding in team.holdings
     }
+
+    def compared(now: str, was: str | None) -> str:
+        if before is None or now == was:
+            return now
+        return f"{now} (new)" if was is None else f"{now} (was {was})"
+
     for team in now.teams:
         for holding in team.holdings:
             was = old.get((team.name, holding.flavor, holding.scheduler))
@@ -160,16 +137,10 @@ def promises(now: StackOutlook, before: StackOutlook | None = None) -> Renderabl
                 team.name,
                 holding.flavor,
                 holding.scheduler,
-                _with(amount(holding.guaranteed), amount(was.guaranteed) if was else None, compared=before is not None),
+                compared(amount(holding.guaranteed), amount(was.guaranteed) if was else None),
                 amount(minimum) if minimum == maximum else f"{amount(minimum)} to {amount(maximum)}",
                 amount(holding.alone),
-                _with(amount(holding.limit), amount(was.limit) if was else None, compared=before is not None),
+                compared(amount(holding.limit), amount(was.limit) if was else None),
                 holding.back,
             )
     return listed
-
-
-def _with(now: str, before: str | None, *, compared: bool) -> str:
-    if not compared or now == before:
-        return now
-    return f"{now} (new)" if before is None else f"{now} (was {before})"

@@ -8,7 +8,6 @@ from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.shares import NOTHING, Cost
-from gpu_tenancy.review import running_work
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.reasons import (
     LISTED,
@@ -16,14 +15,15 @@ from gpu_tenancy.review.reasons import (
     access_lost,
     blocking,
     claims_lost,
-    data_gained,
-    data_lost,
     data_moved,
     data_removed,
+    data_rights,
     losses,
     reorganised,
     secret_reasons,
     unsure,
+    work_changed,
+    work_lost,
 )
 from gpu_tenancy.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
 
@@ -61,16 +61,24 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     seen = real.changes if real else tuple(changes)
     lost = [change for change in seen if change.action in {"delete", "replace"}]
     before = comparison.before if comparison else None
-    policies, guarantees = _policies(rules), _guarantees(now)
+    policies: tuple[str, ...] = (NOT_EVALUATED,)
+    if rules:  # The results, and what the change does to the policies themselves; what decides comes first.
+        results, weaker = f"Policies: {policy_counts(rules)}", policy_reasons(rules.changes) if rules.changes else ()
+        policies = (results, *weaker) if rules.mandatory else (*weaker, results)
+    guarantees = _guarantees(now)
     base = before or now  # Without a base nothing changes.
     refused = (*claims_lost(base, now, effect), *blocking(seen))
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
-    ended = running_work.losses(effect) if effect else ()
+    ended = work_lost(effect) if effect else ()
     risks = [*unprotected, *ended, *reorganised(base, now), *data_moved(base, now), *losses(lost, base)]
-    risks += [*unsure(seen), *_adoptions(before, now)]
-    gained = (*access_gained(base, now), *data_gained(base, now), *secret_reasons(base, now))
-    people = (*gained, *access_lost(base, now), *data_lost(base, now), *data_removed(base, now))
-    rest = [*(running_work.gains(effect) if effect else ()), *_gpus(base, now)]
+    adopted = [name for name in now.adopts if before is None or name not in before.adopts]
+    risks += unsure(seen)
+    if adopted:
+        names = first_names(adopted, LISTED)
+        risks.append(f"{plural(len(adopted), 'object')} will be adopted if existing: {names}")
+    gained = (*access_gained(base, now), *data_rights(base, now, "gain"), *secret_reasons(base, now))
+    people = (*gained, *access_lost(base, now), *data_rights(now, base, "lose"), *data_removed(base, now))
+    rest = [*(work_changed(effect) if effect else ()), *_gpus(base, now)]
     rest += [_costs(before, now)] if before else []
     if rules and rules.violated:
         return Verdict("bad", BLOCKED, (*people, *refused, *policies, guarantees, *risks, *rest))
@@ -83,14 +91,6 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     if rules and (rules.advice or rules.exempted):
         return Verdict("notice", OK_WITH_FINDINGS, (*people, *policies, guarantees, *rest))
     return Verdict("good", OK, (*people, *policies, guarantees, *rest))
-
-
-def _policies(rules: Rules | None) -> tuple[str, ...]:
-    """The results of the policies, and what the change does to the policies themselves; what decides comes first."""
-    if rules is None:
-        return (NOT_EVALUATED,)
-    results, weaker = f"Policies: {policy_counts(rules)}", policy_reasons(rules.changes) if rules.changes else ()
-    return (results, *weaker) if rules.mandatory else (*weaker, results)
 
 
 def _without_effect(rules: Rules) -> str:
@@ -198,7 +198,6 @@ def _amount(amount: int, resource: str) -> str:
 
 
 def _shares(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:
-    """Each team's guarantee and limit of each flavor."""
     shares: dict[str, dict[str, tuple[int, int]]] = {}
     for team in outlook.teams:
         flavors = shares.setdefault(team.name, {})
@@ -215,9 +214,9 @@ def total(outlook: StackOutlook) -> Cost:
 
 def _costs(before: StackOutlook, now: StackOutlook) -> str:
     old, new = total(before), total(now)
-    guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
     stored = _difference(old.storage, new.storage)
     storage = "" if stored == _UNCHANGED else f", storage {stored}"
+    guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
     return f"Monthly cost: guarantees {guarantees}, limits {limits}{storage}"
 
 
@@ -225,12 +224,4 @@ def _difference(before: float | None, now: float | None) -> str:
     if before is None or now is None:
         return "unknown (no price)"
     difference = round(now - before)
-    if difference == 0:
-        return _UNCHANGED
-    return f"{'+' if difference > 0 else '-'}${abs(difference):,}"
-
-
-def _adoptions(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
-    adopts = [name for name in now.adopts if before is None or name not in before.adopts]
-    if adopts:
-        yield f"{plural(len(adopts), 'object')} will be adopted if existing: {first_names(adopts, LISTED)}"
+    return f"{'+' if difference > 0 else '-'}${abs(difference):,}" if difference else _UNCHANGED

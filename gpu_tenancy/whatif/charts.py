@@ -11,7 +11,7 @@ from gpu_tenancy.base.quantity import CPU, amount_text, is_extended
 from gpu_tenancy.base.texts import DASH, counted, plural
 from gpu_tenancy.model.plan.shares import Measure
 from gpu_tenancy.pages.bars import hues
-from gpu_tenancy.simulation.scenarios import Moment, Running, Waiting, amount_of, meaning
+from gpu_tenancy.simulation.stage import Moment, amount_of, meaning
 from gpu_tenancy.whatif.narrative import noun, request_text
 from gpu_tenancy.whatif.timeline import Timeline, state
 
@@ -131,12 +131,9 @@ def usage_charts(timeline: Timeline) -> Iterator[Chart]:
     of_teams, of_flavors = shades(timeline), flavor_hues(timeline)
     for measure in timeline.counted:
         of_steps = [_by_team(moment, measure) for moment in timeline.moments]
-        bands = [
-            Band(team, shade, [amounts[team] for amounts in of_steps])
-            for team, shade in of_teams.items()
-            if shade != OTHERS
-        ]
-        others = [team for team, shade in of_teams.items() if shade == OTHERS]
+        shown = {team: shade for team, shade in of_teams.items() if shade != OTHERS}
+        others = of_teams.keys() - shown.keys()
+        bands = [Band(team, shade, [amounts[team] for amounts in of_steps]) for team, shade in shown.items()]
         if others:
             bands.append(Band("other teams", OTHERS, [sum(amounts[team] for team in others) for amounts in of_steps]))
         texts = [amount_text(measure.resource, sum(amounts.values())) for amounts in of_steps]
@@ -167,11 +164,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A job; without spells, the team of the jobs that follow.
-
-    Attributes:
-        colours: classes of the flavor's colour and the team's shade.
-    """
+    """A job in the colours of its flavor and team; without spells, the team of the jobs that follow."""
 
     name: str
     note: str
@@ -193,11 +186,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The jobs of a scenario over its steps; heights are in pixels, widths in percent.
-
-    Attributes:
-        steps: number and title of each.
-    """
+    """The jobs of a scenario over its steps, by number and title; heights are in pixels, widths in percent."""
 
     steps: tuple[tuple[str, str], ...]
     lanes: tuple[Lane, ...]
@@ -211,7 +200,7 @@ def job_lanes(timeline: Timeline) -> Lanes:
     lanes = tuple(_lanes(timeline))
     jobs, gone = len(timeline.jobs), sum(1 for _ in timeline.preempted())
     return Lanes(
-        tuple((step.result.step.number, step.label.partition(". ")[2]) for step in timeline.steps),
+        tuple((step.step.number, step.label.partition(". ")[2]) for step in timeline.steps),
         lanes,
         tuple(_arrows(timeline, lanes)),
         sum(lane.height for lane in lanes),
@@ -229,15 +218,11 @@ def _lanes(timeline: Timeline) -> Iterator[Lane]:
             top += HEAD
         for job in own:
             colours = f"h{of_flavors.get(job.flavor, 0)} {of_teams[team]}"
-            spells = tuple(_spells(timeline.moments, job.workload))
-            yield Lane(job.workload, _lane_note(job), colours, top, LANE, spells)
+            # The name needs the width: of a job without GPUs only its CPUs.
+            cpus = job.amounts.get(CPU)
+            note = counted(cpus, CPU) if cpus else request_text(job)
+            yield Lane(job.workload, note, colours, top, LANE, tuple(_spells(timeline.moments, job.workload)))
             top += LANE
-
-
-def _lane_note(job: Running | Waiting) -> str:
-    """What a job requests, beside its name, which needs the width: of a job without GPUs only its CPUs."""
-    cpus = job.amounts.get(CPU)
-    return counted(cpus, CPU) if cpus else request_text(job)
 
 
 def _spells(moments: tuple[Moment, ...], job: str) -> Iterator[Spell]:

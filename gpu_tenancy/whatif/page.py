@@ -9,14 +9,8 @@ from gpu_tenancy.pages.tables import FOLD, Table, environment, policy
 from gpu_tenancy.review.charts import Drawing
 from gpu_tenancy.whatif import narrative, replay
 from gpu_tenancy.whatif.charts import FEW, HEIGHT, WIDTH, Chart, Lanes, flavor_hues, job_lanes, legend, usage_charts
+from gpu_tenancy.whatif.narrative import amounts_table, jobs_table, pending_table, preempted_table, usage_table
 from gpu_tenancy.whatif.replay import Replayed
-from gpu_tenancy.whatif.tables import (
-    amounts_table,
-    jobs_table,
-    pending_table,
-    preempted_table,
-    usage_table,
-)
 from gpu_tenancy.whatif.timeline import Timeline
 
 _SENTENCES: Final = 8
@@ -71,7 +65,17 @@ def timeline_page(timeline: Timeline) -> str:
     livelocks = tuple(f"{label}: {narrative.livelock(queues)}" for label, queues in timeline.restless)
     limits = _limits(timeline.left_out, note if timeline.scenario else load + note, livelocks)
     pending = Section("waiting", "Pending jobs", tables=(pending_table(timeline),), empty="No jobs are pending.")
-    sections = [_usage(timeline), pending]
+    used = {(held.team, held.flavor, "Kueue"): held.runs for held in timeline.held}
+    usage = Section(
+        "who",
+        "Usage at the end" if timeline.scenario else "Usage",
+        tree=Drawing(outlook(timeline.tree.stack), used=used).tree,
+        keys=_TREE,
+        tables=tuple(
+            usage_table(timeline.held_of_counted, step, scenario=timeline.scenario) for step in timeline.steps[-1:]
+        ),
+    )
+    sections = [usage, pending]
     if timeline.scenario:
         table = preempted_table(timeline)
         gone = Section("gone", table.title, tables=(table,), empty="No jobs were preempted.")
@@ -143,15 +147,6 @@ def _over_time(timeline: Timeline) -> Section:
         twins=(jobs_table(timeline), amounts_table(timeline)),
         notes=(note,),
     )
-
-
-def _usage(timeline: Timeline) -> Section:
-    used = {(held.team, held.flavor, "Kueue"): held.runs for held in timeline.held}
-    tree = Drawing(outlook(timeline.tree.stack), used=used).tree
-    last = timeline.steps[-1:]
-    tables = (usage_table(timeline.held_of_counted, step.result, scenario=timeline.scenario) for step in last)
-    title = "Usage at the end" if timeline.scenario else "Usage"
-    return Section("who", title, tree=tree, keys=_TREE, tables=tuple(tables))
 
 
 def _limits(left_out: tuple[str, ...], note: str, alerts: tuple[str, ...] = ()) -> Section:

@@ -7,8 +7,7 @@ from typing import Final
 from gpu_tenancy.base.texts import DASH, hours_text, plural
 from gpu_tenancy.pages.bars import HUES
 from gpu_tenancy.pages.tables import Cell, Table, Tone, columns, compared, row
-from gpu_tenancy.simulation.replay import Change, Comparison, Group, Outcome
-from gpu_tenancy.simulation.replay.outcome import Curve
+from gpu_tenancy.simulation.outcome import Comparison, Curve, Group, Outcome
 from gpu_tenancy.whatif.charts import Band, Chart
 
 _DAY: Final = 86_400.0
@@ -127,14 +126,11 @@ def teams_table(replayed: Replayed) -> Table:
     found = _beside(replayed, of_teams)
     if not changes:
         return found
-    ends = [*(_verdict(changes[team]) for team in names), Cell("")]
+    words = {"same": "as before", "both": "gains and loses"}
+    verdicts = (changes[team].verdict for team in names)
+    ends = [*(Cell(words.get(verdict, verdict), tone=VERDICTS.get(verdict)) for verdict in verdicts), Cell("")]
     rows = (replace(line, cells=(*line.cells, end)) for line, end in zip(found.rows, ends, strict=False))
     return replace(found, columns=(*found.columns, *columns("change")), rows=tuple(rows))
-
-
-def _verdict(change: Change) -> Cell:
-    words = {"same": "as before", "gains": "gains", "loses": "loses", "both": "gains and loses"}
-    return Cell(words.get(change.verdict, change.verdict), tone=VERDICTS.get(change.verdict))
 
 
 def _texts(group: Group) -> list[str]:

@@ -1,23 +1,22 @@
 """A timeline, or a replay, in a terminal."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import is_extended
-from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.model.plan.shares import Tree, supply_of
-from gpu_tenancy.pages.tables import Table
-from gpu_tenancy.simulation.scenarios import Event, Held, JobStep, StepResult, every_measure, holdings, meaning
+from gpu_tenancy.pages.tables import Cell, Column, printed
+from gpu_tenancy.simulation.player import Event, StepResult
+from gpu_tenancy.simulation.stage import Held, JobStep, every_measure, holdings, meaning
 from gpu_tenancy.whatif import replay
-from gpu_tenancy.whatif.narrative import EventTexts, livelock
-from gpu_tenancy.whatif.tables import of_scenario, steps_table, teams_of, usage_table
-from gpu_tenancy.whatif.timeline import PlayedStep, Timeline
+from gpu_tenancy.whatif.narrative import EventTexts, livelock, of_scenario, steps_table, teams_of, usage_table
+from gpu_tenancy.whatif.timeline import Timeline
 
 _WIDTH: Final = 20
 """Cells of the longest bar."""
@@ -36,13 +35,7 @@ _STYLES: Final = {"bad": "red", "notice": "yellow", "good": "green"}
 
 
 class Display:
-    """Prints a scenario while it is played, with a table after each step.
-
-    Args:
-        console: where to print.
-        tree: of the stack.
-        scenario: all steps, for tables with all of its teams.
-    """
+    """Prints a scenario while it is played, with a table of all teams of the scenario after each step."""
 
     def __init__(self, console: Console, tree: Tree, scenario: Sequence[JobStep]) -> None:
         self._console = console
@@ -74,19 +67,17 @@ class Display:
         _usage(self._console, self._tree, held, result, scenario=True)
         self._console.print()
 
-    def summary(self, steps: Sequence[PlayedStep], left_out: Iterable[str]) -> None:
-        """Prints all steps, whether they came as foreseen, and the meaning of Kueue's reasons.
-
-        Args:
-            steps: all steps.
-            left_out: features of the stack that the simulation does not cover.
-        """
-        results = [step.result for step in steps]
-        found = steps_table(self._scenario, results)
+    def summary(self, steps: Sequence[StepResult], left_out: Iterable[str]) -> None:
+        """Prints all steps, whether they came as foreseen, Kueue's reasons with their meaning, and the limits."""
+        found = steps_table(self._scenario, steps)
         # Not the title of the table, which would be wrapped to the width of the table.
         self._console.print(f"[bold]{escape(found.title)}[/bold]", highlight=False)
-        self._console.print(_printed(found), highlight=False)
-        if verdict := _verdict(results):
+        self._console.print(printed(found, title=False), highlight=False)
+        if played := [step for step in steps if step.live]:
+            agreed, steps_text = sum(1 for step in played if step.agrees), plural(len(played), "step")
+            verdict = f"[green]✓[/green] as foreseen in {steps_text}"
+            if agreed < len(played):
+                verdict = f"[red]✗[/red] as foreseen in {agreed} of {steps_text}"
             self._console.print(verdict, highlight=False)
         self._console.print()
         _notes(self._console, steps, left_out)
@@ -96,7 +87,7 @@ def show_load(console: Console, timeline: Timeline) -> None:
     """Prints the state under a load on all queues."""
     console.print(f"[bold]{escape(timeline.title)}[/bold]", highlight=False)
     (step,) = timeline.steps
-    _usage(console, timeline.tree, timeline.held, step.result, scenario=False)
+    _usage(console, timeline.tree, timeline.held, step, scenario=False)
     console.print()
     _notes(console, timeline.steps, timeline.left_out)
 
@@ -109,7 +100,8 @@ def show_replay(console: Console, replayed: replay.Replayed) -> None:
         console.print(escape(sentence), highlight=False)
     console.print()
     found = replay.teams_table(replayed)
-    console.print(_printed(found, drop=("longest wait", "never start", "GPU-hours")), highlight=False)
+    drop = ("longest wait", "never start", "GPU-hours")
+    console.print(printed(found, title=False, drop=drop), highlight=False)
     _notes(console, (), replayed.not_simulated)
 
 
@@ -118,9 +110,15 @@ def _usage(console: Console, tree: Tree, held: Sequence[Held], result: StepResul
     for measure in every_measure(tree):
         kind = _kind(measure.resource)
         longest[kind] = max(longest.get(kind, 1), supply_of(tree, measure))
-    bars = [_bar(usage, _WIDTH / longest[_kind(usage.resource)]) for usage in held]
     found = usage_table(held, result, scenario=scenario)
-    console.print(_printed(found, drop=("", "limit", "guaranteed", "borrowed"), bars=bars), highlight=False)
+    at = len(found.columns) - (found.columns[-1].title == _WORDS)  # The bar is after the numbers.
+    rows = tuple(
+        replace(line, cells=(*line.cells[:at], Cell(_bar(usage, longest)), *line.cells[at:]))
+        for line, usage in zip(found.rows, held, strict=True)
+    )
+    found = replace(found, columns=(*found.columns[:at], Column(""), *found.columns[at:]), rows=rows)
+    drop = ("", "limit", "guaranteed", "borrowed")
+    console.print(printed(found, title=False, drop=drop, wrap=_WORDS), highlight=False)
     if restless := result.shown.restless:
         console.print(f"[red]{escape(livelock(restless))}[/red]", highlight=False)
 
@@ -130,45 +128,17 @@ def _kind(resource: str) -> str:
     return "" if is_extended(resource) else resource
 
 
-def _bar(held: Held, scale: float) -> str:
+def _bar(held: Held, longest: Mapping[str, int]) -> str:
     """█ used of the guarantee, ▒ borrowed, · not used up to the limit."""
-    text, end = "", 0
+    text, end, scale = "", 0, _WIDTH / longest[_kind(held.resource)]
     for mark, amount in (("█", held.own), ("▒", held.borrowed), ("·", held.limit - held.runs)):
         end += amount
         text += mark * max(0, round(end * scale) - len(text))
     return text
 
 
-def _printed(found: Table, drop: Sequence[str] = (), bars: Sequence[str] | None = None) -> PlainTable:
-    """A table of the page for the terminal, with a bar after the numbers."""
-    marks = {True: "#", False: ""}
-    heads = [column.title + ("~" if column.title == _WORDS else marks[column.number]) for column in found.columns]
-    at_bar = len(heads) - (heads[-1] == f"{_WORDS}~")
-    if bars is not None:
-        heads.insert(at_bar, "")
-    listed = table(*heads, drop=drop)
-    for at, line in enumerate(found.rows):
-        cells = [f"{cell.text} (was {cell.was})" if cell.was else cell.text for cell in line.cells]
-        if bars is not None:
-            cells.insert(at_bar, bars[at])
-        listed.add_row(*cells)
-    return listed
-
-
-def _verdict(results: Sequence[StepResult]) -> str:
-    """Whether a cluster did what the simulation foresaw; empty without one."""
-    played = [result for result in results if result.live]
-    if not played:
-        return ""
-    agreed = sum(1 for result in played if result.agrees)
-    if agreed == len(played):
-        return f"[green]✓[/green] as foreseen in {plural(len(played), 'step')}"
-    return f"[red]✗[/red] as foreseen in {agreed} of {plural(len(played), 'step')}"
-
-
-def _notes(console: Console, steps: Iterable[PlayedStep], left_out: Iterable[str]) -> None:
-    """The meaning of Kueue's reasons, and what is not simulated."""
-    for reason in dict.fromkeys(job.reason for step in steps for job in step.moment.evicted):
+def _notes(console: Console, steps: Iterable[StepResult], left_out: Iterable[str]) -> None:
+    for reason in dict.fromkeys(job.reason for step in steps for job in step.shown.evicted):
         console.print(f"[dim]{escape(reason)}: {escape(meaning(reason))}[/dim]", highlight=False)
     for part in left_out:
         console.print(f"[dim]used by this stack but not simulated: {escape(part)}[/dim]", highlight=False)

@@ -6,22 +6,18 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
-from gpu_tenancy.simulation.scenarios import (
-    Event,
+from gpu_tenancy.simulation.player import Event, Player, SimulatedPlayer, StepResult, unheard
+from gpu_tenancy.simulation.stage import (
     Held,
     JobStep,
     Moment,
-    Player,
     PreemptedJob,
     Running,
-    SimulatedPlayer,
-    StepResult,
     Waiting,
     amount_of,
     every_measure,
     holdings,
     meaning,
-    unheard,
 )
 
 
@@ -30,33 +26,12 @@ class Follower(Protocol):
 
     def begin(self, step: JobStep) -> None:
         """A step begins."""
-        ...
 
     def event(self, event: Event) -> None:
         """Something happened to a job."""
-        ...
 
     def end(self, result: StepResult) -> None:
         """A step has ended: nothing changes any more."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedStep:
-    """A step with the events on the way to its state."""
-
-    result: StepResult
-    events: tuple[Event, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """`2. submit big`."""
-        return self.result.step.label
-
-    @property
-    def moment(self) -> Moment:
-        """The state after the step."""
-        return self.result.shown
 
 
 @dataclass(frozen=True)
@@ -73,14 +48,14 @@ class Timeline:
     stack: str
     title: str
     tree: Tree
-    steps: tuple[PlayedStep, ...]
+    steps: tuple[StepResult, ...]
     scenario: bool
     left_out: tuple[str, ...] = ()
 
     @property
     def moments(self) -> tuple[Moment, ...]:
         """The state after each step."""
-        return tuple(step.moment for step in self.steps)
+        return tuple(step.shown for step in self.steps)
 
     @property
     def last(self) -> Moment:
@@ -90,7 +65,7 @@ class Timeline:
     @cached_property
     def held(self) -> tuple[Held, ...]:
         """Usage of each team at the end."""
-        return holdings(self.tree, self.last)
+        return tuple(holdings(self.tree, self.last))
 
     @cached_property
     def counted(self) -> tuple[Measure, ...]:
@@ -124,13 +99,11 @@ class Timeline:
     @property
     def agrees(self) -> bool:
         """Whether a cluster did in every step what the simulation foresaw; also without one."""
-        return all(step.result.agrees is not False for step in self.steps)
+        return all(step.agrees is not False for step in self.steps)
 
-    def preempted(self) -> Iterator[tuple[PlayedStep, PreemptedJob]]:
+    def preempted(self) -> Iterator[tuple[StepResult, PreemptedJob]]:
         """Preempted jobs, with the step."""
-        for step in self.steps:
-            for job in step.moment.evicted:
-                yield step, job
+        return ((step, job) for step in self.steps for job in step.shown.evicted)
 
     def used(self, measure: Measure) -> int:
         """What all teams use of what is counted at the end."""
@@ -148,24 +121,12 @@ def state(moment: Moment, job: str) -> str:
     return "pending" if any(waiting.workload == job for waiting in moment.waiting) else ""
 
 
-def load_step(moment: Moment) -> PlayedStep:
-    """The only step of a load on all queues."""
-    return PlayedStep(StepResult(JobStep(moment.label), moment))
-
-
 def play(
     tree: Tree, scenario: Iterable[JobStep], follower: Follower | None = None, live: Player | None = None
-) -> tuple[PlayedStep, ...]:
-    """Plays the steps of a scenario one after another.
-
-    Args:
-        tree: of the stack.
-        scenario: the steps.
-        follower: gets the events of the cluster if there is one, else those of the simulation.
-        live: plays the steps on a cluster; None for the simulation alone.
-    """
+) -> tuple[StepResult, ...]:
+    """Plays the steps of a scenario, on a cluster if `live` is given; the follower gets that player's events."""
     simulated = SimulatedPlayer(tree)
-    steps: list[PlayedStep] = []
+    steps: list[StepResult] = []
     for step in scenario:
         events: list[Event] = []
 
@@ -177,34 +138,29 @@ def play(
         if follower:
             follower.begin(step)
         foreseen = simulated.play(step, tell if live is None else unheard)
-        result = StepResult(step, foreseen, None if live is None else live.play(step, tell))
-        steps.append(PlayedStep(result, tuple(events)))
+        played = None if live is None else live.play(step, tell)
+        steps.append(StepResult(step, foreseen, played, tuple(events)))
         if follower:
-            follower.end(result)
+            follower.end(steps[-1])
     return tuple(steps)
 
 
 def timeline_data(timeline: Timeline) -> dict[str, Any]:
     """Each step with its events, and the state that the simulation foresaw and that of a cluster; null for none."""
-    return {
-        "steps": [_step(timeline.tree, step) for step in timeline.steps],
-        "notModelled": list(timeline.left_out),
-    }
-
-
-def _step(tree: Tree, step: PlayedStep) -> dict[str, Any]:
-    result = step.result
-    return {
-        "label": step.label,
-        "events": [{key: value for key, value in asdict(event).items() if value} for event in step.events],
-        "foreseen": _moment(tree, result.foreseen),
-        "live": _moment(tree, result.live) if result.live else None,
-        "agrees": result.agrees,
-    }
+    steps = [
+        {
+            "label": step.label,
+            "events": [{key: value for key, value in asdict(event).items() if value} for event in step.events],
+            "foreseen": _moment(timeline.tree, step.foreseen),
+            "live": _moment(timeline.tree, step.live) if step.live else None,
+            "agrees": step.agrees,
+        }
+        for step in timeline.steps
+    ]
+    return {"steps": steps, "notModelled": list(timeline.left_out)}
 
 
 def _moment(tree: Tree, moment: Moment) -> dict[str, Any]:
-    """A state with its jobs, and the usage of each team and flavor."""
     return asdict(moment) | {
         "running": [_job(job) for job in moment.running],
         "waiting": [_job(job) for job in moment.waiting],

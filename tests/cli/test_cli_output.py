@@ -38,7 +38,7 @@ from gpu_tenancy.model.project import existing_stacks, read_stack
 from gpu_tenancy.packs.configuration import read_config
 from gpu_tenancy.pages.tables import environment
 from gpu_tenancy.review.build import read_real
-from gpu_tenancy.review.comment_markdown import code, text
+from gpu_tenancy.review.comment import code, text
 
 COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
 

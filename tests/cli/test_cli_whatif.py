@@ -15,17 +15,10 @@ from typer.testing import Result
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.simulation.live import player
-from gpu_tenancy.simulation.scenarios import (
-    Event,
-    JobStep,
-    Moment,
-    Running,
-    SimulatedPlayer,
-    Tell,
-    read_scenario,
-    scenario_of,
-)
+from gpu_tenancy.simulation import live
+from gpu_tenancy.simulation.player import Event, SimulatedPlayer, Tell
+from gpu_tenancy.simulation.scenario import read_scenario, scenario_of
+from gpu_tenancy.simulation.stage import JobStep, Moment, Running
 from gpu_tenancy.whatif.show import Display
 from gpu_tenancy.whatif.timeline import play
 
@@ -313,11 +306,11 @@ PREEMPTING_ONE = "couldn't assign flavors to pod set main: 8 more needed. Pendin
 @pytest.mark.parametrize(
     ("messages", "seconds"),
     [
-        ([], player.QUIET),
-        (["8 more needed"], player.QUIET),
-        (["8 more needed", ""], player.UNCONSIDERED),
-        (["", PREEMPTING_ONE], player.PREEMPTING),
+        ([], live.QUIET),
+        (["8 more needed"], live.QUIET),
+        (["8 more needed", ""], live.UNCONSIDERED),
+        (["", PREEMPTING_ONE], live.PREEMPTING),
     ],
 )
 def test_kueue_is_unsettled_while_preempting_or_considering(messages: list[str], seconds: float) -> None:
-    assert player.quiet(messages) == seconds
+    assert live.quiet(messages) == seconds

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 
 from gpu_tenancy.cost.tables import page
 from gpu_tenancy.cost.workloads import of_workloads
-from gpu_tenancy.simulation.replay import Trace
+from gpu_tenancy.simulation.records import Trace
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -18,8 +18,7 @@ from page_reader import well_formed
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.texts import DASH, hours_text
-from gpu_tenancy.cost.ledger import HOUR, Hours, Ledger, Promise
-from gpu_tenancy.cost.statement import Period, Statement, of_only
+from gpu_tenancy.cost.statement import HOUR, Hours, Period, Statement, of_only
 from gpu_tenancy.cost.tables import (
     costs_table,
     csv_text,
@@ -31,8 +30,8 @@ from gpu_tenancy.cost.tables import (
     page,
     teams_table,
 )
-from gpu_tenancy.cost.workloads import NO_LENT, SPREAD, of_workloads
-from gpu_tenancy.simulation.replay import Trace
+from gpu_tenancy.cost.workloads import NO_LENT, SPREAD, Ledger, Promise, of_workloads
+from gpu_tenancy.simulation.records import Trace
 
 
 def read(folder: Path, items: list[Any], sections: Data | None = None, period: Period = OCTOBER) -> Statement:

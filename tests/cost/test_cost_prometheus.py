@@ -15,7 +15,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus, recorded_jobs
 from gpu_tenancy.cost.tables import losses_table, notes, teams_table
 from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
-from gpu_tenancy.simulation.replay import JobRecord, Part
+from gpu_tenancy.simulation.records import JobRecord, Part
 
 pytestmark = pytest.mark.process
 

@@ -23,7 +23,7 @@ from gpu_tenancy.explain.why import why
 from gpu_tenancy.jobs.listing import listing, shown
 from gpu_tenancy.kueue import ClusterQueue, FlavorQuotas, PodSet, Quota, ResourceGroup, Simulation, Tenancy, Workload
 from gpu_tenancy.kueue.replay import waits as waits_for
-from gpu_tenancy.simulation.replay import Trace
+from gpu_tenancy.simulation.records import Trace
 
 HEAD = "a100 nvidia.com/gpu:"
 ASK = "or request less, or raise the guarantee"

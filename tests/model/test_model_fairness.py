@@ -11,7 +11,8 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import play, unmodelled_of
+from gpu_tenancy.simulation.scenes import unmodelled_of
+from gpu_tenancy.simulation.stage import play
 
 H100 = Measure("h100", GPU)
 

@@ -14,8 +14,8 @@ from gpu_tenancy.model.outlook.explain import Reason, explain
 from gpu_tenancy.model.outlook.shares import Holding, Span
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import alone, busy, holdings
-from gpu_tenancy.simulation.scenarios.scenes import CPU_JOBS
+from gpu_tenancy.simulation.scenes import CPU_JOBS, alone, busy
+from gpu_tenancy.simulation.stage import holdings
 
 
 def seen(sections: Data) -> StackOutlook:

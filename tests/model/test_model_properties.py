@@ -18,7 +18,8 @@ from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight
 from gpu_tenancy.model.plan.shares import Measure, Tree, admitted, gangs_of
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import Moment, busy, play
+from gpu_tenancy.simulation.scenes import busy
+from gpu_tenancy.simulation.stage import Moment, play
 
 Drawn: TypeAlias = st.SearchStrategy[Data]
 GROUPS = ["g1", "g2", "g3"]

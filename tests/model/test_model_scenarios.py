@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Data, server, stack, team
+from builders import Data, play_scenario, server, stack, team
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import JobStep, ScenarioError, meaning, play_scenario, read_scenario
+from gpu_tenancy.simulation.scenario import ScenarioError, read_scenario
+from gpu_tenancy.simulation.stage import JobStep, meaning
 
 
 def tree(sections: Data) -> Tree:

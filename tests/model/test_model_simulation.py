@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import GPU, Data, pool, stack, team
+from builders import GPU, Data, play_scenario, pool, stack, team
 from jsonschema import Draft202012Validator
 from repository import ROOT
 
@@ -17,26 +17,10 @@ from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.simulation.scenarios import (
-    Difference,
-    Event,
-    Job,
-    JobStep,
-    Moment,
-    Running,
-    SimulatedPlayer,
-    StepResult,
-    alone,
-    busy,
-    default_scenario,
-    holdings,
-    play_scenario,
-    read_scenario,
-    scenario_of,
-    scenario_schema,
-)
-from gpu_tenancy.simulation.scenarios.scenario import scenario_schema_text
-from gpu_tenancy.simulation.scenarios.scenes import TEAMS
+from gpu_tenancy.simulation.player import Difference, Event, SimulatedPlayer, StepResult
+from gpu_tenancy.simulation.scenario import read_scenario, scenario_of, scenario_schema, scenario_schema_text
+from gpu_tenancy.simulation.scenes import TEAMS, alone, busy, default_scenario
+from gpu_tenancy.simulation.stage import Job, JobStep, Moment, Running, holdings
 
 H100 = Measure("h100", GPU)
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))

@@ -12,15 +12,17 @@ from repository import ROOT
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import read_file
-from gpu_tenancy.simulation.scenarios import Held, Moment, holdings, read_scenario
-from gpu_tenancy.whatif.timeline import PlayedStep, play
+from gpu_tenancy.simulation.player import StepResult
+from gpu_tenancy.simulation.scenario import read_scenario
+from gpu_tenancy.simulation.stage import Held, Moment, holdings
+from gpu_tenancy.whatif.timeline import play
 
 _NAME: Final = "example-three-teams"
 _STYLE: Final = Path(__file__).with_name("drawn.html").read_text(encoding="utf-8")
 _LEFT, _WIDE, _LANE, _STEP = 96, 700, 26, 128
 
 
-def run_of(name: str) -> tuple[Tree, tuple[PlayedStep, ...]]:
+def run_of(name: str) -> tuple[Tree, tuple[StepResult, ...]]:
     """A stack of the repository, and its scenario in the simulation of Kueue."""
     tree = Tree(load(read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")))
     return tree, tuple(play(tree, read_scenario(ROOT / "stacks" / "scenarios" / f"{name}.yaml", tree)))
@@ -29,7 +31,7 @@ def run_of(name: str) -> tuple[Tree, tuple[PlayedStep, ...]]:
 def borrowing() -> str:
     """Four steps of three teams that share 64 GPUs: who uses its guarantee, who borrows, who reclaims."""
     tree, steps = run_of(_NAME)
-    moments = [step.moment for step in steps]
+    moments = [step.shown for step in steps]
     height = 48 + _STEP * len(moments) - 12
     parts = [f'<rect class="paper" width="880" height="{height}" rx="8"/>', *_key()]
     for at, moment in enumerate(moments):

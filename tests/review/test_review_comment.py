@@ -9,8 +9,7 @@ from review_pages import NASTY, RULES, bare, full, local, many, outlook_of, prod
 from syrupy.assertion import SnapshotAssertion
 
 from gpu_tenancy.review.changes import Change, FieldChange
-from gpu_tenancy.review.comment import LEAST, LIMIT, comment
-from gpu_tenancy.review.comment_markdown import code, mermaid, text
+from gpu_tenancy.review.comment import LEAST, LIMIT, code, comment, mermaid, text
 from gpu_tenancy.review.review import Review
 
 

@@ -22,7 +22,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook.data import rights_to_grant
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.pages.tables import Table
-from gpu_tenancy.review.build import review
+from gpu_tenancy.review.build import read_used, review
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.changes import Effect as CloudEffect
 from gpu_tenancy.review.comment import comment
@@ -30,9 +30,8 @@ from gpu_tenancy.review.figures import DASH, differences
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.reasons import access_gained, access_lost
-from gpu_tenancy.review.review import Review, Verdict
+from gpu_tenancy.review.review import Review, Used, Verdict
 from gpu_tenancy.review.text import show_hosts
-from gpu_tenancy.review.used import Used, read_used
 
 INSTEAD = "; to keep what runs, first deploy a change that only adds the new, let people move, then remove the old"
 ENDS = ": its namespace is deleted with its workloads, and its metrics end under this name"

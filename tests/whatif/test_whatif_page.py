@@ -28,7 +28,7 @@ from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.pages.bars import Bar, Branch
 from gpu_tenancy.review.charts import Drawing, tanks
-from gpu_tenancy.simulation.scenarios import every_measure
+from gpu_tenancy.simulation.stage import every_measure
 from gpu_tenancy.whatif.charts import HEIGHT, OTHERS, flavor_hues, job_lanes, shades, usage_charts
 from gpu_tenancy.whatif.narrative import headline, sentences
 from gpu_tenancy.whatif.page import replay_page, timeline_page

@@ -11,8 +11,9 @@ from cli_builders import small as two_teams
 from page_reader import well_formed
 from whatif_played import NASTY, replayed_twice, small, tree
 
-from gpu_tenancy.simulation.replay import JobRecord, Outcome, Part, Trace, TraceError, compare, replay
-from gpu_tenancy.simulation.replay.outcome import BINS, Curve, Durations
+from gpu_tenancy.simulation.outcome import BINS, Curve, Durations, Outcome, compare
+from gpu_tenancy.simulation.records import JobRecord, Part, Trace, TraceError
+from gpu_tenancy.simulation.replay import replay
 from gpu_tenancy.whatif.page import replay_page
 from gpu_tenancy.whatif.replay import headline, teams_table
 

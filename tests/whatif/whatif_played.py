@@ -11,10 +11,15 @@ from repository import ROOT
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.simulation.replay import JobRecord, Part, compare, replay
-from gpu_tenancy.simulation.scenarios import Moment, alone, busy, read_scenario, unmodelled_of
+from gpu_tenancy.simulation.outcome import compare
+from gpu_tenancy.simulation.player import StepResult
+from gpu_tenancy.simulation.records import JobRecord, Part
+from gpu_tenancy.simulation.replay import replay
+from gpu_tenancy.simulation.scenario import read_scenario
+from gpu_tenancy.simulation.scenes import alone, busy, unmodelled_of
+from gpu_tenancy.simulation.stage import JobStep, Moment
 from gpu_tenancy.whatif.replay import Replayed
-from gpu_tenancy.whatif.timeline import Timeline, load_step, play
+from gpu_tenancy.whatif.timeline import Timeline, play
 
 STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"
@@ -59,7 +64,8 @@ def tree_of(file: Path) -> Tree:
 
 def load_timeline(found: Tree, moment: Moment) -> Timeline:
     left_out = unmodelled_of(found)
-    return Timeline("test", moment.label, found, (load_step(moment),), scenario=False, left_out=left_out)
+    steps = (StepResult(JobStep(moment.label), moment),)
+    return Timeline("test", moment.label, found, steps, scenario=False, left_out=left_out)
 
 
 def everyone(found: Tree, first: str | None = None) -> Timeline:

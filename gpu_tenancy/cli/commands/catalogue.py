@@ -53,7 +53,7 @@ def schema(
     [dim]tenancy catalogue schema --out stacks/schema.json[/dim]
     """
     from gpu_tenancy.model.schema import schema_text
-    from gpu_tenancy.simulation.scenarios.scenario import scenario_schema_text
+    from gpu_tenancy.simulation.scenario import scenario_schema_text
 
     text = scenario_schema_text() if scenarios else schema_text()
     if out:

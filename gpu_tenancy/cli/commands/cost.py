@@ -73,7 +73,7 @@ def cost(
 def _read(stack: str, terms: "Terms", period: "Period", prometheus: str | None, source: Path | None) -> "Statement":
     from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
     from gpu_tenancy.cost.workloads import of_workloads
-    from gpu_tenancy.simulation.replay import Trace, TraceError
+    from gpu_tenancy.simulation.records import Trace, TraceError
 
     if (prometheus is None) == (source is None):
         raise ConsoleError(

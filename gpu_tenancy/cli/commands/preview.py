@@ -98,8 +98,7 @@ def preview(
         from gpu_tenancy.engine import project as projects
         from gpu_tenancy.explain.state_file import from_file
         from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.review.build import as_data, review
-        from gpu_tenancy.review.used import read_used
+        from gpu_tenancy.review.build import as_data, read_used, review
         from gpu_tenancy.review.verdict import BLOCKED
 
         folder = project_folder(project)

@@ -17,7 +17,7 @@ from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
     from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.simulation.replay import JobRecord
+    from gpu_tenancy.simulation.records import JobRecord
 
 
 def replay(
@@ -63,9 +63,10 @@ def replay(
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
         from gpu_tenancy.model.project import project_folder, read_stack
-        from gpu_tenancy.simulation.replay import Trace, TraceError, compare
+        from gpu_tenancy.simulation.outcome import compare
+        from gpu_tenancy.simulation.records import Trace, TraceError
         from gpu_tenancy.simulation.replay import replay as play
-        from gpu_tenancy.simulation.scenarios import unmodelled_of
+        from gpu_tenancy.simulation.scenes import unmodelled_of
         from gpu_tenancy.whatif.page import replay_page
         from gpu_tenancy.whatif.replay import Replayed, replayed_data
         from gpu_tenancy.whatif.show import show_replay
@@ -109,7 +110,7 @@ def _jobs(
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
     from gpu_tenancy.cost.prometheus import Prometheus, recorded_jobs
     from gpu_tenancy.cost.statement import Period
-    from gpu_tenancy.simulation.replay import Trace
+    from gpu_tenancy.simulation.records import Trace
 
     if (prometheus is None) == (source is None):
         raise ConsoleError("specify one of --from and --prometheus", "set --from to a file of recorded jobs")

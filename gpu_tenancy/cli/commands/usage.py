@@ -316,7 +316,7 @@ def _durations(file: Path | None) -> "History":
         return History()
     if not file.is_file():
         raise ConsoleError(f"--history: {file} is not a file", "write it with `kubectl get workloads -A -o json`")
-    from gpu_tenancy.simulation.replay import Trace, TraceError
+    from gpu_tenancy.simulation.records import Trace, TraceError
 
     try:
         return History.of(Trace(file).durations())

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.simulation.live.player import LivePlayer
-    from gpu_tenancy.simulation.scenarios import JobStep
+    from gpu_tenancy.simulation.live import LivePlayer
+    from gpu_tenancy.simulation.stage import JobStep
     from gpu_tenancy.whatif.timeline import Timeline
 
 
@@ -106,11 +106,14 @@ def _known(tree: "Tree", name: str | None) -> None:
 
 
 def _load(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Timeline":
-    from gpu_tenancy.simulation.scenarios import alone, busy, unmodelled_of
-    from gpu_tenancy.whatif.timeline import Timeline, load_step
+    from gpu_tenancy.simulation.player import StepResult
+    from gpu_tenancy.simulation.scenes import alone, busy, unmodelled_of
+    from gpu_tenancy.simulation.stage import JobStep
+    from gpu_tenancy.whatif.timeline import Timeline
 
     moment = alone(tree, team) if team else busy(tree, first=first, last=last)
-    return Timeline(stack, moment.label, tree, (load_step(moment),), scenario=False, left_out=unmodelled_of(tree))
+    steps = (StepResult(JobStep(moment.label), moment),)
+    return Timeline(stack, moment.label, tree, steps, scenario=False, left_out=unmodelled_of(tree))
 
 
 def _played(
@@ -123,7 +126,7 @@ def _played(
     live: "LivePlayer | None" = None,
 ) -> "Timeline":
     """Plays a scenario, and prints it meanwhile if a person reads it."""
-    from gpu_tenancy.simulation.scenarios import unmodelled_of
+    from gpu_tenancy.simulation.scenes import unmodelled_of
     from gpu_tenancy.whatif.show import Display
     from gpu_tenancy.whatif.timeline import Timeline, play
 
@@ -139,7 +142,7 @@ def _played(
 
 
 def _read(file: Path, tree: "Tree") -> "list[JobStep]":
-    from gpu_tenancy.simulation.scenarios import ScenarioError, read_scenario
+    from gpu_tenancy.simulation.scenario import ScenarioError, read_scenario
 
     try:
         return read_scenario(file, tree)
@@ -194,14 +197,15 @@ def _live_player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextMan
     if not live:
         return nullcontext()
     from gpu_tenancy.embedded.platform import Platform
-    from gpu_tenancy.simulation.live.player import live_player
+    from gpu_tenancy.simulation.live import live_player
 
     return live_player(Platform(), stack, tree, terminal.report)
 
 
 def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
     """The steps, and where they come from."""
-    from gpu_tenancy.simulation.scenarios import default_scenario, scenario_of
+    from gpu_tenancy.simulation.scenario import scenario_of
+    from gpu_tenancy.simulation.scenes import default_scenario
 
     own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
     file = given or (own if own.is_file() else None)

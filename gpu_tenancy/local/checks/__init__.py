@@ -21,7 +21,7 @@ from gpu_tenancy.local.checks.workloads import check_topology, check_workloads
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.live.copies import copied
+from gpu_tenancy.simulation.copies import copied
 
 __all__ = ["Check", "Controllers", "check_all"]
 

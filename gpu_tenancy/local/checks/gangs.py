@@ -18,8 +18,8 @@ from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.plan.workloads import GangPlan, PodPlan, RolePlan
-from gpu_tenancy.simulation.live.copies import KUEUE, Place
-from gpu_tenancy.simulation.live.player import job_of_pods
+from gpu_tenancy.simulation.copies import KUEUE, Place
+from gpu_tenancy.simulation.live import job_of_pods
 
 WATCHED: Final = 4.0
 """Seconds in which no pod of a gang may start although most would fit; Volcano schedules each second."""

@@ -17,9 +17,10 @@ from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.local.checks.scenarios import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
 from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
-from gpu_tenancy.simulation.live.copies import KUEUE, Place
-from gpu_tenancy.simulation.live.player import LivePlayer, job_of
-from gpu_tenancy.simulation.scenarios import Event, Moment, amount_of
+from gpu_tenancy.simulation.copies import KUEUE, Place
+from gpu_tenancy.simulation.live import LivePlayer, job_of
+from gpu_tenancy.simulation.player import Event
+from gpu_tenancy.simulation.stage import Moment, amount_of
 
 
 def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:

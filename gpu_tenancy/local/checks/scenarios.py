@@ -20,7 +20,7 @@ from gpu_tenancy.kueue import (
 )
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures, measures_of, supply_of
-from gpu_tenancy.simulation.scenarios.stage import Moment, moment_of
+from gpu_tenancy.simulation.stage import Moment, moment_of
 
 ANYONE: Final = "anyone"
 """A queue without quota of its own and without a limit, in the root cohort: it can borrow all that is lent."""

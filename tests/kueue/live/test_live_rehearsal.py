@@ -16,9 +16,10 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
 from gpu_tenancy.maintenance import holding
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.live.copies import COPY, KUEUE, copied, own_places
-from gpu_tenancy.simulation.live.player import LivePlayer
-from gpu_tenancy.simulation.scenarios import Event, SimulatedPlayer, StepResult, read_scenario
+from gpu_tenancy.simulation.copies import COPY, KUEUE, copied, own_places
+from gpu_tenancy.simulation.live import LivePlayer
+from gpu_tenancy.simulation.player import Event, SimulatedPlayer, StepResult
+from gpu_tenancy.simulation.scenario import read_scenario
 
 KINDS = ("Namespace", "ServiceAccount", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue")
 TABLE = [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]

@@ -13,7 +13,7 @@ from gpu_tenancy.base.quantity import format_amount
 from gpu_tenancy.kueue import Settled, Simulation, Workload
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.scenarios.stage import JobStep, Moment, moment_of, words
+from gpu_tenancy.simulation.stage import JobStep, Moment, moment_of, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,7 @@ class Player(Protocol):
     """Plays the steps of a scenario one after another."""
 
     def play(self, step: JobStep, tell: Tell) -> Moment:
-        """Ends and submits the jobs of a step, and waits until nothing changes.
-
-        Args:
-            step: the next step of the scenario.
-            tell: called with each event as it happens.
+        """Ends and submits the jobs of a step, tells each event as it happens, and waits until nothing changes.
 
         Returns:
             The state after the step, with its label; `evicted` has all preemptions of the step.
@@ -63,11 +59,7 @@ class Player(Protocol):
 
 
 class SimulatedPlayer:
-    """Plays a scenario in the simulation of Kueue, without a cluster.
-
-    Args:
-        tree: of the stack.
-    """
+    """Plays a scenario in the simulation of Kueue, without a cluster."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -89,7 +81,12 @@ class SimulatedPlayer:
             for pending in states[-1].pending:
                 if pending.name == job.name:
                     tell(Event("pending", job.name, job.queue, message=pending.why))
-        return moment_of(self._tree, step.label, _joined(states or [self._rest(tell)]), self._known)
+        last = states[-1] if states else self._rest(tell)
+        # With the preemptions and livelocks of all states.
+        evicted = tuple(eviction for state in states or [last] for eviction in state.evicted)
+        livelock = tuple(dict.fromkeys(queues for state in states or [last] for queues in state.livelock))
+        settled = Settled(last.admitted, last.pending, evicted, livelock)
+        return moment_of(self._tree, step.label, settled, self._known)
 
     def _rest(self, tell: Tell) -> Settled:
         settled = self._simulation.settled(self._simulation.rest())
@@ -105,14 +102,6 @@ class SimulatedPlayer:
         return settled
 
 
-def _joined(states: list[Settled]) -> Settled:
-    """The last state, with the preemptions and livelocks of all."""
-    last = states[-1]
-    evicted = tuple(eviction for state in states for eviction in state.evicted)
-    livelock = tuple(dict.fromkeys(queues for state in states for queues in state.livelock))
-    return Settled(last.admitted, last.pending, evicted, livelock)
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Numbers of running jobs of a team, where the simulation foresaw others."""
@@ -124,17 +113,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The result of one step.
-
-    Attributes:
-        step: what ended and what was submitted.
-        foreseen: the state in the simulation.
-        live: the state in a cluster; None where only the simulation played.
-    """
+    """A step with its state in the simulation, and in a cluster, if it played there, and the events on the way."""
 
     step: JobStep
     foreseen: Moment
     live: Moment | None = None
+    events: tuple[Event, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """`2. submit big`."""
+        return self.step.label
 
     @property
     def shown(self) -> Moment:

@@ -20,9 +20,9 @@ from gpu_tenancy.kueue import Admitted, Evicted, Pending, Settled, Step, Workloa
 from gpu_tenancy.model.manifests.jobs import job_manifest
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
-from gpu_tenancy.simulation.live.copies import KUEUE, Place, copied, own_places, uncopied
-from gpu_tenancy.simulation.scenarios import Event, JobStep, Moment, Tell, unheard
-from gpu_tenancy.simulation.scenarios.stage import moment_of
+from gpu_tenancy.simulation.copies import KUEUE, Place, copied, own_places, uncopied
+from gpu_tenancy.simulation.player import Event, Tell, unheard
+from gpu_tenancy.simulation.stage import JobStep, Moment, moment_of
 
 QUIET: Final = 1.5
 """Seconds without a change after which Kueue counts as settled."""
@@ -42,8 +42,6 @@ _IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 @dataclass(slots=True)
 class _Seen:
-    """A job as it was last seen."""
-
     workload: Workload
     number: int
     admitted: bool = False
@@ -71,7 +69,7 @@ class LivePlayer:
         self._evicted: list[Evicted] = []
 
     def play(self, step: JobStep, tell: Tell) -> Moment:
-        """As for `gpu_tenancy.simulation.scenarios.Player`.
+        """As for `gpu_tenancy.simulation.player.Player`.
 
         Raises:
             WaitTimeoutError: Kueue does not settle.
@@ -94,9 +92,18 @@ class LivePlayer:
             self._settle()
         for _, alike in groupby(step.submit, lambda job: (job.queue, job.pod_sets, job.priority)):
             for workload in alike:
-                self._submit(workload)
+                number = len(self._known) + 1
+                self._cluster.create(job_of(self._tree, workload, self._places[workload.queue], number))
+                self._jobs[workload.name] = _Seen(workload, number)
+                self._known[workload.name] = workload
             self._settle()
-        moment = moment_of(self._tree, label, self._state(), self._known)
+        jobs = sorted(self._jobs.items(), key=lambda item: item[1].number)
+        settled = Settled(
+            admitted=tuple(Admitted(n, seen.workload.queue, seen.flavors) for n, seen in jobs if seen.admitted),
+            pending=tuple(Pending(n, seen.workload.queue, seen.message) for n, seen in jobs if not seen.admitted),
+            evicted=tuple(self._evicted),
+        )
+        moment = moment_of(self._tree, label, settled, self._known)
         submitted = {workload.name for workload in step.submit}
         for waiting in moment.waiting:
             if waiting.workload in submitted:
@@ -120,12 +127,6 @@ class LivePlayer:
 
         self._cluster.wait_for(gone, timeout=PATIENCE, poll=_POLL, what="the Workloads of the jobs to be deleted")
 
-    def _submit(self, workload: Workload) -> None:
-        number = len(self._known) + 1
-        self._cluster.create(job_of(self._tree, workload, self._places[workload.queue], number))
-        self._jobs[workload.name] = _Seen(workload, number)
-        self._known[workload.name] = workload
-
     def _delete(self, name: str) -> int:
         """Deletes a job and returns its number."""
         seen = self._jobs.pop(name)
@@ -134,7 +135,6 @@ class LivePlayer:
         return seen.number
 
     def _settle(self) -> None:
-        """Waits until nothing has changed for a while."""
         changed = [time.monotonic(), 0.0]
         last: list[object] = [None]
 
@@ -162,7 +162,10 @@ class LivePlayer:
             if admitted and not seen.admitted:
                 admissions.append(Event("admitted", name, seen.workload.queue))
             seen.admitted = admitted
-            seen.flavors = tuple(_flavors(workload))
+            seen.flavors = tuple(
+                {resource: uncopied(flavor) for resource, flavor in texts_at(assignment, "flavors").items()}
+                for assignment in maps_at(workload, "status", "admission", "podSetAssignments")
+            )
             seen.message = uncopied(text_at(condition(workload, "QuotaReserved"), "message"))
             found.append((name, admitted, is_true(workload, "Evicted"), seen.preempted))
         for event in admissions:
@@ -174,7 +177,6 @@ class LivePlayer:
             yield from self._cluster.list(KUEUE, "Workload", namespace=namespace)
 
     def _preempted(self, name: str, seen: _Seen, workload: Manifest, workloads: Iterable[Manifest]) -> None:
-        """Records a preemption that was not seen before."""
         preempted = condition(workload, "Preempted")
         when = text_at(preempted, "lastTransitionTime") + text_at(preempted, "message")
         if text_at(preempted, "status") != "True" or when == seen.preempted:
@@ -190,14 +192,6 @@ class LivePlayer:
         self._evicted.append(Evicted(name, by or name, reason, time.monotonic()))
         self._tell(Event("preempted", name, seen.workload.queue, by, by_queue, reason, message))
 
-    def _state(self) -> Settled:
-        jobs = sorted(self._jobs.items(), key=lambda item: item[1].number)
-        return Settled(
-            admitted=tuple(Admitted(n, seen.workload.queue, seen.flavors) for n, seen in jobs if seen.admitted),
-            pending=tuple(Pending(n, seen.workload.queue, seen.message) for n, seen in jobs if not seen.admitted),
-            evicted=tuple(self._evicted),
-        )
-
 
 def quiet(messages: Collection[str]) -> float:
     """Seconds without a change after which Kueue counts as settled, by its messages about pending jobs."""
@@ -210,11 +204,6 @@ def _number(workload: Manifest) -> str:
     """The number of the played job that a Workload belongs to; empty for other Workloads."""
     sets = maps_at(workload, "spec", "podSets")
     return text_at(sets[0], "template", "metadata", "labels", PLAYED) if sets else ""
-
-
-def _flavors(workload: Manifest) -> Iterator[Mapping[str, str]]:
-    for assignment in maps_at(workload, "status", "admission", "podSetAssignments"):
-        yield {resource: uncopied(name) for resource, name in texts_at(assignment, "flavors").items()}
 
 
 @contextmanager
@@ -265,17 +254,12 @@ def job_name(number: int) -> str:
 
 
 def job_of(tree: Tree, workload: Workload, place: Place, number: int) -> Manifest:
-    """A Job that requests what a workload of one pod set does.
-
-    Args:
-        tree: of the stack.
-        workload: with one pod set.
-        place: where it is submitted.
-        number: of the job.
-    """
+    """A Job that requests what a workload of one pod set does; `number` is that of the played job."""
     (pods,) = workload.pod_sets
     flavor = tree.flavors[next(iter(pods.flavors))] if pods.flavors and len(pods.flavors) == 1 else None
     with_gpus = any(is_extended(resource) for resource in pods.requests)
+    # Pods without a class have the value 0.
+    classes = (name for name, priority in tree.stack.priorities.items() if priority.value == workload.priority)
     pod = PodPlan(
         image=_IMAGE,
         command=(),
@@ -284,7 +268,7 @@ def job_of(tree: Tree, workload: Workload, place: Place, number: int) -> Manifes
         amounts=pods.requests,
         node_labels=dict(flavor.node_labels) if flavor else {},
         tolerated=flavor.taints if flavor and with_gpus else (),
-        priority=_class(tree, workload.priority),
+        priority=next(classes, None) if workload.priority else None,
         non_root=True,
     )
     job = job_of_pods(job_name(number), place, pod, pods.count)
@@ -297,24 +281,7 @@ def job_of(tree: Tree, workload: Workload, place: Place, number: int) -> Manifes
 
 
 def job_of_pods(name: str, place: Place, pod: PodPlan, pods: int, *, gang: bool = False) -> dict[str, Any]:
-    """A Job of pods that are alike, as a stack has it.
-
-    Args:
-        name: of the job.
-        place: where it is submitted.
-        pod: each pod.
-        pods: their number.
-        gang: whether Volcano starts all of them at once or none.
-    """
-    role = RolePlan("worker", pods, pod)
-    return job_manifest(
-        JobPlan(
-            name, place.namespace, place.local_queue, "job", (role,), gang=gang, retries=0, deadline=None, keep=_DAY
-        )
-    )
-
-
-def _class(tree: Tree, value: int) -> str | None:
-    """The priority class with a value; None for the value that pods have without a class."""
-    classes = ((name, priority.value) for name, priority in tree.stack.priorities.items())
-    return next((name for name, found in classes if found == value), None) if value else None
+    """A Job of so many equal pods, as a stack has it; of a gang, Volcano starts all of them at once or none."""
+    roles = (RolePlan("worker", pods, pod),)
+    space, queue = place.namespace, place.local_queue
+    return job_manifest(JobPlan(name, space, queue, "job", roles, gang=gang, retries=0, deadline=None, keep=_DAY))

@@ -13,8 +13,8 @@ from gpu_tenancy.model.plan.pods import choices, pod_size
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.model.spec.workloads import Training
-from gpu_tenancy.simulation.replay.outcome import HOUR, Curve, FlavorOutcome, Group, Outcome
-from gpu_tenancy.simulation.replay.records import JobRecord, Part
+from gpu_tenancy.simulation.outcome import HOUR, Curve, FlavorOutcome, Group, Outcome
+from gpu_tenancy.simulation.records import JobRecord, Part
 
 _MILLI: Final = 1000.0
 
@@ -53,15 +53,12 @@ def replay(tree: Tree, records: Iterable[JobRecord], *, checkpoint: float | None
 
 
 class _Player:
-    """Translates records, and sums up what happens to them."""
-
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self.outcome = Outcome()
-        for name in tree.flavors:
-            resource = tree.flavors[name].resource
-            if resource:
-                self.outcome.flavors[name] = FlavorOutcome(supply_of(tree, Measure(name, resource)), Curve())
+        for name, flavor in tree.flavors.items():
+            if flavor.resource:
+                self.outcome.flavors[name] = FlavorOutcome(supply_of(tree, Measure(name, flavor.resource)), Curve())
         self._shapes: dict[tuple[str, tuple[Part, ...], str | None], _Shape | str] = {}
         self._of_workload: dict[str, _Shape] = {}
         self._dealing = _Dealing(tree)
@@ -75,7 +72,9 @@ class _Player:
             if team is None:
                 self.outcome.dealt += 1
                 team = self._dealing.team(record)
-            shape = self._known(team, record)
+            key = team, record.parts, record.priority
+            if (shape := self._shapes.get(key)) is None:
+                shape = self._shapes[key] = self._find(team, record)
             if isinstance(shape, str):
                 self.outcome.left_out[shape] += 1
                 continue
@@ -127,12 +126,6 @@ class _Player:
                 held = self.outcome.flavors.get(flavors.get(resource, ""))
                 if held is not None and is_extended(resource):
                     held.held.change(now / _MILLI, sign * amount * pod_set.count)
-
-    def _known(self, team: str, record: JobRecord) -> "_Shape | str":
-        key = team, record.parts, record.priority
-        if key not in self._shapes:
-            self._shapes[key] = self._find(team, record)
-        return self._shapes[key]
 
     def _find(self, team: str, record: JobRecord) -> "_Shape | str":
         stack = self._tree.stack

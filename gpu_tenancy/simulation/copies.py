@@ -30,13 +30,7 @@ COPY: Final = "gpu-tenancy.dev/copy"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where jobs of a ClusterQueue are submitted.
-
-    Attributes:
-        namespace: of the jobs.
-        local_queue: there.
-        runs: whether their pods run on nodes; those of copies stay unscheduled.
-    """
+    """Where jobs of a ClusterQueue are submitted, and whether their pods run on nodes; those of copies do not."""
 
     namespace: str
     local_queue: str
@@ -52,12 +46,8 @@ def own_places(tree: Tree) -> Mapping[str, Place]:
 def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> Generator[Mapping[str, Place]]:
     """Copies the cohorts and ClusterQueues of a stack as they are in the cluster, each with a namespace.
 
-    AdmissionChecks are left out, because no autoscaler runs. The copies are deleted at the end.
-
-    Args:
-        cluster: with the stack.
-        tree: of the stack.
-        more: further ClusterQueues, whose cohorts are named as in the stack.
+    AdmissionChecks are left out, because no autoscaler runs. The copies are deleted at the end. `more` are further
+    ClusterQueues, whose cohorts are named as in the stack.
 
     Yields:
         The place of each queue, by its name in the stack.
@@ -77,19 +67,21 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
         for manifest in (*flavors, *filter(None, cohorts), *filter(None, queues)):
             cluster.apply(_copy(manifest, placed))
         for name in names:
+            copy = _PREFIX + name
             labels: Json = {COPY: "true", **dict([TEAM_LABEL])}
-            cluster.apply(
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _PREFIX + name, "labels": labels}}
-            )
-            cluster.apply(
+            account: Json = {"metadata": {"name": ACCOUNT, "namespace": copy}, "automountServiceAccountToken": False}
+            queue: Json = {"name": name, "namespace": copy}
+            for manifest in (
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": copy, "labels": labels}},
                 {
                     "apiVersion": "v1",
                     "kind": "ServiceAccount",
-                    "metadata": {"name": ACCOUNT, "namespace": _PREFIX + name},
+                    "metadata": account,
                     "automountServiceAccountToken": False,
-                }
-            )
-            cluster.apply(_local_queue(name))
+                },
+                {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": queue, "spec": {"clusterQueue": copy}},
+            ):
+                cluster.apply(manifest)
         for name in names:
             cluster.wait_for(lambda name=name: _ready(cluster, name), what=f"ClusterQueue {_PREFIX}{name} to be active")
         yield {name: Place(_PREFIX + name, name, runs=False) for name in names}
@@ -98,12 +90,7 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
 
 
 def remove(cluster: Cluster, *, wait: float = 60) -> None:
-    """Deletes all copies with their jobs.
-
-    Args:
-        cluster: with the copies.
-        wait: seconds to wait for the deletion; 0 to return immediately.
-    """
+    """Deletes all copies with their jobs; waits so many seconds until they are gone."""
     namespaces = _listed(cluster, "v1", "Namespace")
     kinds = ("ClusterQueue", "Cohort", "ResourceFlavor")
     queues = [Reference(KUEUE, kind, name) for kind in kinds for name in _listed(cluster, KUEUE, kind)]
@@ -149,12 +136,6 @@ def _copy(manifest: Manifest, placed: Collection[str]) -> Manifest:
             spec.pop(key, None)
     metadata: Json = {"name": _PREFIX + name, "labels": {COPY: "true"}}
     return {"apiVersion": KUEUE, "kind": manifest["kind"], "metadata": metadata, "spec": spec}
-
-
-def _local_queue(name: str) -> Manifest:
-    metadata: Json = {"name": name, "namespace": _PREFIX + name}
-    spec: Json = {"clusterQueue": _PREFIX + name}
-    return {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": spec}
 
 
 def _ready(cluster: Cluster, name: str) -> bool:

@@ -122,12 +122,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class FlavorOutcome:
-    """The GPUs of a flavor.
-
-    Attributes:
-        gpus: of all queues.
-        held: GPUs in use over time.
-    """
+    """The GPUs of a flavor of all queues, and those in use over time."""
 
     gpus: int
     held: Curve
@@ -208,11 +203,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two replays of the same jobs.
-
-    Attributes:
-        ref: the git ref of the first.
-    """
+    """Two replays of the same jobs, the first at a git ref."""
 
     ref: str
     before: Outcome
@@ -223,16 +214,11 @@ class Comparison:
 def compare(ref: str, before: Outcome, after: Outcome) -> Comparison:
     """Compares each team's waiting, and what it loses by preemption."""
     first, second = before.teams, after.teams
-    return Comparison(
-        ref,
-        before,
-        after,
-        tuple(
-            Change(team, one, other, _verdict(one, other))
-            for team in dict.fromkeys((*second, *first))
-            for one, other in ((first.get(team, Group()), second.get(team, Group())),)
-        ),
-    )
+    changes: list[Change] = []
+    for team in dict.fromkeys((*second, *first)):
+        was, now = first.get(team, Group()), second.get(team, Group())
+        changes.append(Change(team, was, now, _verdict(was, now)))
+    return Comparison(ref, before, after, tuple(changes))
 
 
 def _verdict(before: Group, after: Group) -> str:

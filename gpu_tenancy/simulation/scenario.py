@@ -18,7 +18,7 @@ from gpu_tenancy.model.schema import URI, Schema
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.model.yaml import Data, UnreadableError, read_yaml
-from gpu_tenancy.simulation.scenarios.stage import Job, JobStep
+from gpu_tenancy.simulation.stage import Job, JobStep
 
 MOST_JOBS: Final = 1000
 """Jobs that one entry of `submit` can stand for; the simulation of so many takes seconds."""
@@ -70,10 +70,7 @@ class Scenario(Section):
 
 
 def scenario_schema() -> Schema:
-    """The JSON schema of such a file, for validation and completion in editors.
-
-    Steps and jobs are read one by one, so that a problem in one does not hide another; here they are joined.
-    """
+    """The JSON schema of such a file; the shapes of steps and jobs, which are read one by one, are joined in it."""
     whole, step, job = (shape.model_json_schema(by_alias=True) for shape in (Scenario, ScenarioStep, Submitted))
     step["properties"]["submit"] |= {"items": {"$ref": "#/$defs/Submitted"}}
     whole["properties"]["steps"] |= {"items": {"$ref": "#/$defs/ScenarioStep"}}
@@ -125,19 +122,14 @@ def read_scenario(file: FilePath, tree: Tree) -> list[JobStep]:
 
 
 def scenario_of(data: Data, tree: Tree) -> list[JobStep]:
-    """The same from plain data.
-
-    Raises:
-        ScenarioError: as for `read_scenario`.
-    """
+    """The same from plain data, with the same errors."""
     return _read(Source(data), tree, [], readable=True)
 
 
 def _read(source: Source, tree: Tree, problems: list[Problem], *, readable: bool) -> list[JobStep]:
-    reader = _Reader(tree, source, problems)
-    steps = reader.steps() if readable else []
-    if reader.problems:
-        ordered = sorted(reader.problems, key=lambda problem: (problem.line or 0, dotted(problem.path)))
+    steps = _Reader(tree, source, problems).steps() if readable else []
+    if problems:
+        ordered = sorted(problems, key=lambda problem: (problem.line or 0, dotted(problem.path)))
         raise ScenarioError(dict.fromkeys(str(problem) for problem in ordered))
     return steps
 
@@ -171,19 +163,22 @@ class _Reader:
         finished: list[str] = []
         for index, name in enumerate(step.finish):
             if name not in self._current:
-                self._wrong(
-                    (*at, "finish", index), name, "is not a running or pending job", nearest(name, self._current.names)
-                )
+                fix = nearest(name, self._current)
+                self._wrong((*at, "finish", index), name, "is not a running or pending job", fix)
             finished += self._current.end(name)
         submitted: list[list[Job]] = []
         for index, raw in enumerate(step.submit):
             here = (*at, "submit", index)
-            entry = self._shape(Submitted, raw, here)
-            if entry and (jobs := self._jobs(entry, here)):
-                submitted.append(jobs)
+            shaped = self._shape(Submitted, raw, here)
+            if shaped and (alike := self._jobs(shaped, here)):
+                submitted.append(alike)
             self._current.add(raw)
-        label = f"{number + 1}. {step.label or _label(step.finish, finished, submitted)}"
-        return JobStep(label, tuple(finished), tuple(job for jobs in submitted for job in jobs))
+        jobs = tuple(job for entry in submitted for job in entry)
+        entries = [f"{entry[0].name} to {entry[-1].name}" if len(entry) > 1 else entry[0].name for entry in submitted]
+        parts = [f"finish {_listed(step.finish, len(finished))}"] if step.finish else []
+        parts += [f"submit {_listed(entries, len(jobs))}"] if jobs else []
+        label = f"{number + 1}. {step.label or '; '.join(parts) or 'no change'}"
+        return JobStep(label, tuple(finished), jobs)
 
     def _jobs(self, entry: Submitted, at: Path) -> list[Job]:
         """The jobs of an entry as their queue gets them; none where it has problems."""
@@ -194,20 +189,25 @@ class _Reader:
             if name in self._current:
                 rule = "is already the name of a job"
                 self._wrong((*at, "name"), name, rule, "finish that job first, or use another name")
-        if entry.team not in stack.teams:
-            self._wrong((*at, "team"), entry.team, "is not a known team", nearest(entry.team, stack.teams))
-        if entry.flavor is not None and entry.flavor not in self._tree.flavors:
-            known = nearest(entry.flavor, self._tree.flavors)
-            self._wrong((*at, "flavor"), entry.flavor, "is not a known flavor", known)
-        if entry.priority is not None and entry.priority not in stack.priorities:
-            known = nearest(entry.priority, stack.priorities)
-            self._wrong((*at, "priority"), entry.priority, "is not a known priority class", known)
+        for key, noun, value, known in (
+            ("team", "team", entry.team, stack.teams),
+            ("flavor", "flavor", entry.flavor, self._tree.flavors),
+            ("priority", "priority class", entry.priority, stack.priorities),
+        ):
+            if value is not None and value not in known:
+                self._wrong((*at, key), value, f"is not a known {noun}", nearest(value, known))
         job = self._sized(entry, at) if len(self.problems) == before else None
         return [replace(job, name=name) for name in names] if job else []
 
     def _sized(self, entry: Submitted, at: Path) -> Job | None:
-        tree, stack = self._tree, self._tree.stack
-        gpus = _default_gpus(tree, entry) if entry.gpus is None else entry.gpus
+        tree, stack, gpus = self._tree, self._tree.stack, entry.gpus
+        if gpus is None:
+            with_gpus = (
+                tree.flavors[entry.flavor].resource
+                if entry.flavor
+                else choices(tree, entry.team, Training.model_construct(gpus=1))
+            )
+            gpus = 1 if with_gpus else 0
         # Constructed, since its amounts are in base units already.
         training = Training.model_construct(
             flavor=entry.flavor, gpus=gpus, workers=entry.pods, cpu=entry.cpu, memory=entry.memory
@@ -240,13 +240,6 @@ class _Reader:
         self.problems.append(Problem(path, rule, fix, value, file=self._source.file, line=self._source.line(path)))
 
 
-def _default_gpus(tree: Tree, entry: Submitted) -> int:
-    """1, or 0 where neither the job's flavor nor, without one, its team has GPUs."""
-    if entry.flavor is not None:
-        return 1 if tree.flavors[entry.flavor].resource else 0
-    return 1 if choices(tree, entry.team, Training.model_construct(gpus=1)) else 0
-
-
 _TYPES: Final = {
     "int_type": "must be an integer",
     "string_type": "must be a string",
@@ -258,7 +251,6 @@ _TYPES: Final = {
 
 
 def _problem(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, str, str]:
-    """Value, rule and fix of a validation error."""
     context, value = detail.get("ctx", {}), detail["input"]
     written = None if isinstance(value, dict | list) else str(value)
     key = str(detail["loc"][0]) if detail["loc"] else ""
@@ -280,14 +272,6 @@ def _problem(detail: ErrorDetails, shape: type[Section]) -> tuple[str | None, st
             return written, rule, f"{key}: {means}" if key else means
 
 
-def _label(finish: list[str], finished: list[str], submitted: list[list[Job]]) -> str:
-    came = [job.name for jobs in submitted for job in jobs]
-    entries = [f"{jobs[0].name} to {jobs[-1].name}" if len(jobs) > 1 else jobs[0].name for jobs in submitted]
-    parts = [f"finish {_listed(finish, len(finished))}"] if finish else []
-    parts += [f"submit {_listed(entries, len(came))}"] if came else []
-    return "; ".join(parts) or "no change"
-
-
 def _listed(entries: list[str], jobs: int) -> str:
     return f"{jobs} jobs" if len(entries) > _NAMED else ", ".join(entries)
 
@@ -297,19 +281,8 @@ def _names(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}-{number + 1}" for number in range(count)]
 
 
-class _CurrentJobs:
-    """Names of jobs that have not ended; of several that are alike, also the name that they have in common."""
-
-    def __init__(self) -> None:
-        self._members: dict[str, list[str]] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._members
-
-    @property
-    def names(self) -> Iterable[str]:
-        """All names."""
-        return self._members
+class _CurrentJobs(dict[str, list[str]]):
+    """Names of jobs that have not ended; those of several that are alike also by the name that they share."""
 
     def add(self, raw: Any) -> None:
         """Records the names of submitted jobs, valid or not: a later step may end them."""
@@ -322,7 +295,7 @@ class _CurrentJobs:
         name, count = keys.get("name"), keys.get("jobs", 1)
         if isinstance(name, str):
             names = _names(name, count if isinstance(count, int) and 1 <= count <= MOST_JOBS else 1)
-            self._members |= {name: names, **{member: [member] for member in names}}
+            self.update({name: names, **{member: [member] for member in names}})
         self.add(keys.get("submit"))
 
     def end(self, name: str) -> list[str]:
@@ -330,11 +303,10 @@ class _CurrentJobs:
 
         So pending jobs usually end before running ones, and none of them is admitted just before it ends.
         """
-        ended = [member for member in reversed(self._members.get(name, ())) if member in self._members]
+        ended = [member for member in reversed(self.get(name, ())) if member in self]
         for member in (name, *ended):
-            self._members.pop(member, None)
+            self.pop(member, None)
         # A common name is free when the last of its jobs has ended.
-        self._members = {
-            common: names for common, names in self._members.items() if any(member in self._members for member in names)
-        }
+        for common in [common for common, names in self.items() if not any(member in self for member in names)]:
+            del self[common]
         return ended

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -23,11 +24,7 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Pods of one shape: the amounts of one pod in base units; None is the stack's default for its GPUs.
-
-    Attributes:
-        flavor: None for any of the team's flavors with GPUs, or without them.
-    """
+    """Pods of one shape: amounts of one pod in base units, None for the default; no flavor for any of the team's."""
 
     pods: int = 1
     gpus: int = 1
@@ -79,12 +76,7 @@ class JobRecord:
 
 
 class TraceError(ValueError):
-    """A line of the file that cannot be read.
-
-    Attributes:
-        what: place, value and rule.
-        fix: what the user should do.
-    """
+    """A line of the file that cannot be read: place, value and rule, and what the user should do."""
 
     def __init__(self, what: str, fix: str) -> None:
         self.what, self.fix = what, fix
@@ -135,9 +127,16 @@ class Trace:
             TraceError: a line cannot be read, or is earlier than the one before it.
         """
         self.left_out = {}
+        before = float("-inf")
         try:
             with self.file.open(encoding="utf-8-sig", newline="") as handle:
-                yield from self._in_order(self._records(handle))
+                for line, record in self._records(handle):
+                    if record.at < before:
+                        raise TraceError(
+                            f"{self.file}:{line}: at: earlier than the line before it", "sort the lines by `at`"
+                        )
+                    before = record.at
+                    yield record
         except (FileNotFoundError, IsADirectoryError) as error:
             raise TraceError(f"--from: {self.file} is not a file", "specify a file with recorded jobs") from error
         except UnicodeDecodeError as error:
@@ -153,45 +152,27 @@ class Trace:
             if record.team is not None:
                 yield record.team, sum(part.pods * part.gpus for part in record.parts), record.duration
 
-    def _in_order(self, records: Iterable[tuple[int, JobRecord]]) -> Iterator[JobRecord]:
-        before = float("-inf")
-        for line, record in records:
-            if record.at < before:
-                raise TraceError(f"{self.file}:{line}: at: earlier than the line before it", "sort the lines by `at`")
-            before = record.at
-            yield record
-
-    def _records(self, handle: Iterable[str]) -> Iterator[tuple[int, JobRecord]]:
+    def _records(self, handle: Iterable[str]) -> Iterable[tuple[int, JobRecord]]:
+        """The records with their lines; all but jobs that users have written can be in any order."""
         if self.file.suffix == ".csv":
             rows = csv.DictReader(handle)
             if set(rows.fieldnames or ()) >= ALIBABA:
-                yield from self._sorted(self._each(enumerate(rows, start=2), self._alibaba))
-            else:
-                found = ((line, {key: text for key, text in row.items() if text}) for line, row in enumerate(rows, 2))
-                yield from self._each(found, self._written)
-        elif self.file.suffix == ".json":
-            yield from self._sorted(self._each(self._items(handle), self._workload))
-        else:
-            yield from self._lines(handle)
-
-    def _lines(self, handle: Iterable[str]) -> Iterator[tuple[int, JobRecord]]:
-        """One JSON object a line: a job, or a Workload; those of Workloads are in any order."""
+                return _sorted(self._each(enumerate(rows, start=2), self._alibaba))
+            found = ((line, {key: text for key, text in row.items() if text}) for line, row in enumerate(rows, 2))
+            return self._each(found, self._written)
+        if self.file.suffix == ".json":  # As `kubectl get workloads -A -o json` prints it.
+            whole: Any = self._json("".join(handle), 1)
+            if not isinstance(whole, dict) or not isinstance(whole.get("items"), list):  # pyright: ignore[reportUnknownMemberType]
+                raise TraceError(
+                    f"{self.file}: is not a list of Workloads", "write it with `kubectl get workloads -A -o json`"
+                )
+            return _sorted(self._each(enumerate(cast("list[Any]", whole["items"]), start=1), self._workload))
+        # One JSON object a line: a job, or a Workload.
         entries = ((line, self._json(text, line)) for line, text in enumerate(handle, start=1) if text.strip())
-        first = next(entries, None)
-        if first is None:
-            return
-        of_kueue = isinstance(first[1], dict) and "metadata" in first[1]
-        rest = _chain(first, entries)
-        yield from self._sorted(self._each(rest, self._workload)) if of_kueue else self._each(rest, self._written)
-
-    def _items(self, handle: Iterable[str]) -> Iterator[tuple[int, Any]]:
-        """The items of a list, as `kubectl get workloads -A -o json` prints it."""
-        found: Any = self._json("".join(handle), 1)
-        if not isinstance(found, dict) or not isinstance(found.get("items"), list):  # pyright: ignore[reportUnknownMemberType]
-            raise TraceError(
-                f"{self.file}: is not a list of Workloads", "write it with `kubectl get workloads -A -o json`"
-            )
-        return enumerate(cast("list[Any]", found["items"]), start=1)
+        first = list(islice(entries, 1))
+        of_kueue = any(isinstance(entry, dict) and "metadata" in entry for _, entry in first)
+        rest = chain(first, entries)
+        return _sorted(self._each(rest, self._workload)) if of_kueue else self._each(rest, self._written)
 
     def _json(self, text: str, line: int) -> Any:
         try:
@@ -206,7 +187,7 @@ class Trace:
             try:
                 record = read(line, entry)
             except ValidationError as error:
-                raise self._wrong(line, error) from error
+                raise _wrong(f"{self.file}:{line}", error) from error
             except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
                 raise TraceError(f"{self.file}:{line}: cannot be read: {error}", _known_keys()) from error
             if isinstance(record, str):
@@ -214,25 +195,11 @@ class Trace:
             else:
                 yield line, record
 
-    def _wrong(self, line: int, error: ValidationError) -> TraceError:
-        found = error.errors()
-        detail = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-        place = f"{self.file}:{line}: {'.'.join(map(str, detail['loc']))}"
-        context: dict[str, Any] = detail.get("ctx", {})
-        if detail["type"] == "extra_forbidden":
-            return TraceError(f"{place}: unknown key", nearest(str(detail["loc"][0]), RecordedJob.model_fields))
-        rule, fix = context.get("rule", detail["msg"].lower()), context.get("fix", _known_keys())
-        return TraceError(f"{place}: {detail['input']!r}: {rule}", fix)
-
-    def _sorted(self, records: Iterable[tuple[int, JobRecord]]) -> Iterator[tuple[int, JobRecord]]:
-        return iter(sorted(records, key=lambda one: (one[1].at, one[0])))
-
     def _written(self, line: int, entry: Mapping[str, Any]) -> JobRecord:
         read = RecordedJob.model_validate(entry, strict=False)
         part = Part(read.pods, read.gpus, read.flavor, read.cpu, read.memory)
-        return JobRecord(
-            read.name or f"line-{line}", _seconds(read.at), read.duration, read.team, (part,), read.priority
-        )
+        name, at = read.name or f"line-{line}", _seconds(read.at)
+        return JobRecord(name, at, read.duration, read.team, (part,), read.priority)
 
     def _alibaba(self, _line: int, row: Mapping[str, str]) -> JobRecord | str:
         if not row["scheduled_time"] or not row["deletion_time"]:
@@ -251,13 +218,16 @@ class Trace:
         end = times.get("Finished", self.until)
         if "Admitted" not in times or end is None:
             return "not admitted, or not finished"
+        evictions = status.get("schedulingStats", {}).get("evictions", ())
+        counts = {one["reason"]: int(one["count"]) for one in evictions}
+        total = sum(counts.values())
         run = Run(
             times["Admitted"],
             next((owner["name"] for owner in metadata.get("ownerReferences", ())), metadata["name"]),
             metadata.get("labels", {}).get(USER, ""),
             failed=true.get("Finished", {}).get("reason") == "Failed",
             evicted=float(next((status[key] for key in EXECUTED if key in status), 0)),
-            preempted=_preempted(status),
+            preempted=counts.get("Preempted", 0) / total if total else 0.0,
         )
         parts = tuple(_part(one) for one in status["admission"]["podSetAssignments"])
         reference = spec.get("priorityClassRef", {}).get("name") or spec.get("priorityClassName") or None
@@ -265,9 +235,19 @@ class Trace:
         return JobRecord(metadata["name"], at, duration, metadata["namespace"], parts, reference, run)
 
 
-def _preempted(status: Any) -> float:
-    counts = {one["reason"]: int(one["count"]) for one in status.get("schedulingStats", {}).get("evictions", ())}
-    return counts.get("Preempted", 0) / total if (total := sum(counts.values())) else 0.0
+def _sorted(records: Iterable[tuple[int, JobRecord]]) -> list[tuple[int, JobRecord]]:
+    return sorted(records, key=lambda one: (one[1].at, one[0]))
+
+
+def _wrong(line: str, error: ValidationError) -> TraceError:
+    found = error.errors()
+    detail = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    place = f"{line}: {'.'.join(map(str, detail['loc']))}"
+    context: dict[str, Any] = detail.get("ctx", {})
+    if detail["type"] == "extra_forbidden":
+        return TraceError(f"{place}: unknown key", nearest(str(detail["loc"][0]), RecordedJob.model_fields))
+    rule, fix = context.get("rule", detail["msg"].lower()), context.get("fix", _known_keys())
+    return TraceError(f"{place}: {detail['input']!r}: {rule}", fix)
 
 
 def _part(assignment: Any) -> Part:
@@ -291,8 +271,3 @@ def _seconds(at: str | float) -> float:
 
 def _known_keys() -> str:
     return f"its keys are {', '.join(RecordedJob.model_fields)}"
-
-
-def _chain(first: tuple[int, Any], rest: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    yield first
-    yield from rest

@@ -67,11 +67,7 @@ class JobStep:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running workload, with its GPUs of one flavor (partitions or time slices, where they are shared).
-
-    Attributes:
-        amounts: CPU and memory of a workload without GPUs, in base units; else empty.
-    """
+    """A running workload with its GPUs of one flavor (or partitions, time slices); without GPUs its CPU and memory."""
 
     workload: str
     team: str
@@ -132,6 +128,10 @@ class Moment:
         """What a team uses of what is counted, in base units."""
         return sum(amount_of(job, measure) for job in self.running if job.team == team)
 
+    def requested(self, team: str, measure: Measure) -> int:
+        """What a team's pending jobs request of it."""
+        return sum(amount_of(job, measure) for job in self.waiting if job.team == team)
+
 
 def amount_of(job: Running | Waiting | PreemptedJob, measure: Measure) -> int:
     """What a job uses or requests of what is counted, in base units."""
@@ -156,63 +156,32 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     return tuple(found)
 
 
-def play_scenario(tree: Tree, scenario: Iterable[JobStep]) -> tuple[Moment, ...]:
-    """Simulates the steps of a scenario."""
-    return play(tree, [(step.label, step.step) for step in scenario])
-
-
 def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
-    """A state of the simulation, or of a live Kueue, by team.
-
-    Args:
-        tree: of the stack.
-        label: of the step.
-        settled: the state after it.
-        known: all workloads submitted so far, by name.
-    """
-    running = [
-        Running(admitted.name, admitted.queue, flavor, amount, {} if amount else _amounts(tree, known[admitted.name]))
-        for admitted in settled.admitted
-        for flavor, amount in _by_flavor(tree, known[admitted.name], admitted.flavors).items()
-    ]
-    waiting = [
-        Waiting(
-            pending.name,
-            pending.queue,
-            *_asks(tree, known[pending.name]),
-            pending.why,
-            _amounts(tree, known[pending.name]),
-        )
-        for pending in settled.pending
-    ]
-    evicted = [
-        PreemptedJob(
-            eviction.name,
-            known[eviction.name].queue,
-            *_asks(tree, known[eviction.name]),
-            eviction.by,
-            known[eviction.by].queue,
-            str(eviction.reason),
-            _amounts(tree, known[eviction.name]),
-        )
-        for eviction in settled.evicted
-    ]
-    return Moment(
-        label,
-        tuple(running),
-        tuple(waiting),
-        tuple(evicted),
-        tuple(sorted({name for queues in settled.livelock for name in queues})),
-    )
+    """A state of the simulation, or of a live Kueue, by team; `known` has all workloads submitted so far."""
+    running: list[Running] = []
+    for admitted in settled.admitted:
+        workload = known[admitted.name]
+        for flavor, gpus in _by_flavor(tree, workload, admitted.flavors).items():
+            amounts = {} if gpus else _amounts(tree, workload)
+            running.append(Running(admitted.name, admitted.queue, flavor, gpus, amounts))
+    waiting: list[Waiting] = []
+    for pending in settled.pending:
+        asks, amounts = _asks(tree, known[pending.name]), _amounts(tree, known[pending.name])
+        waiting.append(Waiting(pending.name, pending.queue, *asks, pending.why, amounts))
+    evicted: list[PreemptedJob] = []
+    for eviction in settled.evicted:
+        workload, by, reason = known[eviction.name], known[eviction.by], str(eviction.reason)
+        asks, amounts = _asks(tree, workload), _amounts(tree, workload)
+        evicted.append(PreemptedJob(eviction.name, workload.queue, *asks, by.name, by.queue, reason, amounts))
+    restless = sorted({name for queues in settled.livelock for name in queues})
+    return Moment(label, tuple(running), tuple(waiting), tuple(evicted), tuple(restless))
 
 
 def _asks(tree: Tree, workload: Workload) -> tuple[str, int]:
     """The flavor and the number of GPUs of a workload; no flavor where several suit it."""
     flavors = {name for part in workload.pod_sets for name in part.flavors or ("",)}
-    return (
-        flavors.pop() if len(flavors) == 1 else "",
-        sum(_gpus(tree, part) * part.count for part in workload.pod_sets),
-    )
+    gpus = sum(_gpus(tree, part) * part.count for part in workload.pod_sets)
+    return flavors.pop() if len(flavors) == 1 else "", gpus
 
 
 def _amounts(tree: Tree, workload: Workload) -> dict[str, int]:
@@ -309,18 +278,15 @@ class Held:
         return self.guaranteed - self.own
 
 
-def holdings(tree: Tree, moment: Moment) -> tuple[Held, ...]:
+def holdings(tree: Tree, moment: Moment) -> Iterator[Held]:
     """Every team with a queue, and what is counted of its share or of its jobs."""
-    return tuple(held for team in tree.team_shares for held in _of_team(tree, team, moment))
-
-
-def _of_team(tree: Tree, team: str, moment: Moment) -> Iterator[Held]:
-    shares, own = tree.team_shares[team], set(measures_of(tree, team))
-    for measure in every_measure(tree):
-        runs, waits = (_sum(jobs, team, measure) for jobs in (moment.running, moment.waiting))
-        if measure in own or runs or waits:
-            share = shares.get(measure.flavor, {}).get(measure.resource, Share())
-            yield Held(team, measure.label, share.guaranteed, share.effective_limit, runs, waits, measure.resource)
+    for team, shares in tree.team_shares.items():
+        own = set(measures_of(tree, team))
+        for measure in every_measure(tree):
+            runs, waits = moment.amount(team, measure), moment.requested(team, measure)
+            if measure in own or runs or waits:
+                share = shares.get(measure.flavor, {}).get(measure.resource, Share())
+                yield Held(team, measure.label, share.guaranteed, share.effective_limit, runs, waits, measure.resource)
 
 
 def every_measure(tree: Tree) -> Iterator[Measure]:
@@ -328,7 +294,3 @@ def every_measure(tree: Tree) -> Iterator[Measure]:
     ordered = sorted(tree.flavors.items(), key=lambda item: item[1].resource is None)
     for name, flavor in ordered:
         yield from (Measure(name, resource) for resource in ((flavor.resource,) if flavor.resource else (CPU, MEMORY)))
-
-
-def _sum(jobs: Iterable[Running | Waiting], team: str, measure: Measure) -> int:
-    return sum(amount_of(job, measure) for job in jobs if job.team == team)
