@@ -26,9 +26,9 @@ from gpu_tenancy.model.kubeconfig import Server, aks_helper, eks_helper, gke_hel
 from gpu_tenancy.model.plan.people import MEMBER, subject
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.cluster import Cluster as Section
+from gpu_tenancy.model.spec.cluster import ExistingCluster
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.yaml import parse
 

@@ -12,7 +12,7 @@ from gpu_tenancy.model.plan.guards import is_allowed
 from gpu_tenancy.model.plan.secrets import READER, store_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.guards import ACR
+from gpu_tenancy.model.spec.people import ACR
 from gpu_tenancy.model.spec.secrets import DOCKER_CONFIG, EnvSource, FileSource, Variable, Variables
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Training

@@ -22,7 +22,7 @@ from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.guards import Grace
+from gpu_tenancy.model.spec.people import Grace
 from gpu_tenancy.model.spec.teams import Expose, Team
 
 FACTS: Final = "guards.gpu-tenancy.dev/"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_network
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
 from gpu_tenancy.model.fields import Cidr, Name, refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance, late_reader
@@ -86,15 +86,12 @@ class AksMaintenance(Maintenance):
     exclusions: dict[Name, Exclusion] = {}
     """Days without upgrades, by a name."""
 
-    @model_validator(mode="after")
-    def _one_day(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         """AKS has daily and weekly schedules: https://learn.microsoft.com/azure/aks/planned-maintenance."""
+        yield from super()._conflicts()
         if 1 < len(self.days) < _WEEK:
-            raise refuse(
-                f"lists {len(self.days)} days, but a window of AKS is on one day of the week or on all",
-                f"set one day, such as {self.days[0]}, or remove days",
-            )
-        return self
+            rule = f"lists {len(self.days)} days, but a window of AKS is on one day of the week or on all"
+            yield rule, f"set one day, such as {self.days[0]}, or remove days"
 
     @property
     def day(self) -> str | None:
@@ -137,11 +134,10 @@ class AksCreation(Creation):
     """When AKS upgrades the cluster and its nodes; default: every day from 03:00 to 07:00 UTC, and the weekly release
     of AKS at any time."""
 
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if ip_network(self.pods, strict=False).overlaps(ip_network(self.services, strict=False)):
-            raise refuse(f"services {self.services} and pods {self.pods} overlap", "change one of them")
-        return self
+            yield f"services {self.services} and pods {self.pods} overlap", "change one of them"
 
     @property
     def name_server(self) -> str:
@@ -259,20 +255,21 @@ class AzureCluster(CloudCluster):
         """Entra decides object IDs and client IDs."""
         return user.startswith((OBJECT_ID_OF, CLIENT_ID_OF))
 
-    @model_validator(mode="after")
-    def _subnet_known(self) -> Self:
-        if self.subnet is None and self.create is None:
-            raise refuse("has no subnet", "set subnet to the resource ID of the nodes' subnet")
-        if self.subnet is None and self.create and self.create.egress == "routes":
-            raise refuse(
-                "sets create.egress: routes, but a created network has no routes",
-                "set egress: nat-gateway, or subnet to one of an existing network",
-            )
-        for cidr in (self.create.pods, self.create.services) if self.create and self.subnet is None else ():
-            other, created = ip_network(cidr, strict=False), self.create.network_addresses if self.create else None
-            if created and other.version == created.version and created.overlaps(other):
-                raise refuse(f"create.addresses {created} overlaps with {cidr}", "change one of them")
-        return self
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
+        if self.subnet is not None:
+            return
+        if self.create is None:
+            yield "has no subnet", "set subnet to the resource ID of the nodes' subnet"
+            return
+        if self.create.egress == "routes":
+            rule = "sets create.egress: routes, but a created network has no routes"
+            yield rule, "set egress: nat-gateway, or subnet to one of an existing network"
+        created = self.create.network_addresses
+        for cidr in (self.create.pods, self.create.services):
+            other = ip_network(cidr, strict=False)
+            if other.version == created.version and created.overlaps(other):
+                yield f"create.addresses {created} overlaps with {cidr}", "change one of them"
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Azure numbers the zones of each location."""
