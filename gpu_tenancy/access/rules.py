@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from gpu_tenancy.access.resources import Resource
-from gpu_tenancy.model.catalogue import roles as catalogue
+from gpu_tenancy.model.catalogue import access as catalogue
 from gpu_tenancy.model.plan.people import Subject
 
 

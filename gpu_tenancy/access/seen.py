@@ -14,7 +14,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.catalogue.roles import roles, rules_of
+from gpu_tenancy.model.catalogue.access import roles, rules_of
 from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, PREFIX
 
 _ASK: Final = f"ask a user with the role {AUDITOR}"

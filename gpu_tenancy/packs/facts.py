@@ -10,8 +10,8 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.model.catalogue import cloud_tables, machines
+from gpu_tenancy.model.catalogue.access import system_namespaces
 from gpu_tenancy.model.catalogue.clouds import clouds
-from gpu_tenancy.model.catalogue.namespaces import system_namespaces
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
 
 _REPOSITORY: Final = Path(__file__).parents[2]

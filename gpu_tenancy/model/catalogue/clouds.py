@@ -31,7 +31,6 @@ class ByQueue(Row):
         provisioning_class: `provisioningClassName` of the requests.
         node_selector: labels of the created nodes, by the detail of the request's status that has their value.
         lifetime: whether the nodes have a maximum lifetime; None if the autoscaler is unknown.
-        source: URL of the documentation.
     """
 
     provisioning_class: str
@@ -42,12 +41,7 @@ class ByQueue(Row):
 
 
 class Notice(Row):
-    """How a cloud takes a machine back.
-
-    Attributes:
-        pods: seconds from the notice until the pods of teams have ended.
-        source: URL of the documentation.
-    """
+    """How a cloud takes a machine back: `pods` seconds after the notice, the pods of teams have ended."""
 
     pods: int
     source: str
@@ -58,8 +52,7 @@ class CapacityRule(Row):
     """The requirements of one capacity type in one cloud.
 
     Attributes:
-        refused: why the cloud does not have it; None if it does.
-        instead: what to use then.
+        refused: why the cloud does not have it, with what to use `instead`; None if it does.
         reservation: form of the reservation's name; None if no reservation is needed.
         zones: required number of zones; None for any number.
         min: required value of `nodes.min`; None for any value.
@@ -108,11 +101,8 @@ class DriverMode(Row):
         means: who installs what, for messages.
         operator: values of the GPU Operator's chart.
         labels: labels of the pool's nodes.
-        mig: how MIG is configured; None if it is not supported.
-        time_slicing: how time-slicing is configured; None if it is not supported.
-        mps: how MPS is configured; None if it is not supported.
-        without_mps: why it is not.
-        source: URL of the documentation.
+        mig, time_slicing, mps: how a way of sharing GPUs is configured; None if it is not supported.
+        without_mps: why MPS is not.
     """
 
     means: str
@@ -136,8 +126,6 @@ class NodeEndpoint(Fact):
         of: what listens there.
         serves: `dns`: names; `identity`: credentials of the pod's own identity.
         cidrs: its addresses, such as `169.254.170.23/32`.
-        ports: its ports.
-        protocols: its protocols.
         of_nodes: whether nodes without workload identity serve their own credentials there.
     """
 
@@ -166,23 +154,14 @@ class TopologyRule(Fact):
 
 
 class LoadBalancers(Fact):
-    """Annotations by which a cloud's load balancers are internal or public.
-
-    Attributes:
-        internal: of Services: each of them makes a load balancer internal.
-        public: of Services, Ingresses and Gateways: each of them makes a load balancer public.
-    """
+    """Annotations that make load balancers internal (of Services), or public (of Services, Ingresses and Gateways)."""
 
     internal: Mapping[str, str]
     public: Mapping[str, str] = {}
 
 
 class Hidden(Fact):
-    """Components of the control plane and of nodes whose metrics no pod can read.
-
-    Attributes:
-        components: sections of the chart kube-prometheus-stack. Its alerts for them would always fire.
-    """
+    """Sections of kube-prometheus-stack whose components' metrics no pod can read: their alerts would always fire."""
 
     components: tuple[str, ...]
 
@@ -200,11 +179,9 @@ class Admission(Fact):
 
 
 class Directory(Fact):
-    """The people that a cloud's clusters know.
+    """The people that a cloud's clusters know: forms of groups and users; None if clusters know none.
 
     Attributes:
-        group: form of a group's name; None if clusters know no groups.
-        user: form of a user's name; None if clusters know no users.
         principals: whether IAM roles and users of AWS can be people.
     """
 
@@ -284,12 +261,11 @@ def rules_of(service: str) -> CloudRules:
 
 
 class FixedPrice(Fact):
-    """The price of a part of a cluster that is always there.
+    """The price of a part of a cluster that is always there, in a region.
 
     Attributes:
         title: what it is.
         hour: US dollars per hour, without traffic; None if it is unknown.
-        region: of the price.
     """
 
     title: str

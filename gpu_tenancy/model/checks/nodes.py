@@ -9,7 +9,7 @@ from gpu_tenancy.base.problems import Problem, listed, unknown
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds, fixed_prices
-from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.fabric import driver_problems
 from gpu_tenancy.model.checks.pools import (

@@ -7,8 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.model.catalogue import find_machine
-from gpu_tenancy.model.catalogue.chart_values import chart_values
-from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
+from gpu_tenancy.model.catalogue.operators import OperatorChart, chart_values, operators
 from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.catalogue.rows import Architecture
 from gpu_tenancy.model.catalogue.storage import caches

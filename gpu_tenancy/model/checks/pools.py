@@ -8,8 +8,8 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem, unknown
 from gpu_tenancy.model.catalogue import Machine, cloud_tables, find_gpu, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules
-from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.catalogue.machines import CapacityType, PurchaseRow
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.catalogue.rows import Fact
 from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree

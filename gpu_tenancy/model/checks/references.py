@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from gpu_tenancy.base.problems import ANY, Path, Problem, dotted, unknown
+from gpu_tenancy.model.catalogue.access import owner_of
 from gpu_tenancy.model.catalogue.clouds import clouds
-from gpu_tenancy.model.catalogue.namespaces import owner_of
 from gpu_tenancy.model.plan.guards import accounts
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.people import TEAM_ROLES

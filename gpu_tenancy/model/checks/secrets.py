@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.model.catalogue.credentials import credential
+from gpu_tenancy.model.catalogue.access import credential
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.names import UNREAD

@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_snake
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import format_bytes, format_duration
-from gpu_tenancy.model.catalogue.engines import Engine, engines
+from gpu_tenancy.model.catalogue.pods import Engine, engines
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.secrets import declared, key_of
 from gpu_tenancy.model.plan.needs import predates, there

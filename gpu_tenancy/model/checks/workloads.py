@@ -5,7 +5,7 @@ from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
-from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.namespaces import needed
 from gpu_tenancy.model.plan.notebooks import as_job

@@ -25,8 +25,7 @@ from gpu_tenancy.doctor.checks import cloud_rows
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue import allocatable, machines
-from gpu_tenancy.model.catalogue.chart_values import ChartValues, described
-from gpu_tenancy.model.catalogue.operators import CRITICAL
+from gpu_tenancy.model.catalogue.operators import CRITICAL, ChartValues, described
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators import ReleasePlan
