@@ -61,13 +61,10 @@ class Gpu(Fact):
 
 
 class Network(Row):
-    """The network of a machine type.
+    """The network of a machine type: its bandwidth in Gbit/s, and the fabric between GPUs of different machines.
 
     Attributes:
-        gbps: bandwidth of the machine in Gbit/s.
-        fabric: network for direct traffic between GPUs of different machines; None without one.
-        interfaces: number of the fabric's interfaces.
-        cards: network cards with one of them each (AWS); empty for the first ones.
+        cards: network cards with one interface of the fabric each (AWS); empty for the first ones.
     """
 
     gbps: Annotated[float, Field(gt=0)]
@@ -121,8 +118,6 @@ class Machine:
         cpu: CPUs in millicores.
         memory: nominal memory in bytes.
         gpu: key in the GPU table; None without GPUs.
-        gpus: number of GPUs.
-        architecture: of the CPU.
         accelerator: accelerator type of its GPUs on GKE.
         topology: shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; None if
             the machine's GPUs are connected only among themselves.
@@ -219,12 +214,9 @@ class Zones(Fact):
 
 
 class DiskPerformance(Fact):
-    """Throughput (MiB/s) and IOPS of a boot disk.
+    """Throughput (MiB/s) and IOPS that the price of a boot disk of a kind includes.
 
     Attributes:
-        kind: type of the disk in the cloud.
-        throughput: that its price includes.
-        iops: that its price includes.
         gpu_throughput: for GPU machines, whose images have tens of GiB.
         per_iops: largest throughput for each provisioned I/O operation per second.
     """

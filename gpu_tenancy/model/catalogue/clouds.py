@@ -138,13 +138,11 @@ class NodeEndpoint(Fact):
 
 
 class TopologyRule(Fact):
-    """The node labels by which a cloud tells where machines are in the network.
+    """The node labels by which a cloud tells where machines are in the network, by prefixes of machine types.
 
     Attributes:
-        machines: prefixes of the machine types whose nodes have the labels.
         labels: of all levels above the node, the largest first.
-        block: the label of these that is a block.
-        rack: the label of these that is a rack: the smallest group above a host, such as an NVLink domain.
+        block, rack: those that are a block, and the smallest group above a host, such as an NVLink domain.
     """
 
     machines: tuple[str, ...]
@@ -167,10 +165,9 @@ class Hidden(Fact):
 
 
 class Admission(Fact):
-    """What the API servers of a cloud do at admission that Kubernetes' own do not by default.
+    """Admission plugins of a cloud's API servers that are not on in Kubernetes by default.
 
     Attributes:
-        plugins: admission plugins that are on in addition.
         limited_classes: priority classes that pods can have only in a namespace with a ResourceQuota for them.
     """
 
@@ -196,8 +193,6 @@ class CloudRules(Row):
     Attributes:
         title: name of its Kubernetes service, for messages.
         package: the Pulumi provider; None if only the Kubernetes provider is needed.
-        pool_name: form of the names of pools.
-        capacity: requirements by capacity type.
         compact: capacity types that support compact placement.
         compact_zones: allowed numbers of zones of a compact pool; empty for any number.
         placement_policy: form of an existing placement policy's name; None if pools cannot use one.
@@ -208,7 +203,6 @@ class CloudRules(Row):
         own_labels: domains of labels and taints that only the cloud may set.
         empty_labels: whether a label can have an empty value.
         names_gpus: whether a pool needs the cloud's own name of the GPU, in addition to the machine type.
-        fabrics: supported networks between GPUs.
         fabric_operator: whether NVIDIA's Network Operator advertises them to pods, and not the cloud.
         infers: resources of an empty pool's nodes that its autoscaler knows by itself, as whole devices; None if this
             program tells all of them to it, or if that is unknown.
@@ -216,10 +210,7 @@ class CloudRules(Row):
         alternatives: whether a spot pool can have several machine types.
         node_endpoints: link-local addresses of nodes that pods of teams may call.
         topologies: node labels with the place in the network, by machine type; empty where none are known.
-        load_balancers: annotations of its load balancers; None if they are unknown.
-        admission: settings of its API servers; None if they are unknown.
-        hidden: components whose metrics cannot be read; None if they are unknown.
-        people: how its directory names people.
+        load_balancers, admission, hidden: None if they are unknown.
     """
 
     title: str

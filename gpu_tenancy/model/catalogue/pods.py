@@ -39,9 +39,8 @@ class Engine(Fact):
     Attributes:
         version: of the package that its facts were read in.
         command: how it is started; the path of the model follows.
-        user: user and `group` of its image that are not root.
+        user, group: of its image; not root.
         gpu_memory: percent of a GPU's memory that it fills.
-        api_key: how it asks for a key.
         metrics: names of its metrics, by key of `metrics` of a server.
         buckets: bounds of its histograms in seconds, by the same keys.
     """
@@ -83,12 +82,10 @@ class Hugepages(Row):
 
 
 class Networks(Row):
-    """How GKE attaches the additional networks of a node to a pod.
+    """How GKE attaches the additional networks of a node to a pod: by `deviceMode`, from an index of interfaces.
 
     Attributes:
-        mode: `deviceMode` of the networks.
         of_node: number of networks, the first of the machine's, that pods do not use.
-        first: index of the pod's first interface.
     """
 
     mode: Literal["NetDevice", "RDMA"]

@@ -21,8 +21,10 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
         yield from _queue_fits(tree, name, team)
         yield from _limits(("teams", name), team)
         yield from _claims(tree, name, team)
-    if any(team.monthly_budget for team in tree.stack.teams.values()):
-        yield from _spending(tree, gpu_prices(tree))
+    prices = gpu_prices(tree) if any(team.monthly_budget for team in tree.stack.teams.values()) else {}
+    for name, team in tree.stack.teams.items():
+        for rule, fix in _reasons(tree, name, prices) if team.monthly_budget else ():
+            yield Problem(("teams", name, "monthlyBudget"), rule, fix)
     if tree.stack.metrics.opencost and not _has_prometheus(tree):
         rule = "OpenCost reads from Prometheus what is used, and this stack has none"
         yield Problem(("metrics", "opencost"), rule, "set operators.prometheus to here or installed, or remove it")
@@ -108,28 +110,21 @@ _MONTH: Final = 30 * 86_400
 """Seconds that a monthly budget is about."""
 
 
-def _spending(tree: Tree, prices: dict[str, float | None]) -> Iterator[Problem]:
-    """Monthly budgets of which no alert can tell whether they are exceeded."""
-    for name, team in tree.stack.teams.items():
-        for rule, fix in _reasons(tree, name, prices) if team.monthly_budget else ():
-            yield Problem(("teams", name, "monthlyBudget"), rule, fix)
-
-
 def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator[tuple[str, str]]:
+    """Why no alert can tell whether a monthly budget is exceeded, each with the fix."""
     if (queue := tree.queue_of(name)) != name:
         yield f"the team uses the queue of {queue}, whose GPUs are counted there", f"set teams.{queue}.monthlyBudget"
         return
     priced = [flavor for flavor in tree.team_shares[name] if flavor in prices]
     if not priced:
         yield "the team has no GPUs, and only their costs are counted", "remove it"
-    unknown = [flavor for flavor in priced if prices[flavor] is None]
-    if unknown:
-        what = f"the price of {', '.join(unknown)} is unknown"
-        yield what, "set `prices` of the machines of its pools, or remove the budget"
-    here = installed_by(tree, "prometheus") == "here"
+    if unknown := ", ".join(flavor for flavor in priced if prices[flavor] is None):
+        fix = "set `prices` of the machines of its pools, or remove the budget"
+        yield f"the price of {unknown} is unknown", fix
+    here, storage = installed_by(tree, "prometheus") == "here", tree.stack.metrics.storage
     if not _has_prometheus(tree):
         yield "no Prometheus of this stack records what GPUs are used", "set operators.prometheus to here or installed"
-    elif here and ((storage := tree.stack.metrics.storage) is None or storage.retention < _MONTH):
+    elif here and (storage is None or storage.retention < _MONTH):
         yield "Prometheus does not keep its samples for 30 days", "set metrics.storage.retention to 30d or more"
 
 

@@ -236,16 +236,12 @@ def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem
         if other is None:
             known = (of_cloud for cloud, of_cloud in machines() if cloud == service)
             yield Problem(at, *unknown(f"{rules.title} machine type", text, known, machines_command(service)))
-        elif machine and not _alike(machine, other):
+        elif machine and any(getattr(other, key) != getattr(machine, key) for key in ("gpu", "gpus", "architecture")):
             has = f"{machine.gpus} {machine.gpu} GPUs" if machine.gpus else f"no GPUs and {machine.architecture} CPUs"
             yield Problem(at, f"differs from {pool.machine}, which has {has}", "use a machine type with the same", text)
         elif machine and (other.cpu < machine.cpu or other.memory < machine.memory):
             rule = f"has less CPU or memory than {pool.machine}, which is what pods are planned for"
             yield Problem(at, rule, f"set machine to {text}, and move {pool.machine} to alternatives", text)
-
-
-def _alike(one: Machine, other: Machine) -> bool:
-    return (one.gpu, one.gpus, one.architecture) == (other.gpu, other.gpus, other.architecture)
 
 
 def _system(name: str, service: str) -> Iterator[Problem]:

@@ -163,18 +163,18 @@ def unknown_architectures(tree: Tree) -> list[str]:
     pools = _lacking_architecture(tree.pools.values(), (_EVERYWHERE,))
     named = [
         f"the images of {to_camel(name)} {chart.version}"
-        for name, chart, has in _installed(tree)
-        if has is None and any(pool in pools for pool in _pools(tree, name, chart))
+        for name, chart, known in _installed(tree)
+        if known is None and any(pool in pools for pool in _pools(tree, name, chart))
     ]
     flavors = {pool.flavor for pool in pools}
     own = [
-        f"{kind} {name} of team {team}"
+        f"the image of {kind} {name} of team {team}"
         for team, spec in tree.stack.teams.items()
-        for kind, workloads in (("job", spec.training), ("server", spec.serving))
-        for name, workload in workloads.items()
+        for kind, specs in (("job", spec.training), ("server", spec.serving))
+        for name, workload in specs.items()
         if (flavor := flavor_of(tree, team, workload)) and flavor.name in flavors
     ]
-    return [*named, *(f"the image of {workload}" for workload in own)]
+    return named + own
 
 
 def _installed(environment: Environment) -> Iterator[tuple[str, OperatorChart, tuple[Architecture, ...] | None]]:
@@ -196,11 +196,9 @@ def _pods(tree: Tree, name: str, chart: OperatorChart, has: tuple[Architecture, 
     images = f"the images of {to_camel(name)} {chart.version}"
     rule = f"CPUs, but {images} are for {', '.join(has)} only, and its pods can run"
     fix = f"use a machine type with {has[0]} CPUs"
-    open_to_all = [
-        pool
-        for pool in tree.pools.values()
-        if not pool.gpus and all(taint.effect == "PreferNoSchedule" for taint in pool.pool.taints)
-    ]
+    repelling = {"NoSchedule", "NoExecute"}
+    cpu_pools = [pool for pool in tree.pools.values() if not pool.gpus]
+    open_to_all = [pool for pool in cpu_pools if repelling.isdisjoint(taint.effect for taint in pool.pool.taints)]
     for pool in _lacking_architecture([*_pools(tree, name, chart), *open_to_all], has):
         place, why = ("pools", pool.name, "machine"), f"has {_architecture(pool)} {rule} on these nodes"
         yield Problem(place, why, fix if pool.gpus else f"{fix}, or add a taint", pool.pool.machine, (operator,))

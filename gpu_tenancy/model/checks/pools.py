@@ -22,7 +22,12 @@ def pool_problems(tree: Tree) -> Iterator[Problem]:
     for pool in tree.pools.values():
         yield from _unknown_parts(pool, tree.stack.machines)
     for flavor in tree.flavors.values():
-        yield from _one_kind(flavor)
+        first, *others = flavor.pools
+        for pool in others:
+            if (pool.resource, pool.product) != (first.resource, first.product):
+                place, rule = ("pools", pool.name, "flavor"), f"has {_kind(pool)}, but pool {first.name} of the same"
+                fix = "set different flavors for the pools"
+                yield Problem(place, f"{rule} flavor has {_kind(first)}", fix, flavor.name)
         yield from _fits_kueue(flavor)
     yield from _distinct(tree.flavors)
 
@@ -51,29 +56,20 @@ def _unknown_parts(resolved: ResolvedPool, own: Iterable[str]) -> Iterator[Probl
         yield problem
 
 
-def _one_kind(flavor: Flavor) -> Iterator[Problem]:
-    first, *others = flavor.pools
-    for pool in others:
-        if (pool.resource, pool.product) != (first.resource, first.product):
-            rule = f"has {_kind(pool)}, but pool {first.name} of the same flavor has {_kind(first)}"
-            yield Problem(("pools", pool.name, "flavor"), rule, "set different flavors for the pools", flavor.name)
-
-
 def _kind(pool: PoolSupply) -> str:
     return f"{pool.product} ({pool.resource})" if pool.resource else "no GPUs"
 
 
 def _fits_kueue(flavor: Flavor) -> Iterator[Problem]:
     """Limits of a ResourceFlavor: 8 labels and 8 taints, and each taint key and effect only once."""
-    place = ("pools", flavor.pools[0].name)
-    if len(flavor.node_labels) > _MOST:
-        rule = f"has {len(flavor.node_labels)} node labels (with the GPU model's), but Kueue supports {_MOST}"
+    place, labels, taints = ("pools", flavor.pools[0].name), len(flavor.node_labels), len(flavor.taints)
+    if labels > _MOST:
+        rule = f"has {labels} node labels (with the GPU model's), but Kueue supports {_MOST}"
         yield Problem((*place, "labels"), rule, "remove labels that no workload selects nodes by")
-    if len(flavor.taints) > _MOST:
-        rule = f"has {len(flavor.taints)} taints, but Kueue supports {_MOST}"
-        yield Problem((*place, "taints"), rule, f"remove {len(flavor.taints) - _MOST} or more")
-    twice = Counter((taint.key, taint.effect) for taint in flavor.taints)
-    for (key, effect), count in twice.items():
+    if taints > _MOST:
+        rule = f"has {taints} taints, but Kueue supports {_MOST}"
+        yield Problem((*place, "taints"), rule, f"remove {taints - _MOST} or more")
+    for (key, effect), count in Counter((taint.key, taint.effect) for taint in flavor.taints).items():
         if count > 1:
             rule = f"flavor {flavor.name} has taint {key}:{effect} {count} times, but a node can have it only once"
             fix = "keep one value" if key != flavor.resource else "remove it: GPU nodes have this taint already"

@@ -265,13 +265,11 @@ def _form(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:
         yield Problem(path, rule, "write the ARN of the role that its members assume", value)
     elif not form.fits(who.name):
         yield Problem(path, f"is not {form.write}", f"write {who.kind}: and {form.write}", value)
-    elif who.kind == "group" and isinstance(cluster, GcpCluster) and _lacks_group(cluster):
+    elif (
+        who.kind == "group" and isinstance(cluster, GcpCluster) and cluster.create and not cluster.create.security_group
+    ):
         rule = "is a group, but GKE finds Google groups only through a security group"
         yield Problem(path, rule, "set cluster.create.securityGroup, and make the group a member of it", value)
-
-
-def _lacks_group(cluster: GcpCluster) -> bool:
-    return cluster.create is not None and cluster.create.security_group is None
 
 
 def _account(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:

@@ -54,17 +54,21 @@ def workloads(tree: Tree) -> Iterator[tuple[str, Path, ResolvedServer | Training
 
 def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> Iterator[Problem]:
     name = str(path[1])
-    yield from _priority(tree, path, workload)
+    team, allowed = tree.stack.teams[name], tree.stack.teams[name].compute.priorities
+    default = next((key for key, entry in tree.stack.priorities.items() if entry.default), None)
+    priority = workload.priority or team.priority or default
+    if allowed and priority not in allowed:
+        rule = f"is not among the priority classes that the namespace allows ({', '.join(allowed)})"
+        fix = f"set one of them, or add it to teams.{name}.compute.priorities"
+        about = (("teams", name, "compute"),)
+        yield Problem((*path, "priority"), rule, fix, priority or "no priority class", about=about)
     if isinstance(workload, ResolvedServer):
         yield from _metric(tree, path, workload)
     roles = parts(tree, name, workload)
-    sizes: dict[str, PodSize] = {}
+    sizes = {role: size for role, part in roles.items() if (size := pod_size(tree, name, part))}
     for role, part in roles.items():
         own = isinstance(workload, Training) and role in workload.roles
-        size = pod_size(tree, name, part)
-        if size:
-            sizes[role] = size
-        yield from part_problems(tree, (*path, "roles", role) if own else path, part, size)
+        yield from part_problems(tree, (*path, "roles", role) if own else path, part, sizes.get(role))
     if isinstance(workload, Training):
         if workload.kind.submits:
             yield from _ray(tree, path, workload)
@@ -114,18 +118,6 @@ def _one_client(tree: Tree, path: Path, workload: Server | Training, flavor: Fla
         rule = f"exceeds 1, the most that a container gets of GPUs shared with mps ({shared[0]})"
         fix = f"set gpus: 1, lower pools.{shared[0]}.sharing.mps, or use another flavor"
         yield Problem((*path, "gpus"), rule, fix, str(workload.gpus), about=(("pools", shared[0]),))
-
-
-def _priority(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Problem]:
-    name = str(path[1])
-    team, allowed = tree.stack.teams[name], tree.stack.teams[name].compute.priorities
-    default = next((key for key, entry in tree.stack.priorities.items() if entry.default), None)
-    priority = workload.priority or team.priority or default
-    if allowed and priority not in allowed:
-        rule = f"is not among the priority classes that the namespace allows ({', '.join(allowed)})"
-        fix = f"set one of them, or add it to teams.{name}.compute.priorities"
-        about = (("teams", name, "compute"),)
-        yield Problem((*path, "priority"), rule, fix, priority or "no priority class", about=about)
 
 
 def _metric(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:

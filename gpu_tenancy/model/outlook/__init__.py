@@ -47,17 +47,14 @@ from gpu_tenancy.model.spec import Stack
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A node pool.
+    """A node pool, with prices in US dollars per hour; None if they are unknown.
 
     Attributes:
         machine: machine type; empty for custom nodes.
         gpus: allocatable GPUs of one node.
         node: allocatable CPU (in thousandths) and memory (in bytes) of one node.
-        nodes: minimum and maximum.
         capacity: capacity type, such as `spot`.
-        node_price: US dollars per hour for one node; None if unknown.
-        floor: US dollars per hour for the minimum of nodes.
-        ceiling: US dollars per hour for the maximum of nodes.
+        floor, ceiling: for the minimum and the maximum of nodes.
     """
 
     name: str
@@ -156,15 +153,13 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """A host by which clients outside of the cluster reach servers, or a notebook.
+    """A host by which clients outside of the cluster reach servers, or a notebook, which asks for its token.
 
     Attributes:
         reach: `internal` or `public`.
-        gateway: namespace and name of its Gateway.
         paths: prefixes of the paths that it opens.
         key: Secret with the key that requests must have; empty without one.
         servers: servers with their part of the requests in percent.
-        notebook: whether it is that of a notebook, which asks for its token.
     """
 
     team: str
@@ -179,12 +174,10 @@ class WayIn:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Network and data access of a team's namespace.
+    """Network and data access of a team's namespace: who may call its servers, and buckets of datasets by name.
 
     Attributes:
-        clients: who may call its servers: `cluster` or `team`.
         egress: CIDRs that its pods may reach over HTTPS, with those of its datasets' sidecars.
-        datasets: buckets of the mounted datasets, by name.
     """
 
     team: str
@@ -203,15 +196,11 @@ class StackOutlook:
         standing: whether it is production and what follows: `environment prod-us: production (protected, guards deny)`.
         grace: when the pods of a preempted workload stop.
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
-        people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
-        data: datasets and storage of teams.
-        caches: caches of datasets.
         fixed: what a created cluster always costs, which is part of no team's cost.
         data_rights: what whoever administers the buckets must do, because the stack cannot.
         network_needs: what the network must have before the first volume of shared storage.
         adopts: objects that are taken over if they exist in the cluster already.
-        secrets: Secrets that teams declare or use, with their sources and users.
         pulls: what lets the nodes pull images of the allowed registries.
         workers: clusters in which the workloads run, with MultiKueue; empty if they run in this one.
     """

@@ -37,9 +37,6 @@ class DataAccess:
     """A dataset or storage of a team.
 
     Attributes:
-        team: its namespace.
-        kind: what the claim is.
-        name: of the claim.
         place: URL of the folder, or the class of the storage.
         right: `read`, or `read and write`.
         size: of the storage in bytes; 0 for datasets, which have no size.
@@ -147,13 +144,9 @@ def _gcs(grant: DataGrant) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CacheOutlook:
-    """The cache of a dataset.
+    """The cache of a dataset, of a size in bytes, on a number of nodes of a flavor.
 
     Attributes:
-        size: of the whole cache in bytes.
-        medium: `memory` or `ssd`.
-        flavor: whose nodes have it.
-        nodes: number of nodes that have a part of it.
         cpu, memory: what its pods take from the nodes of the flavor, in millicores and bytes.
         of_cpu, of_memory: that as a share of the maximum supply of the flavor.
         mount_cpu, mount_memory: what each other node that mounts the dataset gives.

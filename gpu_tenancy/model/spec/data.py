@@ -141,7 +141,6 @@ DatasetEntry: TypeAlias = Annotated[Dataset, Shorthand(str, ("bucket",))]
 
 StorageMode: TypeAlias = Literal["one-node", "shared"]
 
-
 _CRON_PART: Final = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/([1-9]\d?))?")
 _CRON_FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 6))
 
@@ -163,7 +162,6 @@ def _cron(text: str) -> str:
 
 Schedule: TypeAlias = Annotated[str, AfterValidator(_cron)]
 """A schedule of cron with five fields."""
-
 
 SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
 """API group of VolumeSnapshots."""

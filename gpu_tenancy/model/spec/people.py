@@ -139,7 +139,6 @@ Action: TypeAlias = Annotated[Literal["deny", "warn", "audit", "off"], OFF]
 """`deny`: rejected. `warn`: accepted with a warning and an audit log entry. `audit`: audit log entry only. `off`: not
 evaluated."""
 
-
 Account: TypeAlias = Annotated[
     str,
     Matching(
@@ -151,7 +150,6 @@ Account: TypeAlias = Annotated[
     ),
 ]
 """A user, group or service account, by its API server name."""
-
 
 GracePeriod: TypeAlias = Annotated[Seconds, Field(ge=1, le=86_400)]
 """Maximum termination grace period."""
@@ -190,7 +188,6 @@ class Guards(Section):
 
 GuardsEntry: TypeAlias = Annotated[Guards, Shorthand(str, ("action",)), OFF]
 """The guards: an action, or a mapping."""
-
 
 _HOST: Final = r"(?=[^/]*[.*]|localhost)[A-Za-z0-9*][A-Za-z0-9.*-]*(:\d+)?"
 

@@ -95,7 +95,6 @@ class ServerLevel(Section):
 
 NO_METRICS: Final = ServerMetrics()
 
-
 Gateway: TypeAlias = Annotated[
     str,
     Matching(

@@ -162,11 +162,6 @@ class AwsCluster(CloudCluster):
         return self.autoscaler != "none"
 
     @property
-    def creation(self) -> EksCreation | None:
-        """Settings of the cluster to create."""
-        return self.create
-
-    @property
     def zonal(self) -> tuple[str, ...]:
         """Zones of the cluster's subnets that are Availability Zones; all zones if there are none.
 

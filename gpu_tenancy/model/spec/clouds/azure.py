@@ -37,12 +37,10 @@ def _room_for_services(cidr: str) -> str:
 _DNS_ADDRESS = 10
 ServiceCidr: TypeAlias = Annotated[Cidr, AfterValidator(_room_for_services)]
 
-
 _WEEK = 7
 USER_ROLE: Final = "Azure Kubernetes Service Cluster User Role"
 """The built-in role with which people list a cluster's user credentials:
 https://learn.microsoft.com/azure/aks/control-kubeconfig-access."""
-
 
 BLOB_ROLES: Final = {False: "Storage Blob Data Reader", True: "Storage Blob Data Contributor"}
 """Built-in roles on blobs, by whether they write:
@@ -52,7 +50,6 @@ CLIENT_ID_OF: Final = "client-id-of-"
 OBJECT_ID_OF: Final = "object-id-of-"
 """Start of the name of a service account's user in a plan: its object ID is known once it is created."""
 
-
 _BLOBS: Final = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 _WRITING: Final = ("write", "add/action", "delete", "move/action")
 """Data actions of the role of writers, besides reading."""
@@ -61,23 +58,18 @@ _WRITING: Final = ("write", "add/action", "delete", "move/action")
 def blob_condition(prefix: str, *, writes: bool) -> str:
     """The condition of a role assignment that restricts it to a folder: to read and list, and to write if it writes.
 
-    A listing must name the folder, with or without the slash, as blobfuse2 does when it mounts.
+    A listing must name the folder, without slashes around it or with one behind it, as blobfuse2 does when it mounts.
     https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples
-
-    Args:
-        prefix: the folder, without slashes around it.
-        writes: whether the role writes.
     """
     listing = f"ActionMatches{{'{_BLOBS}/read'}} AND SubOperationMatches{{'Blob.List'}}"
     single = [f"ActionMatches{{'{_BLOBS}/read'}} AND NOT SubOperationMatches{{'Blob.List'}}"]
     single += [f"ActionMatches{{'{_BLOBS}/{action}'}}" for action in _WRITING] if writes else []
     others = " AND ".join(f"!({action})" for action in single)
-    return (
-        f"((!({listing})) OR (@Request[{_BLOBS}:prefix] StringEquals '{prefix}'"
-        f" OR @Request[{_BLOBS}:prefix] StringStartsWith '{prefix}/'))"
-        f" AND (({others}) OR (@Resource[{_BLOBS}:path] StringEquals '{prefix}'"
-        f" OR @Resource[{_BLOBS}:path] StringStartsWith '{prefix}/'))"
+    named, stored = (
+        f"{place} StringEquals '{prefix}' OR {place} StringStartsWith '{prefix}/'"
+        for place in (f"@Request[{_BLOBS}:prefix]", f"@Resource[{_BLOBS}:path]")
     )
+    return f"((!({listing})) OR ({named})) AND (({others}) OR ({stored}))"
 
 
 class AksMaintenance(Maintenance):
@@ -191,26 +183,17 @@ class AzureCluster(CloudCluster):
         return {} if egress == "routes" else {f"azure-{egress}": 1}
 
     @property
-    def creation(self) -> AksCreation | None:
-        """Settings of the cluster to create."""
-        return self.create
+    def _group_id(self) -> str:
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
 
     @property
     def resource_id(self) -> str:
         """Resource ID of the cluster."""
-        group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
-        return f"{group}/providers/Microsoft.ContainerService/managedClusters/{self.name}"
+        return f"{self._group_id}/providers/Microsoft.ContainerService/managedClusters/{self.name}"
 
     def container_id(self, account: str, container: str, account_id: str | None) -> str:
-        """Resource ID of a container.
-
-        Args:
-            account: name of the storage account.
-            container: of the account.
-            account_id: resource ID of the account; None for one in the cluster's resource group.
-        """
-        group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
-        whole = account_id or f"{group}/providers/Microsoft.Storage/storageAccounts/{account}"
+        """Resource ID of a container; the ID of its account is None for one in the resource group of the cluster."""
+        whole = account_id or f"{self._group_id}/providers/Microsoft.Storage/storageAccounts/{account}"
         return f"{whole}/blobServices/default/containers/{container}"
 
     def login(self, who: Person) -> Login | None:

@@ -74,7 +74,6 @@ def _private(cidr: str) -> str:
 
 PrivateCidr: TypeAlias = Annotated[Cidr, AfterValidator(_private)]
 
-
 Weekday: TypeAlias = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 
@@ -168,9 +167,7 @@ class Login:
     """The cloud's role with which somebody finds a cluster; what they may do there is decided by Kubernetes RBAC.
 
     Attributes:
-        role: name of the role.
-        given: whether the stack assigns it.
-        command: assigns it, for whoever administers the cloud.
+        given: whether the stack assigns it; else whoever administers the cloud runs `command`.
     """
 
     role: str
@@ -213,8 +210,8 @@ class ClusterSection(Section):
 
     @property
     def creation(self) -> Creation | None:
-        """Settings of the cluster to create; None for an existing one."""
-        return None
+        """Settings of the cluster to create, under `create`; None for an existing one."""
+        return getattr(self, "create", None)
 
     @property
     def kubernetes(self) -> str | None:
@@ -247,12 +244,9 @@ class ClusterSection(Section):
         return None
 
     def image_disk_rule(self, image_disk: str, driver: str | None, *, local_disks: bool) -> tuple[str, str] | None:
-        """Rule and fix if nodes cannot have container images from a disk; None if they can.
+        """Rule and fix if nodes cannot have container images from a disk image or snapshot; None if they can.
 
-        Args:
-            image_disk: the cloud's name of the disk image or snapshot.
-            driver: of the pool; None for the default.
-            local_disks: whether its nodes have images on local disks.
+        They depend on the driver of the pool, and on whether its nodes have images on local disks.
         """
         return "is not supported on this cloud", "remove it"
 
@@ -269,10 +263,7 @@ class ClusterSection(Section):
         return None
 
     def reader_annotations(self, team: str) -> dict[str, str]:
-        """Annotations of the ServiceAccount as which External Secrets reads a team's secrets: its cloud identity.
-
-        Empty for a cluster whose identities are not created here, and for a cloud that needs none.
-        """
+        """Cloud identity of the ServiceAccount as which External Secrets reads a team's secrets; empty without one."""
         return {}
 
     @property
@@ -286,11 +277,7 @@ class ClusterSection(Section):
         return {}
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
-        """What lets the nodes pull images, and what somebody else must give: sentences for reports.
-
-        Args:
-            registries: those of the stack that the nodes get the right to read.
-        """
+        """What lets the nodes pull images of the stack's registries, and what somebody else must give, in sentences."""
         yield "Nodes must have the right to pull from private registries, from the owner of the cluster"
 
     def is_late(self, user: str) -> bool:
@@ -300,9 +287,8 @@ class ClusterSection(Section):
     def account_rule(self, team: str, name: str, subject: str) -> tuple[str, str] | None:
         """Rule and fix if a service account cannot have a cloud identity for a CI job's subject; None if it can."""
         fix = (
-            "remove it, and use tokens of"
-            f" `tenancy access kubeconfig {team} --as serviceaccount:{team}/{name} --for 1h`;"
-            f" or have the API server trust the issuer of the CI system's tokens, and list their user under"
+            f"remove it, and use tokens of `tenancy access kubeconfig {team} --as serviceaccount:{team}/{name} --for"
+            " 1h`; or have the API server trust the issuer of the CI system's tokens, and list their user under"
             f" teams.{team}.members"
         )
         return "needs a cloud, which gives service accounts identities", fix

@@ -24,21 +24,15 @@ CryptoKey: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$")
 ]
 
-
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 """https://cloud.google.com/compute/docs/naming-resources"""
 _PROJECT: Final = r"projects/([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"
-
 
 _DISK_IMAGE: Final = re.compile(f"{_PROJECT}/global/images/{_NAME}")
 
 
 def _named(folder: str) -> Matching:
-    """A check of a name, alone or with its path in a project.
-
-    Args:
-        folder: of such names in a project, with `<region>` for the name of any region.
-    """
+    """A name, alone or with its path in a project below a folder, where `<region>` stands for any region."""
     return Matching(
         re.compile(f"({_PROJECT}/{folder.replace('<region>', '[a-z0-9-]+')}/)?{_NAME}"),
         "is not a valid name in Google Cloud",
@@ -59,19 +53,14 @@ _EACH_WEEKDAY: Final = 4
 """How often each weekday occurs in any 32 days, at least."""
 _WEEK: Final = 7
 
-
 VIEWER: Final = "roles/container.clusterViewer"
 """The role with which people get the address and the CA of clusters:
 https://cloud.google.com/kubernetes-engine/docs/concepts/access-control."""
 
 
 def iam_member(who: Person) -> str:
-    """A person as a member of an IAM policy; a service account is a user in clusters.
-
-    https://cloud.google.com/iam/docs/principal-identifiers
-    """
-    kind = "serviceAccount" if who.name.endswith(".gserviceaccount.com") else who.kind
-    return f"{kind}:{who.name}"
+    """A person in IAM, where a service account is a user: https://cloud.google.com/iam/docs/principal-identifiers."""
+    return f"{'serviceAccount' if who.name.endswith('.gserviceaccount.com') else who.kind}:{who.name}"
 
 
 class FabricNetwork(Section):
@@ -228,11 +217,6 @@ class GcpCluster(CloudCluster):
         """Cloud NAT."""
         return {"cloud-nat": 1} if self.makes_network else {}
 
-    @property
-    def creation(self) -> GkeCreation | None:
-        """Settings of the cluster to create."""
-        return self.create
-
     def login(self, who: Person) -> Login | None:
         """People find clusters of a project by a role of IAM."""
         if who.kind == "serviceaccount":
@@ -264,10 +248,9 @@ class GcpCluster(CloudCluster):
         named = self.create.network or self.name
         name = named.rpartition("/")[2]
         own = f"projects/{self.project}/global/networks/{name}"
-        path = named if "/" in named else own
-        if path == own:
-            return {"network": name, "networkPath": path, "connectMode": "DIRECT_PEERING"}
-        return {"network": path, "networkPath": path, "connectMode": "PRIVATE_SERVICE_ACCESS"}
+        if named in {name, own}:
+            return {"network": name, "networkPath": own, "connectMode": "DIRECT_PEERING"}
+        return {"network": named, "networkPath": named, "connectMode": "PRIVATE_SERVICE_ACCESS"}
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
         """Nodes read Artifact Registry by a role of their service account in the project of each repository."""
@@ -277,10 +260,7 @@ class GcpCluster(CloudCluster):
         yield from (f"Nodes read {registry}: made here" for registry in registries)
 
     def account_member(self, namespace: str, account: str) -> str:
-        """A ServiceAccount of the cluster as a member of an IAM policy.
-
-        https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity
-        """
+        """A ServiceAccount as a member of IAM: https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity."""
         return f"serviceAccount:{self.project}.svc.id.goog[{namespace}/{account}]"
 
     def account_identity(self, team: str, name: str) -> Person | None:
@@ -302,10 +282,7 @@ class GcpCluster(CloudCluster):
         return f"principal://iam.googleapis.com/{pool}/subject/ns/{namespace}/sa/{account}"
 
     def federated(self, subject: str) -> str:
-        """A subject of the CI system's tokens, as a member of an IAM policy.
-
-        https://cloud.google.com/iam/docs/principal-identifiers
-        """
+        """A subject of the CI system's tokens in IAM: https://cloud.google.com/iam/docs/principal-identifiers."""
         pool = (self.identity_provider or "").partition("/providers/")[0]
         return f"principal://iam.googleapis.com/{pool}/subject/{subject}"
 
