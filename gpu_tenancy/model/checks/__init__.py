@@ -5,55 +5,46 @@ from dataclasses import replace
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.model.checks.budgets import budget_problems
-from gpu_tenancy.model.checks.data import cache_problems, data_problems
-from gpu_tenancy.model.checks.fabric import domain_problems, topology_problems
-from gpu_tenancy.model.checks.nodes import node_problems
-from gpu_tenancy.model.checks.operators import (
-    architecture_problems,
-    device_problems,
-    operator_problems,
-    provider_problems,
+from gpu_tenancy.model.checks import (
+    budgets,
+    data,
+    fabric,
+    nodes,
+    operators,
+    pools,
+    queues,
+    references,
+    secrets,
+    servers,
+    workloads,
 )
-from gpu_tenancy.model.checks.pools import pool_problems
-from gpu_tenancy.model.checks.queues import (
-    fair_sharing_problems,
-    multikueue_problems,
-    peak_problems,
-    promise_problems,
-    usage_problems,
-)
-from gpu_tenancy.model.checks.references import loops, people_problems, reference_problems
-from gpu_tenancy.model.checks.secrets import secret_problems
-from gpu_tenancy.model.checks.servers import engine_problems, exposure_problems
-from gpu_tenancy.model.checks.workloads import notebook_problems, workload_problems
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 
 _STAGES: Final = (
-    (pool_problems, node_problems),
-    (reference_problems,),
-    (cache_problems,),
+    (pools.pool_problems, nodes.node_problems),
+    (references.reference_problems,),
+    (data.cache_problems,),
     (
-        promise_problems,
-        fair_sharing_problems,
-        usage_problems,
-        budget_problems,
-        data_problems,
-        workload_problems,
-        notebook_problems,
-        secret_problems,
-        topology_problems,
-        operator_problems,
-        device_problems,
-        architecture_problems,
-        engine_problems,
-        exposure_problems,
-        domain_problems,
-        provider_problems,
-        people_problems,
-        multikueue_problems,
-        peak_problems,
+        queues.promise_problems,
+        queues.fair_sharing_problems,
+        queues.usage_problems,
+        budgets.budget_problems,
+        data.data_problems,
+        workloads.workload_problems,
+        workloads.notebook_problems,
+        secrets.secret_problems,
+        fabric.topology_problems,
+        operators.operator_problems,
+        operators.device_problems,
+        operators.architecture_problems,
+        servers.engine_problems,
+        servers.exposure_problems,
+        fabric.domain_problems,
+        operators.provider_problems,
+        references.people_problems,
+        queues.multikueue_problems,
+        queues.peak_problems,
     ),
 )
 
@@ -67,7 +58,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     tree = Tree(stack)
     broken: set[Path] = set()
     for stage in _STAGES:
-        if stage is _STAGES[-1] and any(loops(tree, cohort) for cohort in tree.parents):
+        if stage is _STAGES[-1] and any(references.loops(tree, cohort) for cohort in tree.parents):
             return  # Sums need a tree without cycles.
         found: set[Path] = set()
         for problem in (problem for check in stage for problem in check(tree)):

@@ -181,7 +181,13 @@ def cache_problems(tree: Tree) -> Iterator[Problem]:
     """Caches that Fluid cannot make, or that their nodes cannot have."""
     for name, dataset, acceleration in accelerated(tree.stack.datasets):
         path: Path = ("datasets", name, "accelerate")
-        yield from _names(name)
+        if len(node_label(name)) > _LONGEST_LABEL:
+            most = f"at most {_LONGEST_LABEL - len(node_label(''))} characters"
+            rule = f"is too long for a dataset with a cache, by whose name nodes are labelled ({most})"
+            yield Problem(("datasets", name), rule, "rename the dataset", name)
+        if name[0].isdigit():
+            rule = "starts with a digit, but the Services of its cache are named by it"
+            yield Problem(("datasets", name), rule, "rename the dataset", name)
         store = store_of(dataset, acceleration)
         if acceleration.secret is None and not store.identity:
             keys = " and ".join(store.secret.values())
@@ -198,16 +204,6 @@ def cache_problems(tree: Tree) -> Iterator[Problem]:
             yield from _disks(path, tree, acceleration, flavor)
     for flavor in tree.flavors.values():
         yield from _fits(flavor)
-
-
-def _names(name: str) -> Iterator[Problem]:
-    if len(node_label(name)) > _LONGEST_LABEL:
-        most = _LONGEST_LABEL - len(node_label(""))
-        rule = f"is too long for a dataset with a cache, by whose name nodes are labelled (at most {most} characters)"
-        yield Problem(("datasets", name), rule, "rename the dataset", name)
-    if name[0].isdigit():
-        rule = "starts with a digit, but the Services of its cache are named by it"
-        yield Problem(("datasets", name), rule, "rename the dataset", name)
 
 
 def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:

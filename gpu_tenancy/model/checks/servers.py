@@ -41,15 +41,14 @@ def engine_problems(tree: Tree) -> Iterator[Problem]:
         path, engine = server.path, engine_of(server)
         if engine:
             yield from _run(path, server, engine)
-        if flavor := flavor_of(tree, server.team, server):
-            yield from _gpus(tree, path, server, flavor)
-        yield from _image(tree, path, server)
-        yield from _end(tree, path, server)
-        yield from _level(path, server)
-        yield from _signals(tree, path, server)
-        if server.metrics.model_fields_set and not engine and not there(tree, "prometheus"):
+        elif server.metrics.model_fields_set and not there(tree, "prometheus"):
             rule, fix = "has no effect: operators.prometheus is off", "set it to here or installed, or remove metrics"
             yield Problem((*path, "metrics"), rule, fix, about=(("operators",),))
+        if flavor := flavor_of(tree, server.team, server):
+            yield from _gpus(tree, path, server, flavor)
+        yield from _image_and_end(tree, path, server)
+        yield from _level(path, server)
+        yield from _signals(tree, path, server)
         pod = pod_size(tree, server.team, server)
         if server.load and pod:
             yield from _load(tree, server, server.load, pod)
@@ -78,39 +77,41 @@ def _run(path: Path, server: ResolvedServer, engine: Engine) -> Iterator[Problem
                     yield Problem((*place, "args", index), rule, fix, text)
 
 
+def _image_and_end(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
+    """An image that pods cannot mount as a volume, and a grace period that the guards would reject."""
+    cluster, guards = tree.stack.cluster, tree.stack.guards
+    if server.model and server.model.image and predates(cluster, IMAGE_VOLUMES):
+        since = ".".join(map(str, IMAGE_VOLUMES))
+        rule = f"needs Kubernetes {since} or later to be mounted, but the cluster has {cluster.kubernetes}"
+        fix = "use dataset or volume, or a later version"
+        yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
+    grace, most = grace_period(server), guards.periods.servers
+    if grace is not None and server.drain is not None and tree.stack.guards_action != "off" and grace > most:
+        rule = f"needs a grace period of {format_duration(grace)}, which exceeds guards.grace.servers"
+        rule, lower = f"{rule} ({format_duration(most)})", format_duration(server.drain - (grace - most))
+        fix = f"set at most {lower}, or raise guards.grace.servers"
+        yield Problem((*path, "drain"), rule, fix, format_duration(server.drain), (("guards",),))
+
+
 def _gpus(tree: Tree, path: Path, server: ResolvedServer, flavor: Flavor) -> Iterator[Problem]:
     """GPUs that the engine cannot use as one, or that cannot hold the model."""
     pools = [tree.pools[pool.name] for pool in flavor.pools if pool.name in tree.pools]
     engine, about = engine_of(server), (("pools",),)
-    shared = next((pool for pool in pools if pool.pool.sharing), None)
-    if shared:
+    if shared := next((pool for pool in pools if pool.pool.sharing), None):
         if engine and server.gpus > 1:
             parts = f"parts of GPUs (pools.{shared.name}.sharing)"
             rule = f"are {parts}, between which {engine.title} cannot split a model"
             yield Problem((*path, "gpus"), rule, "set 1, or use a flavor with whole GPUs", str(server.gpus), about)
         return
     memory = min((pool.model.memory for pool in pools if pool.model), default=0)
-    size = server.model.size if server.model else None
-    if not size or not memory or not server.gpus:
-        return
-    count = server.gpus * server.nodes
+    size, count = server.model.size if server.model else None, server.gpus * server.nodes
     part = engine.gpu_memory if engine else 100
-    room = memory * count * part // 100
-    if size > room:
+    if size and memory and count and size > memory * count * part // 100:
         uses = f", of which {engine.title} uses {part} %" if engine else ""
         rule = f"does not fit the {count} {flavor.name} GPUs of a replica: {format_bytes(memory * count)}{uses}"
         least = -(-size * 100 // (memory * part * server.nodes))
         fix = f"set gpus to {least} or more, or use a larger flavor or more nodes"
         yield Problem((*path, "model", "size"), rule, fix, format_bytes(size), about)
-
-
-def _image(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
-    cluster = tree.stack.cluster
-    if server.model and server.model.image and predates(cluster, IMAGE_VOLUMES):
-        since = ".".join(map(str, IMAGE_VOLUMES))
-        rule = f"needs Kubernetes {since} or later to be mounted, but the cluster has {cluster.kubernetes}"
-        fix = "use dataset or volume, or a later version"
-        yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
 
 
 def _level(path: Path, server: ResolvedServer) -> Iterator[Problem]:
@@ -154,17 +155,6 @@ def _signals(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem
         rule = "needs scaleOn.query and KEDA: a server without pods measures nothing, and other autoscalers keep a pod"
         fix = "set scaleOn.query to what is requested of it, or set 1 or more"
         yield Problem((*path, "replicas", "min"), rule, fix, "0", about)
-
-
-def _end(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
-    """A grace period that the guards would reject."""
-    grace, most = grace_period(server), tree.stack.guards.periods.servers
-    if grace is None or server.drain is None or tree.stack.guards_action == "off" or grace <= most:
-        return
-    bound = f"guards.grace.servers ({format_duration(most)})"
-    rule = f"needs a grace period of {format_duration(grace)}, which exceeds {bound}"
-    fix = f"set at most {format_duration(server.drain - (grace - most))}, or raise guards.grace.servers"
-    yield Problem((*path, "drain"), rule, fix, format_duration(server.drain), (("guards",),))
 
 
 def _load(tree: Tree, server: ResolvedServer, load: Load, pod: PodSize) -> Iterator[Problem]:

@@ -139,24 +139,6 @@ Keys: TypeAlias = tuple[str, ...]
 
 FREE: Final = "*"
 """Suffix of a key in the table: any keys are allowed below it."""
-_FREE_MAPS: Final = frozenset(
-    {
-        "additionalLabels",
-        "affinity",
-        "annotations",
-        "containerSecurityContext",
-        "env",
-        "labels",
-        "nodeSelector",
-        "podAnnotations",
-        "podLabels",
-        "podSecurityContext",
-        "resources",
-        "securityContext",
-        "selector",
-    }
-)
-"""Maps that Kubernetes defines: the keys in a chart's defaults are examples, not a complete list."""
 _Sections: TypeAlias = dict[Keys, dict[str, bool]]
 """Keys of each section, and whether any keys are allowed below them."""
 
@@ -164,7 +146,7 @@ _Sections: TypeAlias = dict[Keys, dict[str, bool]]
 class ChartValues(Fact):
     """The values that one chart supports; the source is its `values.yaml`. Helm ignores unknown values silently.
 
-    A row has facts alone, no defaults and no descriptions: `described` generates it, and a test compares the two. Keys
+    A row has facts alone, no defaults and no descriptions: `tests/originals.py` generates and compares it. Keys
     below a free key are not checked. If a stack sets another version of a chart, the keys of this version apply.
 
     Attributes:
@@ -219,28 +201,6 @@ def _unknown(sections: _Sections, values: Mapping[str, Any], place: Keys) -> Ite
             yield here, f"did you mean '{near[0]}'?" if near else hint
         elif value is not None:  # In Helm, null removes a section.
             yield here, "set keys below it: it is a section of the chart's values"
-
-
-def described(values: Mapping[str, Any]) -> dict[str, str]:
-    """The `keys` of a chart's row, generated from its default values."""
-    keys: dict[str, str] = {}
-    _describe(values, (), keys)
-    return keys
-
-
-def _describe(values: Mapping[str, Any], place: Keys, keys: dict[str, str]) -> None:
-    ends: list[str] = []
-    deeper: list[str] = []
-    for key, value in values.items():
-        is_map = isinstance(value, Mapping)
-        if is_map and value and key not in _FREE_MAPS and "." not in key:
-            deeper.append(key)
-        else:
-            ends.append(f"{key}{FREE}" if is_map or value is None else key)
-    if ends:
-        keys[".".join(place) or "."] = " ".join(ends)
-    for key in deeper:
-        _describe(values[key], (*place, key), keys)
 
 
 def chart_values() -> Mapping[str, ChartValues]:
