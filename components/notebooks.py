@@ -8,7 +8,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Service, ServiceAccount
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pydantic import TypeAdapter
 
-from gpu_tenancy.model.catalogue.roles import Rule
+from gpu_tenancy.model.catalogue.access import Rule
 from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOK_PORT, NOTEBOOKS
 from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
 from gpu_tenancy.model.plan.people import Subject

@@ -11,7 +11,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac import v1 as rbac
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.model.catalogue.roles import Rule
+from gpu_tenancy.model.catalogue.access import Rule
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.servers import RoutePlan

@@ -5,10 +5,13 @@ skipped, and counted at the end of the run. The tables say source, version and c
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+
+from gpu_tenancy.model.catalogue.operators import FREE
 
 FOLDER: Final = "GPU_TENANCY_UPSTREAM"
 """Environment variable: a folder with `charts/CHART/values.yaml` and `crds/OPERATOR/FILE`; whole charts, as
@@ -28,3 +31,45 @@ def original(path: str) -> Path:
     if not file.exists():
         pytest.skip(f"not compared with the original: {FOLDER} has no copy of {path}")
     return file
+
+
+_FREE_MAPS: Final = frozenset(
+    {
+        "additionalLabels",
+        "affinity",
+        "annotations",
+        "containerSecurityContext",
+        "env",
+        "labels",
+        "nodeSelector",
+        "podAnnotations",
+        "podLabels",
+        "podSecurityContext",
+        "resources",
+        "securityContext",
+        "selector",
+    }
+)
+"""Maps that Kubernetes defines: the keys in a chart's defaults are examples, not a complete list."""
+
+
+def described(values: Mapping[str, Any]) -> dict[str, str]:
+    """The `keys` of a chart's row, generated from its default values."""
+    keys: dict[str, str] = {}
+    _describe(values, (), keys)
+    return keys
+
+
+def _describe(values: Mapping[str, Any], place: tuple[str, ...], keys: dict[str, str]) -> None:
+    ends: list[str] = []
+    deeper: list[str] = []
+    for key, value in values.items():
+        is_map = isinstance(value, Mapping)
+        if is_map and value and key not in _FREE_MAPS and "." not in key:
+            deeper.append(key)
+        else:
+            ends.append(f"{key}{FREE}" if is_map or value is None else key)
+    if ends:
+        keys[".".join(place) or "."] = " ".join(ends)
+    for key in deeper:
+        _describe(values[key], (*place, key), keys)

@@ -8,7 +8,7 @@ from pulumi import ResourceOptions
 from pulumi_kubernetes.core.v1 import Namespace
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
+from gpu_tenancy.model.spec.cluster import ExistingCluster as Section
 
 from ..objects import Options
 from . import Api, section_of

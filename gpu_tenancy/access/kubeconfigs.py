@@ -36,9 +36,9 @@ from gpu_tenancy.model.project import declared
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.cluster import Cluster as Section
+from gpu_tenancy.model.spec.cluster import ExistingCluster
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.yaml import parse
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.model.catalogue import roles as catalogue
+from gpu_tenancy.model.catalogue import access as catalogue
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.people import Subject

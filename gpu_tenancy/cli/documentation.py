@@ -17,10 +17,10 @@ from gpu_tenancy.base.output import write_text
 from gpu_tenancy.cli.catalogue import abilities
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cli.stack_reference import Reference, escaped, head, stack_page, table
+from gpu_tenancy.model.catalogue.access import Rule, roles
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.preflight import Need, needs
-from gpu_tenancy.model.catalogue.roles import Rule, roles
 from gpu_tenancy.model.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.schema import file_schema
 

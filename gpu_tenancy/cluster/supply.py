@@ -21,7 +21,7 @@ from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import FlavorResource
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS
-from gpu_tenancy.model.catalogue.namespaces import owner_of
+from gpu_tenancy.model.catalogue.access import owner_of
 
 
 @dataclass(frozen=True, slots=True)

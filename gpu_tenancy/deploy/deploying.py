@@ -24,7 +24,7 @@ from gpu_tenancy.model.plan.environment import Environment as Planned
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.project import Declared
 from gpu_tenancy.model.source import to_config
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
+from gpu_tenancy.model.spec.cluster import ExistingCluster
 
 Reach: TypeAlias = Callable[[Entry], AbstractContextManager[Cluster]]
 """Opens the cluster of a provider, given its inputs."""

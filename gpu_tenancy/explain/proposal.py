@@ -26,7 +26,7 @@ from gpu_tenancy.explain.proposal_pods import Refused, refused
 from gpu_tenancy.explain.proposed import SmallerPool, key_of, on_removed_flavors, proposed, smaller_pools
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
-from gpu_tenancy.model.spec.guards import Grace
+from gpu_tenancy.model.spec.people import Grace
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node",

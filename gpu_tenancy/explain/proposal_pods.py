@@ -16,7 +16,7 @@ from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import DEFAULT_GRACE
 from gpu_tenancy.model.plan.guards import FACTS
-from gpu_tenancy.model.spec.guards import Grace
+from gpu_tenancy.model.spec.people import Grace
 
 _SERVERS: Final = frozenset(
     key for key, kind in kinds().items() if kind.work == "serving" or (kind.made and kind.work is None)

@@ -2,9 +2,10 @@
 
 import datetime as dt
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +16,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
@@ -57,6 +59,16 @@ class Section(BaseModel):
         strict=True,
         str_max_length=LONGEST_TEXT,
     )
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        for rule, fix in self._conflicts():
+            raise refuse(rule, fix)
+        return self
+
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        """Rule and fix of each contradiction between its keys; the first one is reported."""
+        yield from ()
 
 
 @dataclass(frozen=True)

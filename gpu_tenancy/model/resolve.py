@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic.alias_generators import to_snake
 
 from gpu_tenancy.base.problems import Path
-from gpu_tenancy.model.catalogue.engines import engines
+from gpu_tenancy.model.catalogue.pods import engines
 from gpu_tenancy.model.fields import Name, WorkloadName
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.serving import ServerExpose, ServerLevel

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.model.catalogue import cloud_tables, machines
-from gpu_tenancy.model.catalogue.namespaces import system_namespaces
+from gpu_tenancy.model.catalogue.access import system_namespaces
 from gpu_tenancy.model.kinds import Step, kinds
 
 _REPOSITORY: Final = Path(__file__).parents[2]

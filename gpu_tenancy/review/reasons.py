@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.explain.proposal import Affected, Effect
-from gpu_tenancy.model.catalogue.roles import READ as MAY_READ
-from gpu_tenancy.model.catalogue.roles import abilities
+from gpu_tenancy.model.catalogue.access import READ as MAY_READ
+from gpu_tenancy.model.catalogue.access import abilities
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.data import READ, WRITE, DataAccess
 from gpu_tenancy.model.plan.secrets import UNDECLARED

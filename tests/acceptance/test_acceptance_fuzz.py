@@ -30,7 +30,7 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import Declared, project_name
 from gpu_tenancy.model.source import read_file
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
+from gpu_tenancy.model.spec.cluster import ExistingCluster
 from gpu_tenancy.review.build import review
 from gpu_tenancy.review.comment import comment
 from gpu_tenancy.review.page import page

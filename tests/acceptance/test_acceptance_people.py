@@ -16,7 +16,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.catalogue.roles import roles, rules_of
+from gpu_tenancy.model.catalogue.access import roles, rules_of
 from rule_engine import Resource, View
 from rule_engine.evaluator import Evaluator, Outcome
 from workload_rules import PACK

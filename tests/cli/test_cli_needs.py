@@ -21,7 +21,7 @@ from gpu_tenancy.model.catalogue import machines, price_table
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.preflight import needs
-from gpu_tenancy.model.checks.providers import places
+from gpu_tenancy.model.checks.operators import places
 from gpu_tenancy.model.plan.needs import provider_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import stack_names

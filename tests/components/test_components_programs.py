@@ -22,7 +22,7 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine import lean
 from gpu_tenancy.engine import render as rendering
 from gpu_tenancy.engine.recording import STACK_TYPE, RecordingMonitor
-from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.names import KUBECTL
 from gpu_tenancy.model.source import Source, to_config
 

@@ -16,7 +16,7 @@ from gpu_tenancy.explain.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.guards import FACTS
-from gpu_tenancy.model.spec.guards import Grace
+from gpu_tenancy.model.spec.people import Grace
 
 STACK = "prod"
 

@@ -11,7 +11,7 @@ from builders import Data, errors, planned, server, stack, team
 from originals import original
 from repository import ROOT
 
-from gpu_tenancy.model.catalogue.engines import engines
+from gpu_tenancy.model.catalogue.pods import engines
 from gpu_tenancy.model.plan.workloads import PodPlan, ServerPlan
 from gpu_tenancy.model.spec.serving import EngineName, ServerMetrics
 

@@ -10,7 +10,7 @@ from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, UNWIRED, wired, wi
 
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.catalogue import Machine, machines
-from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import HUGEPAGES, PodFabric, node_pages

@@ -20,12 +20,11 @@ from operators_builders import (
     with_gangs,
     with_jobs,
 )
-from originals import original
+from originals import described, original
 
 from gpu_tenancy.model.catalogue import allocatable, machines
-from gpu_tenancy.model.catalogue.chart_values import FREE, chart_values, contained_values, described
 from gpu_tenancy.model.catalogue.clouds import clouds
-from gpu_tenancy.model.catalogue.operators import charts, operators
+from gpu_tenancy.model.catalogue.operators import FREE, chart_values, charts, contained_values, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.plan.needs import CONDITIONS
 

@@ -6,8 +6,7 @@ import pytest
 from builders import AKS, EKS, PROVIDED, Data, errors, job, planned, server, stack, team
 from pydantic import ValidationError
 
-from gpu_tenancy.model.catalogue.credentials import credential
-from gpu_tenancy.model.catalogue.roles import Role, roles, rules_of
+from gpu_tenancy.model.catalogue.access import Role, credential, roles, rules_of
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.plan.environment import Environment

@@ -9,7 +9,7 @@ from pulumi import ResourceOptions
 from pulumi_azure_native import containerservice
 from pulumi_kubernetes.core.v1 import ContainerArgsDict
 
-from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster

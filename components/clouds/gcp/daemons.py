@@ -9,7 +9,7 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, NodeAffinityArgsDict, PodSpecArgsDict, VolumeArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from gpu_tenancy.model.catalogue.fabrics import FabricRow, HostMount, Installer, fabrics
+from gpu_tenancy.model.catalogue.pods import FabricRow, HostMount, Installer, fabrics
 from gpu_tenancy.model.manifests.pods import host_mounts
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.fabric import network_name

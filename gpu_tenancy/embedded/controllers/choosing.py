@@ -12,7 +12,7 @@ from gpu_tenancy.embedded.building import CONTROL_PLANE, build, built
 from gpu_tenancy.embedded.controllers.launching import Wanted
 from gpu_tenancy.embedded.controllers.table import RENDERER, Row, module_of, read_rows
 from gpu_tenancy.embedded.processes import alone
-from gpu_tenancy.model.checks.providers import places
+from gpu_tenancy.model.checks.operators import places
 from gpu_tenancy.model.plan.operators import ReleasePlan, running
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack

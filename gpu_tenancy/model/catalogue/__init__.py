@@ -33,11 +33,7 @@ Intel's NFD rules, only for Flex 140 and 170 and Max 1100 and 1550
 
 
 class NvlinkDomain(Fact):
-    """GPUs of several machines that NVLink connects.
-
-    Attributes:
-        gpus: maximum number of GPUs of one domain; None if it is unknown.
-    """
+    """GPUs of several machines that NVLink connects: at most so many; None if that is unknown."""
 
     gpus: Annotated[Positive | None, BeforeValidator(known)]
 
@@ -65,13 +61,10 @@ class Gpu(Fact):
 
 
 class Network(Row):
-    """The network of a machine type.
+    """The network of a machine type: its bandwidth in Gbit/s, and the fabric between GPUs of different machines.
 
     Attributes:
-        gbps: bandwidth of the machine in Gbit/s.
-        fabric: network for direct traffic between GPUs of different machines; None without one.
-        interfaces: number of the fabric's interfaces.
-        cards: network cards with one of them each (AWS); empty for the first ones.
+        cards: network cards with one interface of the fabric each (AWS); empty for the first ones.
     """
 
     gbps: Annotated[float, Field(gt=0)]
@@ -97,10 +90,9 @@ class Network(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Price of a machine per hour, in the currency of its cloud's `price_table`; None if it is unknown.
+    """Price of a machine per hour in a region, in the currency of its cloud's `price_table`; None if it is unknown.
 
-    Attributes:
-        region: of these prices; None for the region of the table.
+    The region is None for that of the table.
     """
 
     on_demand: float | None = None
@@ -126,8 +118,6 @@ class Machine:
         cpu: CPUs in millicores.
         memory: nominal memory in bytes.
         gpu: key in the GPU table; None without GPUs.
-        gpus: number of GPUs.
-        architecture: of the CPU.
         accelerator: accelerator type of its GPUs on GKE.
         topology: shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; None if
             the machine's GPUs are connected only among themselves.
@@ -198,10 +188,10 @@ class _MachineRow(Row):
     def machine(self, cloud: str, name: str, table: "CloudTable") -> Machine:
         purchase = purchase_of(name, table.capacity)
         zones = frozenset(purchase.zones) if purchase and purchase.zones else None
-        price = Price(on_demand=self.price.on_demand, spot=self.price.spot, region=self.price.region)
         fields = {field: getattr(self, field) for field in type(self).model_fields if field not in {"price", "checked"}}
+        fields |= {"price": Price(**self.price.model_dump()), "purchase": purchase}
         listed = table.zones.of(name) if table.zones else None
-        return Machine(name=name, cloud=cloud, price=price, zones=zones or listed, purchase=purchase, **fields)
+        return Machine(name=name, cloud=cloud, zones=zones or listed, **fields)
 
 
 class Zones(Fact):
@@ -224,12 +214,9 @@ class Zones(Fact):
 
 
 class DiskPerformance(Fact):
-    """Throughput (MiB/s) and IOPS of a boot disk.
+    """Throughput (MiB/s) and IOPS that the price of a boot disk of a kind includes.
 
     Attributes:
-        kind: type of the disk in the cloud.
-        throughput: that its price includes.
-        iops: that its price includes.
         gpu_throughput: for GPU machines, whose images have tens of GiB.
         per_iops: largest throughput for each provisioned I/O operation per second.
     """
@@ -299,25 +286,21 @@ def machines() -> Mapping[tuple[str, str], Machine]:
     }
 
 
+@cache
+def _machines_by_name() -> Mapping[str, Machine]:
+    return {name: machine for (_, name), machine in machines().items()}
+
+
 def find_machine(name: str, cloud: str | None = None) -> Machine | None:
     """A machine type by name, in one cloud or in all: no two clouds share a name. None if it is unknown."""
     machine = _machines_by_name().get(name)
     return machine if machine and cloud in {None, machine.cloud} else None
 
 
-@cache
-def _machines_by_name() -> Mapping[str, Machine]:
-    return {name: machine for (_, name), machine in machines().items()}
-
-
 def find_gpu(name: str) -> Gpu | None:
     """A GPU model by its name in stacks or by its product label; None if it is unknown."""
-    return _gpus_by_any_name().get(name)
-
-
-@cache
-def _gpus_by_any_name() -> Mapping[str, Gpu]:
-    return {**{gpu.product: gpu for gpu in gpus().values()}, **gpus()}
+    by_name = gpus()
+    return by_name.get(name) or next((gpu for gpu in by_name.values() if gpu.product == name), None)
 
 
 def price_table(cloud: str) -> PriceTable:

@@ -31,7 +31,6 @@ class ByQueue(Row):
         provisioning_class: `provisioningClassName` of the requests.
         node_selector: labels of the created nodes, by the detail of the request's status that has their value.
         lifetime: whether the nodes have a maximum lifetime; None if the autoscaler is unknown.
-        source: URL of the documentation.
     """
 
     provisioning_class: str
@@ -42,12 +41,7 @@ class ByQueue(Row):
 
 
 class Notice(Row):
-    """How a cloud takes a machine back.
-
-    Attributes:
-        pods: seconds from the notice until the pods of teams have ended.
-        source: URL of the documentation.
-    """
+    """How a cloud takes a machine back: `pods` seconds after the notice, the pods of teams have ended."""
 
     pods: int
     source: str
@@ -58,8 +52,7 @@ class CapacityRule(Row):
     """The requirements of one capacity type in one cloud.
 
     Attributes:
-        refused: why the cloud does not have it; None if it does.
-        instead: what to use then.
+        refused: why the cloud does not have it, with what to use `instead`; None if it does.
         reservation: form of the reservation's name; None if no reservation is needed.
         zones: required number of zones; None for any number.
         min: required value of `nodes.min`; None for any value.
@@ -108,11 +101,8 @@ class DriverMode(Row):
         means: who installs what, for messages.
         operator: values of the GPU Operator's chart.
         labels: labels of the pool's nodes.
-        mig: how MIG is configured; None if it is not supported.
-        time_slicing: how time-slicing is configured; None if it is not supported.
-        mps: how MPS is configured; None if it is not supported.
-        without_mps: why it is not.
-        source: URL of the documentation.
+        mig, time_slicing, mps: how a way of sharing GPUs is configured; None if it is not supported.
+        without_mps: why MPS is not.
     """
 
     means: str
@@ -136,8 +126,6 @@ class NodeEndpoint(Fact):
         of: what listens there.
         serves: `dns`: names; `identity`: credentials of the pod's own identity.
         cidrs: its addresses, such as `169.254.170.23/32`.
-        ports: its ports.
-        protocols: its protocols.
         of_nodes: whether nodes without workload identity serve their own credentials there.
     """
 
@@ -150,13 +138,11 @@ class NodeEndpoint(Fact):
 
 
 class TopologyRule(Fact):
-    """The node labels by which a cloud tells where machines are in the network.
+    """The node labels by which a cloud tells where machines are in the network, by prefixes of machine types.
 
     Attributes:
-        machines: prefixes of the machine types whose nodes have the labels.
         labels: of all levels above the node, the largest first.
-        block: the label of these that is a block.
-        rack: the label of these that is a rack: the smallest group above a host, such as an NVLink domain.
+        block, rack: those that are a block, and the smallest group above a host, such as an NVLink domain.
     """
 
     machines: tuple[str, ...]
@@ -166,32 +152,22 @@ class TopologyRule(Fact):
 
 
 class LoadBalancers(Fact):
-    """Annotations by which a cloud's load balancers are internal or public.
-
-    Attributes:
-        internal: of Services: each of them makes a load balancer internal.
-        public: of Services, Ingresses and Gateways: each of them makes a load balancer public.
-    """
+    """Annotations that make load balancers internal (of Services), or public (of Services, Ingresses and Gateways)."""
 
     internal: Mapping[str, str]
     public: Mapping[str, str] = {}
 
 
 class Hidden(Fact):
-    """Components of the control plane and of nodes whose metrics no pod can read.
-
-    Attributes:
-        components: sections of the chart kube-prometheus-stack. Its alerts for them would always fire.
-    """
+    """Sections of kube-prometheus-stack whose components' metrics no pod can read: their alerts would always fire."""
 
     components: tuple[str, ...]
 
 
 class Admission(Fact):
-    """What the API servers of a cloud do at admission that Kubernetes' own do not by default.
+    """Admission plugins of a cloud's API servers that are not on in Kubernetes by default.
 
     Attributes:
-        plugins: admission plugins that are on in addition.
         limited_classes: priority classes that pods can have only in a namespace with a ResourceQuota for them.
     """
 
@@ -200,11 +176,9 @@ class Admission(Fact):
 
 
 class Directory(Fact):
-    """The people that a cloud's clusters know.
+    """The people that a cloud's clusters know: forms of groups and users; None if clusters know none.
 
     Attributes:
-        group: form of a group's name; None if clusters know no groups.
-        user: form of a user's name; None if clusters know no users.
         principals: whether IAM roles and users of AWS can be people.
     """
 
@@ -219,8 +193,6 @@ class CloudRules(Row):
     Attributes:
         title: name of its Kubernetes service, for messages.
         package: the Pulumi provider; None if only the Kubernetes provider is needed.
-        pool_name: form of the names of pools.
-        capacity: requirements by capacity type.
         compact: capacity types that support compact placement.
         compact_zones: allowed numbers of zones of a compact pool; empty for any number.
         placement_policy: form of an existing placement policy's name; None if pools cannot use one.
@@ -231,7 +203,6 @@ class CloudRules(Row):
         own_labels: domains of labels and taints that only the cloud may set.
         empty_labels: whether a label can have an empty value.
         names_gpus: whether a pool needs the cloud's own name of the GPU, in addition to the machine type.
-        fabrics: supported networks between GPUs.
         fabric_operator: whether NVIDIA's Network Operator advertises them to pods, and not the cloud.
         infers: resources of an empty pool's nodes that its autoscaler knows by itself, as whole devices; None if this
             program tells all of them to it, or if that is unknown.
@@ -239,10 +210,7 @@ class CloudRules(Row):
         alternatives: whether a spot pool can have several machine types.
         node_endpoints: link-local addresses of nodes that pods of teams may call.
         topologies: node labels with the place in the network, by machine type; empty where none are known.
-        load_balancers: annotations of its load balancers; None if they are unknown.
-        admission: settings of its API servers; None if they are unknown.
-        hidden: components whose metrics cannot be read; None if they are unknown.
-        people: how its directory names people.
+        load_balancers, admission, hidden: None if they are unknown.
     """
 
     title: str
@@ -284,12 +252,11 @@ def rules_of(service: str) -> CloudRules:
 
 
 class FixedPrice(Fact):
-    """The price of a part of a cluster that is always there.
+    """The price of a part of a cluster that is always there, in a region.
 
     Attributes:
         title: what it is.
         hour: US dollars per hour, without traffic; None if it is unknown.
-        region: of the price.
     """
 
     title: str

@@ -11,12 +11,9 @@ from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 
 
 class AwsQuota(Row):
-    """A quota of EC2 in vCPUs.
+    """A quota of EC2 in vCPUs, with its code and name in Service Quotas, for instances that are bought in one way.
 
     Attributes:
-        code: quota code of Service Quotas.
-        name: as Service Quotas has it.
-        capacity: the way instances are bought.
         families: prefixes of instance types, such as `g` or `p5`.
     """
 
@@ -24,6 +21,11 @@ class AwsQuota(Row):
     name: str
     capacity: Literal["on-demand", "spot"]
     families: list[str]
+
+    def is_of_generation(self, family: str) -> bool:
+        """Whether it is for a generation such as `p5`, and a family such as `p5en` is of it."""
+        names = (name for name in self.families if name[-1].isdigit() and family.startswith(name))
+        return any(not family[len(name) :][:1].isdigit() for name in names)
 
 
 Part: TypeAlias = Literal[
@@ -44,12 +46,7 @@ cluster to create, and file systems for claims of teams."""
 
 
 class Rights(Fact):
-    """The rights that a deployment uses.
-
-    Attributes:
-        rights: for node pools in any cluster.
-        further: those that only some stacks need.
-    """
+    """The rights that a deployment uses: for node pools in any cluster, and further ones that only some stacks need."""
 
     rights: list[str]
     further: dict[Part, list[str]]
@@ -66,22 +63,12 @@ class Aws(Rights):
     quotas: list[AwsQuota]
 
     def quota_of(self, instance_type: str, *, spot: bool) -> AwsQuota | None:
-        """The quota that an instance type counts against; None if it is not in the table.
-
-        Args:
-            instance_type: such as `p5.48xlarge`.
-            spot: whether it is a spot instance.
-        """
+        """The quota that an instance type such as `p5.48xlarge` counts against; None if it is not in the table."""
         family = instance_type.partition(".")[0]
         letters = re.sub(r"\d.*", "", family)
         candidates = [quota for quota in self.quotas if (quota.capacity == "spot") == spot]
-        exact = [quota for quota in candidates if any(_of_generation(name, family) for name in quota.families)]
+        exact = [quota for quota in candidates if quota.is_of_generation(family)]
         return next(iter(exact or [quota for quota in candidates if letters in quota.families]), None)
-
-
-def _of_generation(name: str, family: str) -> bool:
-    """Whether a family such as `p5en` is of the generation `p5`."""
-    return name[-1].isdigit() and family.startswith(name) and not family[len(name) :][:1].isdigit()
 
 
 class Gcp(Rights):
@@ -90,14 +77,12 @@ class Gcp(Rights):
     Attributes:
         gpus: quota metric of a region, by the beginning of machine types.
         pod_addresses: of the pods' range, for each node.
-        services: APIs that must be enabled.
-        services_of_create: further ones, if the stack creates the cluster.
-        services_of_service_accounts: those with which CI jobs log in as service accounts.
-        service_of_secrets: the one of secrets.
-        services_of_storage: those of shared storage, by the class that claims use.
-        on_bucket: rights on an existing bucket that a team gets a right on.
-        on_folder: rights on such a managed folder.
-        on_secret: rights on such a secret.
+        services: APIs that must be enabled, of any stack.
+        services_of_create: of a stack that creates the cluster.
+        services_of_service_accounts: with which CI jobs log in as service accounts.
+        services_of_storage: of shared storage, by the class that claims use.
+        on_bucket, on_folder, on_secret: rights on an existing bucket, managed folder or secret that a team gets a right
+            on.
     """
 
     gpus: dict[str, str]
@@ -120,9 +105,6 @@ class Azure(Rights):
     """What is asked of Azure: resource providers and features that must be registered.
 
     Attributes:
-        providers: of any stack.
-        providers_of_buckets: further ones, if the stack creates buckets.
-        features: of any stack.
         on_scope: rights on an existing storage account or vault that a team gets a right on.
     """
 
@@ -147,13 +129,7 @@ def preflight() -> Preflight:
 
 
 class Provider(Row):
-    """A resource of this program.
-
-    Attributes:
-        by: its name, for people.
-        type: of the Pulumi resource.
-        inputs: texts that its inputs contain.
-    """
+    """A Pulumi resource of this program: its name for people (`by`), its type, and texts that its inputs contain."""
 
     by: str
     type: str

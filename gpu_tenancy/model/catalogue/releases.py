@@ -17,10 +17,9 @@ _OCI: Final = "oci://"
 
 
 class Images(Fact):
-    """The images of a chart's pods, of hooks and of what its program creates too.
+    """Architectures of CPUs on which all images of a chart's pods run, with those of hooks and of its program's pods.
 
-    Attributes:
-        architectures: of CPUs on which all of them run; None if it is unknown.
+    None if they are unknown.
     """
 
     architectures: Annotated[tuple[Architecture, ...] | None, BeforeValidator(known)]
@@ -83,13 +82,7 @@ SOON: Final = dt.timedelta(days=60)
 
 @dataclass(frozen=True, slots=True)
 class DatedFact:
-    """A part of a table with a source.
-
-    Attributes:
-        name: file and keys, such as `machines/aws prices`.
-        table: the file, such as `machines/aws`.
-        date: of its source, or when it was read.
-    """
+    """A part of a table with a source: `machines/aws prices` of the table `machines/aws`, with the source's date."""
 
     name: str
     table: str
@@ -126,11 +119,7 @@ def _dated(part: object, table: str, keys: tuple[str, ...]) -> Iterator[DatedFac
 
 
 class VersionTable(Fact):
-    """Minor versions of Kubernetes that a cloud offers.
-
-    Attributes:
-        versions: the end of standard support of each.
-    """
+    """Minor versions of Kubernetes that a cloud offers, with the end of standard support of each."""
 
     versions: Mapping[str, dt.date]
 

@@ -14,24 +14,20 @@ from gpu_tenancy.model.spec.data import Medium, Runtime, StorageMode
 
 
 class Sizes(Row):
-    """Sizes in bytes: `from`, and the next ones in steps.
-
-    Attributes:
-        to: the last one; None if the largest is unknown.
-    """
+    """Sizes in bytes: `from`, and the next ones in steps up to `to`; None if the largest is unknown."""
 
     start: Annotated[Bytes, Field(alias="from")]
     to: Bytes | None = None
     step: Bytes
 
+    def next(self, size: int) -> int | None:
+        """The smallest one that is not less than a size; None if that is too large."""
+        found = self.start + max(0, -(-(size - self.start) // self.step)) * self.step
+        return found if self.to is None or found <= self.to else None
+
 
 class StoragePrice(Fact):
-    """List price of a service.
-
-    Attributes:
-        gib_month: US dollars for a GiB in a month.
-        region: of the price.
-    """
+    """List price of a service in a region, in US dollars for a GiB in a month."""
 
     gib_month: Annotated[float, Field(gt=0)]
     region: str
@@ -41,7 +37,6 @@ class StorageService(Fact):
     """A service that volumes of a StorageClass are created in.
 
     Attributes:
-        title: its name.
         modes: what volumes it has.
         provisioner: CSI driver of the StorageClass.
         parameters: of a StorageClass that is made here; empty where it must exist.
@@ -74,13 +69,8 @@ class StorageService(Fact):
         """The smallest size in bytes that it takes and that is not less than one; None if that is too large for it."""
         if not self.sizes:
             return max(size, self.min or 0)
-        fitting = (_next(sizes, size) for sizes in self.sizes)
+        fitting = (sizes.next(size) for sizes in self.sizes)
         return next((found for found in fitting if found is not None), None)
-
-
-def _next(sizes: Sizes, size: int) -> int | None:
-    found = sizes.start + max(0, -(-(size - sizes.start) // sizes.step)) * sizes.step
-    return found if sizes.to is None or found <= sizes.to else None
 
 
 @cache
@@ -90,13 +80,11 @@ def storage_services() -> Mapping[str, Mapping[str, StorageService]]:
 
 
 class CacheContainer(Row):
-    """A container of a cache, without the cache itself.
+    """A container of a cache, without the cache itself: CPU in millicores, memory in bytes.
 
     Attributes:
-        cpu: in millicores.
-        memory: in bytes, with the heap and direct memory.
-        heap: heap of Java in bytes; 0 for other programs.
-        direct: direct memory of Java in bytes; 0 without a bound.
+        heap: heap of Java in bytes, part of the memory; 0 for other programs.
+        direct: direct memory of Java in bytes, part of the memory; 0 without a bound.
     """
 
     cpu: Cpu
@@ -123,11 +111,9 @@ class CacheStore(Row):
 
     Attributes:
         mount: URL of the mount, with `{bucket}`, `{prefix}` and `{account}`.
-        options: of the mount.
-        keyed: further options if a Secret is used.
+        keyed: further options of the mount if a Secret is used.
         secret: key of the Secret, by the option that is read from it.
-        identity: whether the pods can use the cloud identity of their ServiceAccount.
-        why: why they cannot.
+        identity: whether the pods can use the cloud identity of their ServiceAccount; else `why` not.
     """
 
     mount: str
@@ -139,13 +125,10 @@ class CacheStore(Row):
 
 
 class CacheRow(Fact):
-    """A runtime of Fluid.
+    """A runtime of Fluid, with its kind and API version.
 
     Attributes:
-        kind: Fluid's kind.
-        api: its API version.
         media: where it can keep the cache.
-        pods: what it runs.
         load: the pod that reads the dataset into the cache.
         architectures: of CPUs on which the images of its pods run.
         stores: by scheme of the bucket's URL.

@@ -1,7 +1,7 @@
 """Checks of data: buckets, caches, classes of storage that the cloud has, volumes, and snapshots."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
@@ -18,10 +18,9 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import folder
 from gpu_tenancy.model.plan.storage import service_of, stored, with_snapshots
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
-from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Acceleration, Dataset, Snapshots, Storage
+from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Acceleration, Snapshots, Storage
 
 _GIB: Final = 2**30
 _S3_DRIVER: Final = "aws-mountpoint-s3-csi-driver"
@@ -33,29 +32,27 @@ def data_problems(tree: Tree) -> Iterator[Problem]:
     yield from _driver(tree.stack)
     for name, team in tree.stack.teams.items():
         for place, storage in stored(team):
-            yield from _class(tree.stack, storage, ("teams", name, *place))
+            if storage.storage_class is None:
+                yield from _class(tree.stack, storage, ("teams", name, *place))
         for key in team.storage:
-            path = ("teams", name, "storage", key)
             if key in tree.stack.datasets and tree.stack.datasets[key].is_of(name):
                 rule = f"is also the name of a dataset of team {name}, whose claim has this name"
+                path = ("teams", name, "storage", key)
                 yield Problem(path, rule, "rename one of them", key, about=(("datasets", key),))
-        yield from _mounted(name, team)
-        yield from _scratch(tree, name, team)
+    yield from _mounted(tree)
+    yield from _scratch(tree)
+    for team, name, storage, taken in with_snapshots(tree.stack.teams):
+        yield from _snapshots(tree.stack, storage, taken, ("teams", team, "storage", name, "snapshots"))
 
 
 def _buckets(stack: Stack) -> Iterator[Problem]:
     """Buckets to create: in the cloud of a cluster that is created here."""
     for name, dataset in stack.datasets.items():
         if dataset.create and not granted_here(stack.cluster, dataset):
-            cloud = CLOUD_OF[dataset.scheme]
-            where = f"cluster.cloud {cloud} with cluster.create"
-            yield Problem(
-                ("datasets", name, "create"),
-                f"needs {where}, whose provider creates the bucket",
-                f"remove create, and create {folder(dataset).whole} where its cloud is managed",
-                "true",
-                about=(("cluster",),),
-            )
+            where = f"cluster.cloud {CLOUD_OF[dataset.scheme]} with cluster.create"
+            rule = f"needs {where}, whose provider creates the bucket"
+            fix = f"remove create, and create {folder(dataset).whole} where its cloud is managed"
+            yield Problem(("datasets", name, "create"), rule, fix, "true", about=(("cluster",),))
     existing = {folder(one).whole: name for name, one in stack.datasets.items() if not one.create}
     for made in made_buckets(stack.datasets.values()):
         if name := existing.get(str(made.bucket)):
@@ -69,45 +66,30 @@ def _driver(stack: Stack) -> Iterator[Problem]:
     version = cluster.create.addons.get(_S3_DRIVER) if isinstance(cluster, AwsCluster) and cluster.create else None
     of_s3 = next((name for name, dataset in stack.datasets.items() if dataset.scheme == "s3"), None)
     if version and version.startswith("v1.") and of_s3:
-        yield Problem(
-            ("cluster", "create", "addons", _S3_DRIVER),
-            "does not mount with the identity of a pod, which version 2 does",
-            "set version v2 or later, or remove it for the default",
-            version,
-            about=(("datasets", of_s3),),
-        )
+        rule = "does not mount with the identity of a pod, which version 2 does"
+        place = ("cluster", "create", "addons", _S3_DRIVER)
+        fix = "set version v2 or later, or remove it for the default"
+        yield Problem(place, rule, fix, version, about=(("datasets", of_s3),))
 
 
 def _class(stack: Stack, storage: Storage, path: Path) -> Iterator[Problem]:
-    if storage.storage_class is not None:
-        return
+    """The class that is made for a claim; in a cluster that exists, classes are its owner's, the default a disk."""
     if stack.cluster.creation is None:
-        yield from _of_others(storage, path)
+        if storage.kind is not None:
+            rule = "is made only in a cluster that is created here (cluster.create)"
+            fix = "set storageClass to a StorageClass of the cluster, and remove class"
+            yield Problem((*path, "class"), rule, fix, storage.kind)
+        elif storage.mode == "shared":
+            rule = "needs a StorageClass with ReadWriteMany, which the default class of a cluster usually is not"
+            yield Problem((*path, "mode"), rule, "set storageClass to one of the cluster", "shared")
         return
     rows = storage_services().get(stack.cluster.cloud, {})
     if storage.kind is not None:
         yield from known_in(storage.kind, rows, "class of storage", (*path, "class"), ())
     name, service = service_of(stack.cluster, storage)
-    if service:
-        yield from _service(stack, storage, (name, service), rows, path)
-
-
-def _of_others(storage: Storage, path: Path) -> Iterator[Problem]:
-    """In a cluster that exists, classes are its owner's; its default class is a disk."""
-    fix = "set storageClass to a StorageClass of the cluster, and remove class"
-    if storage.kind is not None:
-        rule = "is made only in a cluster that is created here (cluster.create)"
-        yield Problem((*path, "class"), rule, fix, storage.kind)
-    elif storage.mode == "shared":
-        rule = "needs a StorageClass with ReadWriteMany, which the default class of a cluster usually is not"
-        yield Problem((*path, "mode"), rule, "set storageClass to one of the cluster", "shared")
-
-
-def _service(
-    stack: Stack, storage: Storage, used: tuple[str, StorageService], rows: Mapping[str, StorageService], path: Path
-) -> Iterator[Problem]:
-    name, service = used
-    place = (*path, "class") if storage.kind else path
+    if service is None:
+        return
+    place, version = (*path, "class") if storage.kind else path, stack.cluster.creation.version
     if storage.mode not in service.modes:
         others = [key for key, row in rows.items() if storage.mode in row.modes]
         rule = f"has no volumes with mode: {storage.mode}"
@@ -115,9 +97,8 @@ def _service(
     elif service.needs:
         rule = f"needs {service.needs}, which are not made here"
         yield Problem(place, rule, "set storageClass to a StorageClass that you create for it", name)
-    creation = stack.cluster.creation
-    if service.since and creation and _minor(creation.version) < _minor(service.since):
-        rule = f"needs Kubernetes {service.since} or later, but the cluster has {creation.version}"
+    if service.since and _minor(version) < _minor(service.since):
+        rule = f"needs Kubernetes {service.since} or later, but the cluster has {version}"
         yield Problem(place, rule, f"set cluster.create.version to {service.since} or later, or another class", name)
     yield from _size(storage, service, path)
 
@@ -142,46 +123,38 @@ def _size(storage: Storage, service: StorageService, path: Path) -> Iterator[Pro
         yield Problem(place, f"is not a size of {service.title}", f"set {format_bytes(fitting)}", size)
 
 
-def _mounted(name: str, team: ResolvedTeam) -> Iterator[Problem]:
+def _mounted(tree: Tree) -> Iterator[Problem]:
     """Volumes that workloads mount: storage of the team; a disk by one pod in all."""
-    pods: dict[str, int] = {}
-    for path, workload in workloads(name, team):
+    pods: Counter[tuple[str, str]] = Counter()
+    for team, path, workload in workloads(tree):
+        storage = tree.stack.teams[team].storage
         for volume in workload.volumes:
             place = (*path, *mounted_at(workload, "volume", volume))
-            yield from known_in(volume, team.storage, "storage", place, ("teams", name, "storage"))
-            if volume in team.storage and team.storage[volume].mode == "one-node":
-                pods[volume] = pods.get(volume, 0) + workload.most_pods
-    for volume, number in pods.items():
+            yield from known_in(volume, storage, "storage", place, ("teams", team, "storage"))
+            if volume in storage and storage[volume].mode == "one-node":
+                pods[team, volume] += workload.most_pods
+    for (team, volume), number in pods.items():
         if number > 1:
             rule = f"is for one pod, but up to {number} pods of workloads mount it, which can be on several nodes"
             fix = "set mode: shared, or storage of its own for each pod"
-            yield Problem(("teams", name, "storage", volume, "mode"), rule, fix, "one-node")
+            yield Problem(("teams", team, "storage", volume, "mode"), rule, fix, "one-node")
 
 
-def _scratch(tree: Tree, name: str, team: ResolvedTeam) -> Iterator[Problem]:
+def _scratch(tree: Tree) -> Iterator[Problem]:
     """Scratch space larger than any disk of the nodes: the pod would be evicted when it writes."""
-    for path, workload in workloads(name, team):
-        flavor = flavor_of(tree, name, workload)
-        if workload.scratch is None or flavor is None:
-            continue
-        disks = [tree.pools[node.name].disk for node in flavor.pools if node.name in tree.pools]
-        if not disks or not tree.stack.cluster.NODES_MADE:
-            continue
-        largest = max(disks, key=lambda disk: disk.size)
-        if workload.scratch.size > largest.size:
+    for team, path, workload in workloads(tree) if tree.stack.cluster.NODES_MADE else ():
+        flavor = flavor_of(tree, team, workload)
+        disks = [tree.pools[node.name].disk for node in flavor.pools if node.name in tree.pools] if flavor else []
+        largest = max(disks, key=lambda disk: disk.size, default=None)
+        if flavor and largest and workload.scratch and workload.scratch.size > largest.size:
             size = format_bytes(largest.size // _GIB * _GIB)
             rule = f"is more than the {size} of the largest disk of nodes of {flavor.name}"
             fix = "lower it" if largest.local else f"lower it, or raise pools.{flavor.pools[0].name}.disk.size"
             yield Problem((*path, "scratch"), rule, fix, format_bytes(workload.scratch.size))
 
 
-def snapshot_problems(tree: Tree) -> Iterator[Problem]:
+def _snapshots(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> Iterator[Problem]:
     """Snapshots that nothing can take."""
-    for team, name, storage, taken in with_snapshots(tree.stack.teams):
-        yield from _problems(tree.stack, storage, taken, ("teams", team, "storage", name, "snapshots"))
-
-
-def _problems(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> Iterator[Problem]:
     _, service = service_of(stack.cluster, storage)
     if service is None:
         if taken.kind is None:
@@ -189,8 +162,7 @@ def _problems(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> I
             rule = f"has no class, and none is made for {of}, which is not made here"
             fix = "set snapshots.class to a VolumeSnapshotClass of the cluster for the same driver"
             yield Problem(path, rule, fix, taken.schedule)
-        return
-    if not service.snapshots:
+    elif not service.snapshots:
         rows = storage_services()[stack.cluster.cloud]
         others = [name for name, row in rows.items() if row.snapshots and storage.mode in row.modes]
         other = f", or set class of the storage to one of: {', '.join(others)}" if others else ""
@@ -203,76 +175,56 @@ def _problems(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> I
 
 _LONGEST_LABEL: Final = 62
 """A longer label gets an ID of the Dataset: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go."""
-_SERVICE: Final = re.compile(r"[a-z].*")
 
 
 def cache_problems(tree: Tree) -> Iterator[Problem]:
     """Caches that Fluid cannot make, or that their nodes cannot have."""
-    cached = list(accelerated(tree.stack.datasets))
-    for name, dataset, acceleration in cached:
+    for name, dataset, acceleration in accelerated(tree.stack.datasets):
         path: Path = ("datasets", name, "accelerate")
-        yield from _name(name)
-        yield from _rights(path, dataset, acceleration)
+        if len(node_label(name)) > _LONGEST_LABEL:
+            most = f"at most {_LONGEST_LABEL - len(node_label(''))} characters"
+            rule = f"is too long for a dataset with a cache, by whose name nodes are labelled ({most})"
+            yield Problem(("datasets", name), rule, "rename the dataset", name)
+        if name[0].isdigit():
+            rule = "starts with a digit, but the Services of its cache are named by it"
+            yield Problem(("datasets", name), rule, "rename the dataset", name)
+        store = store_of(dataset, acceleration)
+        if acceleration.secret is None and not store.identity:
+            keys = " and ".join(store.secret.values())
+            rule = f"has no secret, which the cache needs to read {dataset.scheme}:// buckets: {store.why}"
+            yield Problem((*path, "secret"), rule, f"create a Secret with {keys} in namespace {CACHES}, and name it")
         if tree.stack.dispatches:
             rule = "makes a cache in the cluster of the MultiKueue manager, but workloads run in those of its workers"
             yield Problem(path, rule, "remove it, and set accelerate in the stacks of the workers")
             continue
         known = [pool.flavor or pool_name for pool_name, pool in tree.stack.pools.items()]
         yield from known_in(acceleration.flavor, known, "flavor", (*path, "flavor"), ("pools",))
-        flavor = tree.flavors.get(acceleration.flavor)
-        if flavor is not None:
+        if flavor := tree.flavors.get(acceleration.flavor):
             yield from _nodes(path, acceleration, flavor)
             yield from _disks(path, tree, acceleration, flavor)
     for flavor in tree.flavors.values():
         yield from _fits(flavor)
 
 
-def _name(name: str) -> Iterator[Problem]:
-    if len(node_label(name)) > _LONGEST_LABEL:
-        most = _LONGEST_LABEL - len(node_label(""))
-        rule = f"is too long for a dataset with a cache, by whose name nodes are labelled (at most {most} characters)"
-        yield Problem(("datasets", name), rule, "rename the dataset", name)
-    if not _SERVICE.fullmatch(name):
-        rule = "starts with a digit, but the Services of its cache are named by it"
-        yield Problem(("datasets", name), rule, "rename the dataset", name)
-
-
-def _rights(path: Path, dataset: Dataset, acceleration: Acceleration) -> Iterator[Problem]:
-    store = store_of(dataset, acceleration)
-    if acceleration.secret is None and not store.identity:
-        keys = " and ".join(store.secret.values())
-        rule = f"has no secret, which the cache needs to read {dataset.scheme}:// buckets: {store.why}"
-        yield Problem((*path, "secret"), rule, f"create a Secret with {keys} in namespace {CACHES}, and name it")
-
-
 def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:
     """The nodes must be there always: those that scale to 0 would stay for the cache."""
-    pools = f"pools.{flavor.pools[0].name}"
+    pools, always = f"pools.{flavor.pools[0].name}", flavor.always
     about: tuple[Path, ...] = tuple(("pools", pool.name) for pool in flavor.pools)
     if not flavor.node_labels:
         rule = f"has no node labels of its own, by which flavor {flavor.name} could place the cache"
         yield Problem((*path, "flavor"), rule, f"add a label under {pools}.labels", flavor.name, about)
-    replicas = replicas_of(acceleration, flavor.always)
+    replicas = replicas_of(acceleration, always)
     if acceleration.copies > max(1, replicas):
         rule = f"exceeds the {replicas} nodes that have a part of the cache"
         yield Problem((*path, "copies"), rule, f"lower it to {replicas}", str(acceleration.copies), about)
-    if replicas > flavor.always or not replicas:
-        rule = (
-            f"exceeds the {flavor.always} nodes that flavor {flavor.name} always has, so the cache would keep more"
-            " of them running"
-            if replicas
-            else f"has no nodes: flavor {flavor.name} always has 0"
-        )
-        key = "replicas" if acceleration.replicas else "flavor"
-        shown = str(acceleration.replicas or flavor.name)
-        least = f"raise {pools}.nodes.min to {max(1, replicas)}"
-        yield Problem(
-            (*path, key),
-            rule,
-            f"{least}, or {'lower it' if acceleration.replicas else 'use another flavor'}",
-            shown,
-            about,
-        )
+    if replicas > always or not replicas:
+        rule = f"exceeds the {always} nodes that flavor {flavor.name} always has, so the cache would keep more of them"
+        rule = f"{rule} running" if replicas else f"has no nodes: flavor {flavor.name} always has 0"
+        key, shown, other = "flavor", flavor.name, "use another flavor"
+        if acceleration.replicas:
+            key, shown, other = "replicas", str(acceleration.replicas), "lower it"
+        fix = f"raise {pools}.nodes.min to {max(1, replicas)}, or {other}"
+        yield Problem((*path, key), rule, fix, shown, about)
 
 
 def _disks(path: Path, tree: Tree, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:
@@ -280,38 +232,30 @@ def _disks(path: Path, tree: Tree, acceleration: Acceleration, flavor: Flavor) -
     if acceleration.medium != "ssd" or not tree.stack.cluster.NODES_MADE:
         return
     part = share(acceleration, replicas_of(acceleration, flavor.always))
-    for supply in flavor.pools:
-        pool = tree.pools[supply.name]
+    for pool in (tree.pools[supply.name] for supply in flavor.pools):
         # The folder of JuiceFS is on the boot disk, and the volumes of Alluxio where the pods' ephemeral storage is.
         boot = NodeDisk(pool.pool.disk.size, local=False)
         disk = boot if acceleration.runtime == "juicefs" else pool.disk
         if part > disk.size:
-            has = format_bytes(disk.size)
-            rule = f"needs {format_bytes(part)} on each node, but those of pool {supply.name} have {has}"
-            where = "use more replicas" if disk.local else f"raise pools.{supply.name}.disk.size"
-            yield Problem(
-                (*path, "cache"),
-                rule,
-                f"lower it, or {where}",
-                format_bytes(acceleration.cache),
-                (("pools", supply.name),),
-            )
+            has, whole = format_bytes(disk.size), format_bytes(acceleration.cache)
+            rule = f"needs {format_bytes(part)} on each node, but those of pool {pool.name} have {has}"
+            fix = "lower it, or " + ("use more replicas" if disk.local else f"raise pools.{pool.name}.disk.size")
+            yield Problem((*path, "cache"), rule, fix, whole, (("pools", pool.name),))
             return
 
 
 def _fits(flavor: Flavor) -> Iterator[Problem]:
     """The pods of all caches must fit on one node, since they can be on the same one."""
+    names = list(flavor.caches.by_dataset)
+    others = f" of {', '.join(names)}" if len(names) > 1 else ""
     for resource in (CPU, MEMORY):
         needed = flavor.caches.node.get(resource, 0)
         has, pool = min((pool.node.get(resource, 0), pool.name) for pool in flavor.pools)
         if needed > has:
-            names = list(flavor.caches.by_dataset)
-            place: Path = ("datasets", names[0], "accelerate")
-            others = f" of {', '.join(names)}" if len(names) > 1 else ""
             rule = (
                 f"the caches{others} can need {format_amount(resource, needed)} {resource} on one node of flavor"
                 f" {flavor.name}, but those of pool {pool} have {format_amount(resource, has)}"
             )
             fix = "use more replicas, a smaller cache, medium: ssd or another flavor"
-            yield Problem(place, rule, fix, about=(("pools", pool),))
+            yield Problem(("datasets", names[0], "accelerate"), rule, fix, about=(("pools", pool),))
             return

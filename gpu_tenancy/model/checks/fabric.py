@@ -18,7 +18,7 @@ from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.plan.topology import cloud_labels, placed_roles
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.pools import Level, Pool
+from gpu_tenancy.model.spec.pools import Level, Mig
 from gpu_tenancy.model.spec.workloads import Server, Training
 
 _GROUP: Final = 2
@@ -28,21 +28,16 @@ _GROUP: Final = 2
 def topology_problems(tree: Tree) -> Iterator[Problem]:
     """Topologies of pools that Kueue could not use, and workloads that ask for what their flavor does not have."""
     for flavor in tree.flavors.values():
-        yield from _flavor(tree, flavor)
-    for name, team in tree.stack.teams.items():
-        for path, workload in workloads(name, team):
-            if isinstance(workload, Server) or workload.scheduler == "kueue":
-                yield from _workload(tree, path, workload)
-
-
-def _flavor(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
-    for pool in flavor.pools:
-        place = ("pools", pool.name, "topology")
-        if pool.levels != flavor.levels:
-            rule = f"differs from that of pool {flavor.pools[0].name} of the same flavor"
-            yield Problem(place, rule, "set the same topology for both, or different flavors", about=(("pools",),))
-        elif pool.levels and not tree.stack.dispatches:  # The stacks of workers have their own problems.
-            yield from _pool(tree, flavor, pool)
+        for pool in flavor.pools:
+            if pool.levels != flavor.levels:
+                rule = f"differs from that of pool {flavor.pools[0].name} of the same flavor"
+                fix = "set the same topology for both, or different flavors"
+                yield Problem(("pools", pool.name, "topology"), rule, fix, about=(("pools",),))
+            elif pool.levels and not tree.stack.dispatches:  # The stacks of workers have their own problems.
+                yield from _pool(tree, flavor, pool)
+    for _, path, workload in workloads(tree):
+        if isinstance(workload, Server) or workload.scheduler == "kueue":
+            yield from _workload(tree, path, workload)
 
 
 def _pool(tree: Tree, flavor: Flavor, pool: PoolSupply) -> Iterator[Problem]:
@@ -54,11 +49,8 @@ def _pool(tree: Tree, flavor: Flavor, pool: PoolSupply) -> Iterator[Problem]:
         known = f" (known: {listed})" if listed else ""
         fix = "set topology: {block: LABEL, rack: LABEL} if your nodes have such labels, or topology: node"
         yield Problem(place, rule + known, fix)
-    if pool.min_nodes < pool.max_nodes and pool.provisioning is None:
-        rule = (
-            f"Kueue admits pods only to nodes that exist, so the autoscaler would never add the other"
-            f" {pool.max_nodes - pool.min_nodes} nodes"
-        )
+    if (others := pool.max_nodes - pool.min_nodes) > 0 and pool.provisioning is None:
+        rule = f"Kueue admits pods only to nodes that exist, so the autoscaler would never add the other {others} nodes"
         fix = f"set pools.{pool.name}.nodes to one number, use queued capacity, or remove topology"
         yield Problem(place, rule, fix, about=(("pools", pool.name, "nodes"),))
     if not flavor.node_labels:
@@ -73,14 +65,17 @@ def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> It
     sizes = {name: size for name, size in placed.items() if size}
     if workload.together is None or level is None or len(sizes) < len(placed):
         return
-    if len(placed) > 1 and (problem := _ungrouped(path, workload, level, sizes)):
-        yield problem
+    flavors = {size.flavor.name for size in sizes.values()}
+    with_leader = len(sizes) == _GROUP and min(workload.pods_by_role[name] for name in sizes) == 1 and len(flavors) == 1
+    if len(placed) > 1 and not with_leader:
+        names = ", ".join(sizes)
+        rule = f"Kueue places two roles of one flavor together, of which one has one pod, but the job has {names}"
+        fix, about = "remove together, or change roles", ((*path, "roles"),)
+        yield Problem((*path, "together"), rule, fix, level, about=about)
         return
-    problems: dict[Problem, None] = {}  # Roles can have the same problem.
     for size in sizes.values():
         alike = sum(_least(workload, name) for name, other in sizes.items() if other == size)
-        problems.update(dict.fromkeys(_role(tree, path, workload, (size, alike))))
-    yield from problems
+        yield from _role(tree, path, workload, level, (size, alike))
 
 
 def _least(workload: Server | Training, role: str) -> int:
@@ -90,34 +85,21 @@ def _least(workload: Server | Training, role: str) -> int:
     return workload.pods_by_role[role]
 
 
-def _ungrouped(path: Path, job: Server | Training, level: Level, sizes: Mapping[str, PodSize]) -> Problem | None:
-    """Roles for which Kueue cannot select one part of the network."""
-    flavors = {size.flavor.name for size in sizes.values()}
-    if len(sizes) == _GROUP and min(job.pods_by_role[name] for name in sizes) == 1 and len(flavors) == 1:
-        return None
-    rule = (
-        f"Kueue places two roles of one flavor together, of which one has one pod, but the job has {', '.join(sizes)}"
-    )
-    return Problem((*path, "together"), rule, "remove together, or change roles", level, about=((*path, "roles"),))
-
-
-def _role(tree: Tree, path: Path, workload: Server | Training, pods: tuple[PodSize, int]) -> Iterator[Problem]:
+def _role(
+    tree: Tree, path: Path, workload: ResolvedServer | Training, level: Level, pods: tuple[PodSize, int]
+) -> Iterator[Problem]:
     """Problems of one role, by its size and the number of pods that run in one part of the network."""
     size, number = pods
-    together = workload.together
-    level = together.level if together else None
-    if together is None or level is None:
-        return
     flavor, place = size.flavor, (*path, "together")
     known = [item.level for item in flavor.levels if item.level]
     if level not in known:
-        pool = flavor.pools[0].name
         has = f"has only {', '.join(known)}" if known else "has no topology"
         rule = f"nodes of flavor {flavor.name} have no level {level}: the flavor {has}"
-        yield Problem(place, rule, f"set pools.{pool}.topology, or remove together", level, about=(("pools",),))
+        fix = f"set pools.{flavor.pools[0].name}.topology, or remove together"
+        yield Problem(place, rule, fix, level, about=(("pools",),))
         return
     most = _most(tree, size, level)
-    if together.required and most is not None and number > most:
+    if workload.together and workload.together.required and most is not None and number > most:
         noun, key = ("group", "nodes") if isinstance(workload, Server) else ("job", "workers")
         rule = f"one {level} of flavor {flavor.name} has room for {most} of the {noun}'s {number} pods"
         fix = f"lower {key} to {most}, or set together: {{preferred: {level}}}"
@@ -143,13 +125,19 @@ def domain_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _job(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
-    place, roles = (*path, "computeDomain"), parts(tree, str(path[1]), job)
-    if tree.stack.dispatches:
+    place, team, stack = (*path, "computeDomain"), str(path[1]), tree.stack
+    if stack.dispatches:
         rule = "is not supported with MultiKueue, which copies no ComputeDomain to a worker"
         yield Problem(place, rule, "remove it, or add the job to the stack of a worker", about=(("multikueue",),))
         return
-    yield from _driver(tree, place)
-    sizes = {name: pod_size(tree, str(path[1]), part) for name, part in roles.items() if part.gpus}
+    if not has_claims(stack.cluster) and stack.cluster.creation:
+        rule = f"requires ResourceClaims, but Kubernetes {stack.cluster.creation.version} is older than 1.34"
+        yield Problem(place, rule, "set cluster.create.version: 1.34 or later", about=(("cluster", "create"),))
+    elif there(tree, "dra_driver") and not serves_domains(tree):
+        rule = "requires compute domains of NVIDIA's DRA driver, which its values disable"
+        fix = "remove operators.draDriver.values.resources.computeDomains"
+        yield Problem(place, rule, fix, about=(("operators", "draDriver"),))
+    sizes = {name: pod_size(tree, team, part) for name, part in parts(tree, team, job).items() if part.gpus}
     known = {name: size for name, size in sizes.items() if size}
     if len(known) < len(sizes):
         return  # The flavor is ambiguous, which another check reports.
@@ -160,17 +148,6 @@ def _job(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
         yield Problem(place, rule, fix, about=((*path, "workers"), (*path, "roles")))
         return
     yield from _pods(tree, path, job, known)
-
-
-def _driver(tree: Tree, place: Path) -> Iterator[Problem]:
-    stack = tree.stack
-    if not has_claims(stack.cluster) and stack.cluster.creation:
-        rule = f"requires ResourceClaims, but Kubernetes {stack.cluster.creation.version} is older than 1.34"
-        yield Problem(place, rule, "set cluster.create.version: 1.34 or later", about=(("cluster", "create"),))
-    elif there(tree, "dra_driver") and not serves_domains(tree):
-        rule = "requires compute domains of NVIDIA's DRA driver, which its values disable"
-        fix = "remove operators.draDriver.values.resources.computeDomains"
-        yield Problem(place, rule, fix, about=(("operators", "draDriver"),))
 
 
 def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -> Iterator[Problem]:
@@ -187,118 +164,89 @@ def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -
         fix = "use a flavor of GB200 or GB300 machines without sharing, or remove it"
         yield Problem(place, rule, fix, about=(("pools",),))
         return
-    pods, together = sum(job.pods_by_role[name] for name in sizes), job.together is not None
-    if problem := _domain(tree, place, flavor, pods, together=together):
-        yield problem
+    yield from _domain(tree, path, flavor, job, sum(job.pods_by_role[name] for name in sizes))
     for name, size in sizes.items():
-        yield from _gpus(path, job, name, size)
+        gpus, node = (amounts.get(size.flavor.resource or "", 0) for amounts in (size.amounts, size.flavor.node))
+        if gpus < node:
+            own = name in job.roles and job.roles[name].gpus is not None
+            of_role = (*path, "roles", name, "gpus") if own else (*path, "gpus")
+            rule = f"is less than the {node} GPUs of a node, which has one channel, so only one pod of the job can run"
+            fix, about = f"set {node}, or remove computeDomain", (place, ("pools",))
+            yield Problem(of_role, f"{rule} there", fix, str(gpus), about)
 
 
-def _domain(tree: Tree, place: Path, flavor: str, pods: int, *, together: bool) -> Problem | None:
+def _domain(tree: Tree, path: Path, flavor: str, job: Training, pods: int) -> Iterator[Problem]:
     """More pods than NVLink connects nodes, or pods that could run on nodes that it does not connect."""
-    nodes, job = most_nodes(tree.pools_of(flavor)), place[:-1]
+    nodes, place = most_nodes(tree.pools_of(flavor)), (*path, "computeDomain")
     if nodes is None:
-        return None
+        return
     rule = f"requires NVLink between all nodes of the job, but it connects at most {nodes} nodes of flavor {flavor}"
+    total = sum(pool.max_nodes for pool in tree.flavors[flavor].pools)
     if pods > nodes:
         fix = f"lower the {pods} pods with GPUs to {nodes}, or remove it"
-        return Problem(place, rule, fix, about=((*job, "workers"), (*job, "roles"), ("pools",)))
-    total = sum(pool.max_nodes for pool in tree.flavors[flavor].pools)
-    if total > nodes and not together:
+        yield Problem(place, rule, fix, about=((*path, "workers"), (*path, "roles"), ("pools",)))
+    elif total > nodes and job.together is None:
         fix = "set together: rack and the topology of its pools, or together: anywhere to share what NVLink connects"
-        return Problem(place, f"{rule}, which has {total}", fix, about=((*job, "together"), ("pools",)))
-    return None
-
-
-def _gpus(path: Path, job: Training, role: str, size: PodSize) -> Iterator[Problem]:
-    resource = size.flavor.resource
-    gpus, node = (amounts.get(resource or "", 0) for amounts in (size.amounts, size.flavor.node))
-    if gpus < node:
-        own = role in job.roles and job.roles[role].gpus is not None
-        place = (*path, "roles", role, "gpus") if own else (*path, "gpus")
-        rule = (
-            f"is less than the {node} GPUs of a node, which has one channel, so only one pod of the job can run there"
-        )
-        about = ((*path, "computeDomain"), ("pools",))
-        yield Problem(place, rule, f"set {node}, or remove computeDomain", str(gpus), about)
+        yield Problem(place, f"{rule}, which has {total}", fix, about=((*path, "together"), ("pools",)))
 
 
 def driver_problems(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
     """Driver modes and sharing of the pools that are unsupported, or conflict with each other."""
-    for pool in tree.pools.values():
-        yield from _driver_mode(pool, rules)
+    for name, pool in tree.pools.items():
+        place, driver = ("pools", name, "driver"), pool.pool.driver
+        if driver and not pool.of_nvidia:
+            rule = "is a mode of the NVIDIA driver, but the pool has no NVIDIA GPUs"
+            yield Problem(place, rule, "remove it", driver)
+        elif driver and driver not in rules.drivers:
+            known = "; ".join(f"{mode} ({row.means})" for mode, row in rules.drivers.items())
+            yield Problem(place, f"is not a driver mode of {rules.title}", f"use one of: {known}", driver)
         yield from _cut(pool, rules)
     conflicts = list(clashes(tree))
     for first, other in conflicts:
-        yield _clash(first, other)
+        modes = first.rules.drivers
+        names = [pool.pool.driver or next(iter(modes)) for pool in (first, other)]
+        rule = (
+            f"needs other GPU Operator values than driver {names[0]} of pool {first.name}, but a cluster has one GPU"
+            " Operator: the nodes of one pool would have no driver or no container runtime"
+        )
+        fix = f"set the same driver for both pools, or use two clusters ({names[0]}: {modes[names[0]].means})"
+        about = (("pools", first.name, "driver"),)
+        yield Problem(("pools", other.name, "driver"), rule, fix, names[1], about=about)
     if not conflicts:
         yield from _approved(tree, rules)
     for flavor in () if tree.stack.dispatches else tree.flavors.values():
         yield from _trust(tree, flavor)
 
 
-def _driver_mode(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
-    name, driver = resolved.name, resolved.pool.driver
-    if driver is None:
-        return
-    place = ("pools", name, "driver")
-    if not resolved.of_nvidia:
-        yield Problem(place, "is a mode of the NVIDIA driver, but the pool has no NVIDIA GPUs", "remove it", driver)
-    elif driver not in rules.drivers:
-        known = "; ".join(f"{mode} ({row.means})" for mode, row in rules.drivers.items())
-        yield Problem(place, f"is not a driver mode of {rules.title}", f"use one of: {known}", driver)
-
-
-def _clash(first: ResolvedPool, other: ResolvedPool) -> Problem:
-    modes = first.rules.drivers
-    names = [pool.pool.driver or next(iter(modes)) for pool in (first, other)]
-    rule = (
-        f"needs other GPU Operator values than driver {names[0]} of pool {first.name}, but a cluster has one GPU"
-        " Operator: the nodes of one pool would have no driver or no container runtime"
-    )
-    fix = f"set the same driver for both pools, or use two clusters ({names[0]}: {modes[names[0]].means})"
-    return Problem(("pools", other.name, "driver"), rule, fix, names[1], about=(("pools", first.name, "driver"),))
-
-
 def _approved(environment: Environment, rules: CloudRules) -> Iterator[Problem]:
     """Changed GPU Operator values remove the driver from running nodes, so the stack must confirm the mode."""
-    confirmed, made = environment.stack.operators.driver, environment.stack.cluster.NODES_MADE
-    place = ("operators", "driver")
+    confirmed, place = environment.stack.operators.driver, ("operators", "driver")
     if confirmed is not None and confirmed not in rules.drivers:
         yield Problem(place, *unknown(f"{rules.title} driver mode", confirmed, rules.drivers))
         return
-    pool = next(iter(environment.nvidia_pools), None)
-    usual = next(iter(rules.drivers))
-    if not made or pool is None or pool.mode is None or installed_by(environment, "gpu_operator") != "here":
-        return
-    if pool.mode.operator != rules.drivers[confirmed or usual].operator:
+    pool, usual = next(iter(environment.nvidia_pools), None), next(iter(rules.drivers))
+    here = environment.stack.cluster.NODES_MADE and installed_by(environment, "gpu_operator") == "here"
+    if here and pool and pool.mode and pool.mode.operator != rules.drivers[confirmed or usual].operator:
         name = pool.pool.driver or usual
-        rule = (
-            f"needs other GPU Operator values than {confirmed or usual}, and the change removes the driver from"
-            " running nodes"
-        )
+        rule = f"needs other GPU Operator values than {confirmed or usual}, and the change removes the driver from"
         fix = f"drain the nodes, then set operators.driver: {name} to confirm the change"
-        yield Problem(("pools", pool.name, "driver"), rule, fix, name, about=(place,))
+        yield Problem(("pools", pool.name, "driver"), f"{rule} running nodes", fix, name, about=(place,))
 
 
 def _cut(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
-    name, pool = resolved.name, resolved.pool
-    mode = resolved.mode
-    if pool.sharing is None or mode is None:
-        return
-    what = pool.sharing.way
-    place = ("pools", name, "sharing", what)
-    gpu = resolved.gpu
-    if gpu is None:
-        return  # Reported by another check.
+    name, pool, mode, gpu = resolved.name, resolved.pool, resolved.mode, resolved.gpu
+    if pool.sharing is None or mode is None or gpu is None:
+        return  # Sharing without GPUs is reported by another check.
+    way = pool.sharing.way
+    place = ("pools", name, "sharing", way)
     if not resolved.of_nvidia:
         yield Problem(place, f"is only supported for NVIDIA GPUs, and {gpu} is not one", "remove sharing")
         return
     rule_of = resolved.sharing_rule
     if rule_of is None:
-        able = [driver for driver, row in rules.drivers.items() if row.sharing(what)]
+        able = [driver for driver, row in rules.drivers.items() if row.sharing(way)]
         rule = f"is not supported on {rules.title} with this driver mode ({mode.means})"
-        if what == "mps" and mode.without_mps:
+        if way == "mps" and mode.without_mps:
             rule += f": {mode.without_mps}"
         yield Problem(place, rule, f"set driver: {' or '.join(able)}" if able else "remove it")
     if pool.sharing.pods and (lacking := resolved.cluster.time_slicing_rule()):
@@ -309,46 +257,44 @@ def _cut(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
         other = f", or set driver: {' or '.join(able)}" if able else ""
         fix = f"set one number of nodes, such as {pool.nodes.max}{other}"
         yield Problem(("pools", name, "nodes"), rule, fix, f"{pool.nodes.min} to {pool.nodes.max} nodes")
-    yield from _profile(name, pool, gpu, rule_of)
+    if pool.sharing.mig:
+        yield from _profile(name, pool.sharing.mig, gpu, rule_of)
 
 
-def _profile(name: str, pool: Pool, gpu: str, rule_of: SharingRule | None) -> Iterator[Problem]:
-    known, mig = find_gpu(gpu), pool.sharing.mig if pool.sharing else None
-    if mig is None or known is None or mig.profile not in known.mig:
+def _profile(name: str, mig: Mig, gpu: str, rule_of: SharingRule | None) -> Iterator[Problem]:
+    known, profile = find_gpu(gpu), mig.profile
+    if known is None or profile not in known.mig:
         return
-    place = ("pools", name, "sharing", "mig")
-    if mig.partitions and known.mig[mig.profile] != mig.partitions:
-        rule = f"partitions do not match {gpu}, which has {known.mig[mig.profile]} partitions of {mig.profile}"
+    place, partitions = ("pools", name, "sharing", "mig"), known.mig[profile]
+    if mig.partitions and partitions != mig.partitions:
+        rule = f"partitions do not match {gpu}, which has {partitions} partitions of {profile}"
         yield Problem((*place, "partitions"), rule, "remove it", str(mig.partitions))
-    slices = mig.profile.partition("g.")[0]
-    smallest = next(profile for profile in known.mig if profile.partition("g.")[0] == slices)
-    if rule_of and rule_of.least_memory and smallest != mig.profile:
+    slices = profile.partition("g.")[0]
+    smallest = next(other for other in known.mig if other.partition("g.")[0] == slices)
+    if rule_of and rule_of.least_memory and smallest != profile:
         rule = f"is not supported by the cloud for {gpu}: its only profile with {slices}g is {smallest}"
-        yield Problem((*place, "profile"), rule, f"set {smallest}, or set driver: operator", mig.profile)
+        yield Problem((*place, "profile"), rule, f"set {smallest}, or set driver: operator", profile)
 
 
 def _trust(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
     """Time slicing does not isolate memory, and MPS no faults, so teams that share a GPU must trust each other."""
-    teams = {team for team in tree.stack.teams if _reaches(tree, team, flavor)}
+    teams = sorted(team for team in tree.stack.teams if _reaches(tree, team, flavor))
     for pool in flavor.pools:
         sharing = tree.stack.pools[pool.name].sharing
         if sharing is None or sharing.mig:
             continue
-        place = ("pools", pool.name, "sharing", sharing.way, "trusting")
-        trusting = set(sharing.trusting)
+        place = ("pools", pool.name, "sharing", sharing.way)
         for index, team in enumerate(sharing.trusting):
             if team not in tree.stack.teams:
-                yield Problem((*place, index), *unknown("team", team, tree.stack.teams))
-        strangers = sorted(teams - trusting)
-        if len(teams) > 1 and strangers:
+                yield Problem((*place, "trusting", index), *unknown("team", team, tree.stack.teams))
+        if len(teams) > 1 and set(teams) - set(sharing.trusting):
             without = "isolation of faults" if sharing.mps else "memory isolation"
-            rule = f"pods of {_listed(sorted(teams))} share a GPU without {without}"
+            rule = f"pods of {', '.join(teams[:-1])} and {teams[-1]} share a GPU without {without}"
             fix = (
                 f"use mig, give the flavor to one team, or confirm that the teams trust each other with"
-                f" trusting: [{', '.join(sorted(teams))}]"
+                f" trusting: [{', '.join(teams)}]"
             )
-            about = tuple(("teams", team) for team in sorted(teams))
-            yield Problem(place[:-1], rule, fix, about=about)
+            yield Problem(place, rule, fix, about=tuple(("teams", team) for team in teams))
 
 
 def _reaches(tree: Tree, team: str, flavor: Flavor) -> bool:
@@ -356,7 +302,3 @@ def _reaches(tree: Tree, team: str, flavor: Flavor) -> bool:
     share = tree.team_shares.get(tree.queue_of(team), {}).get(flavor.name, {}).get(flavor.resource or "")
     queued = share is not None and (share.guaranteed > 0 or share.limit is None or share.limit > 0)
     return queued or flavor.name in tree.stack.teams[team].gangs
-
-
-def _listed(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"

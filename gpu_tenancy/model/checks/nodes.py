@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+from pydantic.alias_generators import to_snake
+
 from gpu_tenancy.base.problems import Problem, listed, unknown
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds, fixed_prices
-from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.fabric import driver_problems
 from gpu_tenancy.model.checks.pools import (
@@ -21,7 +23,6 @@ from gpu_tenancy.model.plan.needs import has_claims
 from gpu_tenancy.model.plan.pools import ResolvedPool, uses_local_disks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import stored
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool
@@ -36,10 +37,11 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     service = service_of(stack.cluster)
     if service not in clouds():
         known = (name for name in clouds() if name != stack.cluster.cloud)
-        yield Problem(("cluster", "provider"), *unknown("provider", service, known, _CLOUDS))
+        yield Problem(("cluster", "provider"), *unknown("provider", service, known, "tenancy catalogue clouds"))
         return
     rules = clouds()[service]
-    yield from _system(stack)
+    if stack.cluster.creation:
+        yield from _system(stack.cluster.creation.system.machine, service)
     yield from _prices(stack, service)
     for name, pool in tree.pools.items():
         if stack.cluster.NODES_MADE:
@@ -47,50 +49,54 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
             yield from empty_pool_problems(pool, rules)
         elif service == stack.cluster.cloud:
             yield from _somebody_elses(name, pool.pool)
-        yield from _alternatives(pool, rules)
+        if pool.pool.alternatives:
+            yield from _alternatives(pool, rules)
         yield from capacity_problems(pool, rules)
     for flavor in tree.flavors.values():
-        yield from _announced(flavor)
+        first = flavor.pools[0]
+        for pool in flavor.pools[1:]:
+            if pool.provisioning != first.provisioning:
+                rule = (
+                    f"differs from pool {first.name} ({first.capacity}) of the same flavor {flavor.name}, but Kueue"
+                    " requests all nodes of a flavor in the same way"
+                )
+                place, fix = ("pools", pool.name, "capacity"), "set different flavors for the pools"
+                yield Problem(place, rule, fix, pool.capacity)
     yield from driver_problems(tree, rules)
-
-
-_CLOUDS: Final = "tenancy catalogue clouds"
 
 
 def _prices(stack: Stack, service: str) -> Iterator[Problem]:
     """Prices of machines, and of classes of storage; what is priced by the hour has no price by size."""
     claims = [claim for team in stack.teams.values() for _, claim in stored(team)]
     classes = {*storage_services().get(service, {}), *(claim.storage_class for claim in claims if claim.storage_class)}
+    own = [*stack.machines, *fixed_prices().get(service, {})]
     for name, price in stack.prices.items():
-        of_storage = name in classes
-        fixed = fixed_prices().get(service, {})
-        if not of_storage and name not in {*stack.machines, *fixed} and find_machine(name) is None:
-            own = [*stack.machines, *fixed]
-            known = [*own, *(machine for cloud, machine in machines() if service in {cloud, "existing"})]
-            what = "machine type or class of storage"
-            yield Problem(("prices", name), *unknown(what, name, [*known, *classes], machines_command(service)))
-        elif of_storage and price.gib_month is None:
-            yield Problem(("prices", name), "is storage, whose price is for a GiB in a month", "set gibMonth", name)
-        elif of_storage and (price.on_demand or price.spot):
-            yield Problem(("prices", name), "is storage, which has no price per hour", "remove onDemand and spot", name)
-        elif not of_storage and price.gib_month is not None:
-            yield Problem(("prices", name), "is a machine type, which has no price for a GiB", "remove gibMonth", name)
+        place = ("prices", name)
+        if name in classes and price.gib_month is None:
+            yield Problem(place, "is storage, whose price is for a GiB in a month", "set gibMonth", name)
+        elif name in classes and (price.on_demand or price.spot):
+            yield Problem(place, "is storage, which has no price per hour", "remove onDemand and spot", name)
+        elif name not in classes and name not in own and find_machine(name) is None:
+            known = [*own, *(machine for cloud, machine in machines() if service in {cloud, "existing"}), *classes]
+            yield Problem(place, *unknown("machine type or class of storage", name, known, machines_command(service)))
+        elif name not in classes and price.gib_month is not None:
+            yield Problem(place, "is a machine type, which has no price for a GiB", "remove gibMonth", name)
 
 
 def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
-    name, pool = resolved.name, resolved.pool
+    name, pool, machine, cloud = resolved.name, resolved.pool, resolved.machine, resolved.cluster.cloud
     if not rules.pool_name.fits(name):
         rule = f"is not a valid pool name on {rules.title}"
         yield Problem(("pools", name), rule, f"use {rules.pool_name.write}")
-    machine = resolved.machine
     if pool.machine is None:
         rule = f"has no machine type, which {rules.title} needs to create the pool"
         fix = "set machine; if it is not in the catalogue, add it under machines"
         yield Problem(("pools", name), rule, fix)
-    elif machine and machine.cloud not in {"", resolved.cluster.cloud}:
+    elif machine and machine.cloud not in {"", cloud}:
         rule = f"is a machine type of {clouds()[machine.cloud].title}, but the cluster is on {rules.title}"
-        cloud = resolved.cluster.cloud
-        known = listed(pool.machine, _alike(machine, cloud), machines_command(cloud))
+        of_cloud = {other: row for (of, other), row in machines().items() if of == cloud}
+        alike = [other for other, row in of_cloud.items() if (row.gpu, row.gpus) == (machine.gpu, machine.gpus)]
+        known = listed(pool.machine, alike or of_cloud, machines_command(cloud))
         fix = f"use a machine type of {rules.title}, such as {known}"
         yield Problem(("pools", name, "machine"), rule, fix, pool.machine)
     elif machine:
@@ -106,13 +112,6 @@ def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
             yield Problem(("pools", name, "zones", index), *wrong, zone)
     yield from _disk(name, pool, rules)
     yield from _labels(name, pool, rules)
-
-
-def _alike(machine: Machine, cloud: str) -> list[str]:
-    """The machine types of a cloud with the same GPUs; all of its machine types where it has none such."""
-    of_cloud = {name: row for (of, name), row in machines().items() if of == cloud}
-    alike = [name for name, row in of_cloud.items() if (row.gpu, row.gpus) == (machine.gpu, machine.gpus)]
-    return alike or list(of_cloud)
 
 
 def _machine(name: str, pool: Pool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
@@ -169,18 +168,20 @@ def _under(domain: str, parents: tuple[str, ...]) -> bool:
 
 
 def _network(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
-    name, pool, network = resolved.name, resolved.pool, machine.network
+    pool, network, place = resolved.pool, machine.network, ("pools", resolved.name, "fabric")
+    if not pool.fabric:
+        return
     fabric = network.fabric if network else None
-    if pool.fabric and fabric is None:
+    if network is None or fabric is None:
         rule = f"machine type {machine.name} has no network between GPUs"
-        yield Problem(("pools", name, "fabric"), rule, "remove it, or use a machine type with one")
-    elif pool.fabric and fabric not in rules.fabrics:
+        yield Problem(place, rule, "remove it, or use a machine type with one")
+    elif fabric not in rules.fabrics:
         rule = f"{fabric} is not supported on {rules.title} (supported: {', '.join(rules.fabrics) or 'none'})"
-        yield Problem(("pools", name, "fabric"), rule, "remove it")
+        yield Problem(place, rule, "remove it")
     elif pool.fabric == "dranet":
-        yield from _dranet(resolved, fabric or "")
-    elif pool.fabric and network and fabric and (lacking := resolved.cluster.fabric_rule(fabric, network.interfaces)):
-        yield Problem(("pools", name, "fabric"), *lacking)
+        yield from _dranet(resolved, fabric)
+    elif lacking := resolved.cluster.fabric_rule(fabric, network.interfaces):
+        yield Problem(place, *lacking)
 
 
 def _dranet(resolved: ResolvedPool, fabric: str) -> Iterator[Problem]:
@@ -203,16 +204,8 @@ def _dranet(resolved: ResolvedPool, fabric: str) -> Iterator[Problem]:
 
 def _somebody_elses(name: str, pool: Pool) -> Iterator[Problem]:
     """Settings that would have no effect, because this program does not create the nodes."""
-    given = {
-        "zones": pool.zones,
-        "compact": pool.compact,
-        "placementPolicy": pool.placement_policy,
-        "fabric": pool.fabric,
-        "numa": pool.numa,
-        "imageDisk": pool.image_disk,
-    }
-    for key, value in given.items():
-        if value:
+    for key in ("zones", "compact", "placementPolicy", "fabric", "numa", "imageDisk"):
+        if getattr(pool, to_snake(key)):
             yield Problem(("pools", name, key), *_NO_EFFECT)
     if pool.disk != type(pool.disk)():
         yield Problem(("pools", name, "disk"), *_NO_EFFECT)
@@ -227,8 +220,6 @@ _NO_EFFECT: Final = (
 def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
     """Other machine types of a spot pool: pods must fit on each of them, and see the same GPUs."""
     pool, place = resolved.pool, ("pools", resolved.name, "alternatives")
-    if not pool.alternatives:
-        return
     if not resolved.cluster.NODES_MADE:
         yield Problem(place, *_NO_EFFECT)
         return
@@ -244,13 +235,8 @@ def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem
         other, at = find_machine(text, service), (*place, index)
         if other is None:
             known = (of_cloud for cloud, of_cloud in machines() if cloud == service)
-            title = f"{rules.title} machine type"
-            yield Problem(at, *unknown(title, text, known, machines_command(service)))
-        elif machine and (other.gpu, other.gpus, other.architecture) != (
-            machine.gpu,
-            machine.gpus,
-            machine.architecture,
-        ):
+            yield Problem(at, *unknown(f"{rules.title} machine type", text, known, machines_command(service)))
+        elif machine and any(getattr(other, key) != getattr(machine, key) for key in ("gpu", "gpus", "architecture")):
             has = f"{machine.gpus} {machine.gpu} GPUs" if machine.gpus else f"no GPUs and {machine.architecture} CPUs"
             yield Problem(at, f"differs from {pool.machine}, which has {has}", "use a machine type with the same", text)
         elif machine and (other.cpu < machine.cpu or other.memory < machine.memory):
@@ -258,29 +244,12 @@ def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem
             yield Problem(at, rule, f"set machine to {text}, and move {pool.machine} to alternatives", text)
 
 
-def _announced(flavor: Flavor) -> Iterator[Problem]:
-    """Kueue's provisioning check applies to a whole flavor, so all its pools need the same provisioning."""
-    first = flavor.pools[0]
-    for pool in flavor.pools[1:]:
-        if pool.provisioning != first.provisioning:
-            rule = (
-                f"differs from pool {first.name} ({first.capacity}) of the same flavor {flavor.name}, but Kueue"
-                " requests all nodes of a flavor in the same way"
-            )
-            yield Problem(("pools", pool.name, "capacity"), rule, "set different flavors for the pools", pool.capacity)
-
-
-def _system(stack: Stack) -> Iterator[Problem]:
-    creation = stack.cluster.creation
-    if creation is None:
-        return
-    place = ("cluster", "create", "system", "machine")
-    machine = find_machine(creation.system.machine, service_of(stack.cluster))
-    cloud = service_of(stack.cluster)
-    without_gpus = [name for (of, name), row in machines().items() if of == cloud and not row.gpus]
-    name, command = creation.system.machine, machines_command(cloud)
+def _system(name: str, service: str) -> Iterator[Problem]:
+    place, command = ("cluster", "create", "system", "machine"), machines_command(service)
+    without_gpus = [other for (of, other), row in machines().items() if of == service and not row.gpus]
+    machine = find_machine(name, service)
     if machine is None:
-        yield Problem(place, *unknown(f"{clouds()[cloud].title} machine type", name, without_gpus, command))
+        yield Problem(place, *unknown(f"{clouds()[service].title} machine type", name, without_gpus, command))
     elif machine.gpus:
         fix = f"use a machine type without GPUs: {listed(name, without_gpus, command)}"
         yield Problem(place, "has GPUs, which system nodes do not need", fix, name)

@@ -1,19 +1,193 @@
-"""Checks of queues: what Kueue does not do with `fairness`, and what a manager of MultiKueue cannot dispatch."""
+"""Checks of queues: guarantees against supply, servers against limits, fairness, and jobs that MultiKueue refuses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
-from gpu_tenancy.model.checks.promises import group_key, what
 from gpu_tenancy.model.plan.cohort_objects import borrowable
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
+from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size
+from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
+from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.plan.workloads import SHIPPED
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.tenancy import Usage
 from gpu_tenancy.model.spec.workloads import Training
+
+
+def promise_problems(tree: Tree) -> Iterator[Problem]:
+    """Guarantees that exceed the supply or the guarantee of their group, and limits below guarantees."""
+    for flavor in tree.flavors.values():
+        # GPUs first: if they are overcommitted, so are the CPU and memory that are derived from them.
+        for resource in sorted(flavor.capacity, key=lambda resource: resource != flavor.resource):
+            problems = list(_root(tree, flavor, resource))
+            for group in tree.stated:
+                problems += _group(tree, group, flavor, resource)
+            yield from problems
+            if problems and resource == flavor.resource:
+                break
+
+
+def _root(tree: Tree, flavor: Flavor, resource: str) -> Iterator[Problem]:
+    supply = flavor.capacity[resource] - flavor.caches.total.get(resource, 0)
+    gangs = flavor.gangs.get(resource, 0)
+    about = (*_about(flavor), ("teams",))
+    if gangs and gangs > supply:
+        of_gangs = {
+            name: gang_amounts(flavor, team.gangs[flavor.name]).get(resource, 0)
+            for name, team in tree.stack.teams.items()
+            if flavor.name in team.gangs
+        }
+        total, has = _total(of_gangs, resource), _supply(flavor, resource, less_gangs=False)
+        rule = f"gangs with {total} in total exceed the {has}: {_by_name(of_gangs, resource)}"
+        place = ("teams", next(iter(of_gangs)), "gangs", flavor.name)
+        yield Problem(place, rule, f"lower them, or raise {_more(tree, flavor)}", about=about)
+        return
+    teams = {
+        team: shares[flavor.name][resource].guaranteed
+        for team, shares in tree.team_shares.items()
+        if flavor.name in shares and resource in shares[flavor.name]
+    }
+    excessive = {team: amount for team, amount in teams.items() if amount > supply - gangs}
+    for team, amount in excessive.items():
+        place, rule = _key(tree, team, flavor, resource), f"exceeds the {_supply(flavor, resource)}"
+        fix = f"lower it, or raise {_more(tree, flavor)}"
+        yield Problem(place, rule, fix, format_amount(resource, amount), about=_about(flavor))
+    if not excessive and tree.cohort_nominal(tree.root, flavor.name, resource) < 0:
+        promised = tree.children_guaranteed(tree.root, flavor.name, resource)
+        total, has = _total(promised, resource), _supply(flavor, resource)
+        rule = f"guarantees of {total} in total exceed the {has}: {_by_name(promised, resource)}"
+        fix = f"lower a guarantee, or raise {_more(tree, flavor)}"
+        yield Problem(("pools", flavor.pools[0].name, "nodes"), rule, fix, about=(*about, ("cohorts",)))
+
+
+def _what(flavor: Flavor, resource: str) -> str:
+    """The noun of an amount: `h100 GPUs`, `cpu of h100`."""
+    return f"{flavor.name} GPUs" if resource == flavor.resource else f"{resource} of {flavor.name}"
+
+
+def _about(flavor: Flavor) -> tuple[Path, ...]:
+    of_caches = (("datasets", name, "accelerate") for name in flavor.caches.by_dataset)
+    return (*(("pools", pool.name) for pool in flavor.pools), ("cluster", "autoscaler"), *of_caches)
+
+
+def _supply(flavor: Flavor, resource: str, *, less_gangs: bool = True) -> str:
+    """The supply with its calculation: `16 h100 GPUs of the pools (2 nodes with 8 each)`."""
+    gangs = flavor.gangs.get(resource, 0) if less_gangs else 0
+    caches = flavor.caches.total.get(resource, 0)
+    amounts = [(pool.max_nodes, format_amount(resource, pool.node.get(resource, 0))) for pool in flavor.pools]
+    parts = " + ".join(
+        f"1 node with {amount}" if nodes == 1 else f"{nodes} nodes with {amount} each" for nodes, amount in amounts
+    )
+    less = f", minus {format_amount(resource, gangs)} for Volcano gangs" if gangs else ""
+    less += f", minus {format_amount(resource, caches)} for caches of datasets" if caches else ""
+    supply = format_amount(resource, flavor.capacity[resource] - gangs - caches)
+    return f"{supply} {_what(flavor, resource)} of the pools ({parts}{less})"
+
+
+def _key(tree: Tree, team: str, flavor: Flavor, resource: str) -> Path:
+    section = "gpus" if flavor.name in tree.stack.teams[team].gpus else "quota"
+    if resource == flavor.resource:
+        return ("teams", team, section, flavor.name, "guaranteed")
+    quota = tree.stack.teams[team].quota.get(flavor.name)
+    if quota and getattr(quota, resource) is not None:
+        return ("teams", team, "quota", flavor.name, resource, "guaranteed")
+    return ("teams", team, section, flavor.name)
+
+
+def _more(tree: Tree, flavor: Flavor) -> str:
+    pool = f"pools.{flavor.pools[0].name}.nodes"
+    if tree.stack.cluster.grows:
+        return f"{pool}.max"
+    return f"{pool}.min (without an autoscaler, only the minimum number of nodes can be guaranteed)"
+
+
+def _by_name(amounts: Mapping[str, int], resource: str) -> str:
+    return ", ".join(f"{name} {format_amount(resource, amount)}" for name, amount in amounts.items())
+
+
+def _total(amounts: Mapping[str, int], resource: str) -> str:
+    return format_amount(resource, sum(amounts.values()))
+
+
+def _group_key(tree: Tree, group: str, flavor: str, resource: str) -> Path:
+    """The section of a group's share of a resource."""
+    if resource in {CPU, MEMORY} and tree.is_stated(group, flavor, resource):
+        return ("cohorts", group, "quota", flavor, resource)
+    return ("cohorts", group, "gpus" if flavor in tree.stack.cohorts[group].gpus else "quota", flavor)
+
+
+def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Problem]:
+    own, about = tree.cohort_nominal(group, flavor.name, resource), (("cohorts",), ("teams",))
+    place, what = _group_key(tree, group, flavor.name, resource), _what(flavor, resource)
+    if own < 0:
+        promised = tree.children_guaranteed(group, flavor.name, resource)
+        total = _total(promised, resource)
+        rule = f"is less than the {total} {what} guaranteed to its children: {_by_name(promised, resource)}"
+        value = format_amount(resource, sum(promised.values()) + own)
+        yield Problem((*place, "guaranteed"), rule, f"raise it to {total}, or lower one of them", value, about=about)
+    limit = tree.cohort_limit(group, flavor.name, resource)
+    guaranteed = tree.guaranteed(group, flavor.name, resource)
+    if limit is not None and limit < guaranteed and own >= 0:
+        least = format_amount(resource, guaranteed)
+        rule, fix = f"is less than the {least} {what} guaranteed in it", f"raise it to {least}, or lower a guarantee"
+        yield Problem((*place, "limit"), rule, fix, format_amount(resource, limit), about=about)
+
+
+def peak_problems(tree: Tree) -> Iterator[Problem]:
+    """Servers whose last pods would stay pending. Teams that share a queue share its limit, so they are added up."""
+    for owner in tree.queue_owners:
+        by_flavor: dict[str, list[tuple[ResolvedServer, PodSize]]] = {}
+        for team in tree.users[owner]:
+            for server in tree.stack.teams[team].serving.values():
+                if size := pod_size(tree, team, server):
+                    by_flavor.setdefault(size.flavor.name, []).append((server, size))
+        for servers in by_flavor.values():
+            yield from _beyond(tree, owner, servers)
+
+
+def _beyond(tree: Tree, owner: str, running: list[tuple[ResolvedServer, PodSize]]) -> Iterator[Problem]:
+    flavor = running[0][1].flavor
+    of_team = limits(tree, owner, flavor, gang=False)
+    # GPUs first: their CPU and memory are derived from them.
+    for resource in reversed(dict.fromkeys(resource for _, size in running for resource in size.amounts)):
+        per_pod = [(server, size.amounts.get(resource, 0)) for server, size in running]
+        peak, limit = sum(server.most_pods * amount for server, amount in per_pod), of_team.get(resource, 0)
+        reach = min(limit, potential_available(tree, owner, flavor.name, resource))
+        if peak > reach:
+            yield _problem(owner, flavor.name, per_pod, resource, (peak, limit, reach))
+            return
+
+
+def _problem(
+    owner: str, flavor: str, per_pod: list[tuple[ResolvedServer, int]], resource: str, sums: tuple[int, int, int]
+) -> Problem:
+    peak, limit, reach = (format_amount(resource, amount) for amount in sums)
+    needs = f"the servers on flavor {flavor} need {peak} {resource} at their peak"
+    path, maximum = (per_pod[0][0].written_at(*keys) for keys in (("replicas",), ("replicas", "max")))
+    lower = dotted(maximum[4:]) + (" or surge" if any(server.surge for server, _ in per_pod) else "")
+    if sums[0] > sums[1]:
+        pods = ", ".join(_pods(server, format_amount(resource, amount)) for server, amount in per_pod)
+        teams = dict.fromkeys([owner, *(server.team for server, _ in per_pod)])
+        rule = f"{needs} ({pods}), which exceeds the team's limit of {limit}"
+        fix = f"lower {lower}, or raise teams.{owner}.gpus.{flavor}.limit"
+        about: tuple[Path, ...] = (*(("teams", team) for team in teams), ("pools",))
+    else:
+        rule = f"{needs}, but the team can never get more than {reach}"
+        fix, about = f"lower {lower}, or add nodes of flavor {flavor}", (("teams",), ("cohorts",), ("pools",))
+    return Problem(path, f"{rule}: the last pods would stay pending", fix, about=about)
+
+
+def _pods(server: ResolvedServer, each: str) -> str:
+    """`model-server: 50 + 1 surge pods with 2 each`, or `chat: 3 groups of 2 pods with 8 each`."""
+    surge = f" + {server.surge} surge" if server.surge else ""
+    groups = f" groups of {server.nodes}" if server.grouped else ""
+    return f"{server.name}: {server.replicas.max}{surge}{groups} pods with {each} each"
+
 
 _NAMED: Final = 3
 """Resources that an error names."""
@@ -34,14 +208,11 @@ def fair_sharing_problems(tree: Tree) -> Iterator[Problem]:
             for resource in shares:
                 yield from _group_guarantee(tree, group, flavor, resource)
     for name in tree.queue_owners:
-        if tree.stack.teams[name].preemption.borrow_within_cohort != "Never":
-            yield Problem(
-                ("teams", name, "preemption", "borrowWithinCohort"),
-                "has no effect with fairness: even, in which shares decide who preempts to borrow",
-                "remove it, or set fairness: hierarchical",
-                tree.stack.teams[name].preemption.borrow_within_cohort,
-                about=(("fairness",),),
-            )
+        borrows = tree.stack.teams[name].preemption.borrow_within_cohort
+        if borrows != "Never":
+            place = ("teams", name, "preemption", "borrowWithinCohort")
+            rule = "has no effect with fairness: even, in which shares decide who preempts to borrow"
+            yield Problem(place, rule, "remove it, or set fairness: hierarchical", borrows, about=(("fairness",),))
 
 
 def usage_problems(tree: Tree) -> Iterator[Problem]:
@@ -50,11 +221,12 @@ def usage_problems(tree: Tree) -> Iterator[Problem]:
     if usage is not None:
         yield from _usage(tree, usage)
     for name, team in tree.stack.teams.items():
-        if team.usage_weight is not None and not tree.by_usage(tree.queue_of(name)):
-            rule = "has no effect" + (
-                f", because no other team uses the queue {tree.queue_of(name)}" if usage else " without fairness.usage"
-            )
-            fix = "remove it, or let another team use the queue" if usage else "set fairness.usage, or remove it"
+        queue = tree.queue_of(name)
+        if team.usage_weight is not None and not tree.by_usage(queue):
+            rule, fix = "has no effect without fairness.usage", "set fairness.usage, or remove it"
+            if usage:
+                rule = f"has no effect, because no other team uses the queue {queue}"
+                fix = "remove it, or let another team use the queue"
             about = (("fairness",), *(("teams", other) for other in tree.stack.teams if other != name))
             yield Problem(("teams", name, "usageWeight"), rule, fix, f"{team.usage_weight:g}", about=about)
 
@@ -62,17 +234,13 @@ def usage_problems(tree: Tree) -> Iterator[Problem]:
 def _usage(tree: Tree, usage: Usage) -> Iterator[Problem]:
     place = ("fairness", "usage")
     if not any(tree.by_usage(queue) for queue in tree.queue_owners):
-        yield Problem(
-            place,
-            "has no effect: Kueue compares the past usage of teams that share a queue, and every team has its own",
-            "set queue: TEAM in teams that share, or remove it",
-            about=(("teams",),),
-        )
+        rule = "has no effect: Kueue compares the past usage of teams that share a queue, and every team has its own"
+        yield Problem(place, rule, "set queue: TEAM in teams that share, or remove it", about=(("teams",),))
     covered = {CPU, MEMORY, *gpu_resources(tree)}
     for resource in usage.weights:
         if resource not in covered:
-            known = ", ".join(sorted(covered))
-            yield Problem((*place, "weights", resource), "is not a resource of the pools", f"use one of: {known}")
+            fix = f"use one of: {', '.join(sorted(covered))}"
+            yield Problem((*place, "weights", resource), "is not a resource of the pools", fix)
     weights = usage_weights(tree, usage)
     if not any(weights[resource] for resource in covered):
         rule = "gives every resource the weight 0, so no usage is counted"
@@ -83,30 +251,23 @@ def _group_guarantee(tree: Tree, group: str, flavor: str, resource: str) -> Iter
     beyond = tree.cohort_nominal(group, flavor, resource)
     if not tree.is_stated(group, flavor, resource) or beyond <= 0:
         return
-    borrower = next((name for name in _upwards(tree, group) if list(_borrows(tree, name))), None)
-    if borrower is None:
+    groups = (name for name in tree.above(group) if name != tree.root)
+    borrower, found = next(((name, found) for name in groups if (found := list(_borrows(tree, name)))), ("", []))
+    if not found:
         return
     guaranteed = tree.guaranteed(group, flavor, resource)
     children = format_amount(resource, guaranteed - beyond)
-    found = list(_borrows(tree, borrower))
     listed = ", ".join(found[:_NAMED]) + (", …" if len(found) > _NAMED else "")
-    yield Problem(
-        (*group_key(tree, group, flavor, resource), "guaranteed"),
-        f"exceeds its children's guarantees ({children} {what(tree.flavors[flavor], resource)}), which fairness: even"
-        f" keeps only for a group that cannot borrow; {borrower} can borrow {listed}",
-        f"lower it to {children} and guarantee the rest to teams, set limits of {borrower} to its guarantees, or set"
-        " fairness: hierarchical",
-        format_amount(resource, guaranteed),
-        about=(("teams",), ("cohorts",), ("fairness",)),
+    rule = (
+        f"exceeds its children's guarantees ({children} {_what(tree.flavors[flavor], resource)}), which fairness: even"
+        f" keeps only for a group that cannot borrow; {borrower} can borrow {listed}"
     )
-
-
-def _upwards(tree: Tree, group: str) -> Iterator[str]:
-    """A group and those above it, without the root."""
-    name: str | None = group
-    while name is not None and name != tree.root:
-        yield name
-        name = tree.parents[name]
+    fix = (
+        f"lower it to {children} and guarantee the rest to teams, set limits of {borrower} to its guarantees, or set"
+        " fairness: hierarchical"
+    )
+    place, about = (*_group_key(tree, group, flavor, resource), "guaranteed"), (("teams",), ("cohorts",), ("fairness",))
+    yield Problem(place, rule, fix, format_amount(resource, guaranteed), about=about)
 
 
 def _borrows(tree: Tree, group: str) -> Iterator[str]:
@@ -114,7 +275,7 @@ def _borrows(tree: Tree, group: str) -> Iterator[str]:
     for name, flavor in sorted(tree.flavors.items(), key=lambda item: item[1].resource is None):
         for resource in sorted(flavor.capacity, key=lambda resource: resource != flavor.resource):
             if borrowable(tree, group, name, resource):
-                yield what(flavor, resource)
+                yield _what(flavor, resource)
 
 
 _ROLE: tuple[Path, ...] = (("multikueue",),)
@@ -140,28 +301,26 @@ def multikueue_problems(tree: Tree) -> Iterator[Problem]:
 
 def _job(path: Path, job: Training) -> Iterator[Problem]:
     """What a worker would not run as the stack of the manager has it."""
+    move = "move the job to the stack of a worker"
     if job.scheduler == "volcano" or job.gang:
         key = "gang" if job.gang else "scheduler"
         rule = "needs Volcano, whose jobs MultiKueue does not dispatch"
-        yield Problem((*path, key), rule, f"remove {key}, or move the job to the stack of a worker", about=_ROLE)
+        yield Problem((*path, key), rule, f"remove {key}, or {move}", about=_ROLE)
         return
     if job.kind.endless:
         rule = "makes a LeaderWorkerSet, which has no spec.managedBy: its pods would be created in this cluster too"
-        fix = "move the job to the stack of a worker"
-        yield Problem((*path, "framework"), rule, fix, job.framework, about=_ROLE)
+        yield Problem((*path, "framework"), rule, move, job.framework, about=_ROLE)
     if not job.kind.runtime:
         return
     if job.framework not in SHIPPED:
         rule = "needs a runtime of its own, which MultiKueue does not copy to a worker"
-        fix = "set framework: jobset, or move the job to the stack of a worker"
-        yield Problem((*path, "framework"), rule, fix, job.framework, about=_ROLE)
+        yield Problem((*path, "framework"), rule, f"set framework: jobset, or {move}", job.framework, about=_ROLE)
         return
+    why = "a TrainJob that MultiKueue dispatches has Trainer's runtime of the worker"
     if job.env_from:
-        rule = "is not possible: a TrainJob that MultiKueue dispatches has Trainer's runtime of the worker"
-        fix = "use env, set framework: jobset, or move the job to the stack of a worker"
-        yield Problem((*path, "envFrom"), rule, fix, about=_ROLE)
+        fix = f"use env, set framework: jobset, or {move}"
+        yield Problem((*path, "envFrom"), f"is not possible: {why}", fix, about=_ROLE)
     for key in ("retries", "keep"):
         if key in job.model_fields_set:
-            rule = "has no effect: a TrainJob that MultiKueue dispatches has Trainer's runtime of the worker"
-            fix = f"remove {key}, set framework: jobset, or move the job to the stack of a worker"
-            yield Problem((*path, key), rule, fix, about=_ROLE)
+            fix = f"remove {key}, set framework: jobset, or {move}"
+            yield Problem((*path, key), f"has no effect: {why}", fix, about=_ROLE)

@@ -1,14 +1,14 @@
 """Checks of servers: engines and models, declared load, and what clients outside of the cluster reach."""
 
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydantic.alias_generators import to_snake
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import format_bytes, format_duration
-from gpu_tenancy.model.catalogue.engines import Engine, engines
+from gpu_tenancy.model.catalogue.pods import Engine, engines
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.secrets import declared, key_of
 from gpu_tenancy.model.plan.needs import predates, there
@@ -17,7 +17,7 @@ from gpu_tenancy.model.plan.servers import engine_of, grace_period, of_server
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import KINDS, histogram_of, names_of, targets
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.sizing import Size, nodes_of
 from gpu_tenancy.model.spec.serving import NO_METRICS, Canary, NotebooksExpose, ServerExpose
 from gpu_tenancy.model.spec.teams import Team
@@ -29,32 +29,29 @@ https://kubernetes.io/docs/tasks/configure-pod-container/image-volumes/."""
 
 
 def engine_problems(tree: Tree) -> Iterator[Problem]:
-    """Servers whose engine, model or end contradicts the rest of the stack."""
-    yield from _measured(tree.stack)
-    for server in tree.stack.servers:
-        path = server.path
-        if engine := engine_of(server):
-            yield from _run(path, server, engine)
-        if flavor := flavor_of(tree, server.team, server):
-            yield from _gpus(tree, path, server, flavor)
-        yield from _image(tree, path, server)
-        yield from _end(tree, path, server)
-        yield from _level(path, server)
-        yield from _signals(tree, path, server)
-        if server.metrics.model_fields_set and not engine_of(server) and not there(tree, "prometheus"):
-            rule, fix = "has no effect: operators.prometheus is off", "set it to here or installed, or remove metrics"
-            yield Problem((*path, "metrics"), rule, fix, about=(("operators",),))
-
-
-def _measured(stack: ResolvedStack) -> Iterator[Problem]:
-    """Settings of Prometheus for metrics that no server has."""
-    metrics = stack.metrics
-    idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in stack.servers)
+    """Servers whose engine, model, load or end contradicts the rest of the stack."""
+    metrics, servers = tree.stack.metrics, list(tree.stack.servers)
+    idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in servers)
     if idle and metrics.model_fields_set & {"by", "prometheus"}:
         key = "by" if metrics.by else "prometheus"
         rule = f"sets {key} without histogram, so nothing is measured"
         fix = f"set histogram to the one that your servers expose, such as inference_latency_seconds, or remove {key}"
         yield Problem(("metrics",), rule, fix, about=(("teams",),))
+    for server in servers:
+        path, engine = server.path, engine_of(server)
+        if engine:
+            yield from _run(path, server, engine)
+        elif server.metrics.model_fields_set and not there(tree, "prometheus"):
+            rule, fix = "has no effect: operators.prometheus is off", "set it to here or installed, or remove metrics"
+            yield Problem((*path, "metrics"), rule, fix, about=(("operators",),))
+        if flavor := flavor_of(tree, server.team, server):
+            yield from _gpus(tree, path, server, flavor)
+        yield from _image_and_end(tree, path, server)
+        yield from _level(path, server)
+        yield from _signals(tree, path, server)
+        pod = pod_size(tree, server.team, server)
+        if server.load and pod:
+            yield from _load(tree, server, server.load, pod)
 
 
 def _run(path: Path, server: ResolvedServer, engine: Engine) -> Iterator[Problem]:
@@ -64,61 +61,57 @@ def _run(path: Path, server: ResolvedServer, engine: Engine) -> Iterator[Problem
         yield Problem((*path, "model"), f"required key is missing: {engine.title} serves a model", fix)
     if not server.gpus:
         yield Problem((*path, "gpus"), f"is too few: {engine.title} needs GPUs", "set 1 or more", "0")
-    command = " ".join(engine.command)
-    for key, own in (("", server), ("worker", server.worker)):
-        place = (*path, key) if key else path
+    by = f"by engine: {server.engine}"
+    for place, own in ((path, server), ((*path, "worker"), server.worker)):
         if own and own.command:
-            rule = f"is set by engine: {server.engine} ({command})"
-            yield Problem((*place, "command"), rule, "remove it, or set engine: custom", " ".join(own.command))
+            rule, fix = f"is set {by} ({' '.join(engine.command)})", "remove it, or set engine: custom"
+            yield Problem((*place, "command"), rule, fix, " ".join(own.command))
         for index, text in enumerate(own.args if own else ()):
-            yield from _argument((*place, "args", index), text, server, engine)
+            # The parser takes `_` for `-`, and `=` before the value.
+            name = text.partition("=")[0]
+            for argument in engine.arguments:
+                if argument.name == name.replace("_", "-") or (argument.short and argument.short == name):
+                    value = of_server(argument, server) if argument.of != "none" else None
+                    rule = f"is set{'' if value is None else f' to {value}'} from {argument.key} {by}"
+                    fix = f"remove it with its value, and change {argument.key}"
+                    yield Problem((*place, "args", index), rule, fix, text)
 
 
-def _argument(place: Path, text: str, server: ResolvedServer, engine: Engine) -> Iterator[Problem]:
-    """An argument by hand that follows from a key; the parser takes `_` for `-`, and `=` before the value."""
-    name = text.partition("=")[0]
-    long = name.replace("_", "-")
-    for argument in engine.arguments:
-        if long == argument.name or (argument.short and name == argument.short):
-            value = of_server(argument, server) if argument.of != "none" else None
-            sets = f"is set from {argument.key}" if value is None else f"is set to {value} from {argument.key}"
-            rule = f"{sets} by engine: {server.engine}"
-            yield Problem(place, rule, f"remove it with its value, and change {argument.key}", text)
+def _image_and_end(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
+    """An image that pods cannot mount as a volume, and a grace period that the guards would reject."""
+    cluster, guards = tree.stack.cluster, tree.stack.guards
+    if server.model and server.model.image and predates(cluster, IMAGE_VOLUMES):
+        since = ".".join(map(str, IMAGE_VOLUMES))
+        rule = f"needs Kubernetes {since} or later to be mounted, but the cluster has {cluster.kubernetes}"
+        fix = "use dataset or volume, or a later version"
+        yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
+    grace, most = grace_period(server), guards.periods.servers
+    if grace is not None and server.drain is not None and tree.stack.guards_action != "off" and grace > most:
+        rule = f"needs a grace period of {format_duration(grace)}, which exceeds guards.grace.servers"
+        rule, lower = f"{rule} ({format_duration(most)})", format_duration(server.drain - (grace - most))
+        fix = f"set at most {lower}, or raise guards.grace.servers"
+        yield Problem((*path, "drain"), rule, fix, format_duration(server.drain), (("guards",),))
 
 
 def _gpus(tree: Tree, path: Path, server: ResolvedServer, flavor: Flavor) -> Iterator[Problem]:
     """GPUs that the engine cannot use as one, or that cannot hold the model."""
     pools = [tree.pools[pool.name] for pool in flavor.pools if pool.name in tree.pools]
     engine, about = engine_of(server), (("pools",),)
-    shared = next((pool for pool in pools if pool.pool.sharing), None)
-    if shared:
+    if shared := next((pool for pool in pools if pool.pool.sharing), None):
         if engine and server.gpus > 1:
             parts = f"parts of GPUs (pools.{shared.name}.sharing)"
             rule = f"are {parts}, between which {engine.title} cannot split a model"
             yield Problem((*path, "gpus"), rule, "set 1, or use a flavor with whole GPUs", str(server.gpus), about)
         return
     memory = min((pool.model.memory for pool in pools if pool.model), default=0)
-    size = server.model.size if server.model else None
-    if not size or not memory or not server.gpus:
-        return
-    count = server.gpus * server.nodes
+    size, count = server.model.size if server.model else None, server.gpus * server.nodes
     part = engine.gpu_memory if engine else 100
-    room = memory * count * part // 100
-    if size > room:
+    if size and memory and count and size > memory * count * part // 100:
         uses = f", of which {engine.title} uses {part} %" if engine else ""
         rule = f"does not fit the {count} {flavor.name} GPUs of a replica: {format_bytes(memory * count)}{uses}"
         least = -(-size * 100 // (memory * part * server.nodes))
         fix = f"set gpus to {least} or more, or use a larger flavor or more nodes"
         yield Problem((*path, "model", "size"), rule, fix, format_bytes(size), about)
-
-
-def _image(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
-    cluster = tree.stack.cluster
-    if server.model and server.model.image and predates(cluster, IMAGE_VOLUMES):
-        since = ".".join(map(str, IMAGE_VOLUMES))
-        rule = f"needs Kubernetes {since} or later to be mounted, but the cluster has {cluster.kubernetes}"
-        fix = "use dataset or volume, or a later version"
-        yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
 
 
 def _level(path: Path, server: ResolvedServer) -> Iterator[Problem]:
@@ -130,9 +123,11 @@ def _level(path: Path, server: ResolvedServer) -> Iterator[Problem]:
             rule = f"is not measured: metrics.{key} of the server is not set"
             yield Problem(place, rule, "set it to the histogram of the server, or remove it", format_duration(within))
         elif within is not None and engine and within not in engine.buckets[key]:
-            below, above = _around(within, engine.buckets[key])
+            bounds = engine.buckets[key]
+            above = min(max(bisect(bounds, within), 1), len(bounds) - 1)
             rule = f"is not a bound of the buckets of {engine.title}'s histogram"
-            yield Problem(place, rule, f"set {below} or {above}", format_duration(within))
+            fix = f"set {format_duration(bounds[above - 1])} or {format_duration(bounds[above])}"
+            yield Problem(place, rule, fix, format_duration(within))
 
 
 def _signals(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
@@ -162,29 +157,14 @@ def _signals(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem
         yield Problem((*path, "replicas", "min"), rule, fix, "0", about)
 
 
-def _around(value: float, bounds: Sequence[float]) -> tuple[str, str]:
-    place = min(max(bisect(bounds, value), 1), len(bounds) - 1)
-    return format_duration(bounds[place - 1]), format_duration(bounds[place])
-
-
-def _end(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
-    """A grace period that the guards would reject."""
-    grace, most = grace_period(server), tree.stack.guards.periods.servers
-    if grace is None or server.drain is None or tree.stack.guards_action == "off" or grace <= most:
-        return
-    bound = f"guards.grace.servers ({format_duration(most)})"
-    rule = f"needs a grace period of {format_duration(grace)}, which exceeds {bound}"
-    fix = f"set at most {format_duration(server.drain - (grace - most))}, or raise guards.grace.servers"
-    yield Problem((*path, "drain"), rule, fix, format_duration(server.drain), (("guards",),))
-
-
-def load_problems(tree: Tree) -> Iterator[Problem]:
+def _load(tree: Tree, server: ResolvedServer, load: Load, pod: PodSize) -> Iterator[Problem]:
     """Servers that cannot have the replicas for their load, or that scale too late for its latency."""
-    for server in tree.stack.servers:
-        pod = pod_size(tree, server.team, server)
-        if server.load and pod:
-            yield from _replicas(tree, server, size_of(server, server.load, pod), pod.flavor)
-            yield from _latency(server.path, server, server.load)
+    yield from _replicas(tree, server, size_of(server, load, pod), pod.flavor)
+    target, path = server.scale_on.latency_p99, server.path
+    if target is not None and load.latency is not None and target > load.latency:
+        most = format_duration(load.latency)
+        rule = f"is above the latency of the load, {most}: the autoscaler would add replicas too late"
+        yield Problem((*path, "scaleOn", "latencyP99"), rule, f"set {most} or less", format_duration(target), (path,))
 
 
 def size_of(server: Server, load: Load, pod: PodSize) -> Size:
@@ -212,14 +192,6 @@ def _replicas(tree: Tree, server: ResolvedServer, size: Size, flavor: Flavor) ->
     yield Problem((*server.path, "replicas", "max"), rule, fix, str(has), (server.path, ("pools",)))
 
 
-def _latency(path: Path, server: ResolvedServer, load: Load) -> Iterator[Problem]:
-    target = server.scale_on.latency_p99
-    if target is not None and load.latency is not None and target > load.latency:
-        most = format_duration(load.latency)
-        rule = f"is above the latency of the load, {most}: the autoscaler would add replicas too late"
-        yield Problem((*path, "scaleOn", "latencyP99"), rule, f"set {most} or less", format_duration(target), (path,))
-
-
 MOST_BACKENDS: Final = 16
 """Services of a rule of an HTTPRoute: https://gateway-api.sigs.k8s.io/reference/spec/#httprouterule."""
 
@@ -232,73 +204,66 @@ def exposure_problems(tree: Tree) -> Iterator[Problem]:
     hosts: dict[str, Path] = {}
     for team, spec in tree.stack.teams.items():
         for name, server in spec.serving.items():
-            path = ("teams", team, "serving", name)
+            path: Path = ("teams", team, "serving", name)
             if server.canary:
                 yield from _canary(tree.written.teams[team], path, server, server.canary)
             elif server.expose:
-                yield from _allowed((*path, "expose"), team, spec, server.expose)
-                yield from _key((*path, "expose", "apiKey"), spec, server, server.expose)
+                place, host = (*path, "expose", "host"), server.expose.host
+                yield from _exposed((*path, "expose"), spec, server, server.expose)
                 yield from _parts(path, server.canaries)
-                other = hosts.setdefault(server.expose.host, (*path, "expose", "host"))
-                if other != (*path, "expose", "host"):
+                if (other := hosts.setdefault(host, place)) != place:
                     fix = "set another host, or canary in place of expose if it gets a part of the requests"
-                    yield Problem(
-                        (*path, "expose", "host"), f"is also {dotted(other)}", fix, server.expose.host, (other,)
-                    )
+                    yield Problem(place, f"is also {dotted(other)}", fix, host, (other,))
         if spec.notebooks and spec.notebooks.expose:
-            yield from _notebooks(("teams", team, "notebooks", "expose"), team, spec, spec.notebooks.expose, hosts)
+            yield from _notebooks(("teams", team, "notebooks", "expose"), spec, spec.notebooks.expose, hosts)
 
 
-def _notebooks(path: Path, team: str, spec: Team, expose: NotebooksExpose, hosts: dict[str, Path]) -> Iterator[Problem]:
-    yield from _gateway((*path, "gateway"), team, spec, expose.gateway)
+def _notebooks(path: Path, spec: Team, expose: NotebooksExpose, hosts: dict[str, Path]) -> Iterator[Problem]:
+    yield from _gateway((*path, "gateway"), spec, expose.gateway)
     for index, (name, host) in enumerate(expose.hosts.items()):
         place: Path = (*path, "names", index)
-        yield from _host(place, team, spec, host)
+        yield from _host(place, spec, host)
         if (other := hosts.setdefault(host, place)) != place:
             yield Problem(place, f"is also {dotted(other)}", "set another name, or another domain", host, (other,))
         if name in spec.serving:
-            server: Path = ("teams", team, "serving", name)
+            server: Path = (*path[:2], "serving", name)
             rule = f"is also the Service of {dotted(server)}"
             yield Problem(place, rule, "set another name", name, (server,))
 
 
-def _host(path: Path, team: str, spec: Team, host: str) -> Iterator[Problem]:
-    place = ("teams", team, "network", "expose")
+def _host(path: Path, spec: Team, host: str) -> Iterator[Problem]:
+    place = (*path[:2], "network", "expose")
     if not any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in spec.network.expose.hosts):
         rule, fix = f"is not in {dotted(place)}.hosts", "add it there, or use a host that is there"
         yield Problem(path, rule, fix, host, (place,))
 
 
-def _gateway(path: Path, team: str, spec: Team, gateway: str) -> Iterator[Problem]:
-    place = ("teams", team, "network", "expose")
-    if gateway not in spec.network.expose.classes and not gateway.startswith(f"{team}/"):
+def _gateway(path: Path, spec: Team, gateway: str) -> Iterator[Problem]:
+    place = (*path[:2], "network", "expose")
+    if gateway not in spec.network.expose.classes and not gateway.startswith(f"{path[1]}/"):
         rule, fix = f"is not in {dotted(place)}.classes", "add it there, or use a Gateway that is there"
         yield Problem(path, rule, fix, gateway, (place,))
 
 
-def _allowed(path: Path, team: str, spec: Team, expose: ServerExpose) -> Iterator[Problem]:
-    """The same rules as those of the guard `expose`, which knows `network.expose` from the Namespace."""
-    allowed, place = spec.network.expose, ("teams", team, "network", "expose")
-    yield from _host((*path, "host"), team, spec, expose.host)
-    yield from _gateway((*path, "gateway"), team, spec, expose.gateway)
-    if expose.reach == "public" and allowed.reach != "public":
+def _exposed(path: Path, spec: Team, server: ResolvedServer, expose: ServerExpose) -> Iterator[Problem]:
+    """The same rules as those of the guard `expose`, which knows `network.expose` from the Namespace; and the key."""
+    yield from _host((*path, "host"), spec, expose.host)
+    yield from _gateway((*path, "gateway"), spec, expose.gateway)
+    if expose.reach == "public" and spec.network.expose.reach != "public":
+        place = (*path[:2], "network", "expose")
         rule, fix = f"exceeds {dotted(place)}.reach: internal", "set that to public, or remove it here"
         yield Problem((*path, "reach"), rule, fix, "public", (place,))
-
-
-def _key(path: Path, spec: Team, server: ResolvedServer, expose: ServerExpose) -> Iterator[Problem]:
     if expose.api_key is None:
         return
+    key = (*path, "apiKey")
     if engine_of(server) is None:
-        known = " and ".join(engines())
-        rule = f"has no effect with engine: {server.engine}: only {known} is known to ask for a key"
-        fix = "remove it, and set the variable that your server reads its key from under env"
-        yield Problem(path, rule, fix)
+        rule = f"has no effect with engine: {server.engine}: only {' and '.join(engines())} is known to ask for a key"
+        yield Problem(key, rule, "remove it, and set the variable that your server reads its key from under env")
     for index, text in enumerate(server.args):
         if text.partition("=")[0].replace("_", "-") == "--api-key":
-            yield Problem((*path[:-2], "args", index), "overrides expose.apiKey", "remove it with its value", text)
-    yield from declared(spec, expose.api_key.secret, (*path, "secret"))
-    yield from key_of(spec, expose.api_key.secret, expose.api_key.key, (*path, "key"))
+            yield Problem((*path[:-1], "args", index), "overrides expose.apiKey", "remove it with its value", text)
+    yield from declared(spec, expose.api_key.secret, (*key, "secret"))
+    yield from key_of(spec, expose.api_key.secret, expose.api_key.key, (*key, "key"))
 
 
 def _parts(path: Path, canaries: Mapping[str, int]) -> Iterator[Problem]:
@@ -313,21 +278,19 @@ def _parts(path: Path, canaries: Mapping[str, int]) -> Iterator[Problem]:
 
 def _canary(spec: Team, path: Path, server: ResolvedServer, canary: Canary) -> Iterator[Problem]:
     others = {name: one for name, one in spec.serving.items() if name != path[-1]}
-    place, main = (*path, "canary", "of"), others.get(canary.of)
-    yield from known_in(canary.of, others, "server", place, path[:-1])
+    place, of, main = (*path, "canary", "of"), canary.of, others.get(canary.of)
+    yield from known_in(of, others, "server", place, path[:-1])
     if main is None:
         return
-    about = ((*path[:-1], canary.of),)
+    about = ((*path[:-1], of),)
     if main.canary:
         fix = f"set {main.canary.of}, or another server that sets expose"
-        yield Problem(place, "is itself a canary", fix, canary.of, about)
+        yield Problem(place, "is itself a canary", fix, of, about)
     elif main.expose is None:
-        yield Problem(place, "has no host", f"set expose of {canary.of}, or remove canary", canary.of, about)
+        yield Problem(place, "has no host", f"set expose of {of}, or remove canary", of, about)
     elif engine_of(server) != engine_of(main):
         rule = f"runs engine: {main.engine}, so both would answer other requests and ask for other keys"
-        yield Problem(place, rule, f"set engine: {main.engine} here too", canary.of, about)
-    elif server.model and main.model and server.model.served != main.model.served:
-        rule = (
-            f"serves a model that requests call {main.model.served}, so this one ({server.model.served}) refuses them"
-        )
-        yield Problem(place, rule, f"set model.name: {main.model.served} here too", canary.of, about)
+        yield Problem(place, rule, f"set engine: {main.engine} here too", of, about)
+    elif server.model and main.model and (theirs := main.model.served) != server.model.served:
+        rule = f"serves a model that requests call {theirs}, so this one ({server.model.served}) refuses them"
+        yield Problem(place, rule, f"set model.name: {theirs} here too", of, about)

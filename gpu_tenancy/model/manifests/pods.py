@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
-from gpu_tenancy.model.catalogue.fabrics import HostMount
+from gpu_tenancy.model.catalogue.pods import HostMount
 from gpu_tenancy.model.manifests.labels import STAYS
 from gpu_tenancy.model.plan.datasets import Mount
 from gpu_tenancy.model.plan.fabric import PodFabric

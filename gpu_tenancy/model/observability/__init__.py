@@ -141,8 +141,7 @@ def _dashboard(row: Mapping[str, Any], names: Mapping[str, Any]) -> Dashboard:
     own = _names(row, names)
     panels = list(_panels(row, own))
     for server in own["servers"] if "each_server" in row else ():
-        title, *beside = _panels(row["each_server"], _names(row["each_server"], {**own, "server": server}))
-        panels += [title, *beside]
+        panels += _panels(row["each_server"], _names(row["each_server"], {**own, "server": server}))
     variables = tuple(Variable(**_filled(variable, own)) for variable in row.get("variables", ()))
     return Dashboard(row["uid"], _filled(row["title"], own), tuple(panels), variables)
 
@@ -161,10 +160,9 @@ def _panels(row: Mapping[str, Any], names: Mapping[str, Any]) -> Iterator[Panel]
         expr, legend = panel.pop("expr", None), panel.pop("legend", panel["title"])
         targets = [{"expr": expr, "legend": legend}] if expr else panel.pop("targets", ())
         kept = [_without_when(target) for target in targets if _applies(target, names)]
-        size = panel.pop("size", None) or _SIZES.get(panel.get("kind"), _SIZE)
-        wide, high = (
-            (max(_NARROWEST, 24 // (len(shown) - 1)), 8) if "server" in names and panel.get("kind") != "row" else size
-        )
+        wide, high = panel.pop("size", None) or _SIZES.get(panel.get("kind"), _SIZE)
+        if "server" in names and panel.get("kind") != "row":
+            wide, high = max(_NARROWEST, 24 // (len(shown) - 1)), 8
         yield Panel(**panel, targets=tuple(Target(**target) for target in kept), size=(int(wide), int(high)))
 
 

@@ -20,11 +20,6 @@ def _one_of(names: Sequence[str]) -> str:
     return "|".join(name.replace(".", "[.]") for name in names)
 
 
-def _state_metric_name(resource: str) -> str:
-    """Resource name in kube-state-metrics' metrics of nodes and pods: `nvidia_com_gpu` for `nvidia.com/gpu`."""
-    return re.sub(r"[^a-zA-Z0-9_]", "_", resource)
-
-
 RECORDED_EVERY: Final = 300
 """Seconds between two samples of a recording rule. In a month, a series has 8,928 of them, and a query of a thousand
 series is below Prometheus' limit of 50 million samples."""
@@ -61,8 +56,8 @@ class Expressions:
 
     @property
     def written(self) -> str:
-        """Matcher for the label `resource` of kube-state-metrics' metrics of nodes and pods."""
-        return f'resource=~"{_one_of([_state_metric_name(name) for name in self.resources])}"'
+        """Matcher for the label `resource` of kube-state-metrics' metrics of nodes and pods: `nvidia_com_gpu`."""
+        return f'resource=~"{_one_of([re.sub(r"[^a-zA-Z0-9_]", "_", name) for name in self.resources])}"'
 
     @property
     def budgets(self) -> str:

@@ -21,6 +21,11 @@ _MOST: Final = 0.9
 """Largest share of late workloads that an alert waits for: an error budget of 20 % times 6 would never be reached."""
 
 
+def _limit(share: float, factor: float) -> str:
+    """Share of late workloads at which the error budget of 30 days is used up `factor` times as fast."""
+    return f"{min(factor * (1 - share / 100), _MOST):.4g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """A service level with its PromQL.
@@ -62,18 +67,16 @@ class Level:
     @property
     def late(self) -> str:
         """Those that had waited longer; within a bucket they are assumed to be spread evenly."""
-        low, high = self._around()
+        place = bisect_right(_BOUNDS, self.spec.within)
+        low, high = _BOUNDS[place - 1], _BOUNDS[place]
         low_bucket, high_bucket = (self._up_to(f"{bound:g}([.]0)?") for bound in (low, high))
         part = (self.spec.within - low) / (high - low)
         return f"{self.total} - ({low_bucket} + {part:.4g} * ({high_bucket} - {low_bucket}))"
 
-    def _around(self) -> tuple[float, float]:
-        place = bisect_right(_BOUNDS, self.spec.within)
-        return _BOUNDS[place - 1], _BOUNDS[place]
-
     def _up_to(self, bound: str) -> str:
-        labels = "{" + ", ".join(filter(None, (f'le=~"{bound}"', self.series.partition("{")[2].rstrip("}")))) + "}"
-        return f"sum by (cluster_queue) ({self.series.partition('{')[0]}{labels})"
+        name, _, own = self.series.partition("{")
+        matchers = ", ".join(filter(None, (f'le=~"{bound}"', own.rstrip("}"))))
+        return f"sum by (cluster_queue) ({name}{{{matchers}}})"
 
     def over(self, what: str, window: str, more: str = "") -> str:
         """What was recorded of it in a window, such as `admissions_late` in `30d`; `more` are further matchers."""
@@ -82,10 +85,10 @@ class Level:
     def burning(self, long: str, short: str, factor: float) -> str:
         """Percent of late workloads in the long window, by queue, if both windows use up the error budget too fast.
 
-        The budget is for 30 days, and `factor` times as fast is too fast. One late workload alone is not a trend.
+        One late workload alone is not a trend.
         https://sre.google/workbook/alerting-on-slos/: 6 times in 6 hours and in 30 minutes, once in 3 days and 6 hours.
         """
-        limit = f"{min(factor * (1 - self.spec.share / 100), _MOST):.4g}"
+        limit = _limit(self.spec.share, factor)
         late, total = self.over("admissions_late", long), self.over("admissions", long)
         lately = f"{self.over('admissions_late', short)} > {limit} * {self.over('admissions', short)}"
         return f"100 * {late} / {total} > 100 * {limit} and {late} >= 2 and {lately}"
@@ -93,16 +96,12 @@ class Level:
 
 def levels(spec: ServiceLevels) -> Mapping[str, Level]:
     """The service levels of a stack by priority class; that of guarantees has none."""
-    guarantee = Level("gpu_tenancy:guaranteed_wait_seconds_bucket", "guarantee", 'level="guarantee"', spec.guarantee)
-    return {"": guarantee} | {
-        name: Level(
-            f'gpu_tenancy:wait_seconds_bucket{{priority_class="{name}"}}',
-            "waiting",
-            f'level="waiting", priority_class="{name}"',
-            level,
-        )
-        for name, level in spec.waiting.items()
-    }
+    found = {"": Level("gpu_tenancy:guaranteed_wait_seconds_bucket", "guarantee", 'level="guarantee"', spec.guarantee)}
+    for name, level in spec.waiting.items():
+        of_class = f'priority_class="{name}"'
+        series = f"gpu_tenancy:wait_seconds_bucket{{{of_class}}}"
+        found[name] = Level(series, "waiting", f'level="waiting", {of_class}', level)
+    return found
 
 
 def series(metric: str, server: "ServerPlan", suffix: str = "", more: str = "") -> str:
@@ -142,9 +141,9 @@ class Promise:
     def burning(self, long: str, short: str, factor: float) -> str:
         """Percent of bad requests in the long window, if both windows use up the error budget too fast.
 
-        The budget is for 30 days, and `factor` times as fast is too fast: https://sre.google/workbook/alerting-on-slos/.
+        https://sre.google/workbook/alerting-on-slos/.
         """
-        limit = f"{min(factor * (1 - self.server.level.share / 100), _MOST):.4g}"
+        limit = _limit(self.server.level.share, factor)
         return f"100 * ({self.bad(long)}) > 100 * {limit} and ({self.bad(short)}) > {limit}"
 
     def bad(self, window: str) -> str:
@@ -158,15 +157,15 @@ class Promise:
 
 def promises(servers: "Iterable[ServerPlan]") -> Mapping[str, Promise]:
     """The service levels of all servers; that of failures needs no key of the stack."""
-    return {f"{one.server.team}/{one.server.name}/{one.what}": one for server in servers for one in _of(server)}
-
-
-def _of(server: "ServerPlan") -> Iterable[Promise]:
-    names, level = server.metrics, server.level
-    if level.first_token and names.first_token:
-        text = f"had no token after {format_duration(level.first_token)}"
-        yield Promise(server, text, names.first_token, level.first_token)
-    if level.latency and names.latency:
-        yield Promise(server, f"took longer than {format_duration(level.latency)}", names.latency, level.latency)
-    if names.requests and names.failures:
-        yield Promise(server, "failed", names.failures, requests=names.requests)
+    found: list[Promise] = []
+    for server in servers:
+        names, level = server.metrics, server.level
+        if level.first_token and names.first_token:
+            text = f"had no token after {format_duration(level.first_token)}"
+            found.append(Promise(server, text, names.first_token, level.first_token))
+        if level.latency and names.latency:
+            text = f"took longer than {format_duration(level.latency)}"
+            found.append(Promise(server, text, names.latency, level.latency))
+        if names.requests and names.failures:
+            found.append(Promise(server, "failed", names.failures, requests=names.requests))
+    return {f"{one.server.team}/{one.server.name}/{one.what}": one for one in found}

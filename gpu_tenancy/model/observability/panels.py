@@ -64,26 +64,32 @@ class Panel:
 
 
 def to_data(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
-    """The JSON of a panel.
-
-    Args:
-        panel: the panel.
-        number: its id in the dashboard.
-        place: its `gridPos`.
-    """
+    """The JSON of a panel, with its id in the dashboard and its `gridPos`."""
     data: dict[str, Any] = {"id": number, "type": panel.kind, "title": panel.title, "gridPos": place}
     if panel.kind == "row":
         return {**data, "collapsed": False, "panels": []}
     if panel.kind == "text":
         return {**data, "options": {"mode": "markdown", "content": panel.help}}
+    over_time, table = panel.kind == "timeseries", panel.kind == "table"
     data |= {
         "description": panel.help,
         "datasource": SOURCE,
         "fieldConfig": {"defaults": _defaults(panel), "overrides": _overrides(panel)},
         "options": _options(panel),
-        "targets": [_target(panel, letter, target) for letter, target in _lettered(panel)],
+        "targets": [
+            {
+                "refId": letter,
+                "datasource": SOURCE,
+                "expr": target.expr,
+                "legendFormat": target.legend,
+                "format": "table" if table else "time_series",
+                "instant": not over_time,
+                "range": over_time,
+            }
+            for letter, target in _lettered(panel)
+        ],
     }
-    if panel.kind == "table":
+    if table:
         data["transformations"] = _one_table(panel)
     if panel.repeat:
         data |= {"repeat": panel.repeat, "repeatDirection": "h", "maxPerRow": 24 // panel.size[0]}
@@ -93,19 +99,6 @@ def to_data(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
 def _lettered(panel: Panel) -> list[tuple[str, Target]]:
     """The targets with their `refId`; a panel has at most 26 targets."""
     return [(chr(ord("A") + position), target) for position, target in enumerate(panel.targets)]
-
-
-def _target(panel: Panel, letter: str, target: Target) -> dict[str, Any]:
-    over_time = panel.kind == "timeseries"
-    return {
-        "refId": letter,
-        "datasource": SOURCE,
-        "expr": target.expr,
-        "legendFormat": target.legend,
-        "format": "table" if panel.kind == "table" else "time_series",
-        "instant": not over_time,
-        "range": over_time,
-    }
 
 
 def _defaults(panel: Panel) -> dict[str, Any]:
@@ -130,28 +123,22 @@ def _thresholds(colours: Colours) -> dict[str, Any]:
 
 
 def _overrides(panel: Panel) -> list[dict[str, Any]]:
-    if panel.kind == "table":
-        names = [_name_column(label, title) for label, title in panel.labels if title]
-        return names + [column for target in panel.targets if (column := _column(target))["properties"]]
-    return [
-        {
-            "matcher": {"id": "byFrameRefID", "options": letter},
-            "properties": [_DASHES, {"id": "custom.fillOpacity", "value": 0}],
-        }
-        for letter, target in _lettered(panel)
-        if target.bound
-    ]
+    if panel.kind != "table":
+        return [
+            {
+                "matcher": {"id": "byFrameRefID", "options": letter},
+                "properties": [_DASHES, {"id": "custom.fillOpacity", "value": 0}],
+            }
+            for letter, target in _lettered(panel)
+            if target.bound
+        ]
+    widths = [(title, _WIDTHS.get(label, _WIDTH)) for label, title in panel.labels if title]
+    columns = [(title, [{"id": "custom.width", "value": width}]) for title, width in widths]
+    columns += [(target.legend, properties) for target in panel.targets if (properties := _column(target))]
+    return [{"matcher": {"id": "byName", "options": title}, "properties": properties} for title, properties in columns]
 
 
-def _by_name(title: str, properties: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"matcher": {"id": "byName", "options": title}, "properties": properties}
-
-
-def _name_column(label: str, title: str) -> dict[str, Any]:
-    return _by_name(title, [{"id": "custom.width", "value": _WIDTHS.get(label, _WIDTH)}])
-
-
-def _column(target: Target) -> dict[str, Any]:
+def _column(target: Target) -> list[dict[str, Any]]:
     properties: list[dict[str, Any]] = []
     if target.unit:
         properties.append({"id": "unit", "value": target.unit})
@@ -162,7 +149,7 @@ def _column(target: Target) -> dict[str, Any]:
     if target.colours:
         properties.append({"id": "thresholds", "value": _thresholds(target.colours)})
         properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
-    return _by_name(target.legend, properties)
+    return properties
 
 
 def _options(panel: Panel) -> dict[str, Any]:
@@ -244,6 +231,7 @@ class Dashboard:
 
 def to_json(dashboard: Dashboard) -> str:
     """The JSON that Grafana's sidecar loads from a ConfigMap."""
+    source = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
     data: dict[str, Any] = {
         "uid": dashboard.uid,
         "title": dashboard.title,
@@ -256,8 +244,8 @@ def to_json(dashboard: Dashboard) -> str:
         "refresh": "1m",
         "timezone": "",
         "annotations": {"list": []},
-        "links": [_to_the_others(dashboard.tag)],
-        "templating": {"list": [_data_source(), *(_variable(variable) for variable in dashboard.variables)]},
+        "links": [{**_TO_THE_OTHERS, "tags": [dashboard.tag]}],
+        "templating": {"list": [source, *(_variable(variable) for variable in dashboard.variables)]},
         "panels": list(_placed(dashboard.panels)),
     }
     return json.dumps(data, indent=1) + "\n"
@@ -274,24 +262,19 @@ def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
         x = _COLUMNS if panel.repeat else x + wide
 
 
-def _to_the_others(tag: str) -> dict[str, Any]:
-    """A link to each dashboard with a tag, which keeps the time range and the variables."""
-    return {
-        "type": "dashboards",
-        "title": "Tenancy pages",
-        "tags": [tag],
-        "icon": "external link",
-        "tooltip": "",
-        "url": "",
-        "asDropdown": False,
-        "includeVars": True,
-        "keepTime": True,
-        "targetBlank": False,
-    }
-
-
-def _data_source() -> dict[str, Any]:
-    return {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
+_TO_THE_OTHERS: Final = {
+    "type": "dashboards",
+    "title": "Tenancy pages",
+    "tags": [],
+    "icon": "external link",
+    "tooltip": "",
+    "url": "",
+    "asDropdown": False,
+    "includeVars": True,
+    "keepTime": True,
+    "targetBlank": False,
+}
+"""A link to each dashboard with a tag, which keeps the time range and the variables."""
 
 
 def _variable(variable: Variable) -> dict[str, Any]:

@@ -47,17 +47,14 @@ from gpu_tenancy.model.spec import Stack
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A node pool.
+    """A node pool, with prices in US dollars per hour; None if they are unknown.
 
     Attributes:
         machine: machine type; empty for custom nodes.
         gpus: allocatable GPUs of one node.
         node: allocatable CPU (in thousandths) and memory (in bytes) of one node.
-        nodes: minimum and maximum.
         capacity: capacity type, such as `spot`.
-        node_price: US dollars per hour for one node; None if unknown.
-        floor: US dollars per hour for the minimum of nodes.
-        ceiling: US dollars per hour for the maximum of nodes.
+        floor, ceiling: for the minimum and the maximum of nodes.
     """
 
     name: str
@@ -156,15 +153,13 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """A host by which clients outside of the cluster reach servers, or a notebook.
+    """A host by which clients outside of the cluster reach servers, or a notebook, which asks for its token.
 
     Attributes:
         reach: `internal` or `public`.
-        gateway: namespace and name of its Gateway.
         paths: prefixes of the paths that it opens.
         key: Secret with the key that requests must have; empty without one.
         servers: servers with their part of the requests in percent.
-        notebook: whether it is that of a notebook, which asks for its token.
     """
 
     team: str
@@ -179,12 +174,10 @@ class WayIn:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Network and data access of a team's namespace.
+    """Network and data access of a team's namespace: who may call its servers, and buckets of datasets by name.
 
     Attributes:
-        clients: who may call its servers: `cluster` or `team`.
         egress: CIDRs that its pods may reach over HTTPS, with those of its datasets' sidecars.
-        datasets: buckets of the mounted datasets, by name.
     """
 
     team: str
@@ -203,15 +196,11 @@ class StackOutlook:
         standing: whether it is production and what follows: `environment prod-us: production (protected, guards deny)`.
         grace: when the pods of a preempted workload stop.
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
-        people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
-        data: datasets and storage of teams.
-        caches: caches of datasets.
         fixed: what a created cluster always costs, which is part of no team's cost.
         data_rights: what whoever administers the buckets must do, because the stack cannot.
         network_needs: what the network must have before the first volume of shared storage.
         adopts: objects that are taken over if they exist in the cluster already.
-        secrets: Secrets that teams declare or use, with their sources and users.
         pulls: what lets the nodes pull images of the allowed registries.
         workers: clusters in which the workloads run, with MultiKueue; empty if they run in this one.
     """
@@ -280,7 +269,7 @@ def outlook(stack: Stack) -> StackOutlook:
         borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root) if stack.fairness.even else (),
         groups=tuple(_group(tree, name, counted) for name in tree.parents),
         supply=tuple(_supply(tree, measure, teams, prices_of[measure.label]) for measure in counted),
-        pools=_pools(tree),
+        pools=tuple(_pools(tree)),
         teams=teams,
         cost_centers=centers,
         serving=tuple(_serving(tree)),
@@ -320,17 +309,10 @@ def _group(tree: Tree, name: str, counted: Iterable[Measure]) -> Group:
     groups, teams = tree.children(name)
     shares: dict[str, tuple[int, int, int | None]] = {}
     for measure in counted:
-        flavor, resource = measure.flavor, measure.resource
-        own = tree.cohort_nominal(name, flavor, resource)
-        if name == tree.root:
-            supply = supply_of(tree, measure)
-            shares[measure.label] = (own, supply, supply)
-        else:
-            shares[measure.label] = (
-                own,
-                tree.guaranteed(name, flavor, resource),
-                tree.cohort_limit(name, flavor, resource),
-            )
+        place = (name, measure.flavor, measure.resource)
+        supply = supply_of(tree, measure)
+        bounds = (supply, supply) if name == tree.root else (tree.guaranteed(*place), tree.cohort_limit(*place))
+        shares[measure.label] = (tree.cohort_nominal(*place), *bounds)
     return Group(name, tree.parents[name], tuple(groups), tuple(teams), shares)
 
 
@@ -345,44 +327,36 @@ def _supply(tree: Tree, measure: Measure, teams: tuple[TeamOutlook, ...], price:
     gangs = sum(holding.guaranteed for holding in held if holding.scheduler == "Volcano")
     guaranteed = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
     of_caches = flavor.caches.total.get(resource, 0)
-    return Supply(
-        flavor=measure.label,
-        resource=resource,
-        product=flavor.product or "",
-        capacity=Span(
-            sum(pool.min_nodes * pool.node.get(resource, 0) for pool in flavor.pools) - of_caches,
-            sum(pool.max_nodes * pool.node.get(resource, 0) for pool in flavor.pools) - of_caches,
-        ),
-        guaranteed=guaranteed + gangs,
-        limits=sum(holding.limit for holding in held),
-        price=price,
+    nodes = [(pool.min_nodes, pool.max_nodes, pool.node.get(resource, 0)) for pool in flavor.pools]
+    capacity = Span(
+        sum(least * amount for least, _, amount in nodes) - of_caches,
+        sum(most * amount for _, most, amount in nodes) - of_caches,
     )
+    limits = sum(holding.limit for holding in held)
+    return Supply(measure.label, resource, flavor.product or "", capacity, guaranteed + gangs, limits, price)
 
 
-def _pools(tree: Tree) -> tuple[Pool, ...]:
+def _pools(tree: Tree) -> Iterator[Pool]:
     costs = {cost.pool: cost for cost in pool_costs(tree)}
     pools = {pool.name: pool for flavor in tree.flavors.values() for pool in flavor.pools}
-    return tuple(
-        Pool(
-            name=name,
-            machine=pool.machine.name if pool.machine else "",
-            flavor=pools[name].flavor,
-            resource=pools[name].resource or "",
-            gpus=pools[name].gpus_per_node,
-            node={resource: pools[name].node[resource] for resource in (CPU, MEMORY)},
-            nodes=Span(pools[name].min_nodes, pools[name].max_nodes),
-            capacity=pools[name].capacity,
-            node_price=costs[name].node,
-            floor=costs[name].floor,
-            ceiling=costs[name].ceiling,
-        )
-        for name, pool in tree.pools.items()
-        if name in pools
-    )
+    for name, resolved in tree.pools.items():
+        if pool := pools.get(name):
+            yield Pool(
+                name=name,
+                machine=resolved.machine.name if resolved.machine else "",
+                flavor=pool.flavor,
+                resource=pool.resource or "",
+                gpus=pool.gpus_per_node,
+                node={resource: pool.node[resource] for resource in (CPU, MEMORY)},
+                nodes=Span(pool.min_nodes, pool.max_nodes),
+                capacity=pool.capacity,
+                node_price=costs[name].node,
+                floor=costs[name].floor,
+                ceiling=costs[name].ceiling,
+            )
 
 
-def _serving(tree: Tree) -> list[Serving]:
-    servers: list[Serving] = []
+def _serving(tree: Tree) -> Iterator[Serving]:
     for server in tree.stack.servers:
         size = pod_size(tree, server.team, server)
         if size is None:
@@ -390,19 +364,16 @@ def _serving(tree: Tree) -> list[Serving]:
         share = tree.shares_of(server.team).get(size.flavor.name, {}).get(size.flavor.resource or "")
         bounds = rollout(tree, server, size)
         late = (f"{dotted(server.written_at())}: a rollout {bounds.warning}",) if bounds.warning else ()
-        servers.append(
-            Serving(
-                team=server.team,
-                name=server.name,
-                flavor=size.flavor.name,
-                gpus=server.gpus * server.nodes,
-                replicas=Span(server.replicas.min, server.replicas.max),
-                surge=bounds.at_maximum,
-                limit=(share.limit or 0) if share else 0,
-                warnings=(*late, *interruption_warnings(tree, server, size.flavor)),
-            )
+        yield Serving(
+            team=server.team,
+            name=server.name,
+            flavor=size.flavor.name,
+            gpus=server.gpus * server.nodes,
+            replicas=Span(server.replicas.min, server.replicas.max),
+            surge=bounds.at_maximum,
+            limit=(share.limit or 0) if share else 0,
+            warnings=(*late, *interruption_warnings(tree, server, size.flavor)),
         )
-    return servers
 
 
 def _ways_in(stack: ResolvedStack) -> Iterator[WayIn]:

@@ -17,7 +17,7 @@ from gpu_tenancy.model.plan.identities import (
 )
 from gpu_tenancy.model.plan.people import bindings, resolved
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import DRIVERS, Folder
+from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims
 from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec import Stack
@@ -37,9 +37,6 @@ class DataAccess:
     """A dataset or storage of a team.
 
     Attributes:
-        team: its namespace.
-        kind: what the claim is.
-        name: of the claim.
         place: URL of the folder, or the class of the storage.
         right: `read`, or `read and write`.
         size: of the storage in bytes; 0 for datasets, which have no size.
@@ -63,27 +60,20 @@ class DataAccess:
 
 def data_of(tree: Tree) -> Iterator[DataAccess]:
     """The data of all teams: first datasets, then storage."""
+    cluster = tree.stack.cluster
     for name, team in tree.stack.teams.items():
         for key, dataset in tree.stack.datasets.items():
             if dataset.is_of(name):
                 right = WRITE if dataset.writes(name) else READ
                 place, cached = dataset.bucket.rstrip("/"), dataset.accelerate is not None
                 yield DataAccess(name, "dataset", key, place, right, 0, _mounts(team, key), cached)
-        for claim in claims(tree.stack.cluster, name, team):
+        for claim in claims(cluster, name, team):
             place = claim.service or (f"StorageClass {claim.storage_class}" if claim.storage_class else _DEFAULT_CLASS)
-            storage = team.storage[claim.name]
-            taken = storage.snapshots
-            yield DataAccess(
-                name,
-                "storage",
-                claim.name,
-                place,
-                WRITE,
-                claim.size,
-                _mounts(team, claim.name, storage=True),
-                cost=storage_cost(tree.stack.cluster, tree.stack.prices, storage),
-                snapshots=f"{taken.schedule} UTC, {taken.keep} kept" if taken else "",
-            )
+            storage, mounted = team.storage[claim.name], _mounts(team, claim.name, storage=True)
+            cost, taken = storage_cost(cluster, tree.stack.prices, storage), storage.snapshots
+            shown = f"{taken.schedule} UTC, {taken.keep} kept" if taken else ""
+            size = claim.size
+            yield DataAccess(name, "storage", claim.name, place, WRITE, size, mounted, cost=cost, snapshots=shown)
 
 
 def _mounts(team: ResolvedTeam, name: str, *, storage: bool = False) -> tuple[str, ...]:
@@ -108,70 +98,55 @@ def rights_to_grant(stack: Stack) -> Iterator[str]:
     for team in stack.teams:
         for grant in data_grants(stack.datasets, team):
             dataset, place = stack.datasets[grant.dataset], grant.folder
-            if granted_here(stack.cluster, dataset):
-                if place.scheme == "gs" and place.prefix and not dataset.create:
-                    yield f"gcloud storage managed-folders create {place}/"
-            else:
+            if not granted_here(stack.cluster, dataset):
                 yield from _grant(stack.cluster, team, grant)
+            elif place.scheme == "gs" and place.prefix and not dataset.create:
+                yield f"gcloud storage managed-folders create {place}/"
     for grant in caches_grants(stack.datasets):
         if not granted_here(stack.cluster, stack.datasets[grant.dataset]):
-            yield from _grant_to_caches(grant)
-
-
-def _grant_to_caches(grant: DataGrant) -> Iterator[str]:
-    """Caches read the bucket with the identity of the default ServiceAccount of their namespace."""
-    who, place = f"Grant the ServiceAccount {CACHES}/default of the cluster", grant.folder
-    if place.scheme == "s3":
-        yield f"{who}, by an IAM role: {_s3_actions(place, writes=grant.writes)}"
-    else:
-        where = f"the managed folder {place}/" if place.prefix else f"the bucket {place}"
-        yield f"{who}: role {OBJECT_ROLES[grant.writes]} on {where}"
+            # Caches read the bucket with the identity of the default ServiceAccount of their namespace.
+            who = f"Grant the ServiceAccount {CACHES}/default of the cluster"
+            yield f"{who}, by an IAM role: {_s3(grant)}" if grant.folder.scheme == "s3" else f"{who}: {_gcs(grant)}"
 
 
 def _grant(cluster: Cluster, team: str, grant: DataGrant) -> Iterator[str]:
+    """Cloud Storage FUSE reads with the identity of the pod in every cluster; other drivers have their own."""
     place = grant.folder
-    if place.scheme == "gs":
-        yield from _google(cluster, team, grant)
-        return
-    driver = f"the identity of the CSI driver {DRIVERS[place.scheme].name} in the cluster"
+    driver = f"Grant the identity of the CSI driver {DRIVERS[place.scheme].name} in the cluster"
     if place.scheme == "s3":
-        yield f"Grant {driver}: {_s3_actions(place, writes=grant.writes)}"
-    else:
+        yield f"{driver}: {_s3(grant)}"
+    elif place.scheme == "az":
         folder = f", under the path {place.prefix}/ only" if place.prefix else ""
-        yield f"Grant {driver}: role {BLOB_ROLES[grant.writes]} on the container {place.whole}{folder}"
+        yield f"{driver}: role {BLOB_ROLES[grant.writes]} on the container {place.whole}{folder}"
+    elif not isinstance(cluster, GcpCluster):
+        accounts = " and ".join(f"{team}/{account}" for account in ACCOUNTS_OF_PODS)
+        yield f"Grant the ServiceAccounts {accounts} of the cluster: {_gcs(grant)}"
+    else:
+        number = f"$(gcloud projects describe {cluster.project} --format='value(projectNumber)')"
+        kind, url = ("managed-folders", f"{place}/") if place.prefix else ("buckets", str(place))
+        for account in ACCOUNTS_OF_PODS:
+            who = f'--role={OBJECT_ROLES[grant.writes]} --member="{cluster.principal(number, team, account)}"'
+            yield f"gcloud storage {kind} add-iam-policy-binding {url} {who}"
 
 
-def _s3_actions(place: Folder, *, writes: bool) -> str:
-    arn = f"arn:aws:s3:::{place.bucket}"
+def _s3(grant: DataGrant) -> str:
+    place, arn = grant.folder, f"arn:aws:s3:::{grant.folder.bucket}"
     where = f" for the prefix {place.prefix}/*" if place.prefix else ""
     objects = f"{arn}/{place.prefix}/*" if place.prefix else f"{arn}/*"
-    return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[writes])} on {objects}"
+    return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[grant.writes])} on {objects}"
 
 
-def _google(cluster: Cluster, team: str, grant: DataGrant) -> Iterator[str]:
-    """Cloud Storage FUSE reads with the identity of the pod, in every cluster."""
-    place, role = grant.folder, OBJECT_ROLES[grant.writes]
-    if not isinstance(cluster, GcpCluster):
-        accounts = " and ".join(f"{team}/{account}" for account in ACCOUNTS_OF_PODS)
-        where = f"the managed folder {place}/" if place.prefix else f"the bucket {place}"
-        yield f"Grant the ServiceAccounts {accounts} of the cluster: role {role} on {where}"
-        return
-    number = f"$(gcloud projects describe {cluster.project} --format='value(projectNumber)')"
-    for account in ACCOUNTS_OF_PODS:
-        member = cluster.principal(number, team, account)
-        kind, url = ("managed-folders", f"{place}/") if place.prefix else ("buckets", str(place))
-        yield f'gcloud storage {kind} add-iam-policy-binding {url} --role={role} --member="{member}"'
+def _gcs(grant: DataGrant) -> str:
+    place = grant.folder
+    where = f"the managed folder {place}/" if place.prefix else f"the bucket {place}"
+    return f"role {OBJECT_ROLES[grant.writes]} on {where}"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheOutlook:
-    """The cache of a dataset.
+    """The cache of a dataset, of a size in bytes, on a number of nodes of a flavor.
 
     Attributes:
-        size: of the whole cache in bytes.
-        medium: `memory` or `ssd`.
-        flavor: whose nodes have it.
-        nodes: number of nodes that have a part of it.
         cpu, memory: what its pods take from the nodes of the flavor, in millicores and bytes.
         of_cpu, of_memory: that as a share of the maximum supply of the flavor.
         mount_cpu, mount_memory: what each other node that mounts the dataset gives.
@@ -197,11 +172,7 @@ def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
     """The caches of a stack, in its order."""
     for name, _, acceleration in accelerated(tree.stack.datasets):
         flavor = tree.flavors[acceleration.flavor]
-        taken, mount = flavor.caches.by_dataset[name], pod_amounts(acceleration, "fuse")
-        shares = {
-            resource: taken[resource] / flavor.capacity[resource] if flavor.capacity[resource] else 0.0
-            for resource in (CPU, MEMORY)
-        }
+        taken, mount, supply = flavor.caches.by_dataset[name], pod_amounts(acceleration, "fuse"), flavor.capacity
         yield CacheOutlook(
             dataset=name,
             runtime=acceleration.runtime,
@@ -211,8 +182,8 @@ def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
             nodes=replicas_of(acceleration, flavor.always),
             cpu=taken[CPU],
             memory=taken[MEMORY],
-            of_cpu=shares[CPU],
-            of_memory=shares[MEMORY],
+            of_cpu=taken[CPU] / supply[CPU] if supply[CPU] else 0.0,
+            of_memory=taken[MEMORY] / supply[MEMORY] if supply[MEMORY] else 0.0,
             mount_cpu=mount[CPU],
             mount_memory=mount[MEMORY],
             warm=acceleration.warm,

@@ -35,37 +35,30 @@ class Reason:
 def explain(tree: Tree, team: str) -> list[Reason]:
     """Numbers of a team's queues, ResourceQuotas and LimitRange, with their origin."""
     queue = tree.queue_of(team)
-    reasons = [*_queue(tree, queue)] if queue in tree.team_shares else []
-    reasons += _preempted(tree, team)
-    return [*reasons, *_gangs(tree, team), *_quotas(tree, team), *_containers(tree, team)]
+    return [
+        *(_queue(tree, queue) if queue in tree.team_shares else ()),
+        *_preempted(tree, team),
+        *_gangs(tree, team),
+        *_quotas(tree, team),
+        *_containers(tree, team),
+    ]
 
 
 def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
-    spec = tree.stack.teams[queue]
-    for name, shares in tree.team_shares[queue].items():
-        flavor = tree.flavors[name]
+    spec, name = tree.stack.teams[queue], f"ClusterQueue {queue}"
+    for flavor, shares in tree.team_shares[queue].items():
         for resource, share in shares.items():
-            path, because = _origin(spec, queue, flavor, resource)
-            field = f"{name} {resource}"
-            limit = share.effective_limit
-            guaranteed, limit_text = format_amount(resource, share.guaranteed), format_amount(resource, limit)
-            borrowed = format_amount(resource, limit - share.guaranteed)
-            yield Reason(f"ClusterQueue {queue}", f"{field} nominalQuota", guaranteed, because(limit=False), path)
-            yield Reason(
-                f"ClusterQueue {queue}",
-                f"{field} borrowingLimit",
-                borrowed,
-                f"limit {limit_text} minus guaranteed {guaranteed}; {because(limit=True)}",
-                path,
-            )
+            paths, of_guarantee, of_limit = _origin(spec, queue, tree.flavors[flavor], resource)
+            field, limit = f"{flavor} {resource}", share.effective_limit
+            guaranteed, borrowed = format_amount(resource, share.guaranteed), limit - share.guaranteed
+            because = f"limit {format_amount(resource, limit)} minus guaranteed {guaranteed}; {of_limit}"
+            yield Reason(name, f"{field} nominalQuota", guaranteed, of_guarantee, paths)
+            yield Reason(name, f"{field} borrowingLimit", format_amount(resource, borrowed), because, paths)
             if not tree.lends(queue):
-                why = (
-                    "lends: false"
-                    if spec.lends is False
-                    else "set for teams with inference servers, which keep their guaranteed GPUs"
-                )
-                paths: tuple[Path, ...] = (("teams", queue, "lends" if spec.lends is False else "serving"),)
-                yield Reason(f"ClusterQueue {queue}", f"{field} lendingLimit", "0", why, paths)
+                key, why = "serving", "set for teams with inference servers, which keep their guaranteed GPUs"
+                if spec.lends is False:
+                    key, why = "lends", "lends: false"
+                yield Reason(name, f"{field} lendingLimit", "0", why, (("teams", queue, key),))
 
 
 def _preempted(tree: Tree, team: str) -> Iterator[Reason]:
@@ -73,89 +66,59 @@ def _preempted(tree: Tree, team: str) -> Iterator[Reason]:
     queue, outlooks = tree.queue_of(team), {measure: Outlook(tree, measure) for measure in measures(tree)}
     for holding in holdings(tree, team, outlooks):
         for queues, when, amount in holding.preemptors:
-            by = ", ".join(queues) or OWN_QUEUE
-            yield Reason(
-                f"Workloads of {team}",
-                f"{holding.flavor} preempted by {by}",
-                format_amount(holding.resource, amount),
-                f"{when}; its pods stop {grace_of(tree.stack)}",
-                tuple(("teams", name, "preemption") for name in queues or (queue,)),
-            )
+            field = f"{holding.flavor} preempted by {', '.join(queues) or OWN_QUEUE}"
+            value, because = format_amount(holding.resource, amount), f"{when}; its pods stop {grace_of(tree.stack)}"
+            paths = tuple(("teams", name, "preemption") for name in queues or (queue,))
+            yield Reason(f"Workloads of {team}", field, value, because, paths)
 
 
-class _Because:
-    """Rule behind the share of one resource."""
-
-    def __init__(self, rule: str, *, per_gpu: tuple[Flavor, str] | None = None, gpus: Share | None = None) -> None:
-        self._rule = rule
-        self._per_gpu = per_gpu
-        self._gpus = gpus
-
-    def __call__(self, *, limit: bool) -> str:
-        if self._per_gpu is None or self._gpus is None:
-            return self._rule
-        flavor, resource = self._per_gpu
-        gpus = self._gpus.effective_limit if limit else self._gpus.guaranteed
-        part = format_amount(resource, flavor.per_gpu[resource])
-        return f"{gpus} GPUs, {part} per GPU: allocatable of the node divided by its GPUs"
-
-
-def _origin(spec: Shares, queue: str, flavor: Flavor, resource: str) -> tuple[tuple[Path, ...], _Because]:
-    """Keys of the stack that determine a share, and the rule."""
+def _origin(spec: Shares, queue: str, flavor: Flavor, resource: str) -> tuple[tuple[Path, ...], str, str]:
+    """Keys of the stack that determine a share, and the rule of its guarantee and of its limit."""
     pools: tuple[Path, ...] = tuple(("pools", pool.name) for pool in flavor.pools)
     section = "gpus" if flavor.name in spec.gpus else "quota"
     whole: Path = ("teams", queue, section, flavor.name)
+    stated = "set in the stack"
     if resource == flavor.resource:
-        return (whole,), _Because("set in the stack")
+        return (whole,), stated, stated
     quota = spec.quota.get(flavor.name)
     if quota and getattr(quota, resource) is not None:
-        return (("teams", queue, "quota", flavor.name, resource),), _Because("set in the stack")
+        return (("teams", queue, "quota", flavor.name, resource),), stated, stated
     if flavor.resource is not None:
         gpus = spec.gpus.get(flavor.name) or quota
         share = Share(gpus.guaranteed, gpus.limit) if gpus else Share()
-        return (whole, *pools), _Because("", per_gpu=(flavor, resource), gpus=share)
+        part = format_amount(resource, flavor.per_gpu[resource])
+        each = f"{part} per GPU: allocatable of the node divided by its GPUs"
+        return (whole, *pools), f"{share.guaranteed} GPUs, {each}", f"{share.effective_limit} GPUs, {each}"
     rest = "compute budget minus the GPU flavors, at most the capacity of the nodes; not guaranteed"
-    return (("teams", queue, "compute", "requests", resource), *pools), _Because(rest)
+    return (("teams", queue, "compute", "requests", resource), *pools), rest, rest
 
 
 def _gangs(tree: Tree, team: str) -> Iterator[Reason]:
     for name, amounts in gangs_of(tree.stack.teams[team], tree.flavors).items():
+        gang, paths = tree.stack.teams[team].gangs[name], (("teams", team, "gangs", name),)
         for resource, amount in amounts.items():
-            gang = tree.stack.teams[team].gangs[name]
             own = getattr(gang, resource) if resource in {CPU, MEMORY} else gang.effective_limit
             because = "set in the stack" if own is not None else "in proportion to its GPUs"
-            yield Reason(
-                f"Volcano Queue {team}-{name}",
-                f"{resource} capability",
-                format_amount(resource, amount),
-                f"{because}; subtracted from the quota of Kueue queues",
-                (("teams", team, "gangs", name),),
-            )
+            because += "; subtracted from the quota of Kueue queues"
+            value = format_amount(resource, amount)
+            yield Reason(f"Volcano Queue {team}-{name}", f"{resource} capability", value, because, paths)
 
 
 def _quotas(tree: Tree, team: str) -> Iterator[Reason]:
-    spec = tree.stack.teams[team]
+    spec, compute = tree.stack.teams[team], ("teams", team, "compute")
     for quota in namespace(tree, team).quotas:
         for resource, amount in quota.hard.items():
             bare = resource.removeprefix("requests.").removeprefix("limits.")
             because, paths = _bounded(tree, team, resource, bare)
             if spec.compute.waiting and (bare in {CPU, MEMORY} or (is_extended(bare) and bare[:6] != "count/")):
                 because += f", times {1 + spec.compute.waiting}, because pods that are pending count too"
-                paths = (*paths, ("teams", team, "compute", "waiting"))
+                paths = (*paths, (*compute, "waiting"))
             if quota.scope and resource == "pods":
-                because, paths = (
-                    "pods of other priority classes have no quota",
-                    (("teams", team, "compute", "priorities"),),
-                )
+                because, paths = "pods of other priority classes have no quota", ((*compute, "priorities"),)
             yield Reason(f"ResourceQuota {team}/{quota.name}", resource, format_amount(bare, amount), because, paths)
     if spec.queue:
-        yield Reason(
-            f"LocalQueue {team}",
-            "clusterQueue",
-            spec.queue,
-            "set in the stack: the team uses the queue of this team",
-            (("teams", team, "queue"),),
-        )
+        because = "set in the stack: the team uses the queue of this team"
+        yield Reason(f"LocalQueue {team}", "clusterQueue", spec.queue, because, (("teams", team, "queue"),))
 
 
 def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tuple[Path, ...]]:
@@ -191,19 +154,15 @@ def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tupl
 
 
 def _containers(tree: Tree, team: str) -> Iterator[Reason]:
-    spec = tree.stack.teams[team].containers
-    defaults = container_defaults(tree.stack.teams[team])
-    for field, amounts, name in (
+    defaults, containers = container_defaults(tree.stack.teams[team]), ("teams", team, "containers")
+    stated = tree.stack.teams[team].containers.model_fields_set
+    for field, amounts, key in (
         ("defaultRequest", defaults.requests, "default_request"),
         ("default", defaults.limits, "default"),
     ):
-        in_stack = name in spec.model_fields_set
-        because = "set in the stack" if in_stack else "default, within the limit-to-request ratio of the budget"
+        because, path = "default, within the limit-to-request ratio of the budget", containers[:2]
+        if key in stated:
+            because, path = "set in the stack", (*containers, field)
         for resource, amount in amounts.items():
-            yield Reason(
-                f"LimitRange {team}/containers",
-                f"{resource} {field}",
-                format_amount(resource, amount),
-                because,
-                (("teams", team, "containers", field),) if in_stack else (("teams", team),),
-            )
+            value = format_amount(resource, amount)
+            yield Reason(f"LimitRange {team}/containers", f"{resource} {field}", value, because, (path,))

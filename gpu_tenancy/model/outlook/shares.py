@@ -91,11 +91,10 @@ class Outlook:
     def busy(self, queue: str) -> Span:
         """GPUs of a queue when all queues request up to their limits.
 
-        With even fairness, each queue has its guarantee and borrows by its weight, within the limits of its groups; see
-        `even`. With hierarchical fairness, the
-        order of admission decides: the minimum assumes that all others use their limits, the maximum that they use
-        their guarantees. A cohort's guarantee stays in the cohort, and its limit applies. Kueue admits whole jobs, so
-        GPUs that are too few for a job stay free.
+        With even fairness, each queue has its guarantee and borrows by its weight, within the limits of its groups.
+        With hierarchical fairness, the order of admission decides: the minimum assumes that all others use their
+        limits, the maximum that they use their guarantees. A cohort's guarantee stays in the cohort, and its limit
+        applies. Kueue admits whole jobs, so GPUs that are too few for a job stay free.
         """
         if self._even is not None:
             return Span(self._even[queue], self._even[queue])
@@ -143,29 +142,25 @@ def grace_of(stack: Stack) -> str:
 
 
 def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iterator[Holding]:
-    """A team's GPUs by flavor, of its queue or of the queue that it uses, and of its gangs.
-
-    Args:
-        tree: shares of the stack.
-        team: name of the team.
-        outlooks: by what is counted.
-    """
+    """A team's GPUs by flavor, of its queue or of the queue that it uses, and of its gangs."""
     queue = tree.queue_of(team)
-    reclaim = tree.stack.teams[queue].preemption.reclaim_within_cohort
+    preemption, lends = tree.stack.teams[queue].preemption, tree.lends(queue)
     for measure in measures_of(tree, queue):
-        share, lends = tree.share(queue, measure.flavor, measure.resource), tree.lends(queue)
+        flavor, resource = measure.flavor, measure.resource
+        share = tree.share(queue, flavor, resource)
+        back = _BACK[preemption.reclaim_within_cohort] if lends else "never lent"
         yield Holding(
             flavor=measure.label,
-            resource=measure.resource,
+            resource=resource,
             scheduler="Kueue",
             guaranteed=share.guaranteed,
             limit=share.effective_limit,
             busy=outlooks[measure].busy(queue),
-            alone=potential_available(tree, queue, measure.flavor, measure.resource),
+            alone=potential_available(tree, queue, flavor, resource),
             lends=lends,
-            back="" if not share.guaranteed else _BACK[reclaim] if lends else "never lent",
-            within=_WITHIN[tree.stack.teams[queue].preemption.within_cluster_queue],
-            preempting=preemption_times(tree, queue, measure.flavor, measure.resource),
+            back=back if share.guaranteed else "",
+            within=_WITHIN[preemption.within_cluster_queue],
+            preempting=preemption_times(tree, queue, flavor, resource),
         )
     for name, gang in tree.stack.teams[team].gangs.items():
         if resource := tree.flavors[name].resource:
@@ -179,7 +174,6 @@ class _Child:
     """A Cohort or a queue below a Cohort."""
 
     name: str
-    is_cohort: bool
     guaranteed: int
     limit: int
     weight: Fraction
@@ -197,34 +191,21 @@ def even_amounts(tree: Tree, measure: Measure) -> dict[str, int]:
 
 
 def _divide(tree: Tree, measure: Measure, cohort: str, amount: Fraction, found: dict[str, Fraction]) -> None:
-    below = _children(tree, measure, cohort)
-    for child, part in zip(below, _filled(below, amount), strict=True):
-        if child.is_cohort:
+    flavor, resource = measure.flavor, measure.resource
+    below, children = members(tree, cohort), list[_Child]()
+    for name in below.cohorts:
+        limit, most = tree.cohort_limit(name, flavor, resource), reach(tree, name, flavor, resource)
+        most = most if limit is None else min(limit, most)
+        guaranteed = min(tree.guaranteed(name, flavor, resource), most)
+        children.append(_Child(name, guaranteed, most, Fraction(str(cohort_weight(tree, name)))))
+    for name in below.teams:
+        share, weight = tree.share(name, flavor, resource), Fraction(str(tree.stack.teams[name].weight))
+        children.append(_Child(name, share.guaranteed, share.effective_limit, weight))
+    for place, (child, part) in enumerate(zip(children, _filled(children, amount), strict=True)):
+        if place < len(below.cohorts):
             _divide(tree, measure, child.name, part, found)
         else:
             found[child.name] = part
-
-
-def _children(tree: Tree, measure: Measure, cohort: str) -> list[_Child]:
-    below = members(tree, cohort)
-    return [
-        *(_cohort(tree, measure, name) for name in below.cohorts),
-        *(_queue(tree, measure, name) for name in below.teams),
-    ]
-
-
-def _cohort(tree: Tree, measure: Measure, name: str) -> _Child:
-    flavor, resource = measure.flavor, measure.resource
-    limit, most = tree.cohort_limit(name, flavor, resource), reach(tree, name, flavor, resource)
-    most = most if limit is None else min(limit, most)
-    guaranteed = min(tree.guaranteed(name, flavor, resource), most)
-    return _Child(name, True, guaranteed, most, Fraction(str(cohort_weight(tree, name))))  # noqa: FBT003 - a field
-
-
-def _queue(tree: Tree, measure: Measure, name: str) -> _Child:
-    share = tree.share(name, measure.flavor, measure.resource)
-    weight = Fraction(str(tree.stack.teams[name].weight))
-    return _Child(name, False, share.guaranteed, share.effective_limit, weight)  # noqa: FBT003 - a field
 
 
 def _filled(below: Sequence[_Child], amount: Fraction) -> list[Fraction]:
@@ -266,11 +247,8 @@ class Cost:
     storage: float | None = 0.0
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            _sum(self.guaranteed, other.guaranteed),
-            _sum(self.limit, other.limit),
-            _sum(self.storage, other.storage),
-        )
+        pairs = ((self.guaranteed, other.guaranteed), (self.limit, other.limit), (self.storage, other.storage))
+        return Cost(*(None if left is None or right is None else left + right for left, right in pairs))
 
 
 NOTHING: Final = Cost(0.0, 0.0)
@@ -290,19 +268,11 @@ def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> 
     """Monthly cost of guarantees and of limits; each GPU, or CPU without GPUs, includes its share of the node."""
     total = NOTHING
     for holding in holdings:
-        price = prices.get(holding.flavor)
-        total += Cost(_month(price, holding.guaranteed), _month(price, holding.limit))
+        price, units = prices.get(holding.flavor), (holding.guaranteed, holding.limit)
+        total += Cost(*(0.0 if not unit else None if price is None else price * unit * HOURS for unit in units))
     return total
 
 
 def cost_of_storage(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Iterable[Storage]) -> Cost:
     """Monthly cost of a team's claims, at their size."""
     return sum((Cost(0.0, 0.0, storage_cost(cluster, prices, claim)) for claim in storage), NOTHING)
-
-
-def _month(price: float | None, units: int) -> float | None:
-    return 0.0 if units == 0 else None if price is None else price * units * HOURS
-
-
-def _sum(left: float | None, right: float | None) -> float | None:
-    return None if left is None or right is None else left + right

@@ -9,7 +9,7 @@ from gpu_tenancy.model.plan.pools import ResolvedPool, resolved
 from gpu_tenancy.model.plan.supply import Flavor, flavors
 from gpu_tenancy.model.resolve import ResolvedStack, resolve
 from gpu_tenancy.model.spec import NAMESPACE, Stack
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
+from gpu_tenancy.model.spec.cluster import ExistingCluster
 from gpu_tenancy.model.spec.operators import Install
 
 

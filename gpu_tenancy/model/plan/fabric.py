@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import CHANNELS, INTERFACES, Amounts
 from gpu_tenancy.model.catalogue import Machine
-from gpu_tenancy.model.catalogue.fabrics import Daemon, FabricRow, HostMount, Hugepages, fabrics
+from gpu_tenancy.model.catalogue.pods import Daemon, FabricRow, HostMount, Hugepages, fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import has_claims, installed_by, is_enabled
 from gpu_tenancy.model.plan.pools import ResolvedPool

@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.model.catalogue.clouds import LoadBalancers, clouds
-from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on, connected_flavors
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, container_defaults
@@ -22,7 +22,7 @@ from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.guards import Grace
+from gpu_tenancy.model.spec.people import Grace
 from gpu_tenancy.model.spec.teams import Expose, Team
 
 FACTS: Final = "guards.gpu-tenancy.dev/"

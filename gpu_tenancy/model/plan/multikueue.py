@@ -6,8 +6,8 @@ https://kueue.sigs.k8s.io/docs/tasks/manage/setup_multikueue/
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.model.catalogue.access import Rule, Verb
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.catalogue.roles import Rule, Verb
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import installed_by

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.quantity import CHANNELS
-from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
+from gpu_tenancy.model.catalogue.access import Rule, roles, rules_of
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.identities import identities, service_accounts

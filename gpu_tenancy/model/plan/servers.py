@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.model.catalogue.engines import Argument, Engine, engines
+from gpu_tenancy.model.catalogue.pods import Argument, Engine, engines
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.roles import WORKER
 from gpu_tenancy.model.spec.secrets import Variable

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts, is_extended
-from gpu_tenancy.model.catalogue.engines import Engine
+from gpu_tenancy.model.catalogue.pods import Engine
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.plan.caches import caches_of

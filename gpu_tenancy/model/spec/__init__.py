@@ -6,12 +6,10 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator
 
 from gpu_tenancy.model.fields import Name, Section, Shorthand
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
-from gpu_tenancy.model.spec.cluster import Cluster, Metrics
+from gpu_tenancy.model.spec.cluster import Cluster, ExistingCluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
-from gpu_tenancy.model.spec.guards import Action, Guards, GuardsEntry, Images
 from gpu_tenancy.model.spec.operators import Operators
-from gpu_tenancy.model.spec.people import People
+from gpu_tenancy.model.spec.people import Action, Guards, GuardsEntry, Images, People
 from gpu_tenancy.model.spec.pools import MachineEntry, Pool, PriceEntry
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Cohort, Fairness, MultiKueue, PriorityEntry

@@ -1,16 +1,52 @@
 """The cluster, and the metrics that its servers scale on."""
 
 import re
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
 from gpu_tenancy.model.fields import Bytes, Name, Seconds, Section, refuse
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
-from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
+from gpu_tenancy.model.spec.clouds.base import ClusterSection, KubernetesVersion
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.operators import Alerts, ServiceLevels
+
+
+class ExistingCluster(ClusterSection):
+    """An existing cluster with existing nodes, accessed with a kubeconfig."""
+
+    NODES_MADE: ClassVar[bool] = False
+
+    cloud: Literal["existing"]
+    """`existing`: only objects in the cluster are created here."""
+    kubeconfig: str | None = None
+    """Path of the kubeconfig; default: as for kubectl (`KUBECONFIG`, then `~/.kube/config`)."""
+    context: str | None = None
+    """Context in the kubeconfig; default: its current context."""
+    uid: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = None
+    """UID of the namespace `kube-system` of the cluster; `pulumi up` refuses another cluster before any change.
+
+    `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` prints it. Default: not checked.
+    """
+    version: KubernetesVersion | None = None
+    """Minor version of Kubernetes, such as `1.36`. From 1.36 on, defaults complete what members of teams submit: queue,
+    tolerations, priority, requests and limits. Default: unknown, so members write these themselves."""
+    provider: str | None = None
+    """Cloud of the cluster, such as `aws`, whose conventions for drivers, taints and MIG then apply to nodes."""
+    autoscaler: bool = True
+    """Whether an autoscaler adds nodes up to `nodes.max`. If not, only `nodes.min` can be guaranteed to teams."""
+
+    @property
+    def grows(self) -> bool:
+        """As set in the stack; it cannot be detected."""
+        return self.autoscaler
+
+    @property
+    def kubernetes(self) -> str | None:
+        """As set in the stack."""
+        return self.version
+
 
 Cluster: TypeAlias = Annotated[
     ExistingCluster | AwsCluster | GcpCluster | AzureCluster,
@@ -23,21 +59,18 @@ def service_of(cluster: Cluster) -> str:
     return cluster.provider or cluster.cloud if isinstance(cluster, ExistingCluster) else cluster.cloud
 
 
+_NO_UNIT: Final = "does not end in _seconds, so its unit is unknown and a latency target cannot be compared with it"
+
+
 def _seconds_metric(name: str) -> str:
     if not name.endswith("_seconds"):
-        raise refuse(
-            "does not end in _seconds, so its unit is unknown and a latency target cannot be compared with it",
-            "serve the metric in seconds, with a name such as inference_latency_p99_seconds",
-        )
+        raise refuse(_NO_UNIT, "serve the metric in seconds, with a name such as inference_latency_p99_seconds")
     return name
 
 
 def _seconds_histogram(name: str) -> str:
     if not name.endswith("_seconds"):
-        raise refuse(
-            "does not end in _seconds, so its unit is unknown and a latency target cannot be compared with it",
-            "measure seconds, with a name such as inference_latency_seconds",
-        )
+        raise refuse(_NO_UNIT, "measure seconds, with a name such as inference_latency_seconds")
     if not re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", name):
         raise refuse("is not a valid metric name", "use letters, digits, '_' and ':'; do not start with a digit")
     return name

@@ -1,9 +1,10 @@
 """Data of teams: datasets on object storage, storage of their own, and scratch space of pods."""
 
 import re
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
 from gpu_tenancy.model.fields import Bytes, Name, Positive, Section, Shorthand, refuse
 from gpu_tenancy.model.spec.clouds.aws import KeyArn
@@ -56,26 +57,21 @@ class Acceleration(Section):
     filesystem: Name | None = None
     """Name of the JuiceFS file system; default: the dataset's name."""
 
-    @model_validator(mode="after")
-    def _of_its_runtime(self) -> Self:
-        if self.runtime == "juicefs":
-            if self.secret is None:
-                raise refuse(
-                    "sets runtime: juicefs without secret, but JuiceFS needs the address of its metadata engine",
-                    "create a Secret with key metaurl in namespace dataset-caches, and set secret to its name",
-                )
-            if self.medium == "memory":
-                raise refuse(
-                    "sets runtime: juicefs with medium: memory, but its workers and mounts share a cache on disk only",
-                    "set medium: ssd",
-                )
-            if self.copies > 1:
-                raise refuse(
-                    "sets runtime: juicefs with copies, but each node that reads a file has a copy", "remove copies"
-                )
-        elif self.filesystem is not None:
-            raise refuse("sets filesystem, which only runtime: juicefs has", "remove filesystem")
-        return self
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.runtime != "juicefs":
+            if self.filesystem is not None:
+                yield "sets filesystem, which only runtime: juicefs has", "remove filesystem"
+            return
+        if self.secret is None:
+            rule = "sets runtime: juicefs without secret, but JuiceFS needs the address of its metadata engine"
+            fix = "create a Secret with key metaurl in namespace dataset-caches, and set secret to its name"
+            yield rule, fix
+        if self.medium == "memory":
+            rule = "sets runtime: juicefs with medium: memory, but its workers and mounts share a cache on disk only"
+            yield rule, "set medium: ssd"
+        if self.copies > 1:
+            rule = "sets runtime: juicefs with copies, but each node that reads a file has a copy"
+            yield rule, "remove copies"
 
 
 class Dataset(Section):
@@ -125,33 +121,25 @@ class Dataset(Section):
         """Whether a team can write."""
         return self.is_of(team) and (self.writable or team in self.writers)
 
-    @model_validator(mode="after")
-    def _one_way_to_write(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.writable and self.writers:
-            raise refuse("sets writable and writers", "remove writable if only some teams write, or remove writers")
+            yield "sets writable and writers", "remove writable if only some teams write, or remove writers"
         for team in self.writers:
             if not self.is_of(team):
-                raise refuse(f"lists {team} under writers, but not under teams", f"add {team} under teams")
-        return self
-
-    @model_validator(mode="after")
-    def _of_its_cloud(self) -> Self:
-        if self.account is not None:
-            if self.scheme != "az":
-                raise refuse(f"sets account for a bucket on {self.scheme}://", "remove account")
-            if self.account.rpartition("/")[2] != self.bucket.split("/")[2]:
-                raise refuse(f"has account {self.account.rpartition('/')[2]}, which is not that of bucket", "change it")
+                yield f"lists {team} under writers, but not under teams", f"add {team} under teams"
+        account = self.account.rpartition("/")[2] if self.account else None
+        if account and self.scheme != "az":
+            yield f"sets account for a bucket on {self.scheme}://", "remove account"
+        elif account and account != self.bucket.split("/")[2]:
+            yield f"has account {account}, which is not that of bucket", "change it"
         if self.key is not None and self.scheme != "s3":
-            raise refuse(
-                f"sets key for a bucket on {self.scheme}://, which decrypts without a right of the reader", "remove key"
-            )
-        return self
+            rule = f"sets key for a bucket on {self.scheme}://, which decrypts without a right of the reader"
+            yield rule, "remove key"
 
 
 DatasetEntry: TypeAlias = Annotated[Dataset, Shorthand(str, ("bucket",))]
 
 StorageMode: TypeAlias = Literal["one-node", "shared"]
-
 
 _CRON_PART: Final = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/([1-9]\d?))?")
 _CRON_FIELDS: Final = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 6))
@@ -167,15 +155,13 @@ def _cron(text: str) -> str:
             match = _CRON_PART.fullmatch(part)
             numbers = [int(number) for number in match.groups()[:2] if number] if match else [-1]
             if not all(first <= number <= last for number in numbers) or numbers != sorted(numbers):
-                raise refuse(
-                    f"has {part} as {name}", f"set *, or numbers, ranges and steps from {first} to {last}, such as */6"
-                )
+                fix = f"set *, or numbers, ranges and steps from {first} to {last}, such as */6"
+                raise refuse(f"has {part} as {name}", fix)
     return text
 
 
 Schedule: TypeAlias = Annotated[str, AfterValidator(_cron)]
 """A schedule of cron with five fields."""
-
 
 SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
 """API group of VolumeSnapshots."""
@@ -217,15 +203,12 @@ class Storage(Section):
     snapshots: SnapshotsEntry | None = None
     """Snapshots of the volume on a schedule; default: none."""
 
-    @model_validator(mode="after")
-    def _one_class(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.kind is not None and self.storage_class is not None:
-            raise refuse("sets class and storageClass", "remove one of them")
+            yield "sets class and storageClass", "remove one of them"
         if not self.keep and self.storage_class is not None:
-            raise refuse(
-                f"sets keep, which the reclaimPolicy of {self.storage_class} decides", "remove keep, or storageClass"
-            )
-        return self
+            rule = f"sets keep, which the reclaimPolicy of {self.storage_class} decides"
+            yield rule, "remove keep, or storageClass"
 
 
 class Scratch(Section):

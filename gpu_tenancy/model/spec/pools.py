@@ -1,8 +1,9 @@
 """Node pools: machine types, number of nodes, how GPUs are shared, and where the nodes are in the network."""
 
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from gpu_tenancy.model.fields import (
     MOST_PRICE,
@@ -17,7 +18,6 @@ from gpu_tenancy.model.fields import (
     Seconds,
     Section,
     Shorthand,
-    refuse,
 )
 
 Level: TypeAlias = Literal["block", "rack", "node"]
@@ -37,17 +37,13 @@ class Topology(Section):
     rack: LabelKey | None = None
     """Node label whose value is the node's rack or NVLink domain, such as `nvidia.com/gpu.clique`."""
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if (self.source is None) == (self.block is None and self.rack is None):
-            raise refuse(
-                "must set either source, or the node labels of block and rack",
-                "set topology: cloud, topology: node, or topology: {block: LABEL, rack: LABEL}",
-            )
+            rule = "must set either source, or the node labels of block and rack"
+            yield rule, "set topology: cloud, topology: node, or topology: {block: LABEL, rack: LABEL}"
         labels = [label for label in (self.block, self.rack, HOSTNAME) if label]
         if len(set(labels)) < len(labels):
-            raise refuse("has two levels with the same label", f"set different labels, none of them {HOSTNAME}")
-        return self
+            yield "has two levels with the same label", f"set different labels, none of them {HOSTNAME}"
 
 
 TopologyEntry: TypeAlias = Annotated[Topology, Shorthand(str, ("source",))]
@@ -62,13 +58,10 @@ class Together(Section):
     preferred: Level | None = None
     """As `required`, but if no such part has room, Kueue tries the next larger one, and finally several."""
 
-    @model_validator(mode="after")
-    def _one_condition(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if (self.required is None) == (self.preferred is None):
-            raise refuse(
-                "must set exactly one of required and preferred", "set together: rack, or together: {preferred: rack}"
-            )
-        return self
+            rule = "must set exactly one of required and preferred"
+            yield rule, "set together: rack, or together: {preferred: rack}"
 
     @property
     def level(self) -> Level | None:
@@ -87,11 +80,9 @@ class Nodes(Section):
     max: Count
     """Maximum number of nodes with an autoscaler."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.max < self.min:
-            raise refuse(f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min")
-        return self
+            yield f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min"
 
 
 class Taint(Section):
@@ -146,11 +137,9 @@ class Sharing(Section):
     mps: Annotated[Mps, Shorthand(int, ("clients",))] | None = None
     """MPS: the number of pods per GPU, or `{clients, trusting}`."""
 
-    @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if sum(way is not None for way in (self.mig, self.time_slicing, self.mps)) != 1:
-            raise refuse("must set exactly one of mig, timeSlicing and mps", "set one of them, and remove the others")
-        return self
+            yield "must set exactly one of mig, timeSlicing and mps", "set one of them, and remove the others"
 
     @property
     def way(self) -> Literal["mig", "timeSlicing", "mps"]:
@@ -304,21 +293,15 @@ class Pool(Section):
     driver: Driver | None = None
     """What installs the GPU driver, container toolkit and device plugin; default: the cloud's default mode."""
 
-    @model_validator(mode="after")
-    def _one_description(self) -> Self:
-        spelled = self.cpu is not None and self.memory is not None
-        if self.machine is None and not spelled:
-            raise refuse(
-                "has no machine type", "set machine, or cpu and memory (with gpu and gpusPerNode for a GPU pool)"
-            )
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.machine is None and (self.cpu is None or self.memory is None):
+            fix = "set machine, or cpu and memory (with gpu and gpusPerNode for a GPU pool)"
+            yield "has no machine type", fix
         if self.machine is not None and (self.gpu is not None or self.gpus_per_node is not None):
-            raise refuse(
-                "sets machine and also gpu or gpusPerNode",
-                "remove gpu and gpusPerNode: the machine type determines them",
-            )
+            rule = "sets machine and also gpu or gpusPerNode"
+            yield rule, "remove gpu and gpusPerNode: the machine type determines them"
         if self.machine is None and (self.gpu is None) != (self.gpus_per_node is None):
-            raise refuse("sets only one of gpu and gpusPerNode", "set both, or remove both for a CPU pool")
-        return self
+            yield "sets only one of gpu and gpusPerNode", "set both, or remove both for a CPU pool"
 
 
 class PriceEntry(Section):
@@ -342,11 +325,9 @@ class NetworkEntry(Section):
     interfaces: Count = 0
     """Number of fabric interfaces of the machine."""
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if (self.fabric is None) != (self.interfaces == 0):
-            raise refuse("sets only one of fabric and interfaces", "set both or remove both")
-        return self
+            yield "sets only one of fabric and interfaces", "set both or remove both"
 
 
 class MachineEntry(Section):
@@ -378,8 +359,6 @@ class MachineEntry(Section):
     network: NetworkEntry | None = None
     """Its network; needed if pools set `fabric`."""
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if (self.gpu is None) != (self.gpus == 0):
-            raise refuse("sets only one of gpu and gpus", "set both or remove both")
-        return self
+            yield "sets only one of gpu and gpus", "set both or remove both"

@@ -1,9 +1,10 @@
 """Secrets of teams, and how containers use Secrets and ConfigMaps: as variables, as files, and to pull images."""
 
 import re
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from gpu_tenancy.model.fields import Matching, Name, Seconds, Section, Shorthand, refuse
 
@@ -22,11 +23,6 @@ PodField: TypeAlias = Literal[
 """A field of the pod: https://kubernetes.io/docs/concepts/workloads/pods/downward-api/."""
 
 
-def _one_source(section: "EnvSource | FileSource") -> None:
-    if (section.secret is None) == (section.config_map is None):
-        raise refuse("does not name one source", "set secret or configMap")
-
-
 class Variable(Section):
     """A text, or a reference: `{secret: NAME, key: KEY}`, `{configMap: NAME, key: KEY}` or `{field: metadata.name}`."""
 
@@ -41,17 +37,14 @@ class Variable(Section):
     field: PodField | None = None
     """Field of the pod."""
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         sources = [self.value, self.secret, self.config_map, self.field]
         if sum(source is not None for source in sources) != 1:
-            raise refuse("does not have one source", "write a text, or set one of secret, configMap and field")
+            yield "does not have one source", "write a text, or set one of secret, configMap and field"
         if (self.key is None) == (self.secret is not None or self.config_map is not None):
-            raise refuse(
-                "sets key without secret or configMap" if self.key else "names no key",
-                "remove key" if self.key else "set key to the key whose value the variable gets",
-            )
-        return self
+            if self.key:
+                yield "sets key without secret or configMap", "remove key"
+            yield "names no key", "set key to the key whose value the variable gets"
 
 
 def _text(value: Any) -> Any:
@@ -65,20 +58,22 @@ Variables: TypeAlias = dict[str, Annotated[Variable, Shorthand(str, ("value",)),
 """Environment variables by name."""
 
 
-class EnvSource(Section):
-    """A Secret or ConfigMap of which each key becomes a variable."""
-
+class _Source(Section):
     secret: Name | None = None
     """Secret of the team's namespace."""
     config_map: Name | None = None
     """ConfigMap of the team's namespace."""
+
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        if (self.secret is None) == (self.config_map is None):
+            yield "does not name one source", "set secret or configMap"
+
+
+class EnvSource(_Source):
+    """A Secret or ConfigMap of which each key becomes a variable."""
+
     prefix: str = ""
     """Start of the names of the variables."""
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        _one_source(self)
-        return self
 
 
 _RELATIVE: Final = re.compile(r"[-.\w]+(/[-.\w]+)*")
@@ -86,9 +81,8 @@ _RELATIVE: Final = re.compile(r"[-.\w]+(/[-.\w]+)*")
 
 def _relative(text: str) -> str:
     if not _RELATIVE.fullmatch(text) or ".." in text.split("/"):
-        raise refuse(
-            "is not a path below the directory", "use names of letters, digits, '-', '_' and '.', without '..'"
-        )
+        fix = "use names of letters, digits, '-', '_' and '.', without '..'"
+        raise refuse("is not a path below the directory", fix)
     return text
 
 
@@ -98,20 +92,11 @@ FilePath: TypeAlias = Annotated[
 """A path of a file below a directory."""
 
 
-class FileSource(Section):
+class FileSource(_Source):
     """A Secret or ConfigMap of which each key becomes a file in a directory."""
 
-    secret: Name | None = None
-    """Secret of the team's namespace."""
-    config_map: Name | None = None
-    """ConfigMap of the team's namespace."""
     items: dict[DataKey, FilePath] = {}
     """Path below the directory by key, such as `{tls.crt: client.pem}`; default: all keys, as files of these names."""
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        _one_source(self)
-        return self
 
 
 DOCKER_CONFIG: Final = "kubernetes.io/dockerconfigjson"
@@ -168,24 +153,17 @@ class Secret(Section):
     type: Literal["Opaque", "kubernetes.io/dockerconfigjson"] = "Opaque"
     """Type of the Secret. `kubernetes.io/dockerconfigjson`: credentials of registries, for `imagePullSecrets`."""
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if sum((self.existing is not None, self.from_ is not None, bool(self.config))) != 1:
-            raise refuse("does not have one source", "set one of existing: true, from and config")
+            yield "does not have one source", "set one of existing: true, from and config"
         for name in ("key", "keys", "refresh"):
             if name in self.model_fields_set and self.from_ is None:
-                raise refuse(f"sets {name}, which only applies with from", f"remove {name}")
+                yield f"sets {name}, which only applies with from", f"remove {name}"
         if self.key is not None and self.keys:
-            raise refuse("sets key and keys", "keep key for the whole value, or keys for fields of it")
-        return self
-
-    @model_validator(mode="after")
-    def _of_a_registry(self) -> Self:
-        known = self.known_keys
-        if self.type == DOCKER_CONFIG and self.existing is None and known != {DOCKER_CONFIG_KEY}:
+            yield "sets key and keys", "keep key for the whole value, or keys for fields of it"
+        if self.type == DOCKER_CONFIG and self.existing is None and self.known_keys != {DOCKER_CONFIG_KEY}:
             fix = f"key: {DOCKER_CONFIG_KEY}" if self.from_ else f"config: {{{DOCKER_CONFIG_KEY}: NAME}}"
-            raise refuse(f"has type {DOCKER_CONFIG} without its only key {DOCKER_CONFIG_KEY}", f"set {fix}")
-        return self
+            yield f"has type {DOCKER_CONFIG} without its only key {DOCKER_CONFIG_KEY}", f"set {fix}"
 
     @property
     def known_keys(self) -> set[str] | None:

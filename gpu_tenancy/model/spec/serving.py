@@ -1,9 +1,10 @@
 """What servers serve and measure: the model, names of metrics, and the service level."""
 
 import re
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from gpu_tenancy.model.fields import (
     Bytes,
@@ -17,7 +18,6 @@ from gpu_tenancy.model.fields import (
     Seconds,
     Section,
     WorkloadName,
-    refuse,
 )
 from gpu_tenancy.model.spec.data import Storage
 
@@ -47,11 +47,9 @@ class Model(Section):
     """Size of the weights, such as `16Gi`. It must fit the memory of a replica's GPUs, and lengthens the default of
     `startup`."""
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if sum(source is not None for source in (self.dataset, self.volume, self.image)) != 1:
-            raise refuse("needs one source", "set one of dataset, volume and image")
-        return self
+            yield "needs one source", "set one of dataset, volume and image"
 
     @property
     def served(self) -> str:
@@ -97,7 +95,6 @@ class ServerLevel(Section):
 
 NO_METRICS: Final = ServerMetrics()
 
-
 Gateway: TypeAlias = Annotated[
     str,
     Matching(
@@ -132,12 +129,10 @@ class GatewayRoute(Section):
     """CIDRs of a Gateway outside of the cluster, such as the subnets of its load balancer, or its proxy-only subnet and
     the ranges of its health checks."""
 
-    @model_validator(mode="after")
-    def _past_no_gateway(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if wide := next((cidr for cidr in self.from_cidrs if cidr.endswith("/0")), None):
             rule = f"fromCidrs has {wide}, by which every address reaches the pods past the Gateway"
-            raise refuse(rule, "set the addresses of the Gateway")
-        return self
+            yield rule, "set the addresses of the Gateway"
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -164,19 +159,16 @@ class ServerExpose(GatewayRoute):
     timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
     """Time that a request may take, as the route's timeout, for Gateways that have such timeouts."""
 
-    @model_validator(mode="after")
-    def _open_or_closed(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if self.host.startswith("*."):
-            raise refuse(f"host {self.host} is not one host", "set the name that clients use, such as chat.example.com")
+            yield f"host {self.host} is not one host", "set the name that clients use, such as chat.example.com"
         if self.anonymous and (self.api_key or self.reach == "internal"):
             other = "apiKey" if self.api_key else "reach: internal"
-            raise refuse(f"sets anonymous and {other}", "remove anonymous")
+            yield f"sets anonymous and {other}", "remove anonymous"
         if self.reach == "public" and not self.api_key and not self.anonymous:
-            raise refuse(
-                "is public, but says neither who may send requests nor that anyone may",
-                "set apiKey, or anonymous: true if the Gateway or the server itself asks who it is",
-            )
-        return self
+            rule = "is public, but says neither who may send requests nor that anyone may"
+            yield rule, "set apiKey, or anonymous: true if the Gateway or the server itself asks who it is"
 
 
 class NotebooksExpose(GatewayRoute):
@@ -193,13 +185,12 @@ class NotebooksExpose(GatewayRoute):
     """Names of the notebooks that have a host, if they are started with them. Others are reached by a forwarded port.
     """
 
-    @model_validator(mode="after")
-    def _one_host_each(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if self.domain.startswith("*."):
-            raise refuse(f"domain {self.domain} is not one domain", f"set {self.domain[2:]}")
+            yield f"domain {self.domain} is not one domain", f"set {self.domain[2:]}"
         if twice := next((name for name in self.names if self.names.count(name) > 1), None):
-            raise refuse(f"names has {twice} twice", "remove one of them")
-        return self
+            yield f"names has {twice} twice", "remove one of them"
 
     @property
     def hosts(self) -> dict[str, str]:
@@ -250,8 +241,6 @@ class Notebooks(Section):
     expose: NotebooksExpose | None = None
     """Hosts by which browsers reach notebooks; default: none, only `kubectl port-forward` reaches them."""
 
-    @model_validator(mode="after")
-    def _no_snapshots(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.home.snapshots:
-            raise refuse("sets home.snapshots, which are taken of storage of the team only", "remove home.snapshots")
-        return self
+            yield "sets home.snapshots, which are taken of storage of the team only", "remove home.snapshots"

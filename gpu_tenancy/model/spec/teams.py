@@ -1,10 +1,11 @@
 """A team: its namespace and budgets, its share of the GPUs, and its workloads."""
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from gpu_tenancy.model.fields import (
     MOST_PRICE,
@@ -20,7 +21,6 @@ from gpu_tenancy.model.fields import (
     Section,
     Weight,
     WorkloadName,
-    refuse,
 )
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.operators import Receiver
@@ -72,16 +72,12 @@ class Compute(Section):
     StatefulSets and single pods that people create, whose pods exist, and count, while they are pending in the queue.
     With 0, the namespace's quota rejects them beyond what the team's queues can admit."""
 
-    @model_validator(mode="after")
-    def _limits_beside_requests(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         for resource in ("cpu", "memory"):
             if getattr(self.limits, resource) is not None and getattr(self.requests, resource) is None:
-                raise refuse(
-                    f"sets limits.{resource} without requests.{resource}, so the quota could reject pods that the queue"
-                    " admits by their requests",
-                    f"set requests.{resource} too, or remove limits.{resource}",
-                )
-        return self
+                rule = f"sets limits.{resource} without requests.{resource}, so the quota could reject pods that the"
+                fix = f"set requests.{resource} too, or remove limits.{resource}"
+                yield f"{rule} queue admits by their requests", fix
 
 
 class Containers(Section):
@@ -96,25 +92,15 @@ class Containers(Section):
     max: Resources = Resources()
     """Maximum per container; default for GPUs: all GPUs of a node."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        bounds = {"min": self.min, "defaultRequest": self.default_request, "default": self.default, "max": self.max}
         for resource in ("cpu", "memory"):
-            ladder = [
-                (name, amount)
-                for name in ("min", "default_request", "default", "max")
-                if (amount := getattr(getattr(self, name), resource)) is not None
-            ]
+            amounts = {name: getattr(bound, resource) for name, bound in bounds.items()}
+            ladder = [(name, amount) for name, amount in amounts.items() if amount is not None]
             for (lower, lower_amount), (upper, upper_amount) in pairwise(ladder):
                 if lower_amount > upper_amount:
-                    raise refuse(
-                        f"{_yaml(lower)}.{resource} is greater than {_yaml(upper)}.{resource}",
-                        f"lower {_yaml(lower)} or raise {_yaml(upper)} (defaults: cpu 1 to 2, memory 4Gi to 8Gi)",
-                    )
-        return self
-
-
-def _yaml(field: str) -> str:
-    return "defaultRequest" if field == "default_request" else field
+                    fix = f"lower {lower} or raise {upper} (defaults: cpu 1 to 2, memory 4Gi to 8Gi)"
+                    yield f"{lower}.{resource} is greater than {upper}.{resource}", fix
 
 
 class Claims(Section):
@@ -125,11 +111,9 @@ class Claims(Section):
     max: Bytes | None = None
     """Maximum size that a claim may request."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.min is not None and self.max is not None and self.max < self.min:
-            raise refuse("max is less than min", "raise max or lower min")
-        return self
+            yield "max is less than min", "raise max or lower min"
 
 
 class Objects(Section):
@@ -186,14 +170,10 @@ class Expose(Section):
     """Whether load balancers can be `public`. `internal` requires the annotation for internal load balancers of the
     cluster's cloud, or a class of `classes`."""
 
-    @model_validator(mode="after")
-    def _hosts_have_a_class(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.hosts and not self.classes:
-            raise refuse(
-                "sets hosts without classes, so no Ingress and no route could use them",
-                "add the IngressClass to classes, or the Gateway as NAMESPACE/NAME",
-            )
-        return self
+            rule = "sets hosts without classes, so no Ingress and no route could use them"
+            yield rule, "add the IngressClass to classes, or the Gateway as NAMESPACE/NAME"
 
 
 class Network(Section):
@@ -217,14 +197,10 @@ class Preemption(Section):
     borrow_within_cohort: Literal["LowerPriority", "Never"] = "Never"
     """Workloads of other queues that are preempted so that the team can borrow."""
 
-    @model_validator(mode="after")
-    def _borrowing_needs_reclaiming(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.borrow_within_cohort != "Never" and self.reclaim_within_cohort == "Never":
-            raise refuse(
-                "borrowWithinCohort is set but reclaimWithinCohort is Never, which Kueue rejects",
-                "set reclaimWithinCohort to LowerPriority or Any, or remove borrowWithinCohort",
-            )
-        return self
+            rule = "borrowWithinCohort is set but reclaimWithinCohort is Never, which Kueue rejects"
+            yield rule, "set reclaimWithinCohort to LowerPriority or Any, or remove borrowWithinCohort"
 
 
 class Team(Shares):
@@ -294,18 +270,11 @@ class Team(Shares):
     notebooks: Notebooks | None = None
     """Notebooks that its people can start; default: none."""
 
-    @model_validator(mode="after")
-    def _names_of_bursts_are_free(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         bursts = (f"{name}{OF_BURST}" for name, spec in self.serving.items() if spec.burst)
         if taken := next((name for name in bursts if name in self.serving), None):
-            raise refuse(f"has a server {taken}, which is the name of the burst of another one", "rename it")
-        return self
-
-    @model_validator(mode="after")
-    def _one_share(self) -> Self:
+            yield f"has a server {taken}, which is the name of the burst of another one", "rename it"
         if self.queue is not None and (self.gpus or self.quota):
-            raise refuse(
-                f"sets its own gpus or quota and also uses the queue of {self.queue}",
-                "remove gpus and quota, or remove queue",
-            )
-        return self
+            rule = f"sets its own gpus or quota and also uses the queue of {self.queue}"
+            yield rule, "remove gpus and quota, or remove queue"

@@ -1,8 +1,9 @@
 """How teams share quota: priority classes, the cohort tree with the quotas of its nodes, and fairness."""
 
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from gpu_tenancy.model.fields import (
@@ -15,7 +16,6 @@ from gpu_tenancy.model.fields import (
     Section,
     Shorthand,
     Weight,
-    refuse,
 )
 from gpu_tenancy.model.spec.people import Members
 from gpu_tenancy.model.spec.pools import Pool
@@ -38,12 +38,10 @@ PriorityEntry: TypeAlias = Annotated[Priority, Shorthand(int, ("value",))]
 
 
 class _Ordered(Section):
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         guaranteed, limit = getattr(self, "guaranteed", None) or 0, getattr(self, "limit", None)
         if limit is not None and limit < guaranteed:
-            raise refuse("limit is less than guaranteed", "raise limit or lower guaranteed")
-        return self
+            yield "limit is less than guaranteed", "raise limit or lower guaranteed"
 
 
 class Gpus(_Ordered):
@@ -94,12 +92,10 @@ class Shares(Section):
     quota: dict[Name, FlavorQuota] = {}
     """Quota of all resources by flavor: for CPU and memory that differ from the GPUs' share, and for CPU pools."""
 
-    @model_validator(mode="after")
-    def _once(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         for flavor in sorted(set(self.gpus) & set(self.quota)):
             if self.quota[flavor].model_fields_set & {"guaranteed", "limit"}:
-                raise refuse(f"sets GPUs of {flavor} under gpus and under quota", f"keep only gpus.{flavor}")
-        return self
+                yield f"sets GPUs of {flavor} under gpus and under quota", f"keep only gpus.{flavor}"
 
 
 class Cohort(Shares):
@@ -137,15 +133,13 @@ class Usage(Section):
     """Weight of one unit of a resource (a GPU, a CPU, a byte of memory) in a team's usage; default: 1 for a GPU, its
     part of a GPU for a partition or time slice, and 0 for CPU and memory; without GPUs, 1 for a CPU."""
 
-    @model_validator(mode="after")
-    def _measurable(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if not self.half_life:
-            raise refuse("halfLife is 0, so past usage would never count", "set a duration such as 7d")
+            yield "halfLife is 0, so past usage would never count", "set a duration such as 7d"
         if not self.sampling:
-            raise refuse("sampling is 0, which Kueue rejects", "set a duration such as 5m, or remove it")
+            yield "sampling is 0, which Kueue rejects", "set a duration such as 5m, or remove it"
         if self.sampling > self.half_life:
-            raise refuse("sampling is longer than halfLife, so usage would be forgotten between samples", "lower it")
-        return self
+            yield "sampling is longer than halfLife, so usage would be forgotten between samples", "lower it"
 
 
 class Fairness(Section):
@@ -161,16 +155,12 @@ class Fairness(Section):
     usage: Usage | None = None
     """Usage over time, for teams that share a queue; default: priority and time of submission decide."""
 
-    @model_validator(mode="after")
-    def _accepted(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.strategies is not None and self.kind != "even":
-            raise refuse("sets strategies without kind: even, which they belong to", "set kind: even, or remove them")
+            yield "sets strategies without kind: even, which they belong to", "set kind: even, or remove them"
         if self.strategies is not None and self.strategies not in _STRATEGIES:
-            raise refuse(
-                f"strategies are [{', '.join(self.strategies)}], which Kueue rejects",
-                f"set [{_FINAL}, {_INITIAL}], or one of them",
-            )
-        return self
+            rule = f"strategies are [{', '.join(self.strategies)}], which Kueue rejects"
+            yield rule, f"set [{_FINAL}, {_INITIAL}], or one of them"
 
     @property
     def even(self) -> bool:
@@ -214,16 +204,13 @@ class MultiKueue(Section):
     pools: SkipJsonSchema[dict[Name, Pool]] = {}
     """The workers' pools, as `model.workers` reads them; not a key of the file."""
 
-    @model_validator(mode="after")
-    def _one_role(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if bool(self.workers) == (self.manager is not None):
-            raise refuse("must set exactly one of workers and manager", "set one of them, and remove the other")
+            yield "must set exactly one of workers and manager", "set one of them, and remove the other"
         for key in ("name", "stack"):
             values = [getattr(worker, key) for worker in self.workers]
             if twice := sorted({value for value in values if values.count(value) > 1}):
-                raise refuse(f"has several workers with {key} {twice[0]}", f"set a {key} of its own for each worker")
+                yield f"has several workers with {key} {twice[0]}", f"set a {key} of its own for each worker"
         if self.manager is not None and self.model_fields_set & {"worker_lost_timeout", "dispatcher"}:
-            raise refuse(
-                "sets workerLostTimeout or dispatcher, which only the manager has", "set it in the stack of the manager"
-            )
-        return self
+            rule = "sets workerLostTimeout or dispatcher, which only the manager has"
+            yield rule, "set it in the stack of the manager"

@@ -1,8 +1,9 @@
 """Workloads of teams: servers, jobs and gangs."""
 
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from gpu_tenancy.model.fields import (
     MOST_OBJECTS,
@@ -16,7 +17,6 @@ from gpu_tenancy.model.fields import (
     Seconds,
     Section,
     Shorthand,
-    refuse,
 )
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.pools import TogetherEntry
@@ -89,17 +89,14 @@ class Workload(Section):
         """Datasets and storage of the team, with their paths."""
         return self.datasets, self.volumes
 
-    @model_validator(mode="after")
-    def _one_path_each(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         datasets, volumes = self.mounts
         if len(set(datasets.values())) < len(datasets):
-            raise refuse("mounts two datasets at the same path", "set different paths under datasets")
+            yield "mounts two datasets at the same path", "set different paths under datasets"
         scratch = [self.scratch.path] if self.scratch else []
         paths = [*datasets.values(), *volumes.values(), *scratch, *self.files]
         if twice := next((path for path in paths if paths.count(path) > 1), None):
-            fix = "set different paths under datasets, volumes, scratch and files"
-            raise refuse(f"mounts two volumes at {twice}", fix)
-        return self
+            yield f"mounts two volumes at {twice}", "set different paths under datasets, volumes, scratch and files"
 
 
 class Replicas(Section):
@@ -110,11 +107,9 @@ class Replicas(Section):
     max: Positive
     """Maximum number of pods."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.max < self.min:
-            raise refuse(f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min")
-        return self
+            yield f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min"
 
 
 class ServerReplicas(Replicas):
@@ -162,11 +157,9 @@ class ScaleOn(Section):
         fields = ("latency_p99", "queue", "concurrency", "rate", "cache", "gpu", "query")
         return tuple(field for field in fields if getattr(self, field) is not None)
 
-    @model_validator(mode="after")
-    def _something(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.cpu is None and not self.measured:
-            raise refuse("has no target to scale on", "set cpu, latencyP99 or another target")
-        return self
+            yield "has no target to scale on", "set cpu, latencyP99 or another target"
 
 
 class Load(Section):
@@ -212,11 +205,9 @@ class Burst(Section):
     max: Positive
     """Maximum number."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.max < self.min:
-            raise refuse(f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min")
-        return self
+            yield f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min"
 
 
 OF_BURST: Final = "-burst"
@@ -293,52 +284,33 @@ class Server(Workload):
         of_dataset, of_volume = ({source: MODEL_PATH} if source else {} for source in (dataset, volume))
         return {**of_dataset, **self.datasets}, {**of_volume, **self.volumes}
 
-    @model_validator(mode="after")
-    def _one_path_for_the_model(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         taken = {*self.datasets.values(), *self.volumes.values(), *self.files}
         if self.model and self.model.image and MODEL_PATH in taken:
-            raise refuse(f"mounts a volume at {MODEL_PATH}, where it has its model", "set another path")
-        return self
-
-    @model_validator(mode="after")
-    def _of_groups(self) -> Self:
+            yield f"mounts a volume at {MODEL_PATH}, where it has its model", "set another path"
         for key in ("worker", "together"):
             if getattr(self, key) is not None and not self.grouped:
-                rule = f"sets {key}, which only applies to a server of several nodes"
-                raise refuse(rule, f"set nodes, or remove {key}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_way_in(self) -> Self:
+                yield f"sets {key}, which only applies to a server of several nodes", f"set nodes, or remove {key}"
         if self.canary and self.expose:
-            raise refuse("sets canary and expose", f"remove expose: it shares the host of {self.canary.of}")
-        return self
+            yield "sets canary and expose", f"remove expose: it shares the host of {self.canary.of}"
+        if self.burst:
+            yield from self._burst_conflicts(self.burst)
+        bursts = self.burst is not None and self.burst.min < self.burst.max
+        if self.scale_on is not None and not self.autoscaled and not bursts:
+            rule = f"sets scaleOn with a fixed number of replicas ({self.replicas.min}), so each deployment would"
+            yield f"{rule} override the autoscaler", "set replicas: {min: …, max: …}, or remove scaleOn"
 
-    @model_validator(mode="after")
-    def _base_before_burst(self) -> Self:
+    def _burst_conflicts(self, burst: Burst) -> Iterator[tuple[str, str]]:
         """Each of the two autoscalers sees only the pods of its own Deployment, so both would scale at once."""
-        if self.burst is None:
-            return self
         if self.grouped:
-            raise refuse("sets burst, which only applies to a server of one node", "remove burst, or nodes")
-        if self.burst.flavor == self.flavor:
-            raise refuse(f"has its burst on its own flavor {self.flavor}", "set another one, or raise replicas.max")
+            yield "sets burst, which only applies to a server of one node", "remove burst, or nodes"
+        if burst.flavor == self.flavor:
+            yield f"has its burst on its own flavor {self.flavor}", "set another one, or raise replicas.max"
         on = self.scale_on
         if self.autoscaled and (on is None or on.cpu is not None or on.measured != ("query",)):
             rule = "sets burst and a range of replicas, but scales on its pods, so that both would grow at once"
-            raise refuse(rule, "set a fixed number of replicas, or scaleOn: {cpu: null, query: …} with all requests")
-        return self
-
-    @model_validator(mode="after")
-    def _one_owner_of_replicas(self) -> Self:
-        bursts = self.burst is not None and self.burst.min < self.burst.max
-        if self.scale_on is not None and not self.autoscaled and not bursts:
-            raise refuse(
-                f"sets scaleOn with a fixed number of replicas ({self.replicas.min}), so each deployment would override"
-                " the autoscaler",
-                "set replicas: {min: …, max: …}, or remove scaleOn",
-            )
-        return self
+            yield rule, "set a fixed number of replicas, or scaleOn: {cpu: null, query: …} with all requests"
 
     @property
     def stays(self) -> bool:
@@ -445,122 +417,82 @@ class Training(Workload):
     keep: Seconds = 86400.0
     """Time until a finished job is deleted; of a TrainJob, its pods. Not for ray."""
 
-    @model_validator(mode="after")
-    def _one_scheduler(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if self.tasks and self.scheduler != "volcano":
-            raise refuse(
-                "sets tasks, which only gangs have", "set scheduler: volcano, or set workers in place of tasks"
-            )
+            yield "sets tasks, which only gangs have", "set scheduler: volcano, or set workers in place of tasks"
         if self.framework != "job" and self.scheduler == "volcano":
-            raise refuse(f"Volcano does not schedule {self.kind.api[1]}s", "remove framework or scheduler")
+            yield f"Volcano does not schedule {self.kind.api[1]}s", "remove framework or scheduler"
         if self.gang and (self.framework != "job" or self.scheduler == "volcano"):
-            raise refuse("sets gang, which only applies to framework: job with scheduler: kueue", "remove gang")
+            yield "sets gang, which only applies to framework: job with scheduler: kueue", "remove gang"
         if self.together and self.scheduler == "volcano":
-            raise refuse(
-                "sets together, but only Kueue knows the topology of the nodes", "remove together or scheduler"
-            )
-        return self
+            yield "sets together, but only Kueue knows the topology of the nodes", "remove together or scheduler"
+        yield from self._role_conflicts()
+        if self.scheduler != "volcano":
+            yield from self._kind_conflicts()
+        if self.compute_domain and (self.gang or self.scheduler == "volcano"):
+            rule = "sets computeDomain, but Volcano's queues do not count claims of devices"
+            yield rule, f"remove computeDomain or {'gang' if self.gang else 'scheduler'}"
+        if self.compute_domain and self.groups > 1:
+            rule = f"sets computeDomain with groups: {self.groups}, but a ComputeDomain is for pods that work as one"
+            yield rule, "set one job for each group, or remove computeDomain"
+        yield from self._policy_conflicts()
 
-    @model_validator(mode="after")
-    def _its_roles(self) -> Self:
+    def _role_conflicts(self) -> Iterator[tuple[str, str]]:
         known = None if self.scheduler == "volcano" else self.kind.roles
         if self.roles and known is not None and (strange := sorted(self.roles.keys() - known)):
             if not known:
-                raise refuse(
-                    f"sets roles, but all pods of framework: {self.framework} are alike",
-                    "set framework: jobset, or remove roles",
-                )
-            raise refuse(
-                f"roles.{strange[0]} is not a role of framework: {self.framework}",
-                f"use {' and '.join(sorted(known))}, or set framework: jobset",
-            )
+                rule = f"sets roles, but all pods of framework: {self.framework} are alike"
+                yield rule, "set framework: jobset, or remove roles"
+            rule = f"roles.{strange[0]} is not a role of framework: {self.framework}"
+            yield rule, f"use {' and '.join(sorted(known))}, or set framework: jobset"
         if self.scheduler == "volcano" and (role := next((n for n, r in self.roles.items() if r.flavor), None)):
-            raise refuse(
-                f"sets roles.{role}.flavor, but a gang uses the Volcano queue of one flavor", "set flavor of the gang"
-            )
+            yield f"sets roles.{role}.flavor, but a gang uses the Volcano queue of one flavor", "set flavor of the gang"
         if self.roles and self.tasks:
-            raise refuse("sets tasks and roles", "set pods of each role under roles, and remove tasks")
+            yield "sets tasks and roles", "set pods of each role under roles, and remove tasks"
         if "workers" in self.model_fields_set and self.roles:
             named = self.roles.keys() - {self.kind.leader}
             if self.scheduler == "volcano" or (self.kind.roles is None and named and WORKER not in named):
-                raise refuse(
-                    "sets workers and roles without a role worker", "set pods of each role, and remove workers"
-                )
+                yield "sets workers and roles without a role worker", "set pods of each role, and remove workers"
             if WORKER in self.roles and self.roles[WORKER].pods is not None:
-                raise refuse("sets workers and roles.worker.pods", "remove one of them")
-        return self
+                yield "sets workers and roles.worker.pods", "remove one of them"
 
-    @model_validator(mode="after")
-    def _one_launcher(self) -> Self:
+    def _kind_conflicts(self) -> Iterator[tuple[str, str]]:
+        """Its leader, keys that the kind of its object has no field for, and those that it requires."""
         leader = self.kind.leader
-        if leader is None or self.scheduler == "volcano":
-            return self
-        parts = self.parts
-        if self.pods_by_role[leader] != 1:
+        if leader and (pods := self.pods_by_role[leader]) != 1:
             owner = "group" if leader == LEADER else "job"
-            raise refuse(
-                f"roles.{leader}.pods is {self.pods_by_role[leader]}, but a {owner} has one {leader}", "remove it"
-            )
-        if leader == LAUNCHER and parts[leader].gpus not in {0, parts[WORKER].gpus}:
-            raise refuse(
-                f"roles.{leader}.gpus is {parts[leader].gpus}, but a worker has {parts[WORKER].gpus}: mpirun starts as"
-                " many processes in each pod",
-                f"set it to {parts[WORKER].gpus}, or to 0 for a launcher that does not compute",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _its_fields(self) -> Self:
-        """Keys that the kind of its object has no field for, and those that it requires."""
-        if self.scheduler == "volcano":
-            return self
+            yield f"roles.{leader}.pods is {pods}, but a {owner} has one {leader}", "remove it"
+        if leader == LAUNCHER:
+            own, gpus = self.parts[leader].gpus, self.parts[WORKER].gpus
+            if own not in {0, gpus}:
+                rule = f"roles.{leader}.gpus is {own}, but a worker has {gpus}: mpirun starts as many processes in"
+                yield f"{rule} each pod", f"set it to {gpus}, or to 0 for a launcher that does not compute"
         for key, reason in self.kind.lacks:
             if key in self.model_fields_set:
-                raise refuse(f"sets {key}, but {reason}", f"remove {key}")
+                yield f"sets {key}, but {reason}", f"remove {key}"
         if self.groups > 1 and not self.kind.endless:
-            raise refuse("sets groups, which only applies to framework: leader-worker", "remove groups")
+            yield "sets groups, which only applies to framework: leader-worker", "remove groups"
         if self.kind.submits and not self.command:
-            raise refuse(
-                "has no command, but framework: ray submits one to its Ray cluster",
-                "set command, such as [python, /opt/train.py]",
-            )
-        return self
+            rule = "has no command, but framework: ray submits one to its Ray cluster"
+            yield rule, "set command, such as [python, /opt/train.py]"
 
-    @model_validator(mode="after")
-    def _its_domain(self) -> Self:
-        if self.compute_domain and (self.gang or self.scheduler == "volcano"):
-            raise refuse(
-                "sets computeDomain, but Volcano's queues do not count claims of devices",
-                f"remove computeDomain or {'gang' if self.gang else 'scheduler'}",
-            )
-        if self.compute_domain and self.groups > 1:
-            raise refuse(
-                f"sets computeDomain with groups: {self.groups}, but a ComputeDomain is for pods that work as one",
-                "set one job for each group, or remove computeDomain",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _its_policies(self) -> Self:
+    def _policy_conflicts(self) -> Iterator[tuple[str, str]]:
         if self.success_roles and (self.scheduler == "volcano" or not self.kind.policies):
-            raise refuse("sets successRoles, which only applies to framework: jobset", "remove successRoles")
+            yield "sets successRoles, which only applies to framework: jobset", "remove successRoles"
         for role in self.success_roles:
             if role not in self.pods_by_role:
-                raise refuse(f"successRoles names {role}, which is not a role of the job", "add it under roles")
+                yield f"successRoles names {role}, which is not a role of the job", "add it under roles"
         if self.elastic and (self.framework != "job" or self.scheduler == "volcano" or self.gang):
             kind = "Volcano" if self.scheduler == "volcano" or self.gang else self.kind.api[1]
             if kind == "RayJob":
-                raise refuse(
+                rule = (
                     "sets workers.min and workers.max, but Ray's autoscaler changes the Ray cluster in the API server,"
-                    " and pods of teams have no rights there",
-                    f"set workers: {self.workers.max}",
                 )
-            raise refuse(
-                f"sets workers.min and workers.max, but a {kind} job has a fixed number of pods: Kueue admits only Jobs"
-                " with fewer",
-                f"set workers: {self.workers.max}, or use framework: job with scheduler: kueue",
-            )
-        return self
+                yield f"{rule} and pods of teams have no rights there", f"set workers: {self.workers.max}"
+            rule = f"sets workers.min and workers.max, but a {kind} job has a fixed number of pods: Kueue admits only"
+            fix = f"set workers: {self.workers.max}, or use framework: job with scheduler: kueue"
+            yield f"{rule} Jobs with fewer", fix
 
     @property
     def kind(self) -> Kind:
@@ -589,7 +521,8 @@ class Training(Workload):
         """Each role as a job with the keys of its pods. `most_pods` of each is that of the whole job."""
         if self.tasks:
             return dict.fromkeys(self.tasks, self)
-        own = self.model_copy(update={"command": [], "args": []}) if self._submits else self
+        submits = self.kind.submits and self.scheduler != "volcano"
+        own = self.model_copy(update={"command": [], "args": []}) if submits else self
         return {
             name: own._part(role) if role.model_fields_set - {"pods"} else own for name, role in self._roles.items()
         }
@@ -608,10 +541,6 @@ class Training(Workload):
         if leader == LAUNCHER and not others[WORKER].command:
             others[WORKER] = others[WORKER].model_copy(update={"command": list(SSHD)})
         return {leader: first, **others}
-
-    @property
-    def _submits(self) -> bool:
-        return self.kind.submits and self.scheduler != "volcano"
 
     def _part(self, role: Role) -> "Training":
         sized = role.gpus in {None, self.gpus} and role.flavor in {None, self.flavor}

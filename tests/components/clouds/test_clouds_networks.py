@@ -19,7 +19,7 @@ from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, UNWIRED, wired, wi
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.catalogue import machines
 from gpu_tenancy.model.catalogue.clouds import clouds
-from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.pods import fabrics
 
 ZONES: Final = [f"{REGION}{zone}" for zone in "abc"]
 

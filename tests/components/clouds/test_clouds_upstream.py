@@ -13,6 +13,7 @@ from aws_emulator import LOGIN, Emulator, emulated
 from builders import Data
 from cloud_stacks import REGION, eks_creation, eks_pool, eks_section, eks_stack, sent
 from components_builders import Graph, cluster
+from originals import described
 from rendered_charts import of_upstream, rendered, requested, templates
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -25,8 +26,7 @@ from gpu_tenancy.doctor.checks import cloud_rows
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue import allocatable, machines
-from gpu_tenancy.model.catalogue.chart_values import ChartValues, described
-from gpu_tenancy.model.catalogue.operators import CRITICAL
+from gpu_tenancy.model.catalogue.operators import CRITICAL, ChartValues
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators import ReleasePlan

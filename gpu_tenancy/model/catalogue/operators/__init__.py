@@ -1,20 +1,22 @@
 """The operators: each is one file of this folder, `FIELD.yaml`, by its field in `Operators`.
 
 A file has two documents. The first one describes the operator (`Description`). The second one has the values that its
-charts and their subcharts accept; `model.catalogue.chart_values` reads it only for a stack that sets values.
+charts and their subcharts accept, and is read only for a stack that sets values.
 
 The first read of a malformed description raises `pydantic.ValidationError`.
 """
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import Field
 
+from gpu_tenancy.base.problems import listed
 from gpu_tenancy.model.catalogue.releases import Chart
-from gpu_tenancy.model.catalogue.rows import Row
+from gpu_tenancy.model.catalogue.rows import Fact, Row
 from gpu_tenancy.model.fields import Bytes, Cpu
 from gpu_tenancy.model.yaml import parse_all
 
@@ -22,14 +24,10 @@ FOLDER: Final = Path(__file__).parent
 
 
 class Probe(Row):
-    """An object whose dry run succeeds when the webhooks of an operator are ready.
+    """An object (`manifest`) whose dry run succeeds when the webhooks of an operator are ready.
 
     An operator has none if it has no webhooks, if they have `failurePolicy: Ignore`, or if they validate no object of
-    this project. Intel's webhooks fail closed and have no probe yet.
-
-    Attributes:
-        resource: plural of its kind, as in roles.
-        manifest: the object.
+    this project. Intel's webhooks fail closed and have no probe yet. `resource` is the plural of its kind, as in roles.
     """
 
     resource: str
@@ -136,8 +134,96 @@ def charts() -> Mapping[str, OperatorChart]:
     return {name: chart for operator in operators().values() for name, chart in operator.charts.items()}
 
 
-def accepted_values() -> Iterator[tuple[Description, Mapping[str, Any]]]:
-    """The second document of each file: rows by chart and by subchart."""
+Keys: TypeAlias = tuple[str, ...]
+"""Path of a key in a chart's values."""
+
+FREE: Final = "*"
+"""Suffix of a key in the table: any keys are allowed below it."""
+_Sections: TypeAlias = dict[Keys, dict[str, bool]]
+"""Keys of each section, and whether any keys are allowed below them."""
+
+
+class ChartValues(Fact):
+    """The values that one chart supports; the source is its `values.yaml`. Helm ignores unknown values silently.
+
+    A row has facts alone, no defaults and no descriptions: `tests/originals.py` generates and compares it. Keys
+    below a free key are not checked. If a stack sets another version of a chart, the keys of this version apply.
+
+    Attributes:
+        version: of the chart, of which subcharts are those that it pins; None if the row is not compared with the file
+            (`tests/originals.py`).
+        sha256: of the file, in hexadecimal; None like `version`.
+        contains: subcharts, by their rows in this or another file; each has the section of its name.
+        keys: keys of each section, separated by spaces, by the section's dotted path (`.` for the top level); with `*`
+            behind a key under which anything may stand.
+        also: further keys that the chart's schema or templates know, and its `values.yaml` has in comments at most.
+    """
+
+    version: str | None = None
+    sha256: str | None = None
+    contains: tuple[str, ...] = ()
+    keys: Mapping[str, str]
+    also: Mapping[str, str] = {}
+
+    def unknown(self, values: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+        """Paths of unknown keys, each with a fix, such as the nearest key."""
+        if values:
+            sections: _Sections = {}
+            self._gather(sections, ())
+            yield from _unknown(sections, values, ())
+
+    def _gather(self, sections: _Sections, place: Keys) -> None:
+        for path, keys in (*self.keys.items(), *self.also.items()):
+            section = sections.setdefault((*place, *(() if path == "." else path.split("."))), {})
+            for key in keys.split():
+                name = key.removesuffix(FREE)
+                section[name] = section.get(name, False) or key.endswith(FREE)
+        for name in self.contains:
+            contained_values()[name]._gather(sections, (*place, name))
+
+
+def _unknown(sections: _Sections, values: Mapping[str, Any], place: Keys) -> Iterator[tuple[Keys, str]]:
+    known, depth = sections.get(place, {}), len(place)
+    below = {path[depth] for path in sections if len(path) > depth and path[:depth] == place}
+    for key, value in values.items():
+        here = (*place, key)
+        if known.get(key):
+            continue
+        if isinstance(value, Mapping) and key in below:
+            yield from _unknown(sections, cast("Mapping[str, Any]", value), here)
+        elif key in known:
+            if isinstance(value, Mapping) and value:
+                yield here, "set one value: the chart has no keys below it"
+        elif key not in below:
+            names = sorted({*known, *below})
+            hint = f"use one of: {listed(key, names)}" if names else "remove it"
+            near = get_close_matches(key, names, n=1)
+            yield here, f"did you mean '{near[0]}'?" if near else hint
+        elif value is not None:  # In Helm, null removes a section.
+            yield here, "set keys below it: it is a section of the chart's values"
+
+
+def chart_values() -> Mapping[str, ChartValues]:
+    """The supported values of each chart, by the name of its release.
+
+    Raises:
+        pydantic.ValidationError: a table is malformed.
+    """
+    return _accepted()[0]
+
+
+def contained_values() -> Mapping[str, ChartValues]:
+    """The supported values of each subchart, by its name, which is also the name of its section."""
+    return _accepted()[1]
+
+
+@cache
+def _accepted() -> tuple[Mapping[str, ChartValues], Mapping[str, ChartValues]]:
+    """The rows of charts and those of subcharts; LeaderWorkerSet is a chart, and a subchart of Trainer."""
+    of_charts: dict[str, ChartValues] = {}
+    contained: dict[str, ChartValues] = {}
     for name, operator in operators().items():
         _, rows = parse_all((FOLDER / f"{name}.yaml").read_bytes())
-        yield operator, rows
+        for chart, row in rows.items():
+            (of_charts if chart in operator.charts else contained)[chart] = ChartValues.model_validate(row)
+    return of_charts, contained

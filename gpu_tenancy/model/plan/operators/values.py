@@ -10,8 +10,8 @@ import yaml
 
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue.clouds import rules_of
-from gpu_tenancy.model.catalogue.fabrics import Image, fabrics
 from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
+from gpu_tenancy.model.catalogue.pods import Image, fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import framework_used, has, infiniband_pools, installed_by, there
 from gpu_tenancy.model.plan.operators.gpus import Values, amd_values, dra_values, intel_values, merged, nvidia_values

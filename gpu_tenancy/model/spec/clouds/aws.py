@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.model.fields import refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance, late_reader, late_storage
 from gpu_tenancy.model.spec.people import Person
 
@@ -91,17 +90,14 @@ class EksCreation(Creation):
     addons: dict[AddonName, AddonVersion] = {}
     """Versions of add-ons, such as `{vpc-cni: v1.21.1-eksbuild.1}`; default: EKS's default for `version`."""
 
-    @model_validator(mode="after")
-    def _administered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if not self.admins:
-            raise refuse(
-                "has no admins, so nobody can create objects in the cluster",
-                "set admins to the IAM roles of its administrators, including the role that deploys the stack",
-            )
+            fix = "set admins to the IAM roles of its administrators, including the role that deploys the stack"
+            yield "has no admins, so nobody can create objects in the cluster", fix
         for arn in self.admins:
             if self.admins.count(arn) > 1:
-                raise refuse(f"lists {arn} under admins more than once", "remove the repetition")
-        return self
+                yield f"lists {arn} under admins more than once", "remove the repetition"
 
 
 class AwsCluster(CloudCluster):
@@ -166,11 +162,6 @@ class AwsCluster(CloudCluster):
         return self.autoscaler != "none"
 
     @property
-    def creation(self) -> EksCreation | None:
-        """Settings of the cluster to create."""
-        return self.create
-
-    @property
     def zonal(self) -> tuple[str, ...]:
         """Zones of the cluster's subnets that are Availability Zones; all zones if there are none.
 
@@ -210,7 +201,6 @@ class AwsCluster(CloudCluster):
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
         """Nodes read ECR by the policy of their role, which includes pull-through caches."""
-        del registries
         policy = "AmazonEC2ContainerRegistryPullOnly"
         given = f"attach {policy} to {self.node_role}" if self.node_role else "made here"
         yield f"Nodes read ECR of their account, also pull-through caches: {given}"
@@ -228,28 +218,22 @@ class AwsCluster(CloudCluster):
         if self.autoscaler in {"cluster-autoscaler", "installed"}:
             return None
         what = "Karpenter ignores" if self.autoscaler == "karpenter" else "no autoscaler handles"
-        return (
-            f"is not available: {what} requests of Kueue for nodes",
-            "set cluster.autoscaler: cluster-autoscaler, or another kind of capacity",
-        )
+        fix = "set cluster.autoscaler: cluster-autoscaler, or another kind of capacity"
+        return f"is not available: {what} requests of Kueue for nodes", fix
 
     def time_slicing_rule(self) -> tuple[str, str] | None:
         """Karpenter counts whole GPUs, not time slices, so it would add several times the nodes that are needed."""
         if self.autoscaler != "karpenter":
             return None
-        return (
-            "is not supported by karpenter, which would add too many nodes",
-            "set cluster.autoscaler: cluster-autoscaler, or use mig",
-        )
+        fix = "set cluster.autoscaler: cluster-autoscaler, or use mig"
+        return "is not supported by karpenter, which would add too many nodes", fix
 
     def reservation_rule(self, reservation: str) -> tuple[str, str] | None:
         """Karpenter selects reservations by ID: https://karpenter.sh/docs/concepts/nodeclasses/."""
         if self.autoscaler != "karpenter" or not reservation.startswith("arn:"):
             return None
-        return (
-            "is a resource group, which Karpenter does not support",
-            "set the ID of one reservation, or cluster.autoscaler: cluster-autoscaler",
-        )
+        fix = "set the ID of one reservation, or cluster.autoscaler: cluster-autoscaler"
+        return "is a resource group, which Karpenter does not support", fix
 
     def image_disk_rule(self, image_disk: str, driver: str | None, *, local_disks: bool) -> tuple[str, str] | None:
         """Only Bottlerocket has images on a disk of their own, which can be of a snapshot.
@@ -271,45 +255,36 @@ class AwsCluster(CloudCluster):
         place = "cluster.subnets" if self.subnets else "cluster.create.zones"
         return f"has no subnet under {place}", f"add it there, or use one of: {', '.join(self.zones)}"
 
-    @model_validator(mode="after")
-    def _used(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if self.drift and self.autoscaler != "karpenter":
-            raise refuse("sets drift, which only Karpenter has", "remove drift, or set autoscaler: karpenter")
+            yield "sets drift, which only Karpenter has", "remove drift, or set autoscaler: karpenter"
         if self.session_manager and self.node_role and self.create is None:
-            raise refuse(
-                "sets sessionManager, but nodeRole is not created here",
-                "remove sessionManager, and attach AmazonSSMManagedInstanceCore to that role",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _zones(self) -> Self:
+            fix = "remove sessionManager, and attach AmazonSSMManagedInstanceCore to that role"
+            yield "sets sessionManager, but nodeRole is not created here", fix
         if self.subnets and self.create and self.create.zones:
-            raise refuse("sets subnets and also create.zones", "remove create.zones, or subnets to have them created")
+            yield "sets subnets and also create.zones", "remove create.zones, or subnets to have them created"
         if not self.zones:
             created = ", or create.zones to have a network created" if self.create else ""
-            raise refuse("has no subnets", f"set subnets to a private subnet by zone{created}")
+            yield "has no subnets", f"set subnets to a private subnet by zone{created}"
         for zone in self.zones:
             if self.zones.count(zone) > 1:
-                raise refuse(f"lists {zone} under create.zones more than once", "remove the repetition")
+                yield f"lists {zone} under create.zones more than once", "remove the repetition"
             if not self.is_zonal(zone) and not zone.startswith(f"{self.region}-"):
-                raise refuse(
-                    f"has a subnet in {zone}, which is not a zone of {self.region}", "change region or the zone"
-                )
-        own = self.create.subnets if self.create else {}
-        if own and self.makes_network:
-            raise refuse("sets create.subnets, but no subnets", "set subnets in the same network, or remove them")
-        for zone in own:
+                yield f"has a subnet in {zone}, which is not a zone of {self.region}", "change region or the zone"
+        if self.create:
+            yield from self._control_plane_conflicts(self.create)
+
+    def _control_plane_conflicts(self, creation: EksCreation) -> Iterator[tuple[str, str]]:
+        if creation.subnets and self.makes_network:
+            yield "sets create.subnets, but no subnets", "set subnets in the same network, or remove them"
+        for zone in creation.subnets:
             if not self.is_zonal(zone):
-                raise refuse(
-                    f"create.subnets: {zone} is not an Availability Zone of {self.region}",
-                    f"set a zone such as {self.region}a",
-                )
-        zonal = [zone for zone in own or self.zones if self.is_zonal(zone)]
-        if self.create and len(zonal) < _CONTROL_PLANE_ZONES:
+                rule = f"create.subnets: {zone} is not an Availability Zone of {self.region}"
+                yield rule, f"set a zone such as {self.region}a"
+        zonal = sum(map(self.is_zonal, creation.subnets or self.zones))
+        if zonal < _CONTROL_PLANE_ZONES:
             place = "cluster.subnets" if self.subnets else "cluster.create.zones"
-            raise refuse(
-                f"has subnets in {plural(len(zonal), 'Availability Zone')}, but an EKS control plane needs two or more",
-                f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)",
-            )
-        return self
+            fix = f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)"
+            rule = f"has subnets in {plural(zonal, 'Availability Zone')}, but an EKS control plane needs two or more"
+            yield rule, fix

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_network
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
 from gpu_tenancy.model.fields import Cidr, Name, refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance, late_reader
@@ -37,12 +37,10 @@ def _room_for_services(cidr: str) -> str:
 _DNS_ADDRESS = 10
 ServiceCidr: TypeAlias = Annotated[Cidr, AfterValidator(_room_for_services)]
 
-
 _WEEK = 7
 USER_ROLE: Final = "Azure Kubernetes Service Cluster User Role"
 """The built-in role with which people list a cluster's user credentials:
 https://learn.microsoft.com/azure/aks/control-kubeconfig-access."""
-
 
 BLOB_ROLES: Final = {False: "Storage Blob Data Reader", True: "Storage Blob Data Contributor"}
 """Built-in roles on blobs, by whether they write:
@@ -52,7 +50,6 @@ CLIENT_ID_OF: Final = "client-id-of-"
 OBJECT_ID_OF: Final = "object-id-of-"
 """Start of the name of a service account's user in a plan: its object ID is known once it is created."""
 
-
 _BLOBS: Final = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 _WRITING: Final = ("write", "add/action", "delete", "move/action")
 """Data actions of the role of writers, besides reading."""
@@ -61,23 +58,18 @@ _WRITING: Final = ("write", "add/action", "delete", "move/action")
 def blob_condition(prefix: str, *, writes: bool) -> str:
     """The condition of a role assignment that restricts it to a folder: to read and list, and to write if it writes.
 
-    A listing must name the folder, with or without the slash, as blobfuse2 does when it mounts.
+    A listing must name the folder, without slashes around it or with one behind it, as blobfuse2 does when it mounts.
     https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples
-
-    Args:
-        prefix: the folder, without slashes around it.
-        writes: whether the role writes.
     """
     listing = f"ActionMatches{{'{_BLOBS}/read'}} AND SubOperationMatches{{'Blob.List'}}"
     single = [f"ActionMatches{{'{_BLOBS}/read'}} AND NOT SubOperationMatches{{'Blob.List'}}"]
     single += [f"ActionMatches{{'{_BLOBS}/{action}'}}" for action in _WRITING] if writes else []
     others = " AND ".join(f"!({action})" for action in single)
-    return (
-        f"((!({listing})) OR (@Request[{_BLOBS}:prefix] StringEquals '{prefix}'"
-        f" OR @Request[{_BLOBS}:prefix] StringStartsWith '{prefix}/'))"
-        f" AND (({others}) OR (@Resource[{_BLOBS}:path] StringEquals '{prefix}'"
-        f" OR @Resource[{_BLOBS}:path] StringStartsWith '{prefix}/'))"
+    named, stored = (
+        f"{place} StringEquals '{prefix}' OR {place} StringStartsWith '{prefix}/'"
+        for place in (f"@Request[{_BLOBS}:prefix]", f"@Resource[{_BLOBS}:path]")
     )
+    return f"((!({listing})) OR ({named})) AND (({others}) OR ({stored}))"
 
 
 class AksMaintenance(Maintenance):
@@ -86,15 +78,12 @@ class AksMaintenance(Maintenance):
     exclusions: dict[Name, Exclusion] = {}
     """Days without upgrades, by a name."""
 
-    @model_validator(mode="after")
-    def _one_day(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         """AKS has daily and weekly schedules: https://learn.microsoft.com/azure/aks/planned-maintenance."""
+        yield from super()._conflicts()
         if 1 < len(self.days) < _WEEK:
-            raise refuse(
-                f"lists {len(self.days)} days, but a window of AKS is on one day of the week or on all",
-                f"set one day, such as {self.days[0]}, or remove days",
-            )
-        return self
+            rule = f"lists {len(self.days)} days, but a window of AKS is on one day of the week or on all"
+            yield rule, f"set one day, such as {self.days[0]}, or remove days"
 
     @property
     def day(self) -> str | None:
@@ -137,11 +126,10 @@ class AksCreation(Creation):
     """When AKS upgrades the cluster and its nodes; default: every day from 03:00 to 07:00 UTC, and the weekly release
     of AKS at any time."""
 
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if ip_network(self.pods, strict=False).overlaps(ip_network(self.services, strict=False)):
-            raise refuse(f"services {self.services} and pods {self.pods} overlap", "change one of them")
-        return self
+            yield f"services {self.services} and pods {self.pods} overlap", "change one of them"
 
     @property
     def name_server(self) -> str:
@@ -195,26 +183,17 @@ class AzureCluster(CloudCluster):
         return {} if egress == "routes" else {f"azure-{egress}": 1}
 
     @property
-    def creation(self) -> AksCreation | None:
-        """Settings of the cluster to create."""
-        return self.create
+    def _group_id(self) -> str:
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
 
     @property
     def resource_id(self) -> str:
         """Resource ID of the cluster."""
-        group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
-        return f"{group}/providers/Microsoft.ContainerService/managedClusters/{self.name}"
+        return f"{self._group_id}/providers/Microsoft.ContainerService/managedClusters/{self.name}"
 
     def container_id(self, account: str, container: str, account_id: str | None) -> str:
-        """Resource ID of a container.
-
-        Args:
-            account: name of the storage account.
-            container: of the account.
-            account_id: resource ID of the account; None for one in the cluster's resource group.
-        """
-        group = f"/subscriptions/{self.subscription}/resourceGroups/{self.resource_group}"
-        whole = account_id or f"{group}/providers/Microsoft.Storage/storageAccounts/{account}"
+        """Resource ID of a container; the ID of its account is None for one in the resource group of the cluster."""
+        whole = account_id or f"{self._group_id}/providers/Microsoft.Storage/storageAccounts/{account}"
         return f"{whole}/blobServices/default/containers/{container}"
 
     def login(self, who: Person) -> Login | None:
@@ -259,20 +238,21 @@ class AzureCluster(CloudCluster):
         """Entra decides object IDs and client IDs."""
         return user.startswith((OBJECT_ID_OF, CLIENT_ID_OF))
 
-    @model_validator(mode="after")
-    def _subnet_known(self) -> Self:
-        if self.subnet is None and self.create is None:
-            raise refuse("has no subnet", "set subnet to the resource ID of the nodes' subnet")
-        if self.subnet is None and self.create and self.create.egress == "routes":
-            raise refuse(
-                "sets create.egress: routes, but a created network has no routes",
-                "set egress: nat-gateway, or subnet to one of an existing network",
-            )
-        for cidr in (self.create.pods, self.create.services) if self.create and self.subnet is None else ():
-            other, created = ip_network(cidr, strict=False), self.create.network_addresses if self.create else None
-            if created and other.version == created.version and created.overlaps(other):
-                raise refuse(f"create.addresses {created} overlaps with {cidr}", "change one of them")
-        return self
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
+        if self.subnet is not None:
+            return
+        if self.create is None:
+            yield "has no subnet", "set subnet to the resource ID of the nodes' subnet"
+            return
+        if self.create.egress == "routes":
+            rule = "sets create.egress: routes, but a created network has no routes"
+            yield rule, "set egress: nat-gateway, or subnet to one of an existing network"
+        created = self.create.network_addresses
+        for cidr in (self.create.pods, self.create.services):
+            other = ip_network(cidr, strict=False)
+            if other.version == created.version and created.overlaps(other):
+                yield f"create.addresses {created} overlaps with {cidr}", "change one of them"
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Azure numbers the zones of each location."""

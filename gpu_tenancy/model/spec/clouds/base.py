@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
 from gpu_tenancy.model.fields import Cidr, Date, Section, refuse
 from gpu_tenancy.model.spec.operators import Adoptables
@@ -23,9 +23,8 @@ KubernetesVersion: TypeAlias = Annotated[str, StringConstraints(pattern=r"^1\.\d
 
 def _not_everyone(cidr: str) -> str:
     if ip_network(cidr, strict=False).prefixlen == 0:
-        raise refuse(
-            "opens the API server to the whole internet", "list the networks that need access, such as 203.0.113.0/24"
-        )
+        fix = "list the networks that need access, such as 203.0.113.0/24"
+        raise refuse("opens the API server to the whole internet", fix)
     return cidr
 
 
@@ -49,10 +48,8 @@ def _not_the_internet(cidrs: list[str]) -> list[str]:
     version_6 = collapse_addresses(network for network in public if isinstance(network, IPv6Network))
     for version, networks, (size, widest) in ((4, version_4, _IPV4), (6, version_6, _IPV6)):
         if sum(network.num_addresses for network in networks) > 2 ** (size - widest):
-            raise refuse(
-                f"opens the API server to more public IPv{version} addresses than a /{widest} network has",
-                "list only the networks that need access, such as 203.0.113.0/24",
-            )
+            rule = f"opens the API server to more public IPv{version} addresses than a /{widest} network has"
+            raise refuse(rule, "list only the networks that need access, such as 203.0.113.0/24")
     return cidrs
 
 
@@ -77,7 +74,6 @@ def _private(cidr: str) -> str:
 
 PrivateCidr: TypeAlias = Annotated[Cidr, AfterValidator(_private)]
 
-
 Weekday: TypeAlias = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 
@@ -89,11 +85,9 @@ class Exclusion(Section):
     end: Date
     """Last day, in UTC."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.end < self.start:
-            raise refuse(f"end {self.end} is before start {self.start}", "swap them")
-        return self
+            yield f"end {self.end} is before start {self.start}", "swap them"
 
 
 class Maintenance(Section):
@@ -109,11 +103,9 @@ class Maintenance(Section):
     days: list[Weekday] = []
     """Days on which a window starts; default: every day."""
 
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if len(set(self.days)) < len(self.days):
-            raise refuse("lists a day twice", "remove one of them")
-        return self
+            yield "lists a day twice", "remove one of them"
 
 
 class SystemPool(Section):
@@ -147,16 +139,12 @@ class Creation(Section):
         """Addresses of the network to create."""
         return IPv4Network(self.addresses or self._ADDRESSES, strict=False)
 
-    @model_validator(mode="after")
-    def _large_enough(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         least, most = self._PREFIXES
         prefix = self.network_addresses.prefixlen
         if not least <= prefix <= most:
-            raise refuse(
-                f"sets addresses with a prefix of /{prefix}, but its network needs /{least} to /{most}",
-                f"set addresses such as {self._ADDRESSES}",
-            )
-        return self
+            rule = f"sets addresses with a prefix of /{prefix}, but its network needs /{least} to /{most}"
+            yield rule, f"set addresses such as {self._ADDRESSES}"
 
 
 Provided: TypeAlias = Literal[
@@ -179,9 +167,7 @@ class Login:
     """The cloud's role with which somebody finds a cluster; what they may do there is decided by Kubernetes RBAC.
 
     Attributes:
-        role: name of the role.
-        given: whether the stack assigns it.
-        command: assigns it, for whoever administers the cloud.
+        given: whether the stack assigns it; else whoever administers the cloud runs `command`.
     """
 
     role: str
@@ -224,8 +210,8 @@ class ClusterSection(Section):
 
     @property
     def creation(self) -> Creation | None:
-        """Settings of the cluster to create; None for an existing one."""
-        return None
+        """Settings of the cluster to create, under `create`; None for an existing one."""
+        return getattr(self, "create", None)
 
     @property
     def kubernetes(self) -> str | None:
@@ -234,7 +220,6 @@ class ClusterSection(Section):
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Rule and fix for a zone that the cluster does not have; None for a valid zone."""
-        del zone
         return None
 
     def node_zones(self, zones: Sequence[str]) -> tuple[str, ...]:
@@ -243,7 +228,6 @@ class ClusterSection(Section):
 
     def reservation_rule(self, reservation: str) -> tuple[str, str] | None:
         """Rule and fix for a reservation that the node autoscaler does not support; None for a supported one."""
-        del reservation
         return None
 
     @property
@@ -260,37 +244,26 @@ class ClusterSection(Section):
         return None
 
     def image_disk_rule(self, image_disk: str, driver: str | None, *, local_disks: bool) -> tuple[str, str] | None:
-        """Rule and fix if nodes cannot have container images from a disk; None if they can.
+        """Rule and fix if nodes cannot have container images from a disk image or snapshot; None if they can.
 
-        Args:
-            image_disk: the cloud's name of the disk image or snapshot.
-            driver: of the pool; None for the default.
-            local_disks: whether its nodes have images on local disks.
+        They depend on the driver of the pool, and on whether its nodes have images on local disks.
         """
-        del image_disk, driver, local_disks
         return "is not supported on this cloud", "remove it"
 
     def fabric_rule(self, fabric: str, interfaces: int) -> tuple[str, str] | None:
         """Rule and fix for what pools with this fabric lack in the cluster; None if nothing."""
-        del fabric, interfaces
         return None
 
     def login(self, who: Person) -> Login | None:
         """The cloud's role that a person needs; None if the cluster needs none."""
-        del who
         return None
 
     def account_identity(self, team: str, name: str) -> Person | None:
         """The cloud identity of a service account, as the cluster knows it; None if it cannot have one."""
-        del team, name
         return None
 
     def reader_annotations(self, team: str) -> dict[str, str]:
-        """Annotations of the ServiceAccount as which External Secrets reads a team's secrets: its cloud identity.
-
-        Empty for a cluster whose identities are not created here, and for a cloud that needs none.
-        """
-        del team
+        """Cloud identity of the ServiceAccount as which External Secrets reads a team's secrets; empty without one."""
         return {}
 
     @property
@@ -304,26 +277,18 @@ class ClusterSection(Section):
         return {}
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
-        """What lets the nodes pull images, and what somebody else must give: sentences for reports.
-
-        Args:
-            registries: those of the stack that the nodes get the right to read.
-        """
-        del registries
+        """What lets the nodes pull images of the stack's registries, and what somebody else must give, in sentences."""
         yield "Nodes must have the right to pull from private registries, from the owner of the cluster"
 
     def is_late(self, user: str) -> bool:
         """Whether a user has another name in the cluster, which the cloud decides when it creates the identity."""
-        del user
         return False
 
     def account_rule(self, team: str, name: str, subject: str) -> tuple[str, str] | None:
         """Rule and fix if a service account cannot have a cloud identity for a CI job's subject; None if it can."""
-        del subject
         fix = (
-            "remove it, and use tokens of"
-            f" `tenancy access kubeconfig {team} --as serviceaccount:{team}/{name} --for 1h`;"
-            f" or have the API server trust the issuer of the CI system's tokens, and list their user under"
+            f"remove it, and use tokens of `tenancy access kubeconfig {team} --as serviceaccount:{team}/{name} --for"
+            " 1h`; or have the API server trust the issuer of the CI system's tokens, and list their user under"
             f" teams.{team}.members"
         )
         return "needs a cloud, which gives service accounts identities", fix
@@ -361,11 +326,9 @@ class CloudCluster(ClusterSection):
         """How nodes reach the internet, if it is created: names of `catalogue/fixed.yaml`, and their number."""
         return {}
 
-    @model_validator(mode="after")
-    def _one_network(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.creation and self.creation.addresses and not self.makes_network:
-            raise refuse("sets create.addresses, but names an existing network", "remove one of them")
-        return self
+            yield "sets create.addresses, but names an existing network", "remove one of them"
 
     def identity_name(self, team: str, name: str) -> str:
         """Name of a service account's identity in the cloud; underscores separate its parts, which have none."""
@@ -385,18 +348,13 @@ class CloudCluster(ClusterSection):
 
     def account_rule(self, team: str, name: str, subject: str) -> tuple[str, str] | None:
         """An identity needs the CI system's issuer, a name that fits, and the subject of one repository."""
+        identity, longest = self.identity_name(team, name), self._LONGEST_IDENTITY
         if self.account_identity(team, name) is None:
             return "needs the issuer of the CI system's tokens", "set cluster.identityProvider, or remove subject"
-        name = self.identity_name(team, name)
-        if len(name) > self._LONGEST_IDENTITY:
-            most = self._LONGEST_IDENTITY
-            return (
-                f"needs an identity {name}, which is longer than {most} characters",
-                "shorten the service account's name",
-            )
+        if len(identity) > longest:
+            rule = f"needs an identity {identity}, which is longer than {longest} characters"
+            return rule, "shorten the service account's name"
         if self.issuer == GITHUB and not _OF_REPOSITORY.fullmatch(subject):
-            return (
-                "is not the subject of one repository of GitHub",
-                "write repo:OWNER/REPOSITORY:..., such as repo:example/vision:ref:refs/heads/main",
-            )
+            fix = "write repo:OWNER/REPOSITORY:..., such as repo:example/vision:ref:refs/heads/main"
+            return "is not the subject of one repository of GitHub", fix
         return None

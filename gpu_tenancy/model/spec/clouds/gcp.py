@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
-from gpu_tenancy.model.fields import Date, Matching, Name, Section, refuse
+from gpu_tenancy.model.fields import Date, Matching, Name, Section
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance
 from gpu_tenancy.model.spec.people import Person
 
@@ -24,21 +24,15 @@ CryptoKey: TypeAlias = Annotated[
     str, StringConstraints(pattern=r"^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$")
 ]
 
-
 _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 """https://cloud.google.com/compute/docs/naming-resources"""
 _PROJECT: Final = r"projects/([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"
-
 
 _DISK_IMAGE: Final = re.compile(f"{_PROJECT}/global/images/{_NAME}")
 
 
 def _named(folder: str) -> Matching:
-    """A check of a name, alone or with its path in a project.
-
-    Args:
-        folder: of such names in a project, with `<region>` for the name of any region.
-    """
+    """A name, alone or with its path in a project below a folder, where `<region>` stands for any region."""
     return Matching(
         re.compile(f"({_PROJECT}/{folder.replace('<region>', '[a-z0-9-]+')}/)?{_NAME}"),
         "is not a valid name in Google Cloud",
@@ -59,19 +53,14 @@ _EACH_WEEKDAY: Final = 4
 """How often each weekday occurs in any 32 days, at least."""
 _WEEK: Final = 7
 
-
 VIEWER: Final = "roles/container.clusterViewer"
 """The role with which people get the address and the CA of clusters:
 https://cloud.google.com/kubernetes-engine/docs/concepts/access-control."""
 
 
 def iam_member(who: Person) -> str:
-    """A person as a member of an IAM policy; a service account is a user in clusters.
-
-    https://cloud.google.com/iam/docs/principal-identifiers
-    """
-    kind = "serviceAccount" if who.name.endswith(".gserviceaccount.com") else who.kind
-    return f"{kind}:{who.name}"
+    """A person in IAM, where a service account is a user: https://cloud.google.com/iam/docs/principal-identifiers."""
+    return f"{'serviceAccount' if who.name.endswith('.gserviceaccount.com') else who.kind}:{who.name}"
 
 
 class FabricNetwork(Section):
@@ -94,13 +83,11 @@ class GkeExclusion(Exclusion):
     """What GKE does not do in these days: any upgrades, upgrades to another minor version, or these and upgrades of
     nodes. GKE limits the length of `upgrades`."""
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.end is None and self.scope == "upgrades":
-            raise refuse("has no end, which scope upgrades requires", "set end, or scope: minor-or-node-upgrades")
+            yield "has no end, which scope upgrades requires", "set end, or scope: minor-or-node-upgrades"
         if self.end is not None and self.end < self.start:
-            raise refuse(f"end {self.end} is before start {self.start}", "swap them")
-        return self
+            yield f"end {self.end} is before start {self.start}", "swap them"
 
 
 class GkeMaintenance(Maintenance):
@@ -109,17 +96,12 @@ class GkeMaintenance(Maintenance):
     exclusions: Annotated[dict[Name, GkeExclusion], Field(max_length=20)] = {}
     """Days without upgrades, by a name."""
 
-    @model_validator(mode="after")
-    def _enough(self) -> Self:
-        days = len(self.days) or _WEEK
-        if days * self.hours * _EACH_WEEKDAY < _MAINTENANCE_HOURS:
-            needed = -(-_MAINTENANCE_HOURS // (_EACH_WEEKDAY * days))
-            raise refuse(
-                f"has windows of {days * self.hours * _EACH_WEEKDAY} hours in 32 days, but GKE requires"
-                f" {_MAINTENANCE_HOURS}",
-                f"set hours: {needed}, or add days",
-            )
-        return self
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
+        times = (len(self.days) or _WEEK) * _EACH_WEEKDAY
+        if times * self.hours < _MAINTENANCE_HOURS:
+            rule = f"has windows of {times * self.hours} hours in 32 days, but GKE requires {_MAINTENANCE_HOURS}"
+            yield rule, f"set hours: {-(-_MAINTENANCE_HOURS // times)}, or add days"
 
 
 class GkeCreation(Creation):
@@ -150,31 +132,18 @@ class GkeCreation(Creation):
     admins: list[Group] = []
     """Google Groups that administer the cluster; requires `securityGroup`."""
 
-    @model_validator(mode="after")
-    def _whole_network(self) -> Self:
-        named = {
-            "network": self.network,
-            "subnetwork": self.subnetwork,
-            "podRange": self.pod_range,
-            "serviceRange": self.service_range,
-        }
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
+        keys = ("network", "subnetwork", "podRange", "serviceRange")
+        named = dict(zip(keys, (self.network, self.subnetwork, self.pod_range, self.service_range), strict=True))
         missing = [key for key, value in named.items() if value is None]
         if 0 < len(missing) < len(named):
             there = ", ".join(key for key in named if key not in missing)
-            raise refuse(
-                f"sets {there} without {', '.join(missing)}",
-                "set all four for an existing network, or none to have a network created",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _groups_known(self) -> Self:
+            fix = "set all four for an existing network, or none to have a network created"
+            yield f"sets {there} without {', '.join(missing)}", fix
         if self.admins and self.security_group is None:
-            raise refuse(
-                "sets admins without securityGroup, but GKE only finds Google Groups in a security group",
-                "set securityGroup: gke-security-groups@<domain>, and add the groups to it as members",
-            )
-        return self
+            fix = "set securityGroup: gke-security-groups@<domain>, and add the groups to it as members"
+            yield "sets admins without securityGroup, but GKE only finds Google Groups in a security group", fix
 
 
 OBJECT_ROLES: Final = {False: "roles/storage.objectViewer", True: "roles/storage.objectUser"}
@@ -219,27 +188,18 @@ class GcpCluster(CloudCluster):
     create: GkeCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
 
-    @model_validator(mode="after")
-    def _one_endpoint(self) -> Self:
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        yield from super()._conflicts()
         if self.endpoint == "dns" and self.create and self.create.allow_from:
-            raise refuse(
-                "sets endpoint: dns and create.allowFrom, which does not restrict the DNS name",
-                "remove create.allowFrom, or endpoint",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _locations(self) -> Self:
+            rule = "sets endpoint: dns and create.allowFrom, which does not restrict the DNS name"
+            yield rule, "remove create.allowFrom, or endpoint"
         locations = self.create.node_locations if self.create else []
         if locations and self.location != self.region:
-            raise refuse(
-                f"sets create.nodeLocations, but its location is the zone {self.location}",
-                "remove create.nodeLocations, or set location to a region",
-            )
+            rule = f"sets create.nodeLocations, but its location is the zone {self.location}"
+            yield rule, "remove create.nodeLocations, or set location to a region"
         for zone in locations:
             if wrong := self.zone_rule(zone):
-                raise refuse(f"create.nodeLocations: {zone} {wrong[0]}", wrong[1])
-        return self
+                yield f"create.nodeLocations: {zone} {wrong[0]}", wrong[1]
 
     @property
     def region(self) -> str:
@@ -256,11 +216,6 @@ class GcpCluster(CloudCluster):
     def ways_out(self) -> dict[str, int]:
         """Cloud NAT."""
         return {"cloud-nat": 1} if self.makes_network else {}
-
-    @property
-    def creation(self) -> GkeCreation | None:
-        """Settings of the cluster to create."""
-        return self.create
 
     def login(self, who: Person) -> Login | None:
         """People find clusters of a project by a role of IAM."""
@@ -293,10 +248,9 @@ class GcpCluster(CloudCluster):
         named = self.create.network or self.name
         name = named.rpartition("/")[2]
         own = f"projects/{self.project}/global/networks/{name}"
-        path = named if "/" in named else own
-        if path == own:
-            return {"network": name, "networkPath": path, "connectMode": "DIRECT_PEERING"}
-        return {"network": path, "networkPath": path, "connectMode": "PRIVATE_SERVICE_ACCESS"}
+        if named in {name, own}:
+            return {"network": name, "networkPath": own, "connectMode": "DIRECT_PEERING"}
+        return {"network": named, "networkPath": named, "connectMode": "PRIVATE_SERVICE_ACCESS"}
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
         """Nodes read Artifact Registry by a role of their service account in the project of each repository."""
@@ -306,10 +260,7 @@ class GcpCluster(CloudCluster):
         yield from (f"Nodes read {registry}: made here" for registry in registries)
 
     def account_member(self, namespace: str, account: str) -> str:
-        """A ServiceAccount of the cluster as a member of an IAM policy.
-
-        https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity
-        """
+        """A ServiceAccount as a member of IAM: https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity."""
         return f"serviceAccount:{self.project}.svc.id.goog[{namespace}/{account}]"
 
     def account_identity(self, team: str, name: str) -> Person | None:
@@ -331,10 +282,7 @@ class GcpCluster(CloudCluster):
         return f"principal://iam.googleapis.com/{pool}/subject/ns/{namespace}/sa/{account}"
 
     def federated(self, subject: str) -> str:
-        """A subject of the CI system's tokens, as a member of an IAM policy.
-
-        https://cloud.google.com/iam/docs/principal-identifiers
-        """
+        """A subject of the CI system's tokens in IAM: https://cloud.google.com/iam/docs/principal-identifiers."""
         pool = (self.identity_provider or "").partition("/providers/")[0]
         return f"principal://iam.googleapis.com/{pool}/subject/{subject}"
 
@@ -343,7 +291,6 @@ class GcpCluster(CloudCluster):
 
         https://cloud.google.com/kubernetes-engine/docs/how-to/data-container-image-preloading
         """
-        del driver, local_disks
         if not _DISK_IMAGE.fullmatch(image_disk):
             return "is not a disk image", "set projects/<project>/global/images/<name>"
         if not self.image_streaming:

@@ -1,4 +1,4 @@
-"""What pods and nodes need to use the network between GPUs, from `fabrics.yaml`."""
+"""What pods have of engines of servers, and of the network between GPUs: the tables engines.yaml and fabrics.yaml."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,6 +10,62 @@ from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 from gpu_tenancy.model.fields import Bytes, Count, Positive, ResourceName
 
 
+class Argument(Row):
+    """An argument that follows from the stack.
+
+    Attributes:
+        value: with placeholders; None for a switch.
+        of: the pods that have it; `none` if it would contradict the stack.
+        key: of the server, which sets it.
+    """
+
+    name: Annotated[str, Field(pattern=r"^--[a-z-]+$")]
+    short: str = ""
+    value: str | None = None
+    of: Literal["all", "groups", "workers", "none"] = "all"
+    key: str
+
+
+class KeyCheck(Row):
+    """How an engine asks requests for a key: the variable with the key, and prefixes of the paths for which it asks."""
+
+    env: str
+    paths: tuple[str, ...]
+
+
+class Engine(Fact):
+    """An engine.
+
+    Attributes:
+        version: of the package that its facts were read in.
+        command: how it is started; the path of the model follows.
+        user, group: of its image; not root.
+        gpu_memory: percent of a GPU's memory that it fills.
+        metrics: names of its metrics, by key of `metrics` of a server.
+        buckets: bounds of its histograms in seconds, by the same keys.
+    """
+
+    title: str
+    version: str
+    command: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+    port: Positive
+    health: str
+    user: Positive
+    group: Count
+    gpu_memory: Annotated[int, Field(ge=1, le=100)]
+    api_key: KeyCheck
+    env: Mapping[str, str]
+    metrics: Mapping[str, str]
+    buckets: Mapping[str, tuple[float, ...]]
+
+
+@cache
+def engines() -> Mapping[str, Engine]:
+    """The engines by the value of `engine` of a server."""
+    return read_rows("engines", dict[str, Engine])
+
+
 class HostMount(Row):
     """A path of the node (`host`) that a container has at `path`."""
 
@@ -19,24 +75,17 @@ class HostMount(Row):
 
 
 class Hugepages(Row):
-    """Huge pages of 2 MiB for the fabric, in bytes.
-
-    Attributes:
-        machine: amount of a whole machine.
-        per_cpu: maximum amount for each CPU of the machine.
-    """
+    """Huge pages of 2 MiB for the fabric, in bytes: of a whole machine, and at most for each CPU of the machine."""
 
     machine: Bytes
     per_cpu: Bytes
 
 
 class Networks(Row):
-    """How GKE attaches the additional networks of a node to a pod.
+    """How GKE attaches the additional networks of a node to a pod: by `deviceMode`, from an index of interfaces.
 
     Attributes:
-        mode: `deviceMode` of the networks.
         of_node: number of networks, the first of the machine's, that pods do not use.
-        first: index of the pod's first interface.
     """
 
     mode: Literal["NetDevice", "RDMA"]
@@ -59,8 +108,7 @@ class Installer(Row):
     """A DaemonSet that copies libraries to the nodes.
 
     Attributes:
-        script: lines that run in the namespaces of the node first; empty for none.
-        node_image: image with `nsenter`, for the script; default: the installer's.
+        script: lines that run in the namespaces of the node first, in `node_image` with `nsenter`; default: its image.
         arm64: image for nodes with Arm CPUs; None if the fabric has no such machines.
         command: lines that run in its container.
     """
@@ -87,18 +135,16 @@ class FabricRow(Fact):
 
     Attributes:
         resource: extended resource of one interface; None if no device plugin offers one.
-        hugepages: huge pages that nodes reserve; None without.
+        hugepages: huge pages that nodes reserve.
         whole: whether only pods with all GPUs of their machine can use it.
         dranet: whether GKE can create its networks, and pods claim the interfaces.
         networks: how GKE attaches networks to pods; None on other clouds.
-        env: environment variables of the workload's container.
-        capabilities: capabilities that the workload's container needs.
-        mounts: host paths that the workload's container needs.
+        env, capabilities, mounts: of the workload's container: variables, capabilities and host paths.
         devices: device files that the daemon needs.
-        daemon: sidecar of the pods; None without.
-        installer: libraries on the nodes; None without.
-        injector: image of the DaemonSet that adds device files to containers; None without.
-        driver, plugin: images of the network driver and of the device plugin, for the Network Operator; None without.
+        daemon: sidecar of the pods.
+        installer: libraries on the nodes.
+        injector: image of the DaemonSet that adds device files to containers.
+        driver, plugin: images of the network driver and of the device plugin, for the Network Operator.
         pod_security: the strictest Pod Security Standard that accepts such pods.
     """
 

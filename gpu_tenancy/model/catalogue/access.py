@@ -1,0 +1,166 @@
+"""Who may use what: roles of people, reserved namespaces, and what credentials look like, from their tables."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
+
+Verb: TypeAlias = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
+"""Verbs that a role can have: no wildcard, escalate, bind or impersonate."""
+
+_FORBIDDEN: Final = frozenset(
+    {"nodes/proxy", "pods/ephemeralcontainers", "pods/proxy", "serviceaccounts/token", "services/proxy"}
+)
+"""Resources that give more than they seem to: https://kubernetes.io/docs/concepts/security/rbac-good-practices/."""
+
+
+def _allowed(resource: str) -> str:
+    if "*" in resource or resource in _FORBIDDEN:
+        msg = f"{resource} must not be in a role"
+        raise ValueError(msg)
+    return resource
+
+
+READ: Final = "read access"
+_ABILITIES: Final = {"Secrets": ("secrets", "get"), "exec": ("pods/exec", "create"), READ: ("pods", "get")}
+"""Resource and verb of the rights that a reviewer of a change looks for, the strongest first."""
+
+
+class Rule(Row):
+    """A rule of a ClusterRole, with its reason.
+
+    Attributes:
+        groups: API groups; the core group is the empty string.
+        operator: the rule applies if this operator runs in the cluster; None for always.
+        snapshots: whether the rule applies only if volumes of teams have snapshots.
+        routes: whether the rule applies only if servers or notebooks of teams have a host.
+        claims: whether the rule applies only if pods can claim channels or interfaces.
+        domains: whether the rule applies only if pods can claim channels of ComputeDomains.
+    """
+
+    groups: tuple[Annotated[str, AfterValidator(_allowed)], ...]
+    resources: tuple[Annotated[str, AfterValidator(_allowed)], ...]
+    verbs: tuple[Verb, ...]
+    reason: str
+    operator: str | None = None
+    snapshots: bool = False
+    routes: bool = False
+    claims: bool = False
+    domains: bool = False
+
+
+class Role(Row):
+    """A role of people, bound in the namespaces of teams or in the cluster, with the rules of the included role too."""
+
+    scope: Literal["namespace", "cluster"]
+    rules: tuple[Rule, ...]
+    includes: str | None = None
+
+
+@cache
+def roles() -> Mapping[str, Role]:
+    """The roles by name."""
+    return read_rows("roles", dict[str, Role])
+
+
+def rules_of(name: str) -> Iterator[Rule]:
+    """All rules of a role, those of the included role first."""
+    role = roles()[name]
+    if role.includes:
+        yield from rules_of(role.includes)
+    yield from role.rules
+
+
+def abilities(role: str) -> tuple[str, ...]:
+    """The rights of a role that a reviewer of a change looks for, the strongest first; `admin` can do everything."""
+    if role == "admin":
+        return ("cluster-admin", *_ABILITIES)
+    rules = tuple(rules_of(role))
+    return tuple(
+        name
+        for name, (resource, verb) in _ABILITIES.items()
+        if any(resource in rule.resources and verb in rule.verbs for rule in rules)
+    )
+
+
+_MONITORING: Final = "monitoring"
+"""Namespace of operators which tenants of other programs have too."""
+
+
+class ReservedNamespaces(Fact):
+    """Namespaces of one product.
+
+    Attributes:
+        names: names, and prefixes that end in `-`, as no namespace does.
+        system: exact names that policy packs do not check as a tenant's.
+    """
+
+    owner: Annotated[str, Field(min_length=1)]
+    names: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]*$")]], Field(min_length=1)]
+    system: tuple[str, ...] = ()
+
+
+@cache
+def _reserved() -> list[ReservedNamespaces]:
+    return read_rows("namespaces", list[ReservedNamespaces])
+
+
+def system_namespaces() -> list[str]:
+    """Exact names of namespaces that do not belong to a tenant, in alphabetical order."""
+    operators = {chart.namespace for chart in charts().values()} - {_MONITORING}
+    return sorted(operators | {name for row in _reserved() for name in row.system})
+
+
+@cache
+def reserved_namespaces() -> Mapping[str, str]:
+    """The owner of each reserved name and prefix."""
+    operators = {chart.namespace: f"operator {name}" for name, chart in reversed(tuple(charts().items()))}
+    return operators | {name: row.owner for row in _reserved() for name in row.names}
+
+
+def owner_of(namespace: str) -> str | None:
+    """The owner of a reserved namespace; None for any other."""
+    names = reserved_namespaces()
+    prefixes = (owner for name, owner in names.items() if name.endswith("-") and namespace.startswith(name))
+    return names.get(namespace) or next(prefixes, None)
+
+
+def _compiles(pattern: str) -> str:
+    re.compile(pattern)
+    return pattern
+
+
+class _Form(Fact):
+    what: str
+    pattern: Annotated[str, AfterValidator(_compiles)]
+
+
+class _Credentials(Row):
+    texts: tuple[_Form, ...]
+    names: Annotated[str, AfterValidator(_compiles)]
+    secretive: Annotated[str, AfterValidator(_compiles)]
+
+
+@cache
+def _credentials() -> _Credentials:
+    return read_rows("credentials", _Credentials)
+
+
+def credential(text: str, variable: str = "") -> str | None:
+    """What kind of credential a text is, such as "AWS access key"; None if it does not look like one.
+
+    Args:
+        text: of a variable or an argument.
+        variable: name of the variable; empty for an argument.
+    """
+    table = _credentials()
+    for form in table.texts:
+        if re.search(form.pattern, text):
+            return form.what
+    named = variable and re.search(table.names, variable) and re.fullmatch(table.secretive, text)
+    return f"value of {variable}" if named else None
