@@ -11,8 +11,8 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgs
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.manifests.pods import tolerations
-from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
-from gpu_tenancy.model.plan.sidecars import access_mode
+from gpu_tenancy.model.plan.datasets import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
+from gpu_tenancy.model.plan.object_storage import access_mode
 
 from .objects import Component, Options
 from .operators import critical_pods

@@ -13,7 +13,7 @@ from pulumi_kubernetes.resource.v1 import ExactDeviceRequestArgsDict, ResourceCl
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
-from gpu_tenancy.model.manifests.labels import NAME
+from gpu_tenancy.model.manifests.pods import NAME
 from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS, NOTEBOOK, NOTEBOOK_PORT
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.fabric import claim_name

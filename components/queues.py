@@ -15,7 +15,7 @@ from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.names import STACK
 from gpu_tenancy.model.plan import PriorityPlan, QueuesPlan
 from gpu_tenancy.model.plan.environment import TENANCY
-from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER, WorkerAccess, WorkerCluster
+from gpu_tenancy.model.plan.operators.kueue import CHECK, CONTROLLER, WorkerAccess, WorkerCluster
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 

@@ -13,8 +13,8 @@ from pulumi_kubernetes.storage.v1 import StorageClass
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.names import BUCKET
 from gpu_tenancy.model.plan.datasets import VolumePlan
+from gpu_tenancy.model.plan.object_storage import access_mode
 from gpu_tenancy.model.plan.people import Subject
-from gpu_tenancy.model.plan.sidecars import access_mode
 from gpu_tenancy.model.plan.storage import ClaimPlan, SnapshotPlan, SnapshotsPlan, StorageClassPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 

@@ -10,10 +10,9 @@ from pulumi_kubernetes.batch.v1 import Job
 
 from gpu_tenancy.model.manifests.job_sets import training_runtime
 from gpu_tenancy.model.manifests.jobs import gang_manifest, job_manifest
-from gpu_tenancy.model.manifests.labels import NAME
+from gpu_tenancy.model.manifests.pods import NAME
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
-from gpu_tenancy.model.plan.runtimes import RuntimePlan
-from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan
+from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan, RuntimePlan
 
 from .objects import DO_NOT_AWAIT, Component, Options, custom_resource
 

@@ -14,8 +14,7 @@ from gpu_tenancy.access.kubeconfigs import with_token
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.multikueue import KUBECONFIG_KEY, kueue_namespace, worker_access
-from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan.operators.kueue import KUBECONFIG_KEY, TEAM_LABEL, kueue_namespace, worker_access
 from gpu_tenancy.model.project import declared
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Person

@@ -20,7 +20,7 @@ from gpu_tenancy.doctor.results import (
     version_row,
 )
 from gpu_tenancy.model.catalogue.preflight import preflight
-from gpu_tenancy.model.plan.sidecars import Folder
+from gpu_tenancy.model.plan.object_storage import Folder
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts, format_rate
-from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.plan.environment import Flavor
 
 _THOUSANDTHS: Final = 1000
 

@@ -7,12 +7,12 @@ from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.storage import caches
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.caches import CachePlan, node_label
+from gpu_tenancy.model.plan.datasets import CachePlan, node_label
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
 from gpu_tenancy.model.plan.needs import there
+from gpu_tenancy.model.plan.object_storage import DRIVERS
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 

@@ -11,7 +11,7 @@ from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER
+from gpu_tenancy.model.plan.operators.kueue import CHECK, CONTROLLER
 from gpu_tenancy.model.source import read_file
 
 CASES: Any = yaml.safe_load(Path(__file__).with_name("multikueue.yaml").read_text(encoding="utf-8"))

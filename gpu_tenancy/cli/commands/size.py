@@ -15,8 +15,8 @@ from gpu_tenancy.base.terminal import ProjectFolder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_tenancy.model.plan.environment import Flavor
     from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.model.plan.supply import Flavor
     from gpu_tenancy.model.sizing import Size
 
 

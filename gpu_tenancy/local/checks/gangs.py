@@ -14,9 +14,9 @@ from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, temporary_node
 from gpu_tenancy.model.manifests.jobs import gang_manifest
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.plan.workloads import GangPlan, PodPlan, RolePlan
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
 from gpu_tenancy.simulation.live.player import job_of_pods

@@ -16,9 +16,9 @@ from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, on_temporary_nodes, temporary_node
 from gpu_tenancy.model.plan import Plan, PriorityPlan
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
 
 NAMESPACE: Final = "tenancy-check"
 PATIENCE: Final = 20.0

@@ -17,11 +17,11 @@ from gpu_tenancy.model.checks.pools import (
     placement_problems,
     zone_problems,
 )
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.needs import has_claims
 from gpu_tenancy.model.plan.pools import ResolvedPool, uses_local_disks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import stored
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool

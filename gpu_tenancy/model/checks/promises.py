@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size
 from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.resolve import ResolvedServer
 
 

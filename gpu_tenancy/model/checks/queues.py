@@ -6,10 +6,10 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.checks.promises import group_key, what
-from gpu_tenancy.model.plan.cohort_objects import borrowable
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
+from gpu_tenancy.model.plan.queues import borrowable
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
 from gpu_tenancy.model.plan.workloads import SHIPPED
 from gpu_tenancy.model.spec.tenancy import Usage

@@ -4,10 +4,15 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpu_tenancy.model.manifests.job_objects import deadline_of, job_object, pod_template, policy_of_failures
-from gpu_tenancy.model.manifests.job_sets import job_set, train_job
-from gpu_tenancy.model.manifests.labels import NAME, VOLCANO
-from gpu_tenancy.model.manifests.pods import container, pod_spec, template_metadata
+from gpu_tenancy.model.manifests.job_sets import (
+    deadline_of,
+    job_object,
+    job_set,
+    pod_template,
+    policy_of_failures,
+    train_job,
+)
+from gpu_tenancy.model.manifests.pods import NAME, VOLCANO, container, pod_spec, template_metadata
 from gpu_tenancy.model.names import GROUP_MINIMUM
 from gpu_tenancy.model.plan.workloads import GANG, GangPlan, JobPlan, PodPlan, RolePlan
 from gpu_tenancy.model.spec.roles import KINDS

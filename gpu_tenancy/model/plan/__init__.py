@@ -6,19 +6,17 @@ from typing import Literal
 
 from gpu_tenancy.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
-from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_datasets, caches_plan
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
-from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
+from gpu_tenancy.model.plan.datasets import CachedDataset, CachesPlan, VolumePlan, cached_datasets, caches_plan, volumes
 from gpu_tenancy.model.plan.environment import parts
-from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
-from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebook_stops, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
+from gpu_tenancy.model.plan.operators.kueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.operators.values import InfinibandPlan, infiniband
-from gpu_tenancy.model.plan.people import AccessPlan, access
+from gpu_tenancy.model.plan.people import AccessPlan, Subject, access, flows
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
     GangQueue,
@@ -30,7 +28,6 @@ from gpu_tenancy.model.plan.queues import (
     provisioning_checks,
     resource_flavors,
 )
-from gpu_tenancy.model.plan.runtimes import RuntimePlan, runtimes
 from gpu_tenancy.model.plan.secrets import NO_SECRETS, TeamSecrets, team_secrets
 from gpu_tenancy.model.plan.servers import RoutePlan, notebook_routes
 from gpu_tenancy.model.plan.shares import Tree
@@ -47,9 +44,11 @@ from gpu_tenancy.model.plan.storage import (
 from gpu_tenancy.model.plan.workloads import (
     GangPlan,
     JobPlan,
+    RuntimePlan,
     ServerPlan,
     gangs,
     jobs,
+    runtimes,
     servers,
 )
 from gpu_tenancy.model.spec import Stack
@@ -113,7 +112,7 @@ class Plan:
         caches: caches of datasets; None without any.
         snapshots: what the snapshots of all teams share; None without any.
         notebooks: the teams with notebooks, and the seconds for which one may run.
-        flows: whose requests API Priority and Fairness keeps apart; None without teams.
+        flows: whose requests API Priority and Fairness keeps apart; empty without teams.
         parts: names of the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: that is deployed in this run; None for the whole environment.
     """
@@ -135,7 +134,7 @@ class Plan:
     caches: CachesPlan | None = None
     snapshots: SnapshotsPlan | None = None
     notebooks: Mapping[str, int] = field(default_factory=dict[str, int])
-    flows: FlowsPlan | None = None
+    flows: tuple[Subject, ...] = ()
     parts: tuple[str, ...] = ()
     part: str | None = None
 
@@ -187,7 +186,7 @@ def plan(stack: Stack) -> Plan:
         caches=caches_plan(tree),
         snapshots=snapshots_plan(stack),
         notebooks=notebook_stops(stack),
-        flows=flows(spaces),
+        flows=flows({space.name: space.bindings for space in spaces}),
         parts=parts(stack, operators=bool(installed or observed or wired)),
     )
 

@@ -8,11 +8,10 @@ from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.catalogue import Price, find_machine, price_table
 from gpu_tenancy.model.catalogue.clouds import fixed_prices
 from gpu_tenancy.model.catalogue.rows import Fact
-from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.environment import Environment, Flavor
 from gpu_tenancy.model.plan.pools import POOL_LABEL, ResolvedPool
 from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.model.plan.storage import service_of, storage_classes
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster

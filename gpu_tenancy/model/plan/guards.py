@@ -19,6 +19,7 @@ from gpu_tenancy.model.plan.fabric import claimed_on, connected_flavors
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, container_defaults
 from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, reaches, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
+from gpu_tenancy.model.plan.people import accounts
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
@@ -232,11 +233,6 @@ def _key(framework: str) -> str:
     """Group and kind of an external framework: `Job.v1alpha1.batch.volcano.sh`."""
     kind, _, group = framework.split(".", 2)
     return f"{group}/{kind}"
-
-
-def accounts(namespace: str) -> str:
-    """The group of all service accounts in a namespace."""
-    return f"system:serviceaccounts:{namespace}"
 
 
 def _makers(environment: Environment) -> tuple[str, ...]:

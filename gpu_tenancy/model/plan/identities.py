@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.names import ACCOUNT
-from gpu_tenancy.model.plan.cache_pods import accelerated, has_identity
-from gpu_tenancy.model.plan.sidecars import Folder, folder
+from gpu_tenancy.model.plan.object_storage import Folder, accelerated, folder, has_identity
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster

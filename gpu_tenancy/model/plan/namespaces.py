@@ -14,14 +14,14 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claiming_flavors
-from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.needs import there
+from gpu_tenancy.model.plan.object_storage import egress_of_datasets, sidecars
+from gpu_tenancy.model.plan.operators.kueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.pods import is_gang
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
 from gpu_tenancy.model.plan.servers import Origins, notebook_origins, origins
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
-from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
 from gpu_tenancy.model.plan.signals import Monitor, monitor
 from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.resolve import ResolvedTeam

@@ -1,4 +1,10 @@
-"""Who may do what: roles, and whom each is bound to in the cluster and in the namespaces of teams."""
+"""Who may do what: roles, and whom each is bound to in the cluster and in the namespaces of teams.
+
+API Priority and Fairness keeps requests of teams to the API server apart from those of operators and of each other:
+https://kubernetes.io/docs/concepts/cluster-administration/flow-control/. The flows are users: by namespace, a user
+could fill the queues of another team with requests that RBAC rejects, which is asked only afterwards. A user fills only
+some of the queues, which shuffle sharding chooses, so the requests of all others pass.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -190,3 +196,32 @@ def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
         and (claimed or not rule.claims)
         and (CHANNELS in claimed or not rule.domains)
     )
+
+
+def accounts(namespace: str) -> str:
+    """The group of all service accounts in a namespace."""
+    return f"system:serviceaccounts:{namespace}"
+
+
+FLOW_NAME: Final = "gpu-tenancy-teams"
+"""Name of the FlowSchema and of its PriorityLevelConfiguration."""
+FLOW_PRECEDENCE: Final = 8000
+"""Before `service-accounts` (9000), whose level operators share, and after those of the control plane (up to 900)."""
+FLOW_SHARES: Final = 40
+"""Of the seats of the API server, to the 245 of the levels that Kubernetes has: as many as `workload-high`, in which
+the controllers of kube-system are."""
+FLOW_LENDABLE: Final = 50
+"""Percent of its seats that others use while teams do not."""
+FLOW_BORROWED: Final = 100
+"""Percent of its seats that teams use of what others lend, at most."""
+FLOW_QUEUES: Final = 128
+"""Queues, of which each flow has `FLOW_HAND`: two users have the same ones in one of 5 billion cases."""
+FLOW_HAND: Final = 6
+FLOW_LENGTH: Final = 50
+"""Requests that wait in one queue."""
+
+
+def flows(teams: Mapping[str, tuple[TeamBinding, ...]]) -> tuple[Subject, ...]:
+    """Whose requests are those of teams, by the bindings of each: members, and all service accounts in namespaces."""
+    members = {subject for bindings in teams.values() for binding in bindings for subject in binding.subjects}
+    return tuple(sorted({*members, *(Subject("Group", accounts(team)) for team in teams)}))

@@ -1,4 +1,4 @@
-"""The pools of a stack, each with its machine: its GPUs, what one provides to pods, its links and its supply."""
+"""The pools of a stack, each with its machine: its GPUs, what one provides to pods, its network and its supply."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,13 +7,12 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, Gpu, Machine, Network, allocatable, find_gpu, find_machine
-from gpu_tenancy.model.catalogue.clouds import ByQueue, CloudRules, DriverMode, SharingRule, rules_of
+from gpu_tenancy.model.catalogue.clouds import ByQueue, CloudRules, DriverMode, SharingRule, TopologyRule, rules_of
 from gpu_tenancy.model.catalogue.machines import CapacityType, Purchase
-from gpu_tenancy.model.plan.topology import Levels, levels_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
-from gpu_tenancy.model.spec.pools import MachineEntry, NetworkEntry, Pool
+from gpu_tenancy.model.spec.pools import HOSTNAME, Level, MachineEntry, NetworkEntry, Pool
 
 NVIDIA: Final = "nvidia.com/gpu"
 """The default resource of a GPU."""
@@ -44,6 +43,44 @@ class Provisioning:
     provisioning_class: str
     node_selector: Mapping[str, str]
     seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyLevel:
+    """One level of the network.
+
+    Attributes:
+        label: node label whose value names the part of the network.
+        level: what a stack calls the level; None for one that jobs cannot ask for.
+    """
+
+    label: str
+    level: Level | None = None
+
+
+Levels = tuple[TopologyLevel, ...]
+"""Levels, the largest first; the last is the node. Empty without a topology."""
+
+_NODE: Final = TopologyLevel(HOSTNAME, "node")
+
+
+def levels_of(pool: Pool, rules: CloudRules) -> Levels:
+    """The levels of a pool's nodes: only the node where the cloud has no labels, which `model.checks` reports."""
+    topology = pool.topology
+    if topology is None:
+        return ()
+    rule = cloud_labels(pool, rules) if topology.source == "cloud" else None
+    if rule:
+        names: Mapping[str, Level] = {rule.block: "block", rule.rack: "rack"}
+        return (*(TopologyLevel(label, names.get(label)) for label in rule.labels), _NODE)
+    block = (TopologyLevel(topology.block, "block"),) if topology.block else ()
+    rack = (TopologyLevel(topology.rack, "rack"),) if topology.rack else ()
+    return (*block, *rack, _NODE)
+
+
+def cloud_labels(pool: Pool, rules: CloudRules) -> TopologyRule | None:
+    """The labels that the cloud sets on nodes of a pool's machine type; None where none are known."""
+    return next((rule for rule in rules.topologies if (pool.machine or "").startswith(rule.machines)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from typing import Final
 from gpu_tenancy.base.problems import dotted
 from gpu_tenancy.base.quantity import add, format_amount, format_duration, format_rate, times
 from gpu_tenancy.model.catalogue.clouds import rules_of
+from gpu_tenancy.model.plan.environment import Flavor
+from gpu_tenancy.model.plan.object_storage import sidecars_of
 from gpu_tenancy.model.plan.pods import PodSize, pod_size
 from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import sidecars_of
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.workloads import Server

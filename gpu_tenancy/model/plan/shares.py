@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add
-from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.sidecars import sidecars
-from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
+from gpu_tenancy.model.plan.environment import Environment, Flavor, gang_amounts
+from gpu_tenancy.model.plan.object_storage import sidecars
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import CpuShare, MemoryShare, Shares
 

@@ -1,6 +1,6 @@
-"""Servers, jobs and gangs, with the size, nodes and priority of each pod."""
+"""Servers, jobs and gangs, with the size, nodes and priority of each pod, and the runtimes of Kubeflow Trainer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -8,10 +8,18 @@ from gpu_tenancy.base.quantity import Amounts, is_extended
 from gpu_tenancy.model.catalogue.engines import Engine
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import ACCOUNT
-from gpu_tenancy.model.plan.caches import caches_of
-from gpu_tenancy.model.plan.datasets import NO_MOUNTS, Mounts, mounts_of
+from gpu_tenancy.model.plan.datasets import NO_MOUNTS, Mounts, caches_of, mounts_of
 from gpu_tenancy.model.plan.fabric import PodFabric, channels_of, pod_fabric
-from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
+from gpu_tenancy.model.plan.needs import framework_used, there
+from gpu_tenancy.model.plan.pods import (
+    flavor_of,
+    grouped,
+    parts,
+    placed_roles,
+    pod_size,
+    shared_memory,
+    topology_request,
+)
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.rollouts import SCHEDULED_WITHIN, Rollout, rollout
@@ -19,7 +27,6 @@ from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, 
 from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER, RoutePlan, engine_of, grace_period, route
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import Monitor, Query, Signal, metric_name, monitor, per_pod, query, signals, target
-from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import Metrics
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
@@ -444,3 +451,45 @@ def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
         per_pod=per_pod(metrics, server) if latency else None,
         signals=tuple(signals(metrics, server)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePlan:
+    """A TrainingRuntime of Kubeflow Trainer: what the pods of its TrainJobs have, and what TrainJobs cannot patch.
+
+    Attributes:
+        priority: priority class of the pods; None for the cluster's default.
+        job: the only job that uses it; None for a runtime for users.
+    """
+
+    name: str
+    team: str
+    framework: Framework
+    priority: str | None
+    job: JobPlan | None = None
+
+
+def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
+    """A team's runtimes: one for each TrainJob, and one for each class of a namespace that admits only some classes.
+
+    There, TrainJobs with Trainer's own runtimes would never get a pod. Empty without Kubeflow Trainer.
+    """
+    if not there(tree, "trainer"):
+        return ()
+    return (*_of_jobs(tree, team), *_of_classes(tree, team))
+
+
+def _of_jobs(tree: Tree, team: str) -> Iterator[RuntimePlan]:
+    for job in jobs(tree, team):
+        if job.runtime and not job.dispatched:
+            yield RuntimePlan(job.runtime, team, job.framework, job.pod.priority, job)
+
+
+def _of_classes(tree: Tree, team: str) -> Iterator[RuntimePlan]:
+    # TrainJobs of a MultiKueue manager name its runtimes, which are not copied to a worker.
+    several = tree.stack.multikueue is not None
+    classes = tree.stack.teams[team].compute.priorities or (tree.stack.priorities if several else ())
+    for framework in SHIPPED:
+        if framework == "pytorch" or several or framework_used(tree.stack, framework):
+            for priority in sorted(classes):
+                yield RuntimePlan(class_runtime(framework, priority), team, framework, priority)
