@@ -40,9 +40,7 @@ def stack_of(sections: Data) -> Stack:
 
 
 def the_cache(sections: Data) -> CachePlan:
-    made = planned(sections).caches
-    assert made is not None
-    (cache,) = made.caches
+    (cache,) = planned(sections).caches
     return cache
 
 
@@ -65,7 +63,7 @@ def test_teams_get_references_to_cached_datasets() -> None:
     assert (first.volumes, second.cached) == ((), ())
     (reference,) = first.cached
     assert (reference.mount, reference.writable) == ("dataset://dataset-caches/corpus/data", False)
-    assert planned(stack()).caches is None
+    assert planned(stack()).caches == ()
     assert not there(Environment(stack_of(stack())), "fluid")
 
 

@@ -14,7 +14,7 @@ from gpu_tenancy.model.manifests.job_sets import (
 )
 from gpu_tenancy.model.manifests.pods import NAME, VOLCANO, container, pod_spec, template_metadata
 from gpu_tenancy.model.names import GROUP_MINIMUM
-from gpu_tenancy.model.plan.workloads import GANG, GangPlan, JobPlan, PodPlan, RolePlan
+from gpu_tenancy.model.plan.workloads import GANG, JobPlan, RolePlan
 from gpu_tenancy.model.spec.roles import KINDS
 
 
@@ -131,8 +131,10 @@ _BUILDERS: Final[Mapping[str, Callable[[JobPlan], dict[str, Any]]]] = {
 """What makes an object, by its kind."""
 
 
-def gang_manifest(gang: GangPlan) -> dict[str, Any]:
+def gang_manifest(gang: JobPlan) -> dict[str, Any]:
     """A Volcano Job: all pods of all of its tasks start together, or none."""
+    # A Volcano Job has no field for a deadline, so each of its pods has it.
+    end = {"restartPolicy": "OnFailure", **deadline_of(gang)}
     spec: dict[str, Any] = {
         "schedulerName": VOLCANO,
         "queue": gang.queue,
@@ -150,7 +152,7 @@ def gang_manifest(gang: GangPlan) -> dict[str, Any]:
                 "maxRetry": gang.retries,
                 "template": {
                     "metadata": template_metadata(role.pod, {NAME: gang.name}),
-                    "spec": _pod(gang, role.pod),
+                    "spec": {**pod_spec(role.pod, container(role.pod, "train")), **end},
                 },
             }
             for role in gang.roles
@@ -163,9 +165,3 @@ def gang_manifest(gang: GangPlan) -> dict[str, Any]:
         "metadata": {"name": gang.name, "namespace": gang.team, "labels": {NAME: gang.name}},
         "spec": spec,
     }
-
-
-def _pod(gang: GangPlan, pod: PodPlan) -> dict[str, Any]:
-    # A Volcano Job has no field for a deadline.
-    end = {} if gang.deadline is None else {"activeDeadlineSeconds": gang.deadline}
-    return {**pod_spec(pod, container(pod, "train")), "restartPolicy": "OnFailure", **end}

@@ -32,7 +32,6 @@ from gpu_tenancy.model.outlook.shares import (
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
 from gpu_tenancy.model.plan.guards import pull_rights
 from gpu_tenancy.model.plan.object_storage import egress_of_datasets
-from gpu_tenancy.model.plan.operators.kueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.queues import cohort_parents
@@ -291,7 +290,7 @@ def outlook(stack: Stack) -> StackOutlook:
         secrets=tuple(secret_rows(tree.stack)),
         pulls=pull_rights(stack),
         adopts=tuple(stack.cluster.adopt),
-        workers=tuple(worker.name for worker in worker_clusters(stack.multikueue)),
+        workers=tuple(worker.name for worker in stack.multikueue.workers) if stack.multikueue else (),
         data=tuple(data_of(tree)),
         data_rights=tuple(dict.fromkeys(rights_to_grant(stack))),
         network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),

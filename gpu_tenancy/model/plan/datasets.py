@@ -6,7 +6,7 @@ A cache is in a namespace of no team; the namespaces of teams have references to
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import Amounts
 from gpu_tenancy.model.catalogue.storage import CacheContainer, caches
@@ -30,7 +30,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
-from gpu_tenancy.model.spec.data import CACHES, Acceleration, Dataset, Medium, Runtime, Scratch
+from gpu_tenancy.model.spec.data import CACHES, Acceleration, Dataset, Scratch
 from gpu_tenancy.model.spec.serving import MODEL_PATH
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Workload
@@ -67,7 +67,11 @@ def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
 
 def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumePlan:
     place, writes = folder(dataset), dataset.writes(team)
-    attributes = _attributes(place)
+    attributes = {
+        "s3": {"bucketName": place.bucket},
+        "gs": {},
+        "az": {"containerName": place.bucket, "protocol": "fuse2", "storageAccount": place.account},
+    }[place.scheme]
     if isinstance(cluster, CloudCluster) and granted_here(cluster, dataset):
         attributes |= _identity(cluster.team_identity_name(team), dataset, place)
     return VolumePlan(
@@ -82,16 +86,6 @@ def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumeP
         size=dataset.size,
         bucket=dataset.bucket,
     )
-
-
-def _attributes(place: Folder) -> dict[str, str]:
-    match place.scheme:
-        case "s3":
-            return {"bucketName": place.bucket}
-        case "gs":
-            return {}
-        case "az":
-            return {"containerName": place.bucket, "protocol": "fuse2", "storageAccount": place.account}
 
 
 def _identity(identity: str, dataset: Dataset, place: Folder) -> dict[str, str]:
@@ -217,10 +211,9 @@ https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/dataset.go."""
 
 @dataclass(frozen=True, slots=True)
 class CachePod:
-    """A container of a cache's pods.
+    """A container of a cache's pods, by the key of the runtime's spec, such as `jobWorker`.
 
     Attributes:
-        key: of the runtime's spec, such as `jobWorker`.
         amounts: CPU and memory, as request and limit.
         container: heap and direct memory of Java.
     """
@@ -236,26 +229,23 @@ class CachePlan:
 
     Attributes:
         dataset: name of the dataset, which all of Fluid's objects have.
+        spec: the cache as in the stack.
         kind: Fluid's kind of the runtime.
-        api: API version of Fluid's objects.
         mount: URL of what is cached.
         path: where the cache has it.
         mount_name: name of the mount; of a JuiceFS cache, the file system.
-        options: of the mount.
         secret: name and key of the Secret by option of the mount.
         node_labels: labels of the nodes that have the cache.
         tolerated: taints of those nodes.
         replicas: number of nodes with a part of the cache.
-        copies: number of nodes with a copy of the same file.
         size: size of the part of each node in bytes.
         claim: size of the claims in bytes.
         writable: whether a team writes.
-        pods: containers of all pods.
         load: name and amounts of the pod that reads the whole dataset; None if it is not read in advance.
     """
 
     dataset: str
-    runtime: Runtime
+    spec: Acceleration
     kind: str
     api: str
     mount: str
@@ -266,8 +256,6 @@ class CachePlan:
     node_labels: Mapping[str, str]
     tolerated: tuple[NodeTaint, ...]
     replicas: int
-    copies: int
-    medium: Medium
     size: int
     claim: int
     writable: bool
@@ -276,26 +264,10 @@ class CachePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class CachesPlan:
-    """All caches of a stack.
-
-    Attributes:
-        namespace: theirs, which belongs to no team.
-        labels: of the namespace.
-        caches: one for each dataset with `accelerate`.
-    """
-
-    namespace: str
-    labels: Mapping[str, str]
-    caches: tuple[CachePlan, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CachedDataset:
     """A team's reference to a cache: Fluid makes a volume and a claim of the same name from it.
 
     Attributes:
-        team: its namespace.
         mount: URL of the cache.
         size: of the claim in bytes.
     """
@@ -313,18 +285,13 @@ class CachedDataset:
         return access_mode(writable=self.writable)
 
 
-def caches_plan(tree: Tree) -> CachesPlan | None:
-    """The caches of a stack; None without any."""
-    planned = tuple(_caches(tree))
-    if not planned:
-        return None
-    labels = {
-        "app.kubernetes.io/part-of": "gpu-tenancy",
-        "environment": tree.stack.environment,
-        # Fluid's mounts are privileged, and its workers have volumes of the host.
-        "pod-security.kubernetes.io/enforce": "privileged",
-    }
-    return CachesPlan(CACHES, labels, planned)
+def cache_plans(tree: Tree) -> tuple[CachePlan, ...]:
+    """The caches of a stack, one for each dataset with `accelerate`."""
+    return tuple(
+        _cache(name, dataset, acceleration, flavor)
+        for name, dataset, acceleration in accelerated(tree.stack.datasets)
+        if (flavor := tree.flavors.get(acceleration.flavor))
+    )
 
 
 def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
@@ -334,7 +301,7 @@ def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
             name,
             team,
             caches()[acceleration.runtime].api,
-            _reference(name, acceleration),
+            f"dataset://{CACHES}/{name}{_path(acceleration).removesuffix('/')}",
             dataset.writes(team),
             dataset.size,
         )
@@ -361,20 +328,8 @@ def caches_of(datasets: Mapping[str, Dataset], flavor: str, workload: Workload) 
     )
 
 
-def _reference(name: str, acceleration: Acceleration) -> str:
-    path = "" if _path(acceleration) == "/" else _path(acceleration)
-    return f"dataset://{CACHES}/{name}{path}"
-
-
 def _path(acceleration: Acceleration) -> str:
     return f"/{ROOT}" if acceleration.runtime == "alluxio" else "/"
-
-
-def _caches(tree: Tree) -> Iterator[CachePlan]:
-    for name, dataset, acceleration in accelerated(tree.stack.datasets):
-        flavor = tree.flavors.get(acceleration.flavor)
-        if flavor is not None:
-            yield _cache(name, dataset, acceleration, flavor)
 
 
 def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flavor) -> CachePlan:
@@ -383,18 +338,12 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
     named = {"bucket": place.bucket, "prefix": place.prefix, "account": place.account}
     mount = store.mount.format(**named)
     secret = acceleration.secret
-    planned: dict[str, Any] = {
-        "runtime": acceleration.runtime,
-        "mount": mount,
-        "flavor": acceleration.flavor,
-        "cache": acceleration.cache,
-        "copies": acceleration.copies,
-        "medium": acceleration.medium,
-    }
+    keys = ("runtime", "flavor", "cache", "copies", "medium")
+    planned = {"mount": mount, **{key: getattr(acceleration, key) for key in keys}}
     digest = sha256(repr(sorted(planned.items())).encode()).hexdigest()[:8]
     return CachePlan(
         dataset=name,
-        runtime=acceleration.runtime,
+        spec=acceleration,
         kind=row.kind,
         api=row.api,
         mount=mount,
@@ -405,8 +354,6 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
         node_labels=flavor.node_labels,
         tolerated=flavor.taints,
         replicas=replicas,
-        copies=acceleration.copies,
-        medium=acceleration.medium,
         size=share(acceleration, replicas),
         claim=dataset.size,
         writable=dataset.written,

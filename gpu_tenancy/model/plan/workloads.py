@@ -14,6 +14,7 @@ from gpu_tenancy.model.plan.needs import framework_used, there
 from gpu_tenancy.model.plan.pods import (
     flavor_of,
     grouped,
+    is_gang,
     parts,
     placed_roles,
     pod_size,
@@ -220,10 +221,12 @@ class RolePlan:
 class JobPlan:
     """A job in the team's queue: a Job, a JobSet, a TrainJob of Kubeflow Trainer, a RayJob or a LeaderWorkerSet.
 
+    A gang is one, too: a Volcano Job in a queue of Volcano, of which all pods of all tasks start, or none.
+
     Attributes:
         roles: its pods, the launcher, head or leader first; a Job, and a TrainJob of pytorch or jax, have one.
         gang: whether Volcano starts all of its pods at once or none.
-        deadline: seconds after which it is terminated, or None.
+        deadline: seconds after which it, or each pod of a gang, is terminated; None for no deadline.
         keep: seconds after which it is deleted when finished.
         least: number of pods that it can run with; None for all.
         success: roles whose pods must succeed; empty for all.
@@ -267,29 +270,6 @@ class JobPlan:
         return self.roles[-1].pods
 
 
-@dataclass(frozen=True, slots=True)
-class GangPlan:
-    """A Volcano Job: all pods of all tasks, or none.
-
-    Attributes:
-        deadline: seconds after which each of its pods is terminated, or None.
-        keep: seconds after which it is deleted when finished.
-    """
-
-    name: str
-    team: str
-    queue: str
-    roles: tuple[RolePlan, ...]
-    retries: int
-    deadline: int | None
-    keep: int
-
-    @property
-    def pod(self) -> PodPlan:
-        """The pods of its last role. All roles have the same priority."""
-        return self.roles[-1].pod
-
-
 def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
     """A team's servers."""
     return tuple(plan for server in tree.stack.teams[team].serving.values() if (plan := _server(tree, server)))
@@ -297,11 +277,23 @@ def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
 
 def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
     """A team's jobs that Kueue queues."""
-    return tuple(
-        JobPlan(
+    return tuple(plan for plan, job in _jobs(tree, team) if job.scheduler == "kueue")
+
+
+def gangs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
+    """A team's gangs, which Volcano schedules."""
+    return tuple(plan for plan, job in _jobs(tree, team) if job.scheduler == "volcano")
+
+
+def _jobs(tree: Tree, team: str) -> Iterator[tuple[JobPlan, Training]]:
+    for name, job in tree.stack.teams[team].training.items():
+        if not (roles := _job_roles(tree, team, name, job)):
+            continue
+        flavor = flavor_of(tree, team, next(iter(parts(tree, team, job).values()))) if is_gang(job) else None
+        plan = JobPlan(
             name=name,
             team=team,
-            queue=team,
+            queue=gang_queue_name(team, flavor.name) if flavor else team,
             framework=job.framework,
             roles=roles,
             gang=job.gang,
@@ -315,9 +307,7 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             entrypoint=(*job.command, *job.args) if job.kind.submits else (),
             groups=job.groups,
         )
-        for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "kueue" and (roles := _job_roles(tree, team, name, job))
-    )
+        yield plan, job
 
 
 def _runtime(tree: Tree, name: str, job: Training, pod: PodPlan) -> str:
@@ -348,28 +338,6 @@ def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[st
         return {}
     topology = grouped({name: pod.topology for name, pod in pods.items()}, placed_roles(of_role))
     return {name: replace(pod, topology=topology[name]) for name, pod in pods.items()}
-
-
-def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
-    """A team's gangs, which Volcano schedules."""
-    return tuple(
-        _gang(tree, team, name, job, roles)
-        for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "volcano" and (roles := _job_roles(tree, team, name, job))
-    )
-
-
-def _gang(tree: Tree, team: str, name: str, job: Training, roles: tuple[RolePlan, ...]) -> GangPlan:
-    flavor = flavor_of(tree, team, next(iter(parts(tree, team, job).values())))
-    return GangPlan(
-        name=name,
-        team=team,
-        queue=gang_queue_name(team, flavor.name if flavor else ""),
-        roles=roles,
-        retries=job.retries,
-        deadline=_deadline(tree, team, job),
-        keep=int(job.keep),
-    )
 
 
 def _deadline(tree: Tree, team: str, job: Training) -> int | None:
@@ -476,20 +444,18 @@ def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
     """
     if not there(tree, "trainer"):
         return ()
-    return (*_of_jobs(tree, team), *_of_classes(tree, team))
-
-
-def _of_jobs(tree: Tree, team: str) -> Iterator[RuntimePlan]:
-    for job in jobs(tree, team):
-        if job.runtime and not job.dispatched:
-            yield RuntimePlan(job.runtime, team, job.framework, job.pod.priority, job)
-
-
-def _of_classes(tree: Tree, team: str) -> Iterator[RuntimePlan]:
+    of_jobs = (
+        RuntimePlan(job.runtime, team, job.framework, job.pod.priority, job)
+        for job in jobs(tree, team)
+        if job.runtime and not job.dispatched
+    )
     # TrainJobs of a MultiKueue manager name its runtimes, which are not copied to a worker.
     several = tree.stack.multikueue is not None
     classes = tree.stack.teams[team].compute.priorities or (tree.stack.priorities if several else ())
-    for framework in SHIPPED:
-        if framework == "pytorch" or several or framework_used(tree.stack, framework):
-            for priority in sorted(classes):
-                yield RuntimePlan(class_runtime(framework, priority), team, framework, priority)
+    of_classes = (
+        RuntimePlan(class_runtime(framework, priority), team, framework, priority)
+        for framework in SHIPPED
+        if framework == "pytorch" or several or framework_used(tree.stack, framework)
+        for priority in sorted(classes)
+    )
+    return (*of_jobs, *of_classes)

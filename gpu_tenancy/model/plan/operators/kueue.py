@@ -209,19 +209,6 @@ Deployment are dispatched one by one. `pkg/controller/jobs/*/*_multikueue_adapte
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerCluster:
-    """A MultiKueueCluster.
-
-    Attributes:
-        name: of the worker, in the stack of the manager.
-        secret: Secret in Kueue's namespace with the worker's kubeconfig.
-    """
-
-    name: str
-    secret: str
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerAccess:
     """What the manager may do in the cluster of a worker.
 
@@ -236,11 +223,6 @@ class WorkerAccess:
     reads: tuple[Rule, ...]
     writes: tuple[Rule, ...]
     of_others: bool
-
-
-def worker_clusters(section: MultiKueue | None) -> tuple[WorkerCluster, ...]:
-    """The workers of a manager, in the order of its stack; none for any other stack."""
-    return tuple(WorkerCluster(worker.name, worker.secret) for worker in (section.workers if section else ()))
 
 
 def kueue_namespace() -> str:
