@@ -41,8 +41,8 @@ class Access(Component):
     def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Access", name, opts)
         self.roles = {
-            role.name: cluster_role(f"{name}-{role.name}", f"{PREFIX}{role.name}", role.rules, self.own)
-            for role in access.roles
+            role: cluster_role(f"{name}-{role}", f"{PREFIX}{role}", rules, self.own)
+            for role, rules in access.roles.items()
         }
         bound = (
             # Not `gpu-tenancy-admins`: that binds the administrators that GKE's section has.

@@ -23,7 +23,6 @@ class Flavor:
         resource: extended resource of its GPUs; None for CPU nodes.
         product: model of its GPUs, as in the node label.
         node_labels: labels that its pods select nodes by.
-        taints: taints of its nodes.
         pools: its pools, in the stack's order.
         gangs: quota of Volcano's gangs, which is subtracted from what the queues share.
         caches: what caches of datasets take, which is subtracted too.
@@ -42,6 +41,11 @@ class Flavor:
     def levels(self) -> Levels:
         """Levels of the network of its nodes, which all its pools have; empty without a topology."""
         return self.pools[0].levels
+
+    @property
+    def tolerated(self) -> tuple[NodeTaint, ...]:
+        """The taints of its nodes without those of GPUs, each once."""
+        return tuple(dict.fromkeys(taint for pool in self.pools for taint in pool.tolerated))
 
     @cached_property
     def capacity(self) -> dict[str, int]:
@@ -86,18 +90,15 @@ class Flavor:
 
 def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
     """The limit of a team's gangs in a flavor: GPUs, with CPU and memory as set, or the GPUs' share of the node."""
-    given = {CPU: gang.cpu, MEMORY: gang.memory}
-    return flavor.with_gpus(gang.effective_limit) | {
-        resource: amount for resource, amount in given.items() if amount is not None
-    }
+    cpu = {} if gang.cpu is None else {CPU: gang.cpu}
+    memory = {} if gang.memory is None else {MEMORY: gang.memory}
+    return {**flavor.with_gpus(gang.effective_limit), **cpu, **memory}
 
 
 def flavors(stack: Stack, supplies: Iterable[PoolSupply]) -> dict[str, Flavor]:
     """The flavors of a stack by name: CPU flavors first, so that CPU workloads use them, then in the stack's order.
 
-    Args:
-        stack: with the gangs and caches that take a part of them.
-        supplies: of its pools and those of its workers.
+    The stack's gangs and caches take a part of them.
     """
     by_flavor: dict[str, list[PoolSupply]] = {}
     for supply in supplies:
@@ -180,11 +181,8 @@ def is_part(name: str) -> bool:
 def parts(stack: Stack, *, operators: bool) -> tuple[str, ...]:
     """The names of a stack's parts, in the order of their deployment; empty if it is not divided.
 
-    The name of a part's Pulumi stack is the environment's, a dot and that of the part.
-
-    Args:
-        stack: the environment.
-        operators: whether it installs operators or dashboards.
+    The name of a part's Pulumi stack is the environment's, a dot and the part's. `operators` is whether the stack
+    installs operators or dashboards.
     """
     if stack.split is None:
         return ()

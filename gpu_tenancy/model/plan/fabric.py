@@ -22,15 +22,12 @@ _PAGE: Final = 2 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class PodFabric:
-    """What a pod has for the network between GPUs.
+    """What a pod and its container have for the network between GPUs, which is named like `efa`.
 
     Attributes:
-        name: of the fabric, such as `efa`.
         devices: requests, same as limits: interfaces, and huge pages in bytes.
         env: environment variables; those of the workload win.
-        annotations: of the pod.
         mounts: paths of the node in the workload's container.
-        capabilities: added to the workload's container.
         daemon: sidecar; None without.
         claim: ResourceClaimTemplate from which it claims its interfaces; None if it does not claim them.
     """
@@ -51,20 +48,18 @@ class PodFabric:
         return tuple({mount.name: mount for mount in both}.values())
 
 
-def works_together(workload: Workload) -> bool:
-    """Whether several GPU pods of one workload exchange data, as those of a distributed job or of a group do."""
+def uses_fabric(workload: Workload) -> bool:
+    """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
+
+    They do if several GPU pods exchange data, as those of a distributed job or of a group do. Pods that do not
+    communicate with each other, such as those of a server of one node, gain nothing from it.
+    """
+    if workload.fabric is not None:
+        return workload.fabric
     if not isinstance(workload, (Server, Training)) or not workload.gpus:
         return False
     pods = workload.pods_by_role
     return sum(pods[name] for name, part in workload.parts.items() if part.gpus) > 1
-
-
-def uses_fabric(workload: Workload) -> bool:
-    """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
-
-    Pods that do not communicate with each other, such as those of a server of one node, gain nothing from it.
-    """
-    return works_together(workload) if workload.fabric is None else workload.fabric
 
 
 def lack(environment: Environment, flavor: str, workload: Workload) -> str | None:

@@ -17,7 +17,7 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on, connected_flavors
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, container_defaults
-from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, reaches, there
+from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, predates, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.people import accounts
 from gpu_tenancy.model.plan.queues import gang_queue_name
@@ -209,7 +209,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         channels=bool(connected_flavors(tree)),
         claims=bool(claimed_on(tree)),
         grace=stack.guards.periods,
-        defaults=bool(namespaces) and reaches(stack.cluster, MUTATING),
+        defaults=bool(namespaces and stack.cluster.kubernetes) and not predates(stack.cluster, MUTATING),
         internal={key: value for facts in balancers for key, value in facts.internal.items()},
         public={key: value for facts in balancers for key, value in facts.public.items()},
     )

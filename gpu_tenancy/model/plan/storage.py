@@ -52,6 +52,11 @@ class ClaimPlan:
     service: str
 
 
+def claims(cluster: Cluster, name: str, team: Team) -> Iterator[ClaimPlan]:
+    """The claims of a team."""
+    return (claim_of(cluster, name, claim, storage) for claim, storage in team.storage.items())
+
+
 def claim_of(cluster: Cluster, team: str, name: str, storage: Storage) -> ClaimPlan:
     """The claim of some storage."""
     kind, service = service_of(cluster, storage)

@@ -24,7 +24,6 @@ from gpu_tenancy.model.spec.tenancy import MultiKueue, Usage
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
-_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 UNCOVERED: Final = (
     "ephemeral-storage",
     "hugepages-",
@@ -111,24 +110,20 @@ def _configuration(environment: Environment) -> dict[str, Any]:
         configuration["multiKueue"] = _dispatching(stack.environment, stack.multikueue)
     if stack.fairness.even:  # This key enables fair sharing.
         configuration["fairSharing"] = {"preemptionStrategies": list(stack.fairness.preemption_strategies)}
-    if stack.fairness.usage:
-        configuration["admissionFairSharing"] = _usage(environment, stack.fairness.usage)
+    if usage := stack.fairness.usage:
+        configuration["admissionFairSharing"] = {
+            "usageHalfLifeTime": go_duration(usage.half_life),
+            "usageSamplingInterval": go_duration(usage.sampling),
+            "resourceWeights": usage_weights(environment, usage),
+        }
     return configuration
-
-
-def _usage(environment: Environment, usage: Usage) -> dict[str, Any]:
-    """AdmissionFairSharing. Every resource has a weight, because Kueue's default is 1, for a byte of memory too."""
-    return {
-        "usageHalfLifeTime": go_duration(usage.half_life),
-        "usageSamplingInterval": go_duration(usage.sampling),
-        "resourceWeights": usage_weights(environment, usage),
-    }
 
 
 def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
     """The weight of every resource that queues cover: of one GPU, partition or time slice, of one CPU, and of one byte.
 
-    Memory is 0 unless the stack says otherwise, because its bytes would outnumber everything else.
+    Kueue's default is 1, for a byte of memory too. Memory is 0 unless the stack says otherwise, because its bytes would
+    outnumber everything else.
     """
     gpus: dict[str, float] = {}
     for pool in environment.all_pools.values():
@@ -155,16 +150,9 @@ def _teams_alone(monitoring: str) -> dict[str, Any]:
     System namespaces are also excluded by name, in case somebody labels them by mistake; Kueue rejects a selector that
     matches kube-system.
     """
-    spared = {
-        "kube-system",
-        monitoring,
-        *(row.namespace for row in charts().values()),
-    }
-    key, value = TEAM_LABEL
-    return {
-        "matchLabels": {key: value},
-        "matchExpressions": [{"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted(spared)}],
-    }
+    spared = sorted({"kube-system", monitoring, *(row.namespace for row in charts().values())})
+    others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": spared}
+    return {"matchLabels": dict([TEAM_LABEL]), "matchExpressions": [others]}
 
 
 def integrations(environment: Environment) -> dict[str, list[str]]:
@@ -172,13 +160,8 @@ def integrations(environment: Environment) -> dict[str, list[str]]:
 
     Workloads have the label of a job's user, by which `tenancy cost` sums.
     """
-    of_jobs = [
-        kind.integration
-        for operator in OF_JOBS
-        if there(environment, operator)
-        for kind in kinds().values()
-        if kind.operator == operator
-    ]
+    running = [operator for operator in OF_JOBS if there(environment, operator)]
+    of_jobs = [kind.integration for name in running for kind in kinds().values() if kind.operator == name]
     gangs = [GANG] if there(environment, "volcano") else []
     caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(environment, "fluid") else []
     others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}
@@ -199,6 +182,8 @@ KUBECONFIG_KEY: Final = "kubeconfig"
 """Key of the Secret that Kueue reads (`apis/kueue/v1beta2/multikueue_types.go` of v0.19.2)."""
 
 _READ: Final[tuple[Verb, ...]] = ("get", "list", "watch")
+_WRITE: Final[tuple[Verb, ...]] = ("create", "update", "patch", "delete")
+_EVICT: Final[tuple[Verb, ...]] = ("get", "update", "patch")
 _KINDS: Final = {
     kind.integration: (kind.group, kind.plural)
     for kind in kinds().values()
@@ -210,10 +195,9 @@ Deployment are dispatched one by one. `pkg/controller/jobs/*/*_multikueue_adapte
 
 @dataclass(frozen=True, slots=True)
 class WorkerAccess:
-    """What the manager may do in the cluster of a worker.
+    """What the manager may do in the cluster of a worker, by a ServiceAccount in Kueue's namespace.
 
     Attributes:
-        account: a ServiceAccount in Kueue's namespace.
         reads: rules in the whole cluster: Kueue lists and watches without a namespace.
         writes: rules in the namespaces of teams only.
         of_others: whether Kueue, and so its namespace, is not installed by this stack.
@@ -246,18 +230,8 @@ def worker_access(environment: Environment) -> WorkerAccess | None:
         Rule(groups=kueue, resources=("clusterqueues", "localqueues"), verbs=_READ, reason="queues of the worker"),
     ]
     writes = [
-        Rule(
-            groups=kueue,
-            resources=("workloads",),
-            verbs=("create", "update", "patch", "delete"),
-            reason="copies of the manager's workloads",
-        ),
-        Rule(
-            groups=kueue,
-            resources=("workloads/status",),
-            verbs=("get", "update", "patch"),
-            reason="eviction of a copy",
-        ),
+        Rule(groups=kueue, resources=("workloads",), verbs=_WRITE, reason="copies of the manager's workloads"),
+        Rule(groups=kueue, resources=("workloads/status",), verbs=_EVICT, reason="eviction of a copy"),
     ]
     for group, resource in kinds:
         reads.append(Rule(groups=(group,), resources=(resource,), verbs=_READ, reason="status of copied jobs"))
