@@ -109,17 +109,12 @@ def _identity(identity: str, dataset: Dataset, place: Folder) -> dict[str, str]:
 
 
 def _options(place: Folder, *, writable: bool) -> tuple[str, ...]:
-    mode = {
-        "s3": ("allow-delete", "allow-other") if writable else ("allow-other", "read-only"),
-        "gs": ("implicit-dirs",) if writable else ("implicit-dirs", "ro"),
-        "az": ("-o allow_other",) if writable else ("-o allow_other", "-o ro"),
+    written, read, prefix = {
+        "s3": (("allow-delete", "allow-other"), ("allow-other", "read-only"), f"prefix {place.prefix}/"),
+        "gs": (("implicit-dirs",), ("implicit-dirs", "ro"), f"only-dir={place.prefix}"),
+        "az": (("-o allow_other",), ("-o allow_other", "-o ro"), f"--subdirectory={place.prefix}"),
     }[place.scheme]
-    option = {
-        "s3": f"prefix {place.prefix}/",
-        "gs": f"only-dir={place.prefix}",
-        "az": f"--subdirectory={place.prefix}",
-    }[place.scheme]
-    return (*mode, option) if place.prefix else mode
+    return (*(written if writable else read), *((prefix,) if place.prefix else ()))
 
 
 STORAGE_GROUP: Final = 1000
@@ -165,38 +160,32 @@ class Mounts:
 NO_MOUNTS: Final = Mounts()
 
 
-def is_model(workload: Workload, source: str) -> bool:
-    """Whether a dataset or volume has the model of a server."""
-    model = workload.model if isinstance(workload, Server) else None
-    return model is not None and source in {model.dataset, model.volume}
-
-
 def mounts_of(datasets: Mapping[str, Dataset], name: str, team: Team, workload: Workload) -> Mounts:
     """What a workload mounts; names that do not exist are reported by `model.checks`."""
+    model = workload.model if isinstance(workload, Server) else None
+    of_model = {model.dataset, model.volume} if model else set[str | None]()
     from_buckets = [
         Mount(
             f"dataset-{index}",
             key,
             path,
-            is_model(workload, key) or not dataset.writes(name),
+            key in of_model or not dataset.writes(name),
             cached=dataset.accelerate is not None,
         )
         for index, (key, path) in enumerate(workload.datasets.items())
         if (dataset := datasets.get(key))
     ]
     storage = [
-        Mount(f"storage-{index}", key, path, read_only=is_model(workload, key))
+        Mount(f"storage-{index}", key, path, read_only=key in of_model)
         for index, (key, path) in enumerate(workload.volumes.items())
         if key in team.storage
     ]
-    annotations = sidecars_of(datasets, team, workload).annotations
-    image = workload.model.image if isinstance(workload, Server) and workload.model else None
     return Mounts(
         (*from_buckets, *storage),
         workload.scratch,
-        annotations,
+        sidecars_of(datasets, team, workload).annotations,
         STORAGE_GROUP if storage else None,
-        (image, MODEL_PATH) if image else None,
+        (model.image, MODEL_PATH) if model and model.image else None,
     )
 
 

@@ -19,7 +19,6 @@ class DataGrant:
 
     Attributes:
         dataset: name of the dataset.
-        folder: what the right is on.
         writes: whether the team also creates, changes and deletes objects.
         key: ARN of the KMS key of the bucket; None for a bucket without a key of its own.
         account: resource ID of the storage account on Azure; None for one in the cluster's resource group.
@@ -37,7 +36,6 @@ class TeamIdentity:
     """The identity of a team in the cluster's cloud.
 
     Attributes:
-        team: its namespace.
         name: of the IAM role or managed identity; GKE has none, because its ServiceAccounts are principals themselves.
         accounts: the ServiceAccounts of the team that have it: those that pods of the team can run with.
         datasets: its rights on datasets, one for each folder.
@@ -118,7 +116,8 @@ def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
     buckets: dict[Folder, list[Dataset]] = {}
     for dataset in datasets:
         if dataset.create:
-            buckets.setdefault(_bucket(folder(dataset)), []).append(dataset)
+            place = folder(dataset)
+            buckets.setdefault(Folder(place.scheme, place.bucket, "", place.account), []).append(dataset)
     return tuple(
         MadeBucket(
             whole,
@@ -130,10 +129,6 @@ def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
     )
 
 
-def _bucket(place: Folder) -> Folder:
-    return Folder(place.scheme, place.bucket, "", place.account)
-
-
 ACCOUNTS_OF_PODS: Final = ("default", ACCOUNT)
 """ServiceAccounts that pods of a team may run with, so that their rights would be everybody's."""
 
@@ -143,9 +138,6 @@ class ServiceAccountPlan:
     """A service account of a team.
 
     Attributes:
-        team: its namespace.
-        name: of its ServiceAccount.
-        role: what it may do in the team.
         subject: claim `sub` of the tokens of its CI job; None without a cloud identity.
         identity: its cloud identity as the cluster knows it; None without.
     """

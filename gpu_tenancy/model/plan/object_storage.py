@@ -19,13 +19,11 @@ class Sidecar:
         annotations: annotations of the pod, without which the webhook does nothing.
         limits: annotation for each resource of the sidecar, as limit and request.
         amounts: the sidecar's CPU and memory without such annotations.
-        source: URL of these facts.
     """
 
     annotations: Mapping[str, str]
     limits: Mapping[str, str]
     amounts: Amounts
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,6 @@ class Driver:
     """A CSI driver for object storage.
 
     Attributes:
-        source: documentation of its volumes.
         sidecar: what it adds to pods; None if it mounts without one.
         from_pods: what the pod's own network must reach, because the sidecar reads the bucket; empty if a daemon of the
             node does. NetworkPolicies of teams allow the addresses of the node (`nodeEndpoints` in
@@ -43,23 +40,23 @@ class Driver:
     """
 
     name: str
-    source: str
     sidecar: Sidecar | None = None
-    from_pods: tuple[str, ...] = field(default=())
-    egress: tuple[str, ...] = field(default=())
+    from_pods: tuple[str, ...] = ()
+    egress: tuple[str, ...] = ()
 
 
 DRIVERS: Final = {
-    "s3": Driver("s3.csi.aws.com", "https://github.com/awslabs/mountpoint-s3-csi-driver"),
+    # https://github.com/awslabs/mountpoint-s3-csi-driver
+    "s3": Driver("s3.csi.aws.com"),
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv
     "gs": Driver(
         "gcsfuse.csi.storage.gke.io",
-        "https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv",
+        # https://github.com/GoogleCloudPlatform/gcs-fuse-csi-driver/blob/main/cmd/webhook/main.go (2026-11-22), with
+        # docs/known-issues.md and pkg/webhook/config.go of the same repository.
         Sidecar(
             annotations={"gke-gcsfuse/volumes": "true"},
             limits={CPU: "gke-gcsfuse/cpu-limit", MEMORY: "gke-gcsfuse/memory-limit"},
             amounts={CPU: 250, MEMORY: 256 * 2**20},
-            # Read 2026-11-22, with docs/known-issues.md and pkg/webhook/config.go of the same repository.
-            source="https://github.com/GoogleCloudPlatform/gcs-fuse-csi-driver/blob/main/cmd/webhook/main.go",
         ),
         (
             "GKE metadata server, at 169.254.169.254",
@@ -69,22 +66,18 @@ DRIVERS: Final = {
         # https://cloud.google.com/vpc/docs/configure-private-google-access#network-config
         ("199.36.153.4/30", "199.36.153.8/30"),
     ),
-    "az": Driver("blob.csi.azure.com", "https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision"),
+    # https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision
+    "az": Driver("blob.csi.azure.com"),
 }
 """CSI drivers by URL scheme of the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sidecars:
-    """The sidecars of a pod.
+    """The sidecars of a pod, by its annotations. Their amounts count towards the namespace's quota, not the queue's."""
 
-    Attributes:
-        annotations: of the pod.
-        amounts: CPU and memory, which count towards the namespace's quota, but not the queue's.
-    """
-
-    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    amounts: Amounts = field(default_factory=dict[str, int])
+    annotations: Mapping[str, str]
+    amounts: Amounts
 
 
 def sidecars_of(datasets: Mapping[str, Dataset], team: Team, workload: Workload) -> Sidecars:
@@ -96,14 +89,12 @@ def sidecars_of(datasets: Mapping[str, Dataset], team: Team, workload: Workload)
     for sidecar in (DRIVERS[scheme].sidecar for scheme in sorted(schemes)):
         if sidecar is None:
             continue
-        # A smaller container than the namespace's minimum would be rejected.
-        own = {
-            resource: max(amount, getattr(team.containers.min, resource) or 0)
-            for resource, amount in sidecar.amounts.items()
-        }
         annotations |= sidecar.annotations
-        annotations |= {sidecar.limits[resource]: format_amount(resource, amount) for resource, amount in own.items()}
-        amounts = add(amounts, own)
+        for resource, usual in sidecar.amounts.items():
+            # A smaller container than the namespace's minimum would be rejected.
+            amount = max(usual, getattr(team.containers.min, resource) or 0)
+            annotations[sidecar.limits[resource]] = format_amount(resource, amount)
+            amounts = add(amounts, {resource: amount})
     return Sidecars(annotations, amounts)
 
 
@@ -202,27 +193,16 @@ def pod_amounts(acceleration: Acceleration, pod: str, replicas: int = 1) -> Amou
 
 
 def replicas_of(acceleration: Acceleration, always: int) -> int:
-    """Number of nodes with a part of the cache.
-
-    Args:
-        acceleration: the cache.
-        always: number of nodes that the flavor's pools always have.
-    """
+    """Number of nodes with a part of the cache; default: the nodes that the flavor's pools always have."""
     return always if acceleration.replicas is None else acceleration.replicas
 
 
 def taken(  # noqa: PLR0913 - of a flavor
     datasets: Mapping[str, Dataset], teams: Mapping[str, Team], flavor: str, *, gpus: bool, always: int, most: int
 ) -> TakenByCaches:
-    """What the caches of datasets take from a flavor.
+    """What the caches of a stack's datasets take from a flavor.
 
-    Args:
-        datasets: of the stack.
-        teams: of the stack.
-        flavor: name of the flavor.
-        gpus: whether its nodes have GPUs.
-        always: number of nodes that its pools always have.
-        most: maximum number of nodes of its pools.
+    `gpus` is whether its nodes have GPUs; `always` and `most` are the numbers of nodes that its pools have.
     """
     by_dataset: dict[str, Amounts] = {}
     nodes: list[Amounts] = []
@@ -237,15 +217,14 @@ def taken(  # noqa: PLR0913 - of a flavor
         if acceleration.flavor == flavor:
             replicas = replicas_of(acceleration, always)
             worker = pod_amounts(acceleration, "worker", replicas)
-            once = add(pod_amounts(acceleration, "master"), _load(acceleration))
+            load = caches()[acceleration.runtime].load.amounts if acceleration.warm else {}
+            once = add(pod_amounts(acceleration, "master"), load)
             total += [times(worker, replicas), once]
             nodes += [worker, once]
             every += [worker] if replicas >= most else []
         if total:
             by_dataset[name] = add(*total)
-    return (
-        TakenByCaches(add(*by_dataset.values()), add(*nodes), add(*every), by_dataset) if by_dataset else NOTHING_TAKEN
-    )
+    return TakenByCaches(add(*by_dataset.values()), add(*nodes), add(*every), by_dataset)
 
 
 def accelerated(datasets: Mapping[str, Dataset]) -> Iterator[tuple[str, Dataset, Acceleration]]:
@@ -257,15 +236,8 @@ def accelerated(datasets: Mapping[str, Dataset]) -> Iterator[tuple[str, Dataset,
 
 def _reaches(teams: Mapping[str, Team], dataset: Dataset, flavor: str) -> bool:
     """Whether pods of the dataset's teams can run on nodes with GPUs; those without are open to all teams."""
-    for name, team in teams.items():
-        owner = teams.get(team.queue or name, team)
-        if dataset.is_of(name) and (flavor in owner.gpus or flavor in owner.quota or flavor in team.gangs):
-            return True
-    return False
-
-
-def _load(acceleration: Acceleration) -> Amounts:
-    return caches()[acceleration.runtime].load.amounts if acceleration.warm else {}
+    own = [(team, teams.get(team.queue or name, team)) for name, team in teams.items() if dataset.is_of(name)]
+    return any(flavor in owner.gpus or flavor in owner.quota or flavor in team.gangs for team, owner in own)
 
 
 def store_of(dataset: Dataset, acceleration: Acceleration) -> CacheStore:

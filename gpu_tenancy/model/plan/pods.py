@@ -94,12 +94,7 @@ def shared_memory(workload: Workload, size: PodSize) -> int:
 
 
 def exchange_data(gpus: int, pods: int) -> bool:
-    """Whether GPUs of a workload exchange data.
-
-    Args:
-        gpus: of a pod.
-        pods: of all roles.
-    """
+    """Whether GPUs of a workload exchange data, by the GPUs of a pod and the pods of all roles."""
     return gpus > 1 or (gpus == 1 and pods > 1)
 
 

@@ -14,7 +14,6 @@ from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.workloads import Server
 
 _WHOLE: Final = 100
 SCHEDULED_WITHIN: Final = 300
@@ -92,17 +91,12 @@ def waiting_in_rollouts(tree: Tree, name: str) -> dict[str, int]:
     team = tree.stack.teams[name]
     if team.compute.waiting or team.gangs or tree.stack.guards_action != "deny":
         return {}
-    sizes = ((server, pod_size(tree, name, server)) for server in team.serving.values())
-    return add(
-        *(
-            times(
-                add(size.amounts, sidecars_of(tree.stack.datasets, team, server).amounts),
-                rollout(tree, server, size).waiting * server.nodes,
-            )
-            for server, size in sizes
-            if size
-        )
-    )
+    waiting: dict[str, int] = {}
+    for server in team.serving.values():
+        if size := pod_size(tree, name, server):
+            pod = add(size.amounts, sidecars_of(tree.stack.datasets, team, server).amounts)
+            waiting = add(waiting, times(pod, rollout(tree, server, size).waiting * server.nodes))
+    return waiting
 
 
 def _fewer(least: int) -> str:
@@ -146,17 +140,14 @@ def interruption_warnings(tree: Tree, server: ResolvedServer, flavor: Flavor) ->
             f" {format_duration(server.drain)}; {fix} that longer ones fail"
         )
     base = tree.stack.teams[server.team].serving[server.service]
-    if base is not server:
-        yield f"{place}: without flavor {flavor.name}, {_left(base, server.replicas.max)}"
-
-
-def _left(base: Server, burst: int) -> str:
-    has = base.replicas.max
-    remain = f"{has} of {has + burst} replicas remain"
-    if base.load is None:
-        return f"{remain}; set load of the server to see what they carry"
-    carried = min(has * base.load.per_replica, base.load.rate)
-    return f"{remain}, which carry {format_rate(carried)} of the load of {format_rate(base.load.rate)}"
+    if base is server:
+        return
+    has, load = base.replicas.max, base.load
+    carry = "; set load of the server to see what they carry"
+    if load:
+        carried = min(has * load.per_replica, load.rate)
+        carry = f", which carry {format_rate(carried)} of the load of {format_rate(load.rate)}"
+    yield (f"{place}: without flavor {flavor.name}, {has} of {has + server.replicas.max} replicas remain{carry}")
 
 
 def _within(tree: Tree, flavor: Flavor) -> int | None:
