@@ -101,7 +101,7 @@ class TeamNamespace(Component):
     def _quota(self, name: str, quota: planned.ResourceQuota) -> core.ResourceQuota:
         spec: core.ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}
         if quota.scope:
-            scope, classes = quota.scope.operator, list(quota.scope.classes)
+            scope, classes = quota.scope[0], list(quota.scope[1])
             spec["scope_selector"] = {
                 "match_expressions": [{"scope_name": "PriorityClass", "operator": scope, "values": classes}]
             }

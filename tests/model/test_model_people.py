@@ -221,7 +221,7 @@ def problems(workload: Data | None = None, **fields: Any) -> list[str]:
 
 def test_each_source_is_planned_without_a_value() -> None:
     (vision,) = planned(sections()).teams
-    assert [(one.name, one.values) for one in vision.secrets.of_config] == [("wandb", {"TOKEN": "wandb-vision"})]
+    assert {name: one.config for name, one in vision.secrets.of_config.items()} == {"wandb": {"TOKEN": "wandb-vision"}}
     region = Store("aws", "eu-central-1")
     assert vision.secrets.copied == (
         CopiedSecret("hub", region, "vision/hub", ((".dockerconfigjson", ""),), 3600, "kubernetes.io/dockerconfigjson"),

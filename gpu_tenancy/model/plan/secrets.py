@@ -1,7 +1,7 @@
 """Secrets of teams, and what each workload uses of them: never their values."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack, ResolvedTeam
@@ -23,8 +23,6 @@ class VariableReference:
     """An environment variable with the value of a key, or of a field of the pod.
 
     Attributes:
-        name: of the variable.
-        kind: what it refers to.
         of: name of the Secret or ConfigMap, or path of the field.
         key: empty for a field.
     """
@@ -125,20 +123,10 @@ def secrets_of(workload: Workload) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigSecret:
-    """A Secret with values of the Pulumi config; `values` has the config's names by key."""
-
-    name: str
-    type: str
-    values: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Store:
-    """A secret manager in one place, as a SecretStore of a team.
+    """A secret manager of a cloud in one place, as a SecretStore of a team.
 
     Attributes:
-        manager: the cloud.
         place: region on AWS, project on GCP, vault on Azure.
         group: resource group of the vault on Azure; else empty.
     """
@@ -155,15 +143,12 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSecret:
-    """A Secret that External Secrets copies from a secret manager.
+    """A Secret, and its ExternalSecret, that External Secrets copies from a secret manager.
 
     Attributes:
-        name: of the Secret, and of its ExternalSecret.
-        store: where it is.
-        remote: its name there.
+        remote: its name in the store.
         keys: field of its value by key; the whole value has the field "". Empty for all fields.
         refresh: seconds between two readings.
-        type: of the Secret.
     """
 
     name: str
@@ -187,8 +172,8 @@ class SecretReader:
 
     team: str
     secrets: tuple[tuple[Store, tuple[str, ...]], ...]
-    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    cluster: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str]
+    cluster: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +181,12 @@ class TeamSecrets:
     """The Secrets of a team's namespace that this program makes or has made.
 
     Attributes:
-        of_config: with values of the Pulumi config.
+        of_config: with values of the Pulumi config, by name.
         copied: by External Secrets.
         reader: the identity that reads them; None without copies.
     """
 
-    of_config: tuple[ConfigSecret, ...] = ()
+    of_config: Mapping[str, Secret]
     copied: tuple[CopiedSecret, ...] = ()
     reader: SecretReader | None = None
 
@@ -211,26 +196,30 @@ class TeamSecrets:
         return tuple(dict.fromkeys(secret.store for secret in self.copied))
 
 
-NO_SECRETS: Final = TeamSecrets()
+NO_SECRETS: Final = TeamSecrets({})
 
 
 def team_secrets(stack: Stack, name: str) -> TeamSecrets:
     """The Secrets of a team; none for a MultiKueue manager, which runs no pods."""
+    cluster, secrets = stack.cluster, dict(sorted(stack.teams[name].secrets.items()))
     if stack.dispatches:
         return NO_SECRETS
-    cluster, secrets = stack.cluster, stack.teams[name].secrets
-    copied = tuple(_copied(key, secret) for key, secret in sorted(secrets.items()) if secret.from_)
-    return TeamSecrets(
-        of_config=tuple(
-            ConfigSecret(key, secret.type, dict(sorted(secret.config.items())))
-            for key, secret in sorted(secrets.items())
-            if secret.config
-        ),
-        copied=copied,
-        reader=SecretReader(name, _by_store(copied), cluster.reader_annotations(name), cluster.reader_cluster)
-        if copied
-        else None,
-    )
+    of_config = {key: secret for key, secret in secrets.items() if secret.config}
+    copied = tuple(_copied(key, secret, secret.from_) for key, secret in secrets.items() if secret.from_)
+    if not copied:
+        return TeamSecrets(of_config)
+    stores: dict[Store, set[str]] = {}
+    for secret in copied:
+        stores.setdefault(secret.store, set()).add(secret.remote)
+    read = tuple((store, tuple(sorted(names))) for store, names in stores.items())
+    reader = SecretReader(name, read, cluster.reader_annotations(name), cluster.reader_cluster)
+    return TeamSecrets(of_config, copied, reader)
+
+
+def _copied(name: str, secret: Secret, url: str) -> CopiedSecret:
+    store, remote = store_of(url)
+    keys = ((secret.key, ""),) if secret.key else tuple(sorted(secret.keys.items()))
+    return CopiedSecret(name, store, remote, keys, int(secret.refresh), secret.type)
 
 
 def readers(stack: Stack) -> tuple[SecretReader, ...]:
@@ -246,19 +235,6 @@ def config_names(stack: Stack) -> dict[str, tuple[str, ...]]:
             for key, value in secret.config.items():
                 found.setdefault(value, ("teams", team, "secrets", name, "config", key))
     return found
-
-
-def _by_store(copied: Iterable[CopiedSecret]) -> tuple[tuple[Store, tuple[str, ...]], ...]:
-    stores: dict[Store, set[str]] = {}
-    for secret in copied:
-        stores.setdefault(secret.store, set()).add(secret.remote)
-    return tuple((store, tuple(sorted(names))) for store, names in stores.items())
-
-
-def _copied(name: str, secret: Secret) -> CopiedSecret:
-    store, remote = store_of(secret.from_ or "")
-    keys = ((secret.key, ""),) if secret.key else tuple(sorted(secret.keys.items()))
-    return CopiedSecret(name, store, remote, keys, int(secret.refresh), secret.type)
 
 
 def store_of(url: str) -> tuple[Store, str]:
@@ -289,9 +265,9 @@ class SecretRow:
     team: str
     name: str
     source: str
-    users: tuple[str, ...] = field(default=())
-    restarts: bool = False
-    right: str = ""
+    users: tuple[str, ...]
+    restarts: bool
+    right: str
 
     @property
     def reach(self) -> str:
