@@ -63,7 +63,8 @@ def draft(source: Source) -> Draft:
         places = [_place(detail, data) for detail in details]
         for detail, place in zip(details, places, strict=True):
             if not unsure.touch(place) and not unread.touch(place):
-                problems.append(_located(_problem(detail, place), source))
+                value = None if detail["type"] in _NAMES_ITS_VALUE else _short(detail["input"])
+                problems.append(_located(Problem(place, *_rule_and_fix(detail, place), value), source))
         left_out = [_leave_out(place, data) for place in places]
         if () in left_out:
             return Draft(None, tuple(problems), Places([()]))
@@ -163,11 +164,6 @@ _NAMES_ITS_VALUE: Final = frozenset(
     {"missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found"}
 )
 """Types of errors whose rule shows the value already, or that have none."""
-
-
-def _problem(detail: ErrorDetails, place: Path) -> Problem:
-    rule, fix = _rule_and_fix(detail, place)
-    return Problem(place, rule, fix, None if detail["type"] in _NAMES_ITS_VALUE else _short(detail["input"]))
 
 
 def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:

@@ -2,23 +2,19 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts, format_rate
 from gpu_tenancy.model.plan.environment import Flavor
 
-_THOUSANDTHS: Final = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes that a server's replicas run on.
+    """The nodes that a server's replicas run on: numbers of them that are always there, and at most.
 
     Attributes:
         each: the most replicas that one node has room for.
-        always: number of nodes that are always there. The scheduler spreads replicas over them (a preferred
-            anti-affinity), while nodes that an autoscaler adds are filled first.
-        most: maximum number of nodes.
+        always: the scheduler spreads replicas over them (a preferred anti-affinity), while nodes that an autoscaler
+            adds are filled first.
     """
 
     each: int
@@ -96,10 +92,6 @@ class Size:
 def in_flight(per_replica: int, latency: float) -> int:
     """The most requests that one replica answers at a time, on average: the mean latency is below its percentile.
 
-    By Little's law: https://en.wikipedia.org/wiki/Little%27s_law.
-
-    Args:
-        per_replica: thousandths of requests per second.
-        latency: seconds.
+    By Little's law, from thousandths of requests per second and seconds: https://en.wikipedia.org/wiki/Little%27s_law.
     """
-    return math.ceil(per_replica * latency / _THOUSANDTHS)
+    return math.ceil(per_replica * latency / 1000)

@@ -121,9 +121,8 @@ def _own_problems(source: Source, workers: list[_Worker]) -> Iterator[Problem]:
     """What the manager's file must not have."""
     for key in _READ:
         if key in source.sections:
-            rule = "must not be set for a manager, which has it from its workers"
-            if key == "datasets":
-                rule = "must not be set for a manager, which runs no pods"
+            why = "runs no pods" if key == "datasets" else "has it from its workers"
+            rule = f"must not be set for a manager, which {why}"
             yield Problem((key,), rule, "remove it, and set it in the stacks of the workers")
     if "pools" in cast("Data", source.sections[_SECTION]):
         yield Problem((_SECTION, "pools"), "unknown key 'pools'", "remove it: the pools are in the workers' stacks")
@@ -131,9 +130,8 @@ def _own_problems(source: Source, workers: list[_Worker]) -> Iterator[Problem]:
     known = {team for worker in workers for team in worker.tree.stack.teams}
     for team, own in teams.items():
         if workers and team not in known:
-            yield Problem(
-                ("teams", team), "is a team of no worker", "add it to the stacks of the workers, or remove it"
-            )
+            fix = "add it to the stacks of the workers, or remove it"
+            yield Problem(("teams", team), "is a team of no worker", fix)
         if not isinstance(own, dict):
             continue
         for key in cast("Data", own):
@@ -162,8 +160,8 @@ def _differences(first: _Worker, other: _Worker) -> Iterator[Problem]:
     mine, theirs = (tree.stack for tree in trees)
     for what, one, two in (
         ("fairness", mine.fairness, theirs.fairness),
-        ("priorities", _priorities(mine), _priorities(theirs)),
-        ("cohorts", _parents(mine), _parents(theirs)),
+        ("priorities", *({name: one.value for name, one in stack.priorities.items()} for stack in (mine, theirs))),
+        ("cohorts", *({name: one.parent for name, one in stack.cohorts.items()} for stack in (mine, theirs))),
         *((f"operators.{name}", *("on" if there(tree, name) else "off" for tree in trees)) for name in OF_JOBS),
     ):
         if one != two:
@@ -172,21 +170,12 @@ def _differences(first: _Worker, other: _Worker) -> Iterator[Problem]:
         has, lacks = (first, other) if team in mine.teams else (other, first)
         rule = f"worker {has.name} has team {team}, and worker {lacks.name} has not"
         yield Problem(lacks.place, rule, f"add the team to {lacks.source.file}, without GPUs if it has none there")
-    for team in mine.teams:
-        if team in theirs.teams:
-            yield from _team_differences(first, other, team)
-
-
-def _team_differences(first: _Worker, other: _Worker, team: str) -> Iterator[Problem]:
-    for field in _TEAM:
-        one, two = (_compared(getattr(worker.tree.stack.teams[team], field), field) for worker in (first, other))
+    for team, field in ((team, field) for team in mine.teams if team in theirs.teams for field in _TEAM):
+        one, two = (getattr(stack.teams[team], field) for stack in (mine, theirs))
+        if field == "secrets":  # Of Secrets the names, which pods refer to.
+            one, two = (", ".join(sorted(names)) or "none" for names in (one, two))
         if one != two:
             yield _differs(first, other, f"teams.{team}.{Team.model_fields[field].alias}", one, two)
-
-
-def _compared(value: object, field: str) -> object:
-    """What must be the same of a field: of Secrets the names, which pods refer to."""
-    return ", ".join(sorted(cast("Mapping[str, object]", value))) or "none" if field == "secrets" else value
 
 
 def _differs(first: _Worker, other: _Worker, what: str, one: object, two: object) -> Problem:
@@ -202,30 +191,25 @@ def _brief(value: object) -> str:
     return "unset" if value is None else "another section" if isinstance(value, Section) else str(value)
 
 
-def _priorities(stack: Stack) -> dict[str, int]:
-    return {name: entry.value for name, entry in stack.priorities.items()}
-
-
-def _parents(stack: Stack) -> dict[str, str | None]:
-    return {name: cohort.parent for name, cohort in stack.cohorts.items()}
-
-
 _Amounts: TypeAlias = dict[str, dict[str, tuple[int, int | None]]]
 """Guarantee and limit by flavor and resource."""
 
 
 def _pools(workers: list[_Worker]) -> dict[str, tuple[_Worker, Data]]:
     """The workers' pools by the names that they have in the manager, such as `west-h100`."""
-    return {f"{worker.name}-{pool.name}": (worker, _pool(pool)) for worker in workers for pool in _supplies(worker)}
-
-
-def _supplies(worker: _Worker) -> Iterator[PoolSupply]:
-    return (pool for flavor in worker.tree.flavors.values() for pool in flavor.pools)
+    return {
+        f"{worker.name}-{pool.name}": (worker, _pool(pool))
+        for worker in workers
+        for flavor in worker.tree.flavors.values()
+        for pool in flavor.pools
+    }
 
 
 def _pool(supply: PoolSupply) -> Data:
     """A worker's pool as a description of its nodes, whatever its cloud."""
     gpus = {"gpu": supply.product or "gpu", "gpusPerNode": supply.gpus_per_node, "resource": supply.resource}
+    # The levels that jobs can ask for, by their labels: the clouds of manager and worker can differ.
+    levels = {one.level: one.label for one in supply.levels if one.level in {"block", "rack"}}
     return {
         "flavor": supply.flavor,
         "cpu": f"{supply.node[CPU]}m",
@@ -234,14 +218,8 @@ def _pool(supply: PoolSupply) -> Data:
         "labels": dict(supply.labels),
         "taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in supply.taints],
         **(gpus if supply.resource else {}),
-        **({"topology": _topology(supply)} if supply.levels else {}),
+        **({"topology": levels or {"source": "node"}} if supply.levels else {}),
     }
-
-
-def _topology(supply: PoolSupply) -> Data:
-    """The levels that jobs can ask for, by their labels: the clouds of manager and worker can differ."""
-    labels = {one.level: one.label for one in supply.levels if one.level in {"block", "rack"}}
-    return labels or {"source": "node"}
 
 
 def _teams(workers: list[_Worker], own: Mapping[str, Any]) -> Data:
@@ -261,11 +239,9 @@ def _teams(workers: list[_Worker], own: Mapping[str, Any]) -> Data:
 def _cohorts(workers: list[_Worker]) -> Data:
     """The cohorts with the sum of their quotas; a cohort without a limit in one worker has none."""
     made: Data = {}
-    sections: dict[str, Data] = {name: written or {} for name, written in workers[0].section("cohorts").items()}
-    for name, written in sections.items():
-        shares = [_amounts(worker.tree.stated.get(name, {}), team=False) for worker in workers]
-        quota = _summed(shares)
-        rest: Data = {key: value for key, value in written.items() if key not in {"gpus", "quota"}}
+    for name, written in workers[0].section("cohorts").items():
+        quota = _summed([_amounts(worker.tree.stated.get(name, {}), team=False) for worker in workers])
+        rest = {key: value for key, value in (written or {}).items() if key not in {"gpus", "quota"}}
         made[name] = {**rest, **({"quota": quota} if quota else {})}
     return made
 
@@ -302,11 +278,7 @@ def _summed(shares: list[_Amounts]) -> Data:
 
 
 def with_workers(source: Source, read: _Read) -> Source:
-    """The source of a manager with what it has from its workers; any other source as it is.
-
-    Args:
-        source: of a stack.
-        read: reads and checks the stack of a worker.
+    """The source of a manager with what it has from its workers, which `read` checks; any other source as it is.
 
     Raises:
         StackError: a worker is missing or invalid, the workers differ, or the file has what its workers define.
@@ -339,10 +311,7 @@ def with_workers(source: Source, read: _Read) -> Source:
 def manager_problems(source: Source, stack: Stack, read: _Read) -> Iterator[Problem]:
     """Problems of a worker with its manager, whose preview would have them too.
 
-    Args:
-        source: of the worker.
-        stack: the same, valid.
-        read: reads and checks the stack of the manager, with its workers.
+    `read` checks the stack of the manager, with its workers.
     """
     manager = stack.multikueue.manager if stack.multikueue else None
     if manager is None or source.folder is None or not source.file:

@@ -18,18 +18,13 @@ from gpu_tenancy.model.plan.workloads import GANG, JobPlan, RolePlan
 from gpu_tenancy.model.spec.roles import KINDS
 
 
-def leader_worker_set(job: JobPlan) -> dict[str, Any]:
+def _leader_worker_set(job: JobPlan) -> dict[str, Any]:
     """A LeaderWorkerSet. Kueue makes a Workload for each group, and all pods of a group restart together.
 
     https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go
     """
-    leader, worker = job.roles
-    leader_pods, worker_pods = pod_template(job, leader, "train"), pod_template(job, worker, "train")
-    spec = {
-        "replicas": job.groups,
-        "leaderWorkerTemplate": group_template(leader.pods + worker.pods, leader_pods, worker_pods),
-    }
-    return job_object(job, spec)
+    size, templates = sum(role.pods for role in job.roles), [pod_template(job, role, "train") for role in job.roles]
+    return job_object(job, {"replicas": job.groups, "leaderWorkerTemplate": group_template(size, *templates)})
 
 
 def group_template(size: int, leader: dict[str, Any], worker: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +37,7 @@ def group_template(size: int, leader: dict[str, Any], worker: dict[str, Any]) ->
     }
 
 
-def ray_job(job: JobPlan) -> dict[str, Any]:
+def _ray_job(job: JobPlan) -> dict[str, Any]:
     """A RayJob whose Ray job KubeRay submits to the head by HTTP.
 
     In the other modes, a pod or container of its own submits it: Kueue counts that too, and KubeRay makes the container
@@ -124,8 +119,8 @@ def _job(job: JobPlan) -> dict[str, Any]:
 _BUILDERS: Final[Mapping[str, Callable[[JobPlan], dict[str, Any]]]] = {
     "Job": _job,
     "JobSet": job_set,
-    "LeaderWorkerSet": leader_worker_set,
-    "RayJob": ray_job,
+    "LeaderWorkerSet": _leader_worker_set,
+    "RayJob": _ray_job,
     "TrainJob": train_job,
 }
 """What makes an object, by its kind."""
