@@ -6,7 +6,7 @@ A cache is in a namespace of no team; the namespaces of teams have references to
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, Literal
+from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts
 from gpu_tenancy.model.catalogue.storage import CacheContainer, caches
@@ -140,11 +140,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Volumes of a pod.
+    """Volumes of a pod, with scratch space on the node.
 
     Attributes:
-        mounts: claims that the container mounts: first those of datasets, then those of the team's storage.
-        scratch: temporary space on the node; None without.
+        mounts: claims that the container mounts: of datasets, then of the team's storage.
         annotations: of the pod, for the sidecars of datasets.
         group: that can write the team's storage; None without storage.
         model: image with the model of a server, and its path; None without.
@@ -202,9 +201,7 @@ https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/dataset.go."""
 class CachePod:
     """A container of a cache's pods, by the key of the runtime's spec, such as `jobWorker`.
 
-    Attributes:
-        amounts: CPU and memory, as request and limit.
-        container: heap and direct memory of Java.
+    Its CPU and memory are request and limit; `container` has heap and direct memory of Java.
     """
 
     key: str
@@ -254,12 +251,7 @@ class CachePlan:
 
 @dataclass(frozen=True, slots=True)
 class CachedDataset:
-    """A team's reference to a cache: Fluid makes a volume and a claim of the same name from it.
-
-    Attributes:
-        mount: URL of the cache.
-        size: of the claim in bytes.
-    """
+    """A team's reference to a cache by its URL: Fluid makes a volume and a claim of the same name, of a size in bytes."""
 
     dataset: str
     team: str
@@ -353,8 +345,7 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
 
 
 def _pods(acceleration: Acceleration, replicas: int) -> Iterator[CachePod]:
-    pods: tuple[Literal["master", "worker", "fuse"], ...] = ("master", "worker", "fuse")
-    for pod in pods:
+    for pod in ("master", "worker", "fuse"):
         of_cache = pod_amounts(acceleration, pod, replicas)
         others = containers(acceleration, pod)
         for key, container in others.items():

@@ -132,8 +132,9 @@ def claiming_flavors(environment: Environment) -> dict[str, int]:
     """The flavors whose pods claim interfaces, with their number on a node; none if workers of MultiKueue run jobs."""
     if environment.stack.dispatches:
         return {}
-    flavors = dict.fromkeys(pool.flavor for pool in environment.pools.values())
-    claimed = {flavor: {pool.claimable for pool in environment.pools_of(flavor)} for flavor in flavors}
+    claimed: dict[str, set[int]] = {}
+    for pool in environment.pools.values():
+        claimed.setdefault(pool.flavor, set()).add(pool.claimable)
     return {flavor: min(numbers) for flavor, numbers in claimed.items() if min(numbers) == max(numbers) > 0}
 
 
@@ -182,12 +183,9 @@ def _annotations(section: Cluster, row: FabricRow, fabric: str, machine: Machine
     return annotations
 
 
-def claimed_on(environment: Environment) -> dict[str, Collection[str]]:
+def claimed_on(environment: Environment) -> dict[str, tuple[str, ...]]:
     """Resources that pods can claim, each with the flavors on whose nodes they can; only those that there are."""
-    flavors: dict[str, Collection[str]] = {
-        CHANNELS: connected_flavors(environment),
-        INTERFACES: claiming_flavors(environment),
-    }
+    flavors = {CHANNELS: connected_flavors(environment), INTERFACES: tuple(claiming_flavors(environment))}
     return {resource: names for resource, names in flavors.items() if names}
 
 

@@ -6,7 +6,7 @@ Each class rejects what the API server would reject, or accept but ignore.
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended, times
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
@@ -251,14 +251,8 @@ def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
     )
 
 
-DEFAULTS: Final = {
-    "pods": 3000,
-    "jobs": 500,
-    "services": 1000,
-    "secrets": 1000,
-    "configmaps": 1000,
-    "persistentvolumeclaims": 500,
-}
+_CLAIMS: Final = "persistentvolumeclaims"
+DEFAULTS: Final = {"pods": 3000, "jobs": 500, "services": 1000, "secrets": 1000, "configmaps": 1000, _CLAIMS: 500}
 """Counts of a team that sets none. Pods: the number of pods of a namespace up to which Kubernetes is tested
 (https://github.com/kubernetes/community/blob/master/sig-scalability/configs-and-limits/thresholds.md). A JobSet, a
 server and the head of a Ray cluster have a Service each, and an MPI job has a ConfigMap and a Secret."""
@@ -287,7 +281,7 @@ def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
         "jobs": max(of_kinds.values(), default=0),
         "services": sum(server.has_service for server in servers) + groups + len(connected) + hosts,
         "secrets": len(team.secrets),
-        "persistentvolumeclaims": len(team.storage) + len(environment.stack.datasets),
+        _CLAIMS: len(team.storage) + len(environment.stack.datasets),
     }
 
 
@@ -311,8 +305,7 @@ def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
     return {**amounts, **of_kinds, WORKLOADS: pods + jobs * len(counted)}
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(NamedTuple):
     """Requests and limits of a container without them."""
 
     requests: Amounts

@@ -1,7 +1,7 @@
 """The pools of a stack, each with its machine: its GPUs, what one provides to pods, its network and its supply."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -70,13 +70,11 @@ def levels_of(pool: Pool, rules: CloudRules) -> Levels:
     topology = pool.topology
     if topology is None:
         return ()
-    rule = cloud_labels(pool, rules) if topology.source == "cloud" else None
-    if rule:
+    if rule := cloud_labels(pool, rules) if topology.source == "cloud" else None:
         names: Mapping[str, Level] = {rule.block: "block", rule.rack: "rack"}
         return (*(TopologyLevel(label, names.get(label)) for label in rule.labels), _NODE)
-    block = (TopologyLevel(topology.block, "block"),) if topology.block else ()
-    rack = (TopologyLevel(topology.rack, "rack"),) if topology.rack else ()
-    return (*block, *rack, _NODE)
+    levels: tuple[tuple[str | None, Level], ...] = ((topology.block, "block"), (topology.rack, "rack"))
+    return (*(TopologyLevel(label, level) for label, level in levels if label), _NODE)
 
 
 def cloud_labels(pool: Pool, rules: CloudRules) -> TopologyRule | None:
@@ -338,6 +336,9 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
     network = known.network if known else None
     # The catalogue's, if their number is the same.
     cards = network.cards if network and own.network and network.interfaces == own.network.interfaces else ()
+    # The machine type can be bought in no other way than the stack's.
+    every: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved", "capacity-block", "flex-start")
+    lacks = tuple(kind for kind in every if kind not in (own.capacity or ()))
     return Machine(
         name=name,
         cloud="",
@@ -350,16 +351,10 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
         topology=own.topology,
         host_encryption=own.host_encryption,
         zones=frozenset(own.zones) if own.zones is not None else None,
-        purchase=_purchase(own.capacity) if own.capacity is not None else None,
+        purchase=None if own.capacity is None else Purchase(has=tuple(own.capacity), lacks=lacks),
         network=Network(**own.network.model_dump(), cards=cards) if own.network else None,
         local_disk=(known.local_disk if known else 0) if own.local_disk is None else own.local_disk,
     )
-
-
-def _purchase(kinds: Sequence[CapacityType]) -> Purchase:
-    """The stack's ways to buy a machine type: it has no others."""
-    every: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved", "capacity-block", "flex-start")
-    return Purchase(has=tuple(kinds), lacks=tuple(kind for kind in every if kind not in kinds))
 
 
 def uses_local_disks(cluster: Cluster, machine: Machine) -> bool:

@@ -22,12 +22,9 @@ SCHEDULED_WITHIN: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The bounds of a rollout.
+    """The bounds of a rollout: replicas that it adds (maxSurge), and that it can take first (maxUnavailable).
 
-    Attributes:
-        surge: replicas that it adds (maxSurge).
-        unavailable: replicas, or percent of them, that it can take first (maxUnavailable).
-        warning: what it cannot keep, with the fix; empty if nothing.
+    `warning` is what it cannot keep, with the fix; empty if nothing.
     """
 
     surge: int

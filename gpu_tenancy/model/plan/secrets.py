@@ -297,23 +297,19 @@ def secret_rows(stack: ResolvedStack) -> Iterator[SecretRow]:
         users = _users(team)
         for secret in sorted({*users, *team.secrets}):
             declared = team.secrets.get(secret)
-            yield SecretRow(
-                name,
-                secret,
-                declared.source if declared else UNDECLARED,
-                tuple(users.get(secret, ())),
-                bool(declared and declared.config),
-                _right(stack.cluster, name, declared),
-            )
+            source, by = declared.source if declared else UNDECLARED, tuple(users.get(secret, ()))
+            restarts, right = bool(declared and declared.config), _right(stack.cluster, name, declared)
+            yield SecretRow(name, secret, source, by, restarts, right)
 
 
 def _users(team: ResolvedTeam) -> dict[str, list[str]]:
-    users: dict[str, list[str]] = {}
-    for secret in team.image_pull_secrets:
-        users.setdefault(secret, []).append("image pulls of all pods")
+    uses = [(secret, "image pulls of all pods") for secret in team.image_pull_secrets]
     for name, workload in {**team.serving, **team.training}.items():
-        for secret in sorted({used for part in workload.parts.values() for used in secrets_of(part)}):
-            users.setdefault(secret, []).append(name)
-        for secret in workload.image_pull_secrets:
-            users.setdefault(secret, []).append(f"image pulls of {name}")
+        uses += [
+            (used, name) for used in sorted({used for part in workload.parts.values() for used in secrets_of(part)})
+        ]
+        uses += [(secret, f"image pulls of {name}") for secret in workload.image_pull_secrets]
+    users: dict[str, list[str]] = {}
+    for secret, user in uses:
+        users.setdefault(secret, []).append(user)
     return users

@@ -35,7 +35,6 @@ class Share:
 
 FlavorShares: TypeAlias = Mapping[str, Share]
 """Shares by resource."""
-
 NodeShares: TypeAlias = Mapping[str, FlavorShares]
 """Shares by flavor and resource."""
 
@@ -301,15 +300,12 @@ def measures_of(tree: Tree, queue: str) -> Iterator[Measure]:
     Queues with GPUs may use all CPU nodes by default, so that a share of them which the stack does not set is no news.
     """
     shares, spec = tree.team_shares[queue], tree.stack.teams[queue]
-    own = [
-        Measure(name, resource)
-        for name, resources in shares.items()
-        if (resource := tree.flavors[name].resource) and resource in resources
-    ]
+    gpus = [(name, tree.flavors[name].resource) for name in shares]
+    own = [Measure(name, resource) for name, resource in gpus if resource and resource in shares[name]]
     yield from own
-    for name, resources in shares.items():
-        if tree.flavors[name].resource is None and (name in spec.quota or not own):
-            yield from (Measure(name, resource) for resource in (CPU, MEMORY) if resource in resources)
+    for name, resource in gpus:
+        if resource is None and (name in spec.quota or not own):
+            yield from (Measure(name, resource) for resource in (CPU, MEMORY) if resource in shares[name])
 
 
 def supply_of(tree: Tree, measure: Measure) -> int:

@@ -58,9 +58,6 @@ class PodPlan:
         tolerated: taints of those nodes.
         shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default, None for what the memory of
             the pod allows.
-        fabric: what the network between GPUs needs; None without.
-        volumes: what the container mounts of the team, and its scratch space.
-        references: what it uses of Secrets and ConfigMaps.
         caches: labels of nodes that it prefers, because they have caches of its datasets.
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
         channel: ResourceClaimTemplate from which it claims a channel of its job's ComputeDomain; None without.
@@ -116,7 +113,6 @@ class Scaling:
         latency: pod metric and its target in seconds, or None.
         per_pod: PromQL of the latency of each pod; None if an adapter serves only the metric.
         query: KEDA's query of that metric, averaged over the pods; None if an adapter serves it for each pod.
-        signals: further metrics and their targets.
 
     Raises:
         ValueError: no target, a metric without a unit, or a query without a target.
@@ -136,14 +132,14 @@ class Scaling:
         return bool(self.query) or any(signal.query for signal in self.signals)
 
     def __post_init__(self) -> None:
+        msg = ""
         if self.cpu is None and self.latency is None and not self.signals:
             msg = "the autoscaler has no target; set cpu, latency or both"
-            raise ValueError(msg)
-        if self.latency and not self.latency[0].endswith("_seconds"):
+        elif self.latency and not self.latency[0].endswith("_seconds"):
             msg = f"metric {self.latency[0]} does not end in _seconds, so its unit is unknown; serve it in seconds"
-            raise ValueError(msg)
-        if self.query and self.latency is None:
+        elif self.query and self.latency is None:
             msg = "the autoscaler has a latency query, but no latency target; set latency"
+        if msg:
             raise ValueError(msg)
 
 
@@ -153,15 +149,12 @@ class ServerPlan:
 
     Attributes:
         pod: its pods; of a group of nodes, the leader.
-        rollout: how a new version replaces the pods.
         replicas: a fixed number; None with an autoscaler.
         scaling: the autoscaler; None with a fixed number.
         startup: maximum startup time in seconds.
         monitor: how Prometheus scrapes its pods; None if it does not.
         nodes: number of pods of each replica.
         worker: the other pods of each replica; None if a replica is one pod.
-        metrics: names of what it measures.
-        level: its service level.
         route: of clients outside of the cluster; None without one.
         service: the Service of a server and of its burst; empty for a server without a burst.
 
@@ -287,8 +280,12 @@ def gangs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
 
 def _jobs(tree: Tree, team: str) -> Iterator[tuple[JobPlan, Training]]:
     for name, job in tree.stack.teams[team].training.items():
-        if not (roles := _job_roles(tree, team, name, job)):
+        pods = _pods(tree, team, job)
+        if not pods:
             continue
+        if job.compute_domain:
+            pods = {role: replace(pod, channel=channels_of(name)) if pod.gpus else pod for role, pod in pods.items()}
+        roles = tuple(RolePlan(role, number, pods[role]) for role, number in job.pods_by_role.items())
         flavor = flavor_of(tree, team, next(iter(parts(tree, team, job).values()))) if is_gang(job) else None
         plan = JobPlan(
             name=name,
@@ -320,14 +317,6 @@ def _runtime(tree: Tree, name: str, job: Training, pod: PodPlan) -> str:
 def class_runtime(framework: Framework, priority: str) -> str:
     """Name of the runtime for all TrainJobs of a priority class."""
     return f"{SHIPPED[framework]}-{priority}"
-
-
-def _job_roles(tree: Tree, team: str, name: str, job: Training) -> tuple[RolePlan, ...]:
-    """The roles of a job; empty if the flavor of one is ambiguous."""
-    pods = _pods(tree, team, job)
-    if job.compute_domain:
-        pods = {role: replace(pod, channel=channels_of(name)) if pod.gpus else pod for role, pod in pods.items()}
-    return tuple(RolePlan(role, number, pods[role]) for role, number in job.pods_by_role.items()) if pods else ()
 
 
 def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[str, PodPlan]:
@@ -425,9 +414,7 @@ def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
 class RuntimePlan:
     """A TrainingRuntime of Kubeflow Trainer: what the pods of its TrainJobs have, and what TrainJobs cannot patch.
 
-    Attributes:
-        priority: priority class of the pods; None for the cluster's default.
-        job: the only job that uses it; None for a runtime for users.
+    `job` is the only job that uses it; None for a runtime for users.
     """
 
     name: str
