@@ -251,7 +251,7 @@ class CachePlan:
 
 @dataclass(frozen=True, slots=True)
 class CachedDataset:
-    """A team's reference to a cache by its URL: Fluid makes a volume and a claim of the same name, of a size in bytes."""
+    """A team's reference to a cache, by URL: Fluid makes a volume and a claim of the same name, of a size in bytes."""
 
     dataset: str
     team: str
