@@ -283,10 +283,7 @@ Seconds: TypeAlias = Annotated[
 """Seconds, written with a unit: 100ms, 30s, 10m, 6h, 7d."""
 
 Rate: TypeAlias = Annotated[
-    int,
-    Field(ge=1, le=10**12),
-    BeforeValidator(_rate),
-    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN}),
+    int, Field(ge=1, le=10**12), BeforeValidator(_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN})
 ]
 """Thousandths of requests per second, written as 220/s."""
 

@@ -140,29 +140,25 @@ def _leave_out(place: Path, data: Any) -> Path:
 _MAPPING: Final = "a mapping"
 _TYPES: Final = {
     "int_type": "an integer",
+    "int_from_float": "an integer",
     "float_type": "a number",
     "string_type": "a string",
     "bool_type": "true or false",
     "list_type": "a list",
-    "dict_type": _MAPPING,
-    "model_type": _MAPPING,
-    "model_attributes_type": _MAPPING,
-    "int_from_float": "an integer",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
 }
 _SPECIAL: Final = {
     "limits.nvidia.com/gpu": (
         "a ResourceQuota ignores this key: for extended resources it supports only requests.<resource>",
         "remove it: requests.nvidia.com/gpu is derived from the team's GPUs",
-    ),
+    )
 }
 _KEYS_LISTING: Final = "tenancy catalogue schema"
 _MUST: Final = re.compile(r"^(Input|String|List|Dictionary|Set|Value) should ")
 """Start of pydantic's messages about values."""
 
 
-_NAMES_ITS_VALUE: Final = frozenset(
-    {"missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found"}
-)
+_NAMES_ITS_VALUE: Final = ("missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found")
 """Types of errors whose rule shows the value already, or that have none."""
 
 
@@ -220,11 +216,7 @@ def load(source: Source) -> Stack:
 
 
 def _alone(source: Source) -> Stack:
-    """Reads and checks a stack without those that it names as manager or workers.
-
-    Raises:
-        StackError: with every problem.
-    """
+    """Reads and checks a stack without those that it names as manager or workers; raises as `load` does."""
     read = draft(source)
     problems = list(read.problems)
     if read.stack is not None:

@@ -17,10 +17,9 @@ from gpu_tenancy.model.outlook import WayIn, outlook
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.pods import pod_size
-from gpu_tenancy.model.plan.rollouts import Rollout, rollout
+from gpu_tenancy.model.plan.rollouts import Nodes, Rollout, Size, in_flight, rollout
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import ServerPlan
-from gpu_tenancy.model.sizing import Nodes, Size, in_flight
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.review.figures_tables import ways_in
 

@@ -145,10 +145,7 @@ def _runtime_spec(framework: Framework, priority: str | None, job: JobPlan | Non
             "sshAuthMountPath": _HOME,
             "runLauncherAsNode": _computes(job),
         }
-        return {
-            "mlPolicy": {"numNodes": 1, "mpi": mpi},
-            "template": {"spec": {**_policies(job), **_mpi_jobs(job)}},
-        }
+        return {"mlPolicy": {"numNodes": 1, "mpi": mpi}, "template": {"spec": {**_policies(job), **_mpi_jobs(job)}}}
     source = _TORCH if framework == "pytorch" else framework
     spec = {**(_policies(job) if job else {}), "replicatedJobs": [_node(priority, job)]}
     return {"mlPolicy": {"numNodes": 1, source: {}}, "template": {"spec": spec}}

@@ -145,11 +145,7 @@ def container(pod: PodPlan, name: str) -> dict[str, Any]:
         "volumeMounts": mounts(pod),
         "lifecycle": {"preStop": {"sleep": {"seconds": pod.ends[0]}}} if pod.ends else {},
     }
-    return {
-        "name": name,
-        "image": pod.image,
-        **{key: value for key, value in fields.items() if value},
-    }
+    return {"name": name, "image": pod.image, **{key: value for key, value in fields.items() if value}}
 
 
 _SHARED_MEMORY: Final = "shared-memory"

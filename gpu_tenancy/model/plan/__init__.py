@@ -40,15 +40,7 @@ from gpu_tenancy.model.plan.storage import (
     snapshots,
     storage_classes,
 )
-from gpu_tenancy.model.plan.workloads import (
-    JobPlan,
-    RuntimePlan,
-    ServerPlan,
-    gangs,
-    jobs,
-    runtimes,
-    servers,
-)
+from gpu_tenancy.model.plan.workloads import JobPlan, RuntimePlan, ServerPlan, gangs, jobs, runtimes, servers
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.tenancy import Priority, Worker
 

@@ -140,10 +140,9 @@ def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:
     if creation is None or not isinstance(cluster, CloudCluster):
         return ()
     control_plane = next(name for name in listed if name.endswith("control-plane"))
-    parts = [
-        FixedCost(name, listed[name].title, number, listed[name].hour, _read(listed[name]))
-        for name, number in {control_plane: 1, **cluster.ways_out}.items()
-    ]
+    numbers = {control_plane: 1, **cluster.ways_out}
+    facts = [(name, listed[name], number) for name, number in numbers.items()]
+    parts = [FixedCost(name, fact.title, number, fact.hour, _read(fact)) for name, fact, number in facts]
     machine, system = find_machine(creation.system.machine, cluster.cloud), creation.system
     if machine:
         title, read = f"system nodes, {machine.name}", _read(price_table(cluster.cloud))

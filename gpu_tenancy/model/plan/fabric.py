@@ -86,13 +86,13 @@ def _pools_lack(flavor: str, pools: Sequence[ResolvedPool], workload: Workload) 
 
 
 def _machines_lack(pools: Sequence[ResolvedPool], workload: Workload) -> str | None:
-    kind = pools[0].fabric or ""
+    kind, gpus = pools[0].fabric or "", workload.gpus
     row = fabrics()[kind]
     for machine in _machines(pools):
-        if row.whole and workload.gpus != machine.gpus:
-            return f"{kind} needs all {machine.gpus} GPUs of a machine in one pod, not {workload.gpus}"
-        if row.resource and not _interfaces(machine, workload.gpus):
-            part = f"{workload.gpus} of the {machine.gpus} GPUs of {machine.name}"
+        if row.whole and gpus != machine.gpus:
+            return f"{kind} needs all {machine.gpus} GPUs of a machine in one pod, not {gpus}"
+        if row.resource and not _interfaces(machine, gpus):
+            part = f"{gpus} of the {machine.gpus} GPUs of {machine.name}"
             return f"{part} are less than one interface of its {kind} network"
     return None
 
@@ -171,10 +171,8 @@ def _annotations(section: Cluster, row: FabricRow, fabric: str, machine: Machine
     annotations: dict[str, str] = {}
     if row.networks and isinstance(section, GcpCluster) and machine.network:
         attached = section.fabric_networks_for(fabric, machine.network.interfaces)[row.networks.of_node :]
-        interfaces = [{"interfaceName": "eth0", "network": "default"}] + [
-            {"interfaceName": f"eth{index}", "network": network_name(network)}
-            for index, network in enumerate(attached, row.networks.first)
-        ]
+        names = {0: "default", **{index: network_name(one) for index, one in enumerate(attached, row.networks.first)}}
+        interfaces = [{"interfaceName": f"eth{index}", "network": name} for index, name in names.items()]
         annotations["networking.gke.io/default-interface"] = "eth0"
         annotations["networking.gke.io/interfaces"] = json.dumps(interfaces, separators=(",", ":"))
     if row.daemon and row.devices:

@@ -20,12 +20,12 @@ from gpu_tenancy.model.plan.operators.kueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.pods import is_gang
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
-from gpu_tenancy.model.plan.servers import Origins, notebook_origins, origins
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.signals import Monitor, monitor
 from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.spec.serving import NotebooksExpose, ServerExpose
 from gpu_tenancy.model.spec.teams import Team
 
 _COMPUTE: Final = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
@@ -121,8 +121,8 @@ class NetworkRules:
     kuberay: str | None
     data: tuple[str, ...]
     grouped: frozenset[str]
-    gateways: dict[str, Origins]
-    notebooks: dict[str, Origins]
+    gateways: dict[str, ServerExpose]
+    notebooks: dict[str, NotebooksExpose]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,7 @@ class NamespacePlan:
 def namespace(tree: Tree, name: str) -> NamespacePlan:
     """The namespace of a team of the stack."""
     team, cluster, claiming = tree.stack.teams[name], tree.stack.cluster, claiming_flavors(tree)
+    expose = team.notebooks.expose if team.notebooks else None
     endpoints = rules_of(service_of(cluster)).node_endpoints
     return NamespacePlan(
         name=name,
@@ -182,8 +183,8 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
             data=egress_of_datasets(tree.stack.datasets.values(), name),
             grouped=frozenset(server for server, spec in team.serving.items() if spec.grouped),
-            gateways={server: of for server, spec in team.serving.items() if (of := origins(spec))},
-            notebooks=notebook_origins(team.notebooks),
+            gateways={server: spec.exposure for server, spec in team.serving.items() if spec.exposure},
+            notebooks=dict.fromkeys(expose.names, expose) if expose else {},
         ),
         queue=tree.queue_of(name),
         usage_weight=tree.usage_weight(name),

@@ -76,14 +76,6 @@ class RoutePlan:
     backends: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
-    """Where the requests of a Gateway come from: namespaces of its pods, and CIDRs."""
-
-    namespaces: tuple[str, ...]
-    cidrs: tuple[str, ...]
-
-
 def route(server: ResolvedServer) -> RoutePlan | None:
     """The route of a server; None without one."""
     if server.expose is None:
@@ -112,18 +104,3 @@ def notebook_routes(notebooks: Notebooks | None) -> dict[str, RoutePlan]:
 def _gateway(expose: GatewayRoute) -> tuple[str, str]:
     namespace, _, name = expose.gateway.partition("/")
     return namespace, name
-
-
-def origins(server: ResolvedServer) -> Origins | None:
-    """Where requests of clients outside of the cluster come from; None for a server that they do not reach."""
-    return _origins(server.exposure) if server.exposure else None
-
-
-def notebook_origins(notebooks: Notebooks | None) -> dict[str, Origins]:
-    """Where requests of browsers outside of the cluster come from, by the names of the notebooks that they reach."""
-    expose = notebooks.expose if notebooks else None
-    return dict.fromkeys(expose.names, _origins(expose)) if expose else {}
-
-
-def _origins(expose: GatewayRoute) -> Origins:
-    return Origins(expose.namespaces, tuple(expose.from_cidrs))

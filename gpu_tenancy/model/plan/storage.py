@@ -161,7 +161,7 @@ def snapshots(cluster: Cluster, name: str, team: Team) -> tuple[SnapshotPlan, ..
 
 def takes_snapshots(teams: Mapping[str, Team]) -> bool:
     """Whether a claim of a team has snapshots."""
-    return next(with_snapshots(teams), None) is not None
+    return any(True for _ in with_snapshots(teams))
 
 
 def with_snapshots(teams: Mapping[str, Team]) -> Iterator[tuple[str, str, Storage, Snapshots]]:

@@ -24,13 +24,7 @@ from gpu_tenancy.model.spec.tenancy import MultiKueue, Usage
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
-UNCOVERED: Final = (
-    "ephemeral-storage",
-    "hugepages-",
-    "networking.gke.io.networks/",
-    "rdma/",
-    "vpc.amazonaws.com/efa",
-)
+UNCOVERED: Final = ("ephemeral-storage", "hugepages-", "networking.gke.io.networks/", "rdma/", "vpc.amazonaws.com/efa")
 """Prefixes of resources that no queue covers. Kueue never admits a workload that requests a resource which is neither
 covered nor excluded ("resource … unavailable"). Networks between GPUs need no quota, because they belong to machines
 whose GPUs have one."""

@@ -205,7 +205,10 @@ def alertmanager_values(stack: Stack) -> Values:
     Source of the keys: https://prometheus.io/docs/alerting/latest/configuration/ (2026-11-26); of the alerts Watchdog
     and InfoInhibitor, which is for inhibitions only: kube-prometheus-stack 88.5.3.
     """
-    receivers = dict(_receivers(stack))
+    alerts = stack.metrics.alerts
+    named: dict[str, SecretKey | None] = {_PLATFORM: alerts.receiver, _SWITCH: alerts.dead_mans_switch}
+    named |= {f"team-{name}": team.alerts for name, team in stack.teams.items()}
+    receivers = {name: receiver for name, receiver in named.items() if receiver}
     if not receivers:
         return {}
     secrets = sorted({receiver.secret for receiver in receivers.values()})
@@ -215,17 +218,6 @@ def alertmanager_values(stack: Stack) -> Values:
         "receivers": [{"name": NOBODY}, *(_receiver(name, one) for name, one in receivers.items())],
     }
     return {"alertmanager": {"config": config, "alertmanagerSpec": {"secrets": secrets}}}
-
-
-def _receivers(stack: Stack) -> Iterator[tuple[str, SecretKey]]:
-    alerts = stack.metrics.alerts
-    if alerts.receiver:
-        yield _PLATFORM, alerts.receiver
-    if alerts.dead_mans_switch:
-        yield _SWITCH, alerts.dead_mans_switch
-    for name, team in stack.teams.items():
-        if team.alerts:
-            yield f"team-{name}", team.alerts
 
 
 def _receiver(name: str, spec: SecretKey) -> Mapping[str, Any]:
@@ -242,9 +234,9 @@ def _routes(stack: Stack) -> Iterator[Values]:
     """
     alerts = stack.metrics.alerts
     yield {"matchers": ['alertname = "InfoInhibitor"'], "receiver": NOBODY}
-    often = {"group_wait": "0s", "group_interval": "1m", "repeat_interval": "5m"} if alerts.dead_mans_switch else {}
-    switch = _SWITCH if alerts.dead_mans_switch else NOBODY
-    yield {"matchers": ['alertname = "Watchdog"'], "receiver": switch, **often}
+    often = {"group_wait": "0s", "group_interval": "1m", "repeat_interval": "5m"}
+    switch = {"receiver": _SWITCH, **often} if alerts.dead_mans_switch else {"receiver": NOBODY}
+    yield {"matchers": ['alertname = "Watchdog"'], **switch}
     for name, team in stack.teams.items():
         if team.alerts:
             yield {"matchers": [f'cluster_queue = "{name}"'], "receiver": f"team-{name}", "continue": True}
