@@ -238,8 +238,8 @@ def test_roles_of_a_job_inherit_its_references() -> None:
     made = planned(stack(teams={"vision": team(gpus={"h100": {"guaranteed": 8}}, training={"fit": mpi})}))
     launcher, worker = made.teams[0].jobs[0].roles
     assert launcher.pod.env == {"LEVEL": "info", "TOKEN": "none"}
-    assert [one.name for one in launcher.pod.references.variables] == ["POD", "REGION"]
-    assert [one.name for one in worker.pod.references.variables] == ["EXTRA", "POD", "REGION", "TOKEN"]
+    assert sorted(launcher.pod.references.variables) == ["POD", "REGION"]
+    assert sorted(worker.pod.references.variables) == ["EXTRA", "POD", "REGION", "TOKEN"]
     assert worker.pod.references.sources == launcher.pod.references.sources
     assert worker.pod.references.files == launcher.pod.references.files
 

@@ -353,5 +353,5 @@ def test_reviews_list_hosts_of_notebooks() -> None:
 
 def test_secrets_of_keys_are_among_those_that_a_server_uses() -> None:
     servers = planned(exposed()).teams[0].servers
-    used = {one.of for server in servers for one in server.pod.references.variables}
+    used = {one.secret for server in servers for one in server.pod.references.variables.values()}
     assert used == {"chat-key"}

@@ -8,8 +8,9 @@ from gpu_tenancy.model.catalogue.fabrics import HostMount
 from gpu_tenancy.model.names import PRIORITY_LABEL, QUEUE_LABEL, USER
 from gpu_tenancy.model.plan.fabric import PodFabric
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NodeTaint
-from gpu_tenancy.model.plan.secrets import References, VariableReference
+from gpu_tenancy.model.plan.secrets import References
 from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan
+from gpu_tenancy.model.spec.secrets import Variable
 
 NAME: Final = "app.kubernetes.io/name"
 """Label by which a workload's Service and other objects select its pods."""
@@ -94,14 +95,15 @@ def device_claims(pod: PodPlan) -> list[dict[str, str]]:
 def environment(pod: PodPlan) -> list[dict[str, Any]]:
     """The environment variables, in a stable order: the fabric's, and those of the stack, which win."""
     named = {name: {"value": text} for name, text in {**(pod.fabric.env if pod.fabric else {}), **pod.env}.items()}
-    named |= {one.name: {"valueFrom": _source(one)} for one in pod.references.variables}
+    named |= {name: {"valueFrom": _source(variable)} for name, variable in pod.references.variables.items()}
     return [{"name": name, **value} for name, value in sorted(named.items())]
 
 
-def _source(variable: VariableReference) -> dict[str, Any]:
-    if variable.kind == "field":
-        return {"fieldRef": {"fieldPath": variable.of}}
-    return {f"{variable.kind}KeyRef": {"name": variable.of, "key": variable.key}}
+def _source(variable: Variable) -> dict[str, Any]:
+    if variable.field:
+        return {"fieldRef": {"fieldPath": variable.field}}
+    kind = "secretKeyRef" if variable.secret else "configMapKeyRef"
+    return {kind: {"name": variable.secret or variable.config_map, "key": variable.key}}
 
 
 def annotations(pod: PodPlan) -> dict[str, str]:
@@ -170,8 +172,8 @@ def mounts(pod: PodPlan) -> list[dict[str, Any]]:
     scratch = pod.volumes.scratch
     of_node = [{"name": _SCRATCH, "mountPath": scratch.path}] if scratch else []
     of_files = [
-        {"name": f"{_FILES}{index}", "mountPath": files.directory, "readOnly": True}
-        for index, files in enumerate(pod.references.files)
+        {"name": f"{_FILES}{index}", "mountPath": directory, "readOnly": True}
+        for index, directory in enumerate(pod.references.files)
     ]
     of_code = _CODE_MOUNTS if pod.code else ()
     of_fabric = host_mounts(pod.fabric.mounts if pod.fabric else ())
@@ -200,10 +202,11 @@ def volumes(pod: PodPlan) -> list[dict[str, Any]]:
     scratch = pod.volumes.scratch
     of_node = [{"name": _SCRATCH, "emptyDir": {"sizeLimit": format_bytes(scratch.size)}}] if scratch else []
     of_files: list[dict[str, Any]] = []
-    for index, files in enumerate(pod.references.files):
-        items = [{"key": key, "path": path} for key, path in files.items]
-        named = {"secretName" if files.kind == "secret" else "name": files.name}
-        of_files.append({"name": f"{_FILES}{index}", files.kind: {**named, **({"items": items} if items else {})}})
+    for index, files in enumerate(pod.references.files.values()):
+        items = [{"key": key, "path": path} for key, path in sorted(files.items.items())]
+        kind, named = ("secret", "secretName") if files.secret else ("configMap", "name")
+        source = {named: files.secret or files.config_map, **({"items": items} if items else {})}
+        of_files.append({"name": f"{_FILES}{index}", kind: source})
     of_code = _CODE_VOLUMES if pod.code else ()
     return [*of_memory, *of_claims, *of_node, *of_files, *of_code, *(host_volumes(pod.fabric) if pod.fabric else [])]
 
@@ -295,10 +298,12 @@ _FILES: Final = "files-"
 
 def variable_sources(references: References) -> list[dict[str, Any]]:
     """The objects of which each key becomes a variable of a container, in the order of the stack: later ones win."""
-    return [
-        {f"{source.kind}Ref": {"name": source.name}, **({"prefix": source.prefix} if source.prefix else {})}
-        for source in references.sources
-    ]
+    sources: list[dict[str, Any]] = []
+    for source in references.sources:
+        prefix = {"prefix": source.prefix} if source.prefix else {}
+        kind = "secretRef" if source.secret else "configMapRef"
+        sources.append({kind: {"name": source.secret or source.config_map}, **prefix})
+    return sources
 
 
 def pull_secrets(references: References) -> list[dict[str, str]]:

@@ -1,8 +1,8 @@
 """Secrets of teams, and what each workload uses of them: never their values."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack, ResolvedTeam
 from gpu_tenancy.model.spec import Stack
@@ -15,58 +15,22 @@ from gpu_tenancy.model.spec.workloads import Workload
 READER: Final = "secret-reader"
 """ServiceAccount of a team as which External Secrets reads the team's secrets in the cloud. No pod runs with it."""
 
-Kind: TypeAlias = Literal["secret", "configMap"]
-
-
-@dataclass(frozen=True, slots=True)
-class VariableReference:
-    """An environment variable with the value of a key, or of a field of the pod.
-
-    Attributes:
-        of: name of the Secret or ConfigMap, or path of the field.
-        key: empty for a field.
-    """
-
-    name: str
-    kind: Literal["secret", "configMap", "field"]
-    of: str
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class VariableSource:
-    """A Secret or ConfigMap of which each key becomes a variable; `prefix` starts their names."""
-
-    kind: Kind
-    name: str
-    prefix: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MountedFiles:
-    """A Secret or ConfigMap in a directory, with paths by key; without paths, all keys are files."""
-
-    directory: str
-    kind: Kind
-    name: str
-    items: tuple[tuple[str, str], ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class References:
     """What a pod uses of Secrets and ConfigMaps.
 
     Attributes:
-        variables: of the container, by name.
+        variables: of the container, by name: values of a key, or of a field of the pod.
         sources: of the container's other variables.
-        files: what the container mounts, read-only.
+        files: what the container mounts, read-only, by directory.
         pull: Secrets with which the pod pulls its image; empty for those of its ServiceAccount.
         from_config: Secrets among them that this program makes from the Pulumi config, with the config's names.
     """
 
-    variables: tuple[VariableReference, ...] = ()
-    sources: tuple[VariableSource, ...] = ()
-    files: tuple[MountedFiles, ...] = ()
+    variables: Mapping[str, Variable] = field(default_factory=dict[str, Variable])
+    sources: tuple[EnvSource, ...] = ()
+    files: Mapping[str, FileSource] = field(default_factory=dict[str, FileSource])
     pull: tuple[str, ...] = ()
     from_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -79,12 +43,9 @@ def references(team: Team, workload: Workload) -> References:
     names = secrets_of(workload)
     pull = (*team.image_pull_secrets, *workload.image_pull_secrets) if workload.image_pull_secrets else ()
     return References(
-        variables=tuple(_variables(workload.env)),
-        sources=tuple(VariableSource(*_object(source), source.prefix) for source in workload.env_from),
-        files=tuple(
-            MountedFiles(directory, *_object(source), tuple(sorted(source.items.items())))
-            for directory, source in sorted(workload.files.items())
-        ),
+        variables={name: variable for name, variable in workload.env.items() if variable.value is None},
+        sources=tuple(workload.env_from),
+        files=dict(sorted(workload.files.items())),
         pull=tuple(dict.fromkeys(pull)),
         from_config=tuple(
             (name, tuple(sorted(secret.config.values())))
@@ -97,20 +58,6 @@ def references(team: Team, workload: Workload) -> References:
 def literals(env: Mapping[str, Variable]) -> dict[str, str]:
     """The variables that are texts."""
     return {name: variable.value for name, variable in env.items() if variable.value is not None}
-
-
-def _variables(env: Mapping[str, Variable]) -> Iterator[VariableReference]:
-    for name, variable in sorted(env.items()):
-        if variable.secret:
-            yield VariableReference(name, "secret", variable.secret, variable.key or "")
-        elif variable.config_map:
-            yield VariableReference(name, "configMap", variable.config_map, variable.key or "")
-        elif variable.field:
-            yield VariableReference(name, "field", variable.field)
-
-
-def _object(source: EnvSource | FileSource) -> tuple[Kind, str]:
-    return ("secret", source.secret) if source.secret else ("configMap", source.config_map or "")
 
 
 def secrets_of(workload: Workload) -> set[str]:
