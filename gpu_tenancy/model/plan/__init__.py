@@ -116,11 +116,7 @@ class Plan:
 
 
 def plan(stack: Stack) -> Plan:
-    """The plan of a stack, with all defaults resolved.
-
-    Args:
-        stack: a stack in which `gpu_tenancy.model.checks` finds no problems.
-    """
+    """The plan of a stack in which `gpu_tenancy.model.checks` finds no problems, with all defaults resolved."""
     tree = Tree(stack)
     spaces = tuple(namespace(tree, name) for name in stack.teams)
     guarded = guards(tree, spaces)

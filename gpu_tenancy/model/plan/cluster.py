@@ -147,10 +147,7 @@ class ClusterPlan:
 
 
 def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> ClusterPlan:
-    """The plan of the cluster and node pools of a stack that passes `gpu_tenancy.model.checks`.
-
-    `people` are those whom the stack lets log in to the cluster.
-    """
+    """The plan of the cluster and pools of a stack that passes `gpu_tenancy.model.checks`, with people who log in."""
     stack, creation = environment.stack, environment.stack.cluster.creation
     machine = find_machine(creation.system.machine) if creation else None
     return ClusterPlan(

@@ -63,10 +63,7 @@ class Flavor:
 
     @cached_property
     def per_gpu(self) -> dict[str, int]:
-        """A GPU's share of the CPU and memory that caches leave of a node, the smallest of its pools.
-
-        Empty for CPU nodes.
-        """
+        """A GPU's share of the CPU and memory that caches leave of a node, the least of its pools; empty without."""
         if self.resource is None:
             return {}
         return {
@@ -96,10 +93,7 @@ def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
 
 
 def flavors(stack: Stack, supplies: Iterable[PoolSupply]) -> dict[str, Flavor]:
-    """The flavors of a stack by name: CPU flavors first, so that CPU workloads use them, then in the stack's order.
-
-    The stack's gangs and caches take a part of them.
-    """
+    """The flavors of a stack by name: CPU flavors first, so that CPU workloads use them, then in the stack's order."""
     by_flavor: dict[str, list[PoolSupply]] = {}
     for supply in supplies:
         by_flavor.setdefault(supply.flavor, []).append(supply)

@@ -262,10 +262,7 @@ def own_images() -> tuple[str, ...]:
 
 
 def pull_rights(stack: Stack) -> tuple[str, ...]:
-    """What lets the nodes pull images of the allowed registries, and what somebody else must give; for reports.
-
-    Empty for a stack without `images`.
-    """
+    """What lets the nodes pull images of the allowed registries, and what others must give; empty without `images`."""
     if not (stack.images.allowed or stack.images.registries):
         return ()
     return tuple(stack.cluster.pull_rights(stack.images.registries))

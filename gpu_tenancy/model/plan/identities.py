@@ -18,7 +18,6 @@ class DataGrant:
     """The right of a team on the folder of a dataset.
 
     Attributes:
-        dataset: name of the dataset.
         writes: whether the team also creates, changes and deletes objects.
         key: ARN of the KMS key of the bucket; None for a bucket without a key of its own.
         account: resource ID of the storage account on Azure; None for one in the cluster's resource group.
@@ -63,16 +62,13 @@ class MadeBucket:
 
 
 def team_identities(stack: Stack) -> tuple[TeamIdentity, ...]:
-    """The identities of all teams that have grants, and of the caches; none in a cluster that exists already.
-
-    The pods of caches run with the default ServiceAccount.
-    """
+    """The identities of all teams that have grants, and of the caches; none in a cluster that exists already."""
     cluster, datasets = stack.cluster, stack.datasets
     if not isinstance(cluster, CloudCluster):
         return ()
     needed: list[tuple[str, tuple[str, ...], tuple[DataGrant, ...]]] = [
         *((team, ACCOUNTS_OF_PODS, data_grants(datasets, team)) for team in stack.teams),
-        (CACHES, ("default",), caches_grants(datasets)),
+        (CACHES, ("default",), caches_grants(datasets)),  # the ServiceAccount that their pods run with
     ]
     return tuple(
         TeamIdentity(namespace, cluster.team_identity_name(namespace), accounts, here)
@@ -93,10 +89,7 @@ def caches_grants(datasets: Mapping[str, Dataset]) -> tuple[DataGrant, ...]:
 
 
 def data_grants(datasets: Mapping[str, Dataset], team: str) -> tuple[DataGrant, ...]:
-    """The rights that a team needs on datasets, whoever grants them; on each folder once, sorted.
-
-    None on datasets with a cache, which reads the bucket for the team.
-    """
+    """The rights that a team needs on datasets without a cache, whoever grants them; on each folder once, sorted."""
     own = ((name, dataset) for name, dataset in datasets.items() if dataset.is_of(team))
     return _grants((name, dataset, dataset.writes(team)) for name, dataset in own if dataset.accelerate is None)
 
