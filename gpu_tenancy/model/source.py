@@ -69,7 +69,8 @@ def read_file(file: FilePath, shown: str | None = None) -> Source:
     if content.problems:
         raise StackError(replace(problem, path=_shown(problem.path)) for problem in content.problems)
     prefix = f"{NAMESPACE}:"
-    sections = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+    own = ((key, value) for key, value in cast("Data", config).items() if key.startswith(prefix))
+    sections = {key.removeprefix(prefix): value for key, value in own}
     within = (path for path in content.lines if len(path) > 1 and path[0] == "config")
     places = {path for path in within if str(path[1]).startswith(prefix)}
     lines = {_shown(path): line for path, line in content.lines.items() if path in places}

@@ -67,11 +67,12 @@ def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
 
 def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumePlan:
     place, writes = folder(dataset), dataset.writes(team)
-    attributes = {
+    by_scheme: dict[str, dict[str, str]] = {
         "s3": {"bucketName": place.bucket},
         "gs": {},
         "az": {"containerName": place.bucket, "protocol": "fuse2", "storageAccount": place.account},
-    }[place.scheme]
+    }
+    attributes = by_scheme[place.scheme]
     if isinstance(cluster, CloudCluster) and granted_here(cluster, dataset):
         attributes |= _identity(cluster.team_identity_name(team), dataset, place)
     return VolumePlan(

@@ -56,10 +56,11 @@ def operator_values(environment: Environment) -> Values:
 
 def clashes(environment: Environment) -> Iterator[tuple[ResolvedPool, ResolvedPool]]:
     """Pairs of pools whose driver modes need different values: the first pool, and another one."""
-    first, *others = environment.nvidia_pools or [None]
-    for pool in others:
-        if first and pool and first.mode and pool.mode and first.mode.operator != pool.mode.operator:
-            yield first, pool
+    pools = environment.nvidia_pools
+    for pool in pools[1:]:
+        first = pools[0].mode
+        if first and pool.mode and first.operator != pool.mode.operator:
+            yield pools[0], pool
 
 
 def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
