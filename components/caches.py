@@ -1,6 +1,6 @@
 """Caches of datasets by Fluid, in a namespace of no team, and references to them in the namespaces of teams."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pulumi import ResourceOptions
@@ -11,8 +11,9 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgs
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.manifests.pods import tolerations
-from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
-from gpu_tenancy.model.plan.sidecars import access_mode
+from gpu_tenancy.model.plan.datasets import CLAIM_SIZE, CachedDataset, CachePlan, CachePod
+from gpu_tenancy.model.plan.object_storage import access_mode
+from gpu_tenancy.model.spec.data import CACHES
 
 from .objects import Component, Options
 from .operators import critical_pods
@@ -35,34 +36,39 @@ class Caches(Component):
     refers to it.
 
     Example:
-        >>> Caches("caches", plan(stack).caches)
+        >>> Caches("caches", plan(stack).environment, plan(stack).caches)
     """
 
-    def __init__(self, name: str, plan: CachesPlan, opts: Options = None) -> None:
+    def __init__(self, name: str, environment: str, caches: Sequence[CachePlan], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Caches", name, opts)
-        metadata: ObjectMetaArgsDict = {"name": plan.namespace, "labels": dict(plan.labels)}
-        namespace = Namespace(f"{name}-namespace", metadata=metadata, opts=self.own)
+        labels = {
+            "app.kubernetes.io/part-of": "gpu-tenancy",
+            "environment": environment,
+            # Fluid's mounts are privileged, and its workers have volumes of the host.
+            "pod-security.kubernetes.io/enforce": "privileged",
+        }
+        namespace = Namespace(f"{name}-namespace", metadata={"name": CACHES, "labels": labels}, opts=self.own)
         # Fluid gives its mounts a system priority class, so that pods with GPUs do not evict them.
-        critical = critical_pods(f"{name}-critical", plan.namespace, namespace, self.own)
+        critical = critical_pods(f"{name}-critical", CACHES, namespace, self.own)
         # Only pods of the namespace reach the caches: teams' pods read them through the mounts of their node.
         deny: NetworkPolicySpecArgsDict = {"pod_selector": {}, "policy_types": ["Ingress"]}
         own_pods: NetworkPolicySpecArgsDict = {**deny, "ingress": [{"from_": [{"pod_selector": {}}]}]}
         policies = [
             NetworkPolicy(
                 f"{name}-{policy}",
-                metadata={"name": policy, "namespace": plan.namespace},
+                metadata={"name": policy, "namespace": CACHES},
                 spec=spec,
                 opts=self.after(namespace),
             )
             for policy, spec in {"default-deny": deny, "allow-own-pods": own_pods}.items()
         ]
         inside = self.after(namespace, critical, *policies)
-        for cache in plan.caches:
-            self._cache(f"{name}-{cache.dataset}", plan.namespace, cache, inside)
-        self.register_outputs({"datasets": [cache.dataset for cache in plan.caches]})
+        for cache in caches:
+            self._cache(f"{name}-{cache.dataset}", cache, inside)
+        self.register_outputs({"datasets": [cache.dataset for cache in caches]})
 
-    def _cache(self, name: str, namespace: str, cache: CachePlan, inside: ResourceOptions) -> None:
-        place: ObjectMetaArgsDict = {"name": cache.dataset, "namespace": namespace}
+    def _cache(self, name: str, cache: CachePlan, inside: ResourceOptions) -> None:
+        place: ObjectMetaArgsDict = {"name": cache.dataset, "namespace": CACHES}
         dataset = CustomResource(
             f"{name}-dataset",
             cache.api,
@@ -85,15 +91,15 @@ class Caches(Component):
         if cache.load:
             load, amounts = cache.load
             spec = {
-                "dataset": {"name": cache.dataset, "namespace": namespace},
+                "dataset": {"name": cache.dataset, "namespace": CACHES},
                 "loadMetadata": True,
-                "target": [{"path": cache.path, "replicas": cache.copies}],
+                "target": [{"path": cache.path, "replicas": cache.spec.copies}],
                 "policy": "Once",
                 "nodeSelector": dict(cache.node_labels),
                 "tolerations": tolerations(cache.tolerated),
                 "resources": _resources(amounts),
             }
-            place = {"name": load, "namespace": namespace}
+            place = {"name": load, "namespace": CACHES}
             after = self.after(runtime)
             CustomResource(f"{name}-load", cache.api, "DataLoad", metadata=place, spec=spec, opts=after)
 
@@ -160,7 +166,7 @@ def _runtime(cache: CachePlan) -> dict[str, Any]:
     return {
         "replicas": cache.replicas,
         "tieredstore": {"levels": [_level(cache)]},
-        **({"data": {"replicas": cache.copies}, **properties} if cache.runtime == "alluxio" else {}),
+        **({"data": {"replicas": cache.spec.copies}, **properties} if cache.spec.runtime == "alluxio" else {}),
         **pods,
     }
 
@@ -168,10 +174,11 @@ def _runtime(cache: CachePlan) -> dict[str, Any]:
 def _level(cache: CachePlan) -> dict[str, Any]:
     """Where each worker keeps its part. Workers and mounts of JuiceFS share a folder of the node."""
     size = {"quota": format_bytes(cache.size)}
-    if cache.runtime == "juicefs":
+    if cache.spec.runtime == "juicefs":
         path = f"{_FOLDER}/{cache.dataset}"
         return {"mediumtype": "SSD", "volumeType": "hostPath", "path": path, **size, "low": "0.1"}
-    medium, path = ("MEM", "/dev/shm") if cache.medium == "memory" else ("SSD", "/cache")  # noqa: S108 - of the pod
+    in_memory = cache.spec.medium == "memory"
+    medium, path = ("MEM", "/dev/shm") if in_memory else ("SSD", "/cache")  # noqa: S108 - of the pod
     return {"mediumtype": medium, "volumeType": "emptyDir", "path": path, **size, "high": "0.95", "low": "0.7"}
 
 

@@ -13,11 +13,11 @@ from pulumi_kubernetes.resource.v1 import ExactDeviceRequestArgsDict, ResourceCl
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
-from gpu_tenancy.model.manifests.labels import NAME
+from gpu_tenancy.model.manifests.pods import NAME
 from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS, NOTEBOOK, NOTEBOOK_PORT
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.fabric import claim_name
-from gpu_tenancy.model.plan.servers import Origins
+from gpu_tenancy.model.spec.serving import GatewayRoute
 
 from .objects import LABELS, Component, Options, fair_sharing, kueue_object
 from .people import team_binding
@@ -101,7 +101,7 @@ class TeamNamespace(Component):
     def _quota(self, name: str, quota: planned.ResourceQuota) -> core.ResourceQuota:
         spec: core.ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}
         if quota.scope:
-            scope, classes = quota.scope.operator, list(quota.scope.classes)
+            scope, classes = quota.scope[0], list(quota.scope[1])
             spec["scope_selector"] = {
                 "match_expressions": [{"scope_name": "PriorityClass", "operator": scope, "values": classes}]
             }
@@ -203,9 +203,9 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, networking.NetworkP
     return policies
 
 
-def _origins(gateway: Origins) -> list[networking.NetworkPolicyPeerArgsDict]:
+def _origins(gateway: GatewayRoute) -> list[networking.NetworkPolicyPeerArgsDict]:
     """Where the requests of a Gateway come from: its pods, or outside of the cluster."""
-    return [*map(_pods_of, gateway.namespaces), *_blocks(gateway.cidrs)]
+    return [*map(_pods_of, gateway.namespaces), *_blocks(gateway.from_cidrs)]
 
 
 def _blocks(cidrs: Iterable[str]) -> list[networking.NetworkPolicyPeerArgsDict]:

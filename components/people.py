@@ -7,8 +7,23 @@ from pulumi_kubernetes.flowcontrol import v1 as flowcontrol
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import RoleBinding
 
-from gpu_tenancy.model.plan import flow_control as planned
-from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, MEMBER, PREFIX, AccessPlan, Subject, TeamBinding
+from gpu_tenancy.model.plan.people import (
+    ADMIN,
+    AUDITOR,
+    FLOW_BORROWED,
+    FLOW_HAND,
+    FLOW_LENDABLE,
+    FLOW_LENGTH,
+    FLOW_NAME,
+    FLOW_PRECEDENCE,
+    FLOW_QUEUES,
+    FLOW_SHARES,
+    MEMBER,
+    PREFIX,
+    AccessPlan,
+    Subject,
+    TeamBinding,
+)
 
 from .objects import LABELS, Component, Options, cluster_role, cluster_role_binding, role_binding
 
@@ -26,8 +41,8 @@ class Access(Component):
     def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Access", name, opts)
         self.roles = {
-            role.name: cluster_role(f"{name}-{role.name}", f"{PREFIX}{role.name}", role.rules, self.own)
-            for role in access.roles
+            role: cluster_role(f"{name}-{role}", f"{PREFIX}{role}", rules, self.own)
+            for role, rules in access.roles.items()
         }
         bound = (
             # Not `gpu-tenancy-admins`: that binds the administrators that GKE's section has.
@@ -59,37 +74,41 @@ class FlowControl(Component):
         >>> FlowControl("flow-control", plan(stack).flows)
     """
 
-    def __init__(self, name: str, flows: planned.FlowsPlan, opts: Options = None) -> None:
+    def __init__(self, name: str, flows: tuple[Subject, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:FlowControl", name, opts)
         limited: flowcontrol.LimitedPriorityLevelConfigurationArgsDict = {
-            "nominal_concurrency_shares": planned.SHARES,
-            "lendable_percent": planned.LENDABLE,
-            "borrowing_limit_percent": planned.BORROWED,
+            "nominal_concurrency_shares": FLOW_SHARES,
+            "lendable_percent": FLOW_LENDABLE,
+            "borrowing_limit_percent": FLOW_BORROWED,
             "limit_response": {
                 "type": "Queue",
-                "queuing": {"queues": planned.QUEUES, "hand_size": planned.HAND, "queue_length_limit": planned.LENGTH},
+                "queuing": {
+                    "queues": FLOW_QUEUES,
+                    "hand_size": FLOW_HAND,
+                    "queue_length_limit": FLOW_LENGTH,
+                },
             },
         }
         level = flowcontrol.PriorityLevelConfiguration(
             f"{name}-level",
-            metadata={"name": planned.NAME},
+            metadata={"name": FLOW_NAME},
             spec={"type": "Limited", "limited": limited},
             opts=self.own,
         )
         resources = {key: ["*"] for key in ("verbs", "api_groups", "resources", "namespaces")}
         spec: Any = {
-            "priority_level_configuration": {"name": planned.NAME},
-            "matching_precedence": planned.PRECEDENCE,
+            "priority_level_configuration": {"name": FLOW_NAME},
+            "matching_precedence": FLOW_PRECEDENCE,
             "distinguisher_method": {"type": "ByUser"},
             "rules": [
                 {
-                    "subjects": [_of_flow(subject) for subject in flows.subjects],
+                    "subjects": [_of_flow(subject) for subject in flows],
                     "resource_rules": [{**resources, "cluster_scope": True}],
                     "non_resource_rules": [{"verbs": ["*"], "non_resource_urls": ["*"]}],
                 }
             ],
         }
-        flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": planned.NAME}, spec=spec, opts=self.after(level))
+        flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": FLOW_NAME}, spec=spec, opts=self.after(level))
         self.register_outputs({})
 
 

@@ -13,11 +13,12 @@ from pulumi_kubernetes.scheduling.v1 import PriorityClass
 from gpu_tenancy.base.quantity import format_amount, format_amounts
 from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.names import STACK
-from gpu_tenancy.model.plan import PriorityPlan, QueuesPlan
+from gpu_tenancy.model.plan import QueuesPlan
 from gpu_tenancy.model.plan.environment import TENANCY
-from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER, WorkerAccess, WorkerCluster
+from gpu_tenancy.model.plan.operators.kueue import CHECK, CONTROLLER, WorkerAccess
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
+from gpu_tenancy.model.spec.tenancy import Priority, Worker
 
 from .objects import (
     KUEUE,
@@ -41,17 +42,17 @@ class Priorities(Component):
     other. Kueue itself is not installed here.
 
     Example:
-        >>> Priorities("priorities", (PriorityPlan("ml-low", 1000, preempts=False, default=False, description=""),))
+        >>> Priorities("priorities", {"ml-low": Priority(value=1000, preempts=False)})
     """
 
-    def __init__(self, name: str, priorities: tuple[PriorityPlan, ...], opts: Options = None) -> None:
+    def __init__(self, name: str, priorities: Mapping[str, Priority], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Priorities", name, opts)
         self.classes: dict[str, PriorityClass] = {}
         self.workload_classes: dict[str, PlainObject] = {}
-        for priority in priorities:
-            self.classes[priority.name] = PriorityClass(
-                f"{name}-{priority.name}",
-                metadata={"name": priority.name},
+        for called, priority in priorities.items():
+            self.classes[called] = PriorityClass(
+                f"{name}-{called}",
+                metadata={"name": called},
                 value=priority.value,
                 preemption_policy="PreemptLowerPriority" if priority.preempts else "Never",
                 # The provider leaves out what is false or empty, so that the state would differ from the program.
@@ -59,9 +60,9 @@ class Priorities(Component):
                 description=priority.description or None,
                 opts=self.own,
             )
-            fields = {"metadata": {"name": priority.name}, "value": priority.value, "description": priority.description}
-            self.workload_classes[priority.name] = PlainObject(
-                f"{name}-{priority.name}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own
+            fields = {"metadata": {"name": called}, "value": priority.value, "description": priority.description}
+            self.workload_classes[called] = PlainObject(
+                f"{name}-{called}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own
             )
         self.register_outputs({"classes": list(self.classes)})
 
@@ -225,7 +226,7 @@ class WorkerClusters(Component):
         >>> WorkerClusters("queues", plan(stack).queues.workers)
     """
 
-    def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: Options = None) -> None:
+    def __init__(self, name: str, workers: Sequence[Worker], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:WorkerClusters", name, opts)
         clusters: dict[str, CustomResource] = {}
         for worker in workers:

@@ -7,7 +7,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.autoscaling import v2 as autoscaling
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from gpu_tenancy.model.manifests.labels import NAME
+from gpu_tenancy.model.manifests.pods import NAME
 from gpu_tenancy.model.plan.signals import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Signal
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 

@@ -43,14 +43,14 @@ class NamespaceSecrets(Component):
         super().__init__("gpu-tenancy:tenancy:NamespaceSecrets", name, opts)
         self.made: list[pulumi.Resource] = [
             Secret(
-                f"{name}-{secret.name}",
-                metadata={"name": secret.name, "namespace": namespace},
+                f"{name}-{called}",
+                metadata={"name": called, "namespace": namespace},
                 type=secret.type,
                 # Not stringData, which the API server never removes keys from under server-side apply.
-                data={key: config_value(value).apply(encoded) for key, value in secret.values.items()},
+                data={key: config_value(value).apply(encoded) for key, value in sorted(secret.config.items())},
                 opts=self.own,
             )
-            for secret in secrets.of_config
+            for called, secret in secrets.of_config.items()
         ]
         if secrets.reader:
             self._copied(name, namespace, secrets, secrets.reader)

@@ -11,8 +11,16 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
 from gpu_tenancy.model.manifests.jobs import group_template
-from gpu_tenancy.model.manifests.labels import COMPONENT, NAME, PART_OF, queued
-from gpu_tenancy.model.manifests.pods import container, near, pod_spec, template_metadata
+from gpu_tenancy.model.manifests.pods import (
+    COMPONENT,
+    NAME,
+    PART_OF,
+    container,
+    near,
+    pod_spec,
+    queued,
+    template_metadata,
+)
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER
 

@@ -13,9 +13,9 @@ from pulumi_kubernetes.storage.v1 import StorageClass
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.names import BUCKET
 from gpu_tenancy.model.plan.datasets import VolumePlan
+from gpu_tenancy.model.plan.object_storage import access_mode
 from gpu_tenancy.model.plan.people import Subject
-from gpu_tenancy.model.plan.sidecars import access_mode
-from gpu_tenancy.model.plan.storage import ClaimPlan, SnapshotPlan, SnapshotsPlan, StorageClassPlan
+from gpu_tenancy.model.plan.storage import ClaimPlan, SnapshotPlan, StorageClassPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
 from .objects import DO_NOT_AWAIT, Component, Options, PlainObject, cluster_role_binding, role_ref
@@ -168,23 +168,26 @@ class Snapshots(Component):
     The snapshot controller, its definitions and the CSI drivers are not managed here.
 
     Example:
-        >>> Snapshots("snapshots", plan(stack).snapshots)
+        >>> Snapshots("snapshots", plan(stack).environment, plan(stack).snapshot_classes)
     """
 
-    def __init__(self, name: str, plan: SnapshotsPlan, opts: Options = None) -> None:
+    def __init__(
+        self, name: str, environment: str, classes: tuple[StorageClassPlan, ...], opts: Options = None
+    ) -> None:
         super().__init__("gpu-tenancy:tenancy:Snapshots", name, opts)
-        namespace_of_jobs(name, plan.namespace, plan.environment, self)
-        for made in plan.classes:
+        namespace_of_jobs(name, SNAPSHOTS, environment, self)
+        for made in classes:
+            parameters = made.service.snapshot_parameters
             fields = {
                 "metadata": {"name": made.name},
-                "driver": made.driver,
+                "driver": made.service.provisioner,
                 "deletionPolicy": "Retain" if made.keep else "Delete",
-                **({"parameters": dict(made.parameters)} if made.parameters else {}),
+                **({"parameters": dict(parameters)} if parameters else {}),
             }
             PlainObject(f"{name}-{made.name}", f"{SNAPSHOT_GROUP}/v1", "VolumeSnapshotClass", fields, self.own)
-        if any(made.keep for made in plan.classes):
+        if any(made.keep for made in classes):
             self._release(name)
-        self.register_outputs({"namespace": plan.namespace})
+        self.register_outputs({"namespace": SNAPSHOTS})
 
     def _release(self, name: str) -> None:
         """The right to release contents of snapshots for deletion, and the policy that restricts it to a team's own."""

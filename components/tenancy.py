@@ -100,9 +100,9 @@ class Tenancy(Component):
         if plan.access:
             self._shared.append(Access(f"{prefix}access", plan.access, self.own))
         if plan.caches:
-            self._shared.append(Caches(f"{prefix}caches", plan.caches, self.own))
-        if plan.snapshots:
-            self._shared.append(Snapshots(f"{prefix}snapshots", plan.snapshots, self.own))
+            self._shared.append(Caches(f"{prefix}caches", plan.environment, plan.caches, self.own))
+        if plan.snapshot_classes is not None:
+            self._shared.append(Snapshots(f"{prefix}snapshots", plan.environment, plan.snapshot_classes, self.own))
         if plan.notebooks:
             # No team waits for it: what depends on a CronJob counts as work, which GitOps applies last.
             NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, self.own)

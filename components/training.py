@@ -10,10 +10,9 @@ from pulumi_kubernetes.batch.v1 import Job
 
 from gpu_tenancy.model.manifests.job_sets import training_runtime
 from gpu_tenancy.model.manifests.jobs import gang_manifest, job_manifest
-from gpu_tenancy.model.manifests.labels import NAME
+from gpu_tenancy.model.manifests.pods import NAME
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
-from gpu_tenancy.model.plan.runtimes import RuntimePlan
-from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan
+from gpu_tenancy.model.plan.workloads import JobPlan, RuntimePlan
 
 from .objects import DO_NOT_AWAIT, Component, Options, custom_resource
 
@@ -62,7 +61,7 @@ class GangJob(Component):
         >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
     """
 
-    def __init__(self, name: str, gang: GangPlan, opts: Options = None) -> None:
+    def __init__(self, name: str, gang: JobPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:GangJob", name, opts)
         self.job = custom_resource(f"{name}-job", gang_manifest(gang), _replaced_on_change(self))
 

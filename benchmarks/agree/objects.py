@@ -10,7 +10,7 @@ from gpu_tenancy.base.quantity import amounts
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.manifests.jobs import job_manifest
-from gpu_tenancy.model.manifests.labels import queued
+from gpu_tenancy.model.manifests.pods import queued
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
 

@@ -78,7 +78,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     """The policies that apply to a stack, each with its action: some deny whatever the action of the guards."""
     teams = guards.teams.values()
     chosen = {
-        "gpu-requests": any(bounds.default_gpus for bounds in teams),
+        "gpu-requests": any(bounds.namespace.limits.gives_gpus for bounds in teams),
         "device-claims": guards.claims and bool(teams),
         # About members of teams, as RBAC denies.
         **dict.fromkeys(("queue-objects", "secrets", "accounts", "tokens", "priority"), guards.members),
@@ -89,9 +89,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     others = {
         **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "scale", "status", "devices", "grace"), True),
         "toleration": bool(guards.taints),
-        "scheduling": True,
-        "amount": True,
-        "ratio": any(bounds.ratios or bounds.defaults or bounds.least for bounds in teams),
+        **dict.fromkeys(("scheduling", "amount", "ratio"), True),
         "images": bool(guards.registries),
         **dict.fromkeys(("queue-objects", "network", "expose", "disruption", "namespace"), True),
     }

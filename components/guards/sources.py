@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.kinds import WorkloadKind
-from gpu_tenancy.model.manifests.labels import MARGIN, STAYS
+from gpu_tenancy.model.manifests.pods import MARGIN, STAYS
 from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
 from gpu_tenancy.model.plan.guards import USUAL_LIMITS, GuardsPlan, own_images, prefix_expression
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS

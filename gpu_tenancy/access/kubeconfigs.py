@@ -29,8 +29,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.contexts import Entry
 from gpu_tenancy.model.kubeconfig import Server, aks_helper, eks_helper, gke_helper, kubeconfig, of_helper
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.multikueue import KUBECONFIG_KEY, kueue_namespace, worker_access
-from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan.operators.kueue import KUBECONFIG_KEY, TEAM_LABEL, kueue_namespace, worker_access
 from gpu_tenancy.model.plan.people import MEMBER, subject
 from gpu_tenancy.model.project import declared
 from gpu_tenancy.model.spec import Stack

@@ -11,7 +11,7 @@ from gpu_tenancy.clouds.clients import COMPUTE, CONTAINER, SECRETS, SERVICES, ST
 from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of
 from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, present, zone_row
 from gpu_tenancy.model.catalogue.preflight import preflight
-from gpu_tenancy.model.plan.sidecars import Folder
+from gpu_tenancy.model.plan.object_storage import Folder
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster

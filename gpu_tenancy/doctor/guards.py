@@ -55,7 +55,7 @@ class Attempt(BaseModel):
     create: dict[str, object] = {}
     patch: dict[str, str] = {}
     change: dict[str, object] = {}
-    needs: Literal["", "default_gpus", "ratios"] = ""
+    needs: Literal["", "gives_gpus", "ratio"] = ""
     completed: bool = False
     untried: str = ""
 
@@ -102,7 +102,7 @@ class _Place:
 
     def applies(self, attempt: Attempt, *, defaults: bool) -> bool:
         """Whether the attempt breaks the rule, and somebody of the team could make it."""
-        needed = not attempt.needs or bool(getattr(self.bounds, attempt.needs))
+        needed = not attempt.needs or bool(getattr(self.team.namespace.limits, attempt.needs))
         somebody = not self.team.namespace.bindings or self.member(attempt) is not None
         return needed and somebody and not attempt.untried and not (attempt.completed and defaults)
 

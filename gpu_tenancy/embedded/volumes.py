@@ -7,7 +7,7 @@ from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.base.quantity import format_bytes, parse_bytes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.plan.caches import CachedDataset
+from gpu_tenancy.model.plan.datasets import CachedDataset
 from gpu_tenancy.model.plan.notebooks import OfferedHome
 from gpu_tenancy.model.plan.storage import ClaimPlan
 from gpu_tenancy.model.spec import Stack

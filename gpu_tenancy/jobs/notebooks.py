@@ -24,8 +24,7 @@ from gpu_tenancy.jobs.terms import Terms
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.manifests.labels import queued
-from gpu_tenancy.model.manifests.pods import container, pod_spec
+from gpu_tenancy.model.manifests.pods import container, pod_spec, queued
 from gpu_tenancy.model.names import ACCOUNT, NOTEBOOK, NOTEBOOK_PORT, NOTEBOOK_TOKEN, NOTEBOOKS, USER
 from gpu_tenancy.model.plan.datasets import STORAGE_GROUP
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer

@@ -21,10 +21,11 @@ from gpu_tenancy.model.names import BUCKET, HOLD, USER, Runtime
 from gpu_tenancy.model.plan.datasets import STORAGE_GROUP, Mount, Mounts
 from gpu_tenancy.model.plan.pods import exchange_data, usual_shared_memory
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NVIDIA, NodeTaint
-from gpu_tenancy.model.plan.secrets import References, VariableReference
+from gpu_tenancy.model.plan.secrets import References
 from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, PodPlan, RolePlan
 from gpu_tenancy.model.spec.data import Scratch
 from gpu_tenancy.model.spec.roles import HEAD, KINDS, WORKER
+from gpu_tenancy.model.spec.secrets import Variable
 from gpu_tenancy.model.spec.workloads import Training
 
 _LONGEST: Final = 63
@@ -154,7 +155,7 @@ def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) ->
         shared = usual_shared_memory(place.amounts[MEMORY]) if MEMORY in place.amounts else None
     elif shared is None:
         shared = 0
-    secrets = sorted(wish.secrets.items())
+    secrets = {name: Variable.model_construct(secret=of, key=key) for name, (of, key) in wish.secrets.items()}
     return PodPlan(
         image=wish.image,
         command=tuple(wish.command),
@@ -166,7 +167,7 @@ def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) ->
         priority=wish.priority or terms.priority or None,
         shared_memory=shared,
         volumes=_mounts(wish, team, state),
-        references=References(tuple(VariableReference(name, "secret", *source) for name, source in secrets)),
+        references=References(secrets),
         topology=place.topology,
         stays=wish.stays,
         non_root=terms.restricted,

@@ -276,7 +276,7 @@ def _wanted(
 
 def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:
     """The API groups of a stack's objects, of what its CronJobs create, and of what its teams can create."""
-    created = {SNAPSHOT_GROUP: planned.snapshots, COMPUTE_DOMAINS: planned.guards.channels}
+    created = {SNAPSHOT_GROUP: planned.snapshot_classes is not None, COMPUTE_DOMAINS: planned.guards.channels}
     return api_groups(objects) | {group for group, needed in created.items() if needed}
 
 

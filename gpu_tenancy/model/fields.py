@@ -2,7 +2,7 @@
 
 import datetime as dt
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Annotated, Any, Final, Self, TypeAlias
@@ -91,13 +91,9 @@ class Shorthand:
 
 @dataclass(frozen=True)
 class Matching:
-    """Refuses texts that do not match a pattern as a whole.
+    """Refuses texts that do not match a pattern as a whole, with a rule and a fix.
 
-    Attributes:
-        pattern: of the text.
-        rule: what is wrong with another text.
-        fix: how to write it.
-        schema: pattern in the JSON schema, for editors; empty for none. Default: `pattern`.
+    `schema` is the pattern in the JSON schema, for editors; empty for none. Default: `pattern`.
     """
 
     pattern: re.Pattern[str]
@@ -133,9 +129,8 @@ _IMAGE: Final = re.compile(
 def _resource(text: str) -> str:
     domain, _, name = text.partition("/")
     if not name or not _LABEL_KEY.fullmatch(text) or domain.startswith(("requests.", "limits.")):
-        raise refuse(
-            "is not an extended resource", "use the DOMAIN/NAME that the device plugin advertises, such as amd.com/gpu"
-        )
+        fix = "use the DOMAIN/NAME that the device plugin advertises, such as amd.com/gpu"
+        raise refuse("is not an extended resource", fix)
     return text
 
 
@@ -156,35 +151,40 @@ def _image(text: str) -> str:
     if not match:
         raise refuse("is not an image name", "use REGISTRY/NAME:TAG or REGISTRY/NAME@sha256:DIGEST")
     if not match["digest"] and match["tag"] in {None, ":latest"}:
-        raise refuse(
-            "has no fixed tag, so nodes may run different versions",
-            "add a tag other than 'latest', or a digest",
-        )
+        rule = "has no fixed tag, so nodes may run different versions"
+        raise refuse(rule, "add a tag other than 'latest', or a digest")
     return text
 
 
-def _cpu(value: Any) -> int:
-    amount = _amount(value, parse_cpu, "is not an amount of CPU", "set CPUs such as 4, 0.5 or 500m")
-    if amount > MOST_MILLICORES:
-        raise refuse(f"exceeds the maximum of {MOST_MILLICORES // 1000:,} CPUs", "lower it")
-    return amount
+def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, str]) -> BeforeValidator:
+    """Reads a quantity up to a maximum, which comes with its text."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise refuse(rule, fix)
+        try:
+            amount = parse(value)
+        except ValueError as error:
+            raise refuse(rule, fix) from error
+        if amount > most[0]:
+            raise refuse(f"exceeds the maximum of {most[1]}", "lower it")
+        return amount
+
+    return BeforeValidator(read)
 
 
-def _bytes(value: Any) -> int:
-    fix = "set bytes such as 512Mi, 64Gi or 2Ti"
-    amount = _amount(value, parse_bytes, "is not an amount of memory or storage", fix)
-    if amount > MOST_BYTES:
-        raise refuse(f"exceeds the maximum of {format_bytes(MOST_BYTES)}", "lower it")
-    return amount
-
-
-def _amount(value: Any, parse: Any, rule: str, fix: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise refuse(rule, fix)
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise refuse(rule, fix) from error
+_CPU: Final = _amount(
+    parse_cpu,
+    "is not an amount of CPU",
+    "set CPUs such as 4, 0.5 or 500m",
+    (MOST_MILLICORES, f"{MOST_MILLICORES // 1000:,} CPUs"),
+)
+_BYTES: Final = _amount(
+    parse_bytes,
+    "is not an amount of memory or storage",
+    "set bytes such as 512Mi, 64Gi or 2Ti",
+    (MOST_BYTES, format_bytes(MOST_BYTES)),
+)
 
 
 def _duration(value: Any) -> float:
@@ -220,12 +220,11 @@ def _date(value: Any) -> dt.date:
 
 
 def _off(value: Any) -> Any:
-    """YAML 1.1 reads an unquoted `off` as false, YAML 1.2 as a string."""
     return "off" if value is False else value
 
 
 OFF: Final = BeforeValidator(_off)
-"""Accepts an unquoted `off`."""
+"""Accepts an unquoted `off`: YAML 1.1 reads it as false, YAML 1.2 as a string."""
 
 _QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}
 
@@ -284,12 +283,10 @@ LabelKey: TypeAlias = Annotated[
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""
 
-Cpu: TypeAlias = Annotated[
-    int, Field(ge=0, le=MOST_MILLICORES), BeforeValidator(_cpu), WithJsonSchema(_QUANTITY_SCHEMA)
-]
+Cpu: TypeAlias = Annotated[int, Field(ge=0, le=MOST_MILLICORES), _CPU, WithJsonSchema(_QUANTITY_SCHEMA)]
 """Millicores, written as CPUs: 4, 0.5, 500m."""
 
-Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), BeforeValidator(_bytes), WithJsonSchema(_QUANTITY_SCHEMA)]
+Bytes: TypeAlias = Annotated[int, Field(ge=0, le=MOST_BYTES), _BYTES, WithJsonSchema(_QUANTITY_SCHEMA)]
 """Bytes, written as 512Mi, 64Gi, 2Ti."""
 
 Seconds: TypeAlias = Annotated[
@@ -301,10 +298,7 @@ Seconds: TypeAlias = Annotated[
 """Seconds, written with a unit: 100ms, 30s, 10m, 6h, 7d."""
 
 Rate: TypeAlias = Annotated[
-    int,
-    Field(ge=1, le=10**12),
-    BeforeValidator(_rate),
-    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN}),
+    int, Field(ge=1, le=10**12), BeforeValidator(_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN})
 ]
 """Thousandths of requests per second, written as 220/s."""
 

@@ -74,12 +74,7 @@ def _share(source: Source, team: str, flavor: str) -> Path:
 
 
 def with_numbers(text: str, changes: Mapping[Path, int], file: str) -> str:
-    """The text with other numbers.
-
-    Args:
-        text: of a file that is valid YAML.
-        changes: by the place of each number, which must be there.
-        file: its name in messages.
+    """The text of a file that is valid YAML, with other numbers at their places. Messages name the file.
 
     Raises:
         ConsoleError: a place is not a number of its own: it is missing, or shared by an anchor, an alias or `<<`.

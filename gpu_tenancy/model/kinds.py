@@ -88,7 +88,6 @@ class PodSet:
     """Pods of an object that are alike.
 
     Attributes:
-        count: their number.
         template: as in the object; for a kind whose `Pods` have `resources`, what has these.
         stated: whether the object has the number; a Deployment with an autoscaler has not.
     """
@@ -190,12 +189,9 @@ def kind_at(api: tuple[str, str]) -> WorkloadKind:
 def values_at(
     item: Mapping[str, Json], steps: tuple[Step, ...], roles: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """The objects at a path, each with the key of the map that it is an entry of; empty ones for missing fields.
+    """The objects at a path from an item, each with the key of the map that it is an entry of.
 
-    Args:
-        item: where the path begins.
-        steps: of the path.
-        roles: keys of maps that are read, in this order; empty for all.
+    Missing fields are empty objects. `roles` are the keys of maps that are read, in this order; empty for all.
     """
     reached: list[tuple[str, Json | Mapping[str, Json]]] = [("", item)]
     for step in steps:

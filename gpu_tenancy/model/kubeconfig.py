@@ -11,13 +11,7 @@ _EXEC: Final = "client.authentication.k8s.io/v1beta1"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An API server.
-
-    Attributes:
-        name: of the cluster.
-        url: of the API server.
-        authority: its CA certificate, PEM in base64; None if it has one of a public CA.
-    """
+    """The API server of a cluster, by its name; `authority` is its CA, PEM in base64, None for a public one."""
 
     name: str
     url: str
@@ -27,12 +21,8 @@ class Server:
 def eks_helper(name: str, region: str, role: str | None = None) -> dict[str, Any]:
     """The AWS CLI creates the token, as in `aws eks update-kubeconfig`.
 
+    `role` is the ARN of the IAM role to assume; None for the caller's own login.
     https://docs.aws.amazon.com/eks/latest/userguide/create-kubeconfig.html
-
-    Args:
-        name: of the cluster.
-        region: of the cluster.
-        role: ARN of the IAM role to assume; None for the caller's own login.
     """
     token = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
     return {"apiVersion": _EXEC, "command": "aws", "args": [*token, *(["--role-arn", role] if role else [])]}
@@ -69,13 +59,7 @@ def aks_helper() -> dict[str, Any]:
 
 
 def of_helper(server: Server, helper: Mapping[str, Any], user: str | None = None) -> dict[str, Any]:
-    """A kubeconfig for a cluster and the helper that gets tokens.
-
-    Args:
-        server: the API server.
-        helper: the `exec` section.
-        user: name of the user entry; None for the cluster's name.
-    """
+    """A kubeconfig for a cluster and the helper (`exec`) that gets tokens; default user: the cluster's name."""
     authority = {} if server.authority is None else {"certificate-authority-data": server.authority}
     cluster = {"server": server.url, **authority}
     return kubeconfig(server.name, cluster, user or server.name, {"exec": dict(helper)})
@@ -84,14 +68,7 @@ def of_helper(server: Server, helper: Mapping[str, Any], user: str | None = None
 def kubeconfig(
     name: str, cluster: Mapping[str, Any], user: str, credentials: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """A kubeconfig with one context.
-
-    Args:
-        name: of the cluster and the context.
-        cluster: its entry.
-        user: name of the user entry.
-        credentials: the user entry; None if another file has it.
-    """
+    """A kubeconfig with one context, of the cluster's name; no credentials if another file has the user entry."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

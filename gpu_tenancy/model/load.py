@@ -63,7 +63,8 @@ def draft(source: Source) -> Draft:
         places = [_place(detail, data) for detail in details]
         for detail, place in zip(details, places, strict=True):
             if not unsure.touch(place) and not unread.touch(place):
-                problems.append(_located(_problem(detail, place), source))
+                value = None if detail["type"] in _NAMES_ITS_VALUE else _short(detail["input"])
+                problems.append(_located(Problem(place, *_rule_and_fix(detail, place), value), source))
         left_out = [_leave_out(place, data) for place in places]
         if () in left_out:
             return Draft(None, tuple(problems), Places([()]))
@@ -139,35 +140,26 @@ def _leave_out(place: Path, data: Any) -> Path:
 _MAPPING: Final = "a mapping"
 _TYPES: Final = {
     "int_type": "an integer",
+    "int_from_float": "an integer",
     "float_type": "a number",
     "string_type": "a string",
     "bool_type": "true or false",
     "list_type": "a list",
-    "dict_type": _MAPPING,
-    "model_type": _MAPPING,
-    "model_attributes_type": _MAPPING,
-    "int_from_float": "an integer",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
 }
 _SPECIAL: Final = {
     "limits.nvidia.com/gpu": (
         "a ResourceQuota ignores this key: for extended resources it supports only requests.<resource>",
         "remove it: requests.nvidia.com/gpu is derived from the team's GPUs",
-    ),
+    )
 }
 _KEYS_LISTING: Final = "tenancy catalogue schema"
 _MUST: Final = re.compile(r"^(Input|String|List|Dictionary|Set|Value) should ")
 """Start of pydantic's messages about values."""
 
 
-_NAMES_ITS_VALUE: Final = frozenset(
-    {"missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found"}
-)
+_NAMES_ITS_VALUE: Final = ("missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found")
 """Types of errors whose rule shows the value already, or that have none."""
-
-
-def _problem(detail: ErrorDetails, place: Path) -> Problem:
-    rule, fix = _rule_and_fix(detail, place)
-    return Problem(place, rule, fix, None if detail["type"] in _NAMES_ITS_VALUE else _short(detail["input"]))
 
 
 def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:
@@ -224,11 +216,7 @@ def load(source: Source) -> Stack:
 
 
 def _alone(source: Source) -> Stack:
-    """Reads and checks a stack without those that it names as manager or workers.
-
-    Raises:
-        StackError: with every problem.
-    """
+    """Reads and checks a stack without those that it names as manager or workers; raises as `load` does."""
     read = draft(source)
     problems = list(read.problems)
     if read.stack is not None:

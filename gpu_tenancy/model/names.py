@@ -69,13 +69,9 @@ def deployed_by(project: str, environment: str) -> str:
 
 
 def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
-    """The name by which a stack adopts an object: `Namespace/ml` or `Job.batch/ml/train`.
+    """The name by which a stack adopts an object: `Namespace/ml` or `Job.batch/ml/train`, whatever its version.
 
-    Args:
-        api_version: of the object, such as `batch/v1`; its version does not matter.
-        kind: such as `Job`.
-        namespace: empty for cluster-scoped objects.
-        name: `metadata.name`.
+    The namespace of cluster-scoped objects is empty.
     """
     group = api_version.rpartition("/")[0]
     return "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)

@@ -19,35 +19,32 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def project_folder(given: Path | None = None) -> Path:
-    """The folder of `Pulumi.yaml`, the program and its stacks.
-
-    Args:
-        given: the folder that the user specified; None for the working directory or its nearest parent that has a
-            `Pulumi.yaml`.
+    """The folder of `Pulumi.yaml`, the program and its stacks; default: the nearest one above the working directory.
 
     Raises:
         ConsoleError: there is no Pulumi project.
     """
     if given:
         if not (given / _FILE).is_file():
-            raise ConsoleError(
-                f"{given}: no {_FILE} in this folder", "specify the folder of a Pulumi project with --project"
-            )
+            fix = "specify the folder of a Pulumi project with --project"
+            raise ConsoleError(f"{given}: no {_FILE} in this folder", fix)
         return given
-    working = Path.cwd()
-    for folder in (working, *working.parents):
-        if (folder / _FILE).is_file():
-            return folder
+    if folder := _nearest():
+        return folder
     raise ConsoleError(
-        f"{working}: no {_FILE} in this folder or its parents",
+        f"{Path.cwd()}: no {_FILE} in this folder or its parents",
         "change to a Pulumi project, specify one with --project, or create one with `tenancy stack init FOLDER`",
     )
 
 
 def in_project() -> bool:
     """Whether the working directory is in a Pulumi project."""
+    return _nearest() is not None
+
+
+def _nearest() -> Path | None:
     working = Path.cwd()
-    return any((folder / _FILE).is_file() for folder in (working, *working.parents))
+    return next((folder for folder in (working, *working.parents) if (folder / _FILE).is_file()), None)
 
 
 def stack_names(project: Path | None = None) -> list[str]:
@@ -92,8 +89,7 @@ def project_name(project: Path | None = None) -> str:
     Raises:
         ConsoleError: the project does not exist.
     """
-    file = project_folder(project) / _FILE
-    return read_table(file)["name"]
+    return read_table(project_folder(project) / _FILE)["name"]
 
 
 def stack_file(project: Path, name: str) -> Path:
@@ -119,12 +115,7 @@ def read_stack(name: str, project: Path | None = None) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A stack as its file declares it, valid and not rendered yet.
-
-    Attributes:
-        project: folder of `Pulumi.yaml`, the program and its stacks.
-        project_name: name in its `Pulumi.yaml`.
-    """
+    """A stack as its file declares it, valid and not rendered yet, with the folder and the name of its project."""
 
     name: str
     project: Path
@@ -134,17 +125,12 @@ class Declared:
 
 
 def declared(name: str, project: Path | None = None) -> Declared:
-    """Reads and validates a stack.
-
-    Args:
-        name: of the stack.
-        project: folder of `Pulumi.yaml`, the program and its stacks; None to search from the working directory.
+    """Reads and validates a stack of a project, by default the nearest one from the working directory up.
 
     Raises:
         ConsoleError: the project or the stack does not exist.
         StackError: the stack file is invalid; it has every problem.
     """
     project = project_folder(project)
-    named = project_name(project)
-    source = read_stack(name, project)
+    named, source = project_name(project), read_stack(name, project)
     return Declared(name, project, named, source, load(source))

@@ -107,8 +107,7 @@ def _server(team: str, name: str, spec: Team) -> ResolvedServer:
 
 
 def _of_engine(server: Server) -> dict[str, Any]:
-    engine = engines().get(server.engine)
-    if engine is None:
+    if (engine := engines().get(server.engine)) is None:
         return {}
     defaults: dict[str, Any] = {"port": engine.port, "health": engine.health, "drain": _DRAIN}
     metrics = {to_snake(key): name for key, name in engine.metrics.items()}

@@ -55,16 +55,16 @@ def _with_secrets(section: Schema) -> Schema:
     keys = section.get("properties", {})
     if not {"image", "command", "args", "env"} <= set(keys):
         return section
+
+    def or_secret(text: Schema) -> Schema:
+        return {"anyOf": [text, SECRET]}
+
     secret = {
-        "image": {**_or_secret(keys["image"]), "description": keys["image"]["description"]},
-        **{key: {**keys[key], "items": _or_secret(keys[key]["items"])} for key in ("command", "args")},
-        "env": {**keys["env"], "additionalProperties": _or_secret(keys["env"]["additionalProperties"])},
+        "image": {**or_secret(keys["image"]), "description": keys["image"]["description"]},
+        **{key: {**keys[key], "items": or_secret(keys[key]["items"])} for key in ("command", "args")},
+        "env": {**keys["env"], "additionalProperties": or_secret(keys["env"]["additionalProperties"])},
     }
     return {**section, "properties": {**keys, **secret}}
-
-
-def _or_secret(text: Schema) -> Schema:
-    return {"anyOf": [text, SECRET]}
 
 
 def schema_text() -> str:

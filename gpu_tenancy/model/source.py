@@ -11,7 +11,7 @@ from gpu_tenancy.base.bounds import read_json
 from gpu_tenancy.base.problems import Path, Problem, StackError
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.secrets import CONFIG
-from gpu_tenancy.model.yaml import UNREAD, Data, UnreadableError, Written, read_yaml
+from gpu_tenancy.model.yaml import UNREAD, Data, UnreadableError, read_yaml
 
 SHARED_SECTIONS: Final = ("people", "teams")
 """Sections that can be in files of their own: for several stacks, or because they are long."""
@@ -61,27 +61,27 @@ def read_file(file: FilePath, shown: str | None = None) -> Source:
     try:
         content = read_yaml(file, name, instead="specify a stack that has a file")
     except UnreadableError as error:
-        raise StackError([_of_file(name, error.line, error.rule, error.fix)]) from error
-    config = _config_of(content.data)
-    if config is None:
-        raise StackError(
-            [
-                _of_file(
-                    name, None, "required key is missing", f"add the sections under config, such as {NAMESPACE}:teams"
-                )
-            ]
-        )
+        raise StackError([Problem(("config",), error.rule, error.fix, file=name, line=error.line)]) from error
+    config: Any = value_at(content.data, ("config",))
+    if not isinstance(config, dict):
+        fix = f"add the sections under config, such as {NAMESPACE}:teams"
+        raise StackError([Problem(("config",), "required key is missing", fix, file=name)])
     if content.problems:
         raise StackError(replace(problem, path=_shown(problem.path)) for problem in content.problems)
-    return with_files(_own_sections(config, content, name), file.parent)
+    prefix = f"{NAMESPACE}:"
+    own = ((key, value) for key, value in cast("Data", config).items() if key.startswith(prefix))
+    sections = {key.removeprefix(prefix): value for key, value in own}
+    within = (path for path in content.lines if len(path) > 1 and path[0] == "config")
+    places = {path for path in within if str(path[1]).startswith(prefix)}
+    lines = {_shown(path): line for path, line in content.lines.items() if path in places}
+    unread = tuple(_shown(path) for path in content.unread if path in places)
+    return with_files(Source(sections, name, lines, unread), file.parent)
 
 
 def with_files(source: Source, folder: FilePath) -> Source:
     """The source with the sections that are only the name of a file, such as `people: people.yaml`, read from it.
 
-    Args:
-        source: of a stack. A section that is a secret names no file.
-        folder: of the stack's file, in which these files are.
+    These files are in the folder of the stack's file. A section that is a secret names no file.
 
     Raises:
         StackError: a name is not that of a file there, or a file is invalid YAML or has encrypted values.
@@ -120,9 +120,7 @@ def _with_file(source: Source, section: str, name: str, folder: FilePath) -> Sou
 def read_config(config: Mapping[str, str], beside: Source | None = None) -> Source:
     """Reads the config that the Pulumi engine gives to a program: strings by full key, JSON for structured values.
 
-    Args:
-        config: by keys such as `gpu-tenancy:pools`.
-        beside: the stack's file, if it is available, for the lines of errors.
+    `beside` is the stack's file, if it is available, for the lines of errors.
 
     Raises:
         StackError: a value is JSON with numbers or nesting that no stack has.
@@ -167,11 +165,6 @@ def _mappings(around: Any) -> Iterator[Data]:
     return (cast("Data", value) for value in values if isinstance(value, dict))
 
 
-def _config_of(content: Any) -> Data | None:
-    config = cast("Data", content).get("config") if isinstance(content, dict) else None
-    return cast("Data", config) if isinstance(config, dict) else None
-
-
 def value_at(data: Any, path: Path) -> Any:
     """The value at a place; None where there is none."""
     for part in path:
@@ -190,25 +183,7 @@ def _from_text(key: str, text: str, file: str) -> Any:
     except json.JSONDecodeError:
         return text
     except ValueError as error:
-        problem = Problem((key,), f"is not valid: {error}", "change it", file=file)
-        raise StackError([problem]) from error
-
-
-def _of_file(file: str, line: int | None, rule: str, fix: str) -> Problem:
-    return Problem(("config",), rule, fix, file=file, line=line)
-
-
-def _own_sections(config: Data, content: Written, file: str) -> Source:
-    prefix = f"{NAMESPACE}:"
-    sections = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
-
-    def own(path: Path) -> Path | None:
-        if len(path) < 2 or path[0] != "config" or not str(path[1]).startswith(prefix):  # noqa: PLR2004 - config, key
-            return None
-        return (str(path[1]).removeprefix(prefix), *path[2:])
-
-    lines = {mine: line for path, line in content.lines.items() if (mine := own(path))}
-    return Source(sections, file, lines, tuple(mine for path in content.unread if (mine := own(path))))
+        raise StackError([Problem((key,), f"is not valid: {error}", "change it", file=file)]) from error
 
 
 def _shown(path: Path) -> Path:

@@ -61,12 +61,8 @@ class UnreadableError(Exception):
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
     """Reads a file of a user, and the line of each place.
 
-    The time is bounded: `gpu_tenancy/base/bounds.py` limits the size, the nesting and the number of values.
-
-    Args:
-        file: to read.
-        shown: its name in problems.
-        instead: the fix where it cannot be opened, such as `specify a file of steps`.
+    The time is bounded: `gpu_tenancy/base/bounds.py` limits the size, the nesting and the number of values. Problems
+    name the file as `shown`; `instead` is the fix where it cannot be opened, such as `specify a file of steps`.
 
     Raises:
         UnreadableError: the file cannot be opened, is too large, is not valid UTF-8, or is invalid YAML.
@@ -137,9 +133,8 @@ def compose(text: str) -> yaml.Node | None:
 def _text(file: FilePath, instead: str) -> str:
     try:
         if file.stat().st_size > LARGEST:
-            raise UnreadableError(
-                None, f"is larger than {LARGEST // 2**20} MiB", "split it, or remove what is not used"
-            )
+            rule = f"is larger than {LARGEST // 2**20} MiB"
+            raise UnreadableError(None, rule, "split it, or remove what is not used")
         return _decoded(file.read_bytes())
     except OSError as error:
         raise UnreadableError(None, f"cannot read the file: {error.strerror}", instead) from error
@@ -236,7 +231,6 @@ for _loader in (_Loader, _FAST):
 
 
 def _check_depth(levels: int, line: int) -> None:
-    """Raises `UnreadableError` for too many levels."""
     if levels > DEEPEST:
         raise UnreadableError(line, f"is nested deeper than {DEEPEST} levels", "remove levels")
 
@@ -276,26 +270,23 @@ class _Reader:
     def _count(self, values: int, line: int) -> None:
         self._size += values
         if self._size > MAX_VALUES:
-            raise UnreadableError(
-                line, f"has more than {MAX_VALUES:,} values with those of aliases", "use fewer aliases"
-            )
+            rule = f"has more than {MAX_VALUES:,} values with those of aliases"
+            raise UnreadableError(line, rule, "use fewer aliases")
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
+        fix = "remove the tag"
         if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
-            self._wrong(node, path, f"is a number of {len(node.value):,} characters", f"use at most {MOST_DIGITS}")
-            return None
-        if node.tag not in _TYPED and node.tag != _TEXT:
-            self._wrong(node, path, f"has the tag {shortened(node.tag)}, which is not supported", "remove the tag")
-            return None
-        try:
-            return cast("Any", self._scalars).construct_object(node)  # the stub does not type the result
-        except (ValueError, LookupError):  # A tag that the text does not match, such as `!!int many`.
-            self._wrong(node, path, f"is not {_TYPED.get(node.tag, 'a string')}, as its tag says", "remove the tag")
-            return None
-
-    def _wrong(self, node: yaml.Node, path: Path, rule: str, fix: str) -> None:
+            rule, fix = f"is a number of {len(node.value):,} characters", f"use at most {MOST_DIGITS}"
+        elif node.tag not in _TYPED and node.tag != _TEXT:
+            rule = f"has the tag {shortened(node.tag)}, which is not supported"
+        else:
+            try:
+                return cast("Any", self._scalars).construct_object(node)  # the stub does not type the result
+            except (ValueError, LookupError):  # A tag that the text does not match, such as `!!int many`.
+                rule = f"is not {_TYPED.get(node.tag, 'a string')}, as its tag says"
         line = node.start_mark.line + 1
         self.problems.append(Problem(path, rule, fix, shortened(node.value), file=self._file, line=line))
+        return None
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> Any:
         self._report_duplicates(node, path)
@@ -343,11 +334,6 @@ class _Reader:
 
 
 def _name(key: yaml.Node) -> str:
-    """A key as text.
-
-    Raises:
-        UnreadableError: it is a mapping, a list or too long.
-    """
     line = key.start_mark.line + 1
     if not isinstance(key, yaml.ScalarNode):
         raise UnreadableError(line, "has a key that is a mapping or a list", "use a string as key")
@@ -362,10 +348,8 @@ class Places:
 
     def __init__(self, places: Iterable[Path] = ()) -> None:
         self._places = set[Path]()
-        self._around = set[Path]()
-        """The places and all that they are in."""
-        self._wild: list[Path] = []
-        """Those with `ANY`."""
+        self._around = set[Path]()  # the places and all that they are in
+        self._wild: list[Path] = []  # places with `ANY`
         self.update(places)
 
     def update(self, places: Iterable[Path]) -> None:
@@ -383,8 +367,5 @@ class Places:
         if place in self._around or any(place[:length] in self._places for length in range(len(place))):
             return True
         others = self._places if ANY in place else self._wild
-        return any(_match(place, other) for other in others)
-
-
-def _match(one: Path, other: Path) -> bool:
-    return all(a == b or ANY in {a, b} for a, b in zip(one, other, strict=False))
+        pairs = (zip(place, other, strict=False) for other in others)
+        return any(all(a == b or ANY in {a, b} for a, b in both) for both in pairs)

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
 from gpu_tenancy.kueue import PodSet, Step, Unmodelled, Workload
 from gpu_tenancy.model.fields import WorkloadName
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Share, Tree, measures, measures_of
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.yaml import Data
 from gpu_tenancy.simulation.stage import Moment, play
 

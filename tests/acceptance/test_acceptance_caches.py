@@ -25,7 +25,7 @@ from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.plan.caches import CachedDataset, node_label
+from gpu_tenancy.model.plan.datasets import CachedDataset, node_label
 
 KINDS = {"Dataset", "AlluxioRuntime", "JuiceFSRuntime", "DataLoad"}
 

@@ -149,7 +149,7 @@ def test_nodes_with_wrong_taints_or_labels_fail_checks(
         add_node(cluster, replace(shape, taints=kept, labels={**shape.labels, **swapped.get(shape.name, {})}))
 
     monkeypatch.setattr(placement, "add_node", add)
-    found = check_placement(cluster, replace(local.without_teams, priorities=()), local.tree)
+    found = check_placement(cluster, replace(local.without_teams, priorities={}), local.tree)
     assert broken(found) == {
         "pods that request h100 run on h100 nodes only",
         "pods that request l4 run on l4 nodes only",

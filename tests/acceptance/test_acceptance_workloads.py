@@ -220,7 +220,7 @@ def test_claims_are_bound_and_mounted(cluster: Cluster, namespace: str) -> None:
     claim["spec"]["volumeName"] = f"{namespace}-corpus"
     cluster.apply(claim)
     cluster.apply(moved(only(objects, "PersistentVolumeClaim", "ck"), namespace))
-    bring_volumes(cluster, [ClaimPlan("ck", namespace, 2**30, shared=False, storage_class=None)], default=True)
+    bring_volumes(cluster, [ClaimPlan("ck", namespace, 2**30, "ReadWriteOnce", None, "")], default=True)
     for name in ("corpus", "ck"):
         cluster.wait_for(lambda name=name: phase(cluster, name, namespace) == "Bound", what=f"claim {name} to be bound")
     cluster.apply(

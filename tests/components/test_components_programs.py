@@ -75,7 +75,7 @@ COMPONENTS = {
 }
 IMPORTS = """
 from components.clouds import open_cluster
-from gpu_tenancy.model.plan import PriorityPlan
+from gpu_tenancy.model.spec.tenancy import Priority
 
 provider = open_cluster("cluster", made.cluster).kubernetes
 plan, stack = (lambda _: made), None

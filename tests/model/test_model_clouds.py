@@ -49,6 +49,10 @@ def on(cloud: str, *, teams: Data | None = None, nodes: int | Data = 2, **fields
     )
 
 
+def mig_of(sections: Data) -> str:
+    return pool_of(sections).sharing.mig.profile
+
+
 def pool_of(sections: Data, name: str = "h100") -> Any:
     (pool_plan,) = (pool for pool in planned(sections).cluster.pools if pool.name == name)
     return pool_plan
@@ -132,7 +136,7 @@ def test_partitions_by_the_operator_are_a_node_label() -> None:
     sections = on("aws", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
     plan = planned(sections)
     assert pool_of(sections).labels["nvidia.com/mig.config"] == "all-1g.10gb"
-    assert pool_of(sections).partitioning.mig_profile is None
+    assert pool_of(sections).sharing is None
     assert plan.cluster.gpu_operator["mig"] == {"strategy": "mixed"}
     assert plan.cluster.gpu_operator["migManager"] == {"enabled": True}
     assert line(queue_of(plan, "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
@@ -142,7 +146,7 @@ def test_partitions_by_aks_are_an_input_of_the_pool() -> None:
     sections = on(
         "azure", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing={"mig": {"profile": "1g.10gb"}}
     )
-    assert pool_of(sections).partitioning.mig_profile == "1g.10gb"
+    assert mig_of(sections) == "1g.10gb"
     assert "nvidia.com/mig.config" not in pool_of(sections).labels
     assert planned(sections).cluster.gpu_operator["migManager"] == {"enabled": False}
     assert line(queue_of(planned(sections), "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
@@ -150,7 +154,7 @@ def test_partitions_by_aks_are_an_input_of_the_pool() -> None:
 
 def test_gkes_partitions_are_requested_as_gpus_with_a_label() -> None:
     sections = on("gcp", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
-    assert pool_of(sections).partitioning.mig_profile == "1g.10gb"
+    assert mig_of(sections) == "1g.10gb"
     (flavor,) = Environment(load(Source(sections))).flavors.values()
     assert flavor.resource == "nvidia.com/gpu"
     assert flavor.node_labels["cloud.google.com/gke-gpu-partition-size"] == "1g.10gb"
@@ -170,7 +174,7 @@ def test_time_slices_by_the_operator_configure_the_plugin() -> None:
 
 def test_turns_by_gke_are_an_input_of_the_pool() -> None:
     sections = on("gcp", sharing={"timeSlicing": 4})
-    assert pool_of(sections).partitioning.turns == 4
+    assert pool_of(sections).sharing.pods == 4
     assert "config" not in planned(sections).cluster.gpu_operator["devicePlugin"]
     (flavor,) = Environment(load(Source(sections))).flavors.values()
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4

@@ -7,12 +7,12 @@ from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.storage import caches
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.caches import CachePlan, node_label
+from gpu_tenancy.model.plan.datasets import CachePlan, node_label
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
 from gpu_tenancy.model.plan.needs import there
+from gpu_tenancy.model.plan.object_storage import DRIVERS
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 
@@ -40,9 +40,7 @@ def stack_of(sections: Data) -> Stack:
 
 
 def the_cache(sections: Data) -> CachePlan:
-    made = planned(sections).caches
-    assert made is not None
-    (cache,) = made.caches
+    (cache,) = planned(sections).caches
     return cache
 
 
@@ -65,7 +63,7 @@ def test_teams_get_references_to_cached_datasets() -> None:
     assert (first.volumes, second.cached) == ((), ())
     (reference,) = first.cached
     assert (reference.mount, reference.writable) == ("dataset://dataset-caches/corpus/data", False)
-    assert planned(stack()).caches is None
+    assert planned(stack()).caches == ()
     assert not there(Environment(stack_of(stack())), "fluid")
 
 

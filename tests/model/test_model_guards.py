@@ -10,7 +10,7 @@ from repository import ROOT
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.model.plan.guards import Bounds, GuardsPlan, is_allowed, own_images
+from gpu_tenancy.model.plan.guards import FACTS, Bounds, GuardsPlan, is_allowed, own_images
 from gpu_tenancy.model.source import Source
 
 DEFINITION = ROOT / "gpu_tenancy" / "model" / "spec" / "__init__.py"
@@ -173,25 +173,30 @@ def test_teams_name_the_classes_that_their_budget_counts() -> None:
     assert (with_default.classes, with_default.must_name) == (("low",), False)
 
 
+def facts(made: Bounds) -> dict[str, str]:
+    """The annotations of the team's Namespace, without their prefix."""
+    return {key.removeprefix(FACTS): text for key, text in made.annotations.items()}
+
+
 def test_only_teams_with_gangs_use_volcano() -> None:
-    assert (bounds().gangs, bounds().volcano) == ((), False)
-    with_gangs = bounds(gangs={"a100": {"guaranteed": 1}})
-    assert (with_gangs.gangs, with_gangs.volcano) == (("a-a100",), True)
-    together = bounds(training={"t": job(workers=2, gang=True)})
-    assert (together.gangs, together.volcano) == ((), True)
+    assert facts(bounds()) == {}
+    both = {"schedulers": "default-scheduler,volcano"}
+    assert facts(bounds(gangs={"a100": {"guaranteed": 1}})) == {**both, "volcano-queues": "a-a100"}
+    assert facts(bounds(training={"t": job(workers=2, gang=True)})) == both
 
 
 def test_bounds_of_containers_are_those_of_the_limits() -> None:
-    assert (bounds().gpus, bounds().ratios) == ({}, {})
-    assert bounds(containers={"max": {"gpu": 4}}).gpus == {GPU: 4}
+    assert facts(bounds()) == {}
+    assert facts(bounds(containers={"max": {"gpu": 4}}))["max-gpus-per-container"] == f"{GPU}=4"
     budget = {"requests": {"cpu": 256, "memory": "2000Gi"}, "limits": {"cpu": 384}}
-    team_bounds = bounds(compute=budget)
-    assert (team_bounds.ratios, team_bounds.defaults) == ({"cpu": 1.5}, {"cpu": 1500, "memory": 8 * 2**30})
+    own = facts(bounds(compute=budget))
+    assert (own["max-limit-request-ratio"], own["default-limits"]) == ("cpu=1.5", "cpu=1500m,memory=8Gi")
 
 
 def test_only_a_default_of_gpus_needs_requests_beside_limits() -> None:
     two = {"b": team(gpus={"a100": {"guaranteed": 8}}, containers={"max": {"gpu": 4}}), "a": team()}
-    assert {name: bounds.default_gpus for name, bounds in guards(teams=two).teams.items()} == {"a": False, "b": True}
+    teams = guards(teams=two).teams
+    assert {name: own.namespace.limits.gives_gpus for name, own in teams.items()} == {"a": False, "b": True}
 
 
 def test_the_facts_of_a_team_are_annotations_of_its_namespace() -> None:

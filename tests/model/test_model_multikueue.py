@@ -11,7 +11,7 @@ from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER
+from gpu_tenancy.model.plan.operators.kueue import CHECK, CONTROLLER
 from gpu_tenancy.model.source import read_file
 
 CASES: Any = yaml.safe_load(Path(__file__).with_name("multikueue.yaml").read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def test_a_manager_has_the_sum_of_its_workers(tmp_path: Path) -> None:
     share = amounts(queue_of(west, "a"), "h100", CPU)[0]
     assert amounts(queue_of(made, "a"), "h100", CPU)[0] == share + share // 2
     assert [flavor.node_labels for flavor in made.queues.flavors] == [f.node_labels for f in west.queues.flavors]
-    assert [priority.name for priority in made.priorities] == ["high"]
+    assert list(made.priorities) == ["high"]
 
 
 def test_a_manager_has_no_nodes_and_dispatches_every_queue(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from builders import GPU, Data, job, planned, pool, server, stack, team
 from gpu_tenancy import kueue
 from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.plan.namespaces import DEFAULTS, WORKLOADS, LimitRange, PriorityScope, ResourceQuota
+from gpu_tenancy.model.plan.namespaces import DEFAULTS, WORKLOADS, LimitRange, ResourceQuota
 from gpu_tenancy.model.plan.queues import ClusterQueue, checked_cohort
 from gpu_tenancy.model.plan.workloads import Scaling
 
@@ -39,11 +39,11 @@ IN_A_PLAN: dict[str, tuple[Callable[[], object], str]] = {
         "ResourceQuota b: nvidia.com/gpu is never counted; use requests.nvidia.com/gpu",
     ),
     "services under a priority scope": (
-        lambda: ResourceQuota("b", {"services": 8}, PriorityScope("In", ("hi",))),
+        lambda: ResourceQuota("b", {"services": 8}, ("In", ("hi",))),
         "ResourceQuota b: services is not supported with a PriorityClass scope; use only pods, cpu and memory",
     ),
     "storage under a priority scope": (
-        lambda: ResourceQuota("b", {"requests.storage": 8}, PriorityScope("NotIn", ("hi",))),
+        lambda: ResourceQuota("b", {"requests.storage": 8}, ("NotIn", ("hi",))),
         "ResourceQuota b: requests.storage is not supported with a PriorityClass scope; use only pods, cpu and memory",
     ),
     "a GPU maximum without defaults of 0": (

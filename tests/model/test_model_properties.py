@@ -15,7 +15,7 @@ from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.load import draft, load
 from gpu_tenancy.model.outlook.shares import even_amounts
 from gpu_tenancy.model.plan import plan
-from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight
+from gpu_tenancy.model.plan.queues import cohort_of_queue, cohort_parents, cohort_weight
 from gpu_tenancy.model.plan.shares import Measure, Tree, admitted, gangs_of
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.simulation.scenes import busy

@@ -12,7 +12,7 @@ from repository import ROOT
 from gpu_tenancy.base.quantity import parse_bytes, parse_cpu
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.namespaces import PriorityScope, ResourceQuota
+from gpu_tenancy.model.plan.namespaces import ResourceQuota
 from gpu_tenancy.model.plan.rollouts import Rollout
 from gpu_tenancy.model.source import read_file
 
@@ -115,10 +115,10 @@ def test_row_priority_budget_is_two_quotas() -> None:
     found, classes = quotas(plan), ("ml-critical", "ml-high")
     assert list(found) == ["budget", "budget-compute", "budget-no-other-priority"]
     assert {f"requests.{GPU}": 8, "pods": 9, "services": 5}.items() <= found["budget"].hard.items()
-    assert found["budget-compute"].scope == PriorityScope("In", classes)
+    assert found["budget-compute"].scope == ("In", classes)
     assert found["budget-compute"].hard == {"requests.cpu": 300_000, "requests.memory": 4096 * GIB}
     assert found["budget-no-other-priority"] == ResourceQuota(
-        "budget-no-other-priority", {"pods": 0}, PriorityScope("NotIn", classes)
+        "budget-no-other-priority", {"pods": 0}, ("NotIn", classes)
     )
 
 

@@ -17,10 +17,9 @@ from gpu_tenancy.model.outlook import WayIn, outlook
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.pods import pod_size
-from gpu_tenancy.model.plan.rollouts import Rollout, rollout
+from gpu_tenancy.model.plan.rollouts import Nodes, Rollout, Size, in_flight, rollout
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import ServerPlan
-from gpu_tenancy.model.sizing import Nodes, Size, in_flight
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.review.figures_tables import ways_in
 
@@ -354,5 +353,5 @@ def test_reviews_list_hosts_of_notebooks() -> None:
 
 def test_secrets_of_keys_are_among_those_that_a_server_uses() -> None:
     servers = planned(exposed()).teams[0].servers
-    used = {one.of for server in servers for one in server.pod.references.variables}
+    used = {one.secret for server in servers for one in server.pod.references.variables.values()}
     assert used == {"chat-key"}

@@ -183,9 +183,9 @@ def test_a_schedule_keeps_seven_snapshots_by_default() -> None:
     made = planned(with_snapshots())
     (taken,) = made.teams[0].snapshots
     assert (taken.schedule, taken.keep, taken.snapshot_class, taken.kept) == (NIGHTLY, 7, "gpu-tenancy-gp3", True)
-    assert made.snapshots
-    (snapshot_class,) = made.snapshots.classes
-    assert (snapshot_class.driver, snapshot_class.keep) == ("ebs.csi.aws.com", True)
+    assert made.snapshot_classes
+    (snapshot_class,) = made.snapshot_classes
+    assert (snapshot_class.service.provisioner, snapshot_class.keep) == ("ebs.csi.aws.com", True)
     assert made.cluster.snapshots  # the add-on of EKS
 
 
@@ -204,14 +204,14 @@ def test_filestore_takes_snapshots_as_backups() -> None:
 
 def test_snapshots_are_kept_as_their_volume_is() -> None:
     made = planned(with_snapshots(keep=False))
-    assert made.snapshots
-    assert [(one.name, one.keep) for one in made.snapshots.classes] == [("gpu-tenancy-gp3-deleted", False)]
+    assert made.snapshot_classes
+    assert [(one.name, one.keep) for one in made.snapshot_classes] == [("gpu-tenancy-gp3-deleted", False)]
     assert not made.teams[0].snapshots[0].kept
 
 
 def test_a_stack_without_snapshots_has_no_snapshot_objects() -> None:
     made = planned(stack())
-    assert (made.snapshots, made.cluster.snapshots) == (None, False)
+    assert (made.snapshot_classes, made.cluster.snapshots) == (None, False)
 
 
 def test_cron_jobs_of_snapshots_have_short_unique_names() -> None:
@@ -245,8 +245,7 @@ def test_a_class_that_is_not_made_here_must_be_named() -> None:
     made = planned(with_snapshots(cluster, {"schedule": NIGHTLY, "class": "csi", "keep": 2}))
     (taken,) = made.teams[0].snapshots
     assert (taken.snapshot_class, taken.keep, taken.kept) == ("csi", 2, False)
-    assert made.snapshots
-    assert made.snapshots.classes == ()
+    assert made.snapshot_classes == ()
 
 
 def test_snapshots_of_a_driver_that_takes_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

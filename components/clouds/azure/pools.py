@@ -167,7 +167,7 @@ def partitions(pool: NodePool) -> str | None:
     `1g.10gb`, but not `1g.20gb` (`leastMemory` in `model/catalogue/clouds.yaml`). The profile of a pool cannot be
     changed: https://learn.microsoft.com/azure/aks/gpu-multi-instance.
     """
-    profile = pool.partitioning.mig_profile
+    profile = pool.sharing.mig.profile if pool.sharing and pool.sharing.mig else None
     return MIG[int(profile.partition("g.")[0])] if profile else None
 
 

@@ -185,12 +185,12 @@ def _accelerator(pool: NodePool) -> container.NodePoolNodeConfigGuestAccelerator
     elif pool.driver:
         version = "LATEST" if pool.machine.accelerator in _LATEST_DRIVER else "DEFAULT"
         accelerator["gpu_driver_installation_config"] = {"gpu_driver_version": version}
-    if pool.partitioning.mig_profile:
-        accelerator["gpu_partition_size"] = pool.partitioning.mig_profile
-    if pool.partitioning.turns:
+    if pool.sharing and pool.sharing.mig:
+        accelerator["gpu_partition_size"] = pool.sharing.mig.profile
+    if pool.sharing and pool.sharing.pods:
         accelerator["gpu_sharing_config"] = {
             "gpu_sharing_strategy": "TIME_SHARING",
-            "max_shared_clients_per_gpu": pool.partitioning.turns,
+            "max_shared_clients_per_gpu": pool.sharing.pods,
         }
     return accelerator
 

@@ -15,9 +15,9 @@ from gpu_tenancy.base.terminal import ProjectFolder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_tenancy.model.plan.environment import Flavor
+    from gpu_tenancy.model.plan.rollouts import Size
     from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.model.plan.supply import Flavor
-    from gpu_tenancy.model.sizing import Size
 
 
 def size(
@@ -154,7 +154,7 @@ class _Sized:
         name = f"{self.hardware.flavor} GPUs" if self.hardware else "GPUs"
         lines = [f"replicas: {self.size.arithmetic()}"]
         if self.latency is not None:
-            from gpu_tenancy.model.sizing import in_flight
+            from gpu_tenancy.model.plan.rollouts import in_flight
 
             at_once = in_flight(self.size.per_replica, self.latency)
             lines.append(
@@ -190,9 +190,9 @@ class _Sized:
 
 def _of_stack(stack: str, server: str | None, asked: _Asked, flavor: str | None, project: "ProjectFolder") -> _Sized:
     from gpu_tenancy.model.load import load
+    from gpu_tenancy.model.plan.rollouts import nodes_of
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.model.project import project_folder, read_stack
-    from gpu_tenancy.model.sizing import nodes_of
 
     tree = Tree(load(read_stack(stack, project_folder(project))))
     if server is not None:
@@ -237,7 +237,7 @@ def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
 
 
 def _alone(asked: _Asked) -> "tuple[Size, int, float | None]":
-    from gpu_tenancy.model.sizing import Size
+    from gpu_tenancy.model.plan.rollouts import Size
 
     if asked.rate is None or asked.per_replica is None:
         fix = "measure one replica under load, and specify --rate and --per-replica, or a server with `load`"

@@ -71,7 +71,7 @@ def _all(cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, rep
     yield from check_placement(cluster, plan, tree)
     yield from check_access(cluster, tree)
     if plan.caches:
-        names = ", ".join(cache.dataset for cache in plan.caches.caches)
+        names = ", ".join(cache.dataset for cache in plan.caches)
         yield Check(f"pods read the caches of datasets ({names})", controllers.why_not("fluid"), holds=None)
     with ThreadPoolExecutor(1) as pool:
         # It waits for the autoscaler most of the time, and touches neither queues nor temporary nodes.

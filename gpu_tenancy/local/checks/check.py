@@ -7,8 +7,8 @@ from typing import Final
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.embedded.nodes import NodeShape
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.pools import NodeTaint
-from gpu_tenancy.model.plan.supply import Flavor
 
 CHECK: Final = "gpu-tenancy.dev/check"
 """Label and taint of the temporary nodes, which keeps other pods off them."""

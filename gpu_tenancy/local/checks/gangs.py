@@ -14,10 +14,10 @@ from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, temporary_node
 from gpu_tenancy.model.manifests.jobs import gang_manifest
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.plan.workloads import GangPlan, PodPlan, RolePlan
+from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
 from gpu_tenancy.simulation.copies import KUEUE, Place
 from gpu_tenancy.simulation.live import job_of_pods
 
@@ -153,8 +153,10 @@ def _role(flavor: Flavor) -> RolePlan:
 
 def _gang(flavor: Flavor, place: Place) -> Manifest:
     """A Volcano Job in Volcano's default queue."""
-    gang = GangPlan("check-gang", place.namespace, "default", (_role(flavor),), retries=0, deadline=None, keep=_DAY)
-    return gang_manifest(gang)
+    roles = (_role(flavor),)
+    return gang_manifest(
+        JobPlan("check-gang", place.namespace, "default", "job", roles, gang=True, retries=0, deadline=None, keep=_DAY)
+    )
 
 
 def _queued_gang(flavor: Flavor, place: Place) -> Manifest:

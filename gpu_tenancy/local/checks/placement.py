@@ -15,10 +15,11 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, on_temporary_nodes, temporary_node
-from gpu_tenancy.model.plan import Plan, PriorityPlan
+from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.spec.tenancy import Priority
 
 NAMESPACE: Final = "tenancy-check"
 PATIENCE: Final = 20.0
@@ -44,7 +45,7 @@ def check_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Check, ..
 
 def _default(plan: Plan, tree: Tree, team: str) -> str | None:
     return tree.stack.teams[team].priority or next(
-        (priority.name for priority in plan.priorities if priority.default), None
+        (name for name, priority in plan.priorities.items() if priority.default), None
     )
 
 
@@ -223,12 +224,12 @@ def _node_of(cluster: Cluster, name: str) -> str:
     return text_at(pod, "spec", "nodeName") if text_at(pod, "status", "phase") == "Running" else ""
 
 
-def _preemption(cluster: Cluster, flavors: Sequence[Flavor], priorities: Sequence[PriorityPlan]) -> Iterator[Check]:
+def _preemption(cluster: Cluster, flavors: Sequence[Flavor], priorities: Mapping[str, Priority]) -> Iterator[Check]:
     """Checks that the highest preempting priority preempts the lowest on a full node."""
-    ordered = sorted(priorities, key=lambda priority: priority.value)
-    high = next((priority for priority in reversed(ordered) if priority.preempts), None)
-    if flavors and high and ordered[0].value < high.value:
-        yield _preempts(cluster, flavors[0], ordered[0].name, high.name)
+    ordered = sorted(priorities, key=lambda name: priorities[name].value)
+    high = next((name for name in reversed(ordered) if priorities[name].preempts), None)
+    if flavors and high and priorities[ordered[0]].value < priorities[high].value:
+        yield _preempts(cluster, flavors[0], ordered[0], high)
 
 
 def _preempts(cluster: Cluster, flavor: Flavor, low: str, high: str) -> Check:

@@ -9,8 +9,8 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount
 from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.namespaces import container_defaults, ratios
 from gpu_tenancy.model.plan.needs import installed_by
+from gpu_tenancy.model.plan.object_storage import sidecars
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
-from gpu_tenancy.model.plan.sidecars import sidecars
 from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.spec.teams import Team
 

@@ -9,15 +9,14 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, format_bytes
 from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
 from gpu_tenancy.model.checks.references import known_in, mounted_at
 from gpu_tenancy.model.checks.workloads import workloads
-from gpu_tenancy.model.plan.cache_pods import accelerated, replicas_of, share, store_of
-from gpu_tenancy.model.plan.caches import node_label
+from gpu_tenancy.model.plan.datasets import node_label
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.identities import granted_here, made_buckets
+from gpu_tenancy.model.plan.object_storage import accelerated, folder, replicas_of, share, store_of
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.pools import NodeDisk
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import folder
 from gpu_tenancy.model.plan.storage import service_of, stored, with_snapshots
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Acceleration, Snapshots, Storage

@@ -7,22 +7,20 @@ from gpu_tenancy.base.problems import Path, Problem, unknown
 from gpu_tenancy.model.catalogue import find_gpu
 from gpu_tenancy.model.catalogue.clouds import CloudRules, SharingRule, rules_of
 from gpu_tenancy.model.checks.workloads import workloads
-from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.environment import Environment, Flavor
 from gpu_tenancy.model.plan.fabric import is_connected, most_nodes, serves_domains
 from gpu_tenancy.model.plan.needs import has_claims, installed_by, there
 from gpu_tenancy.model.plan.operators.gpus import clashes
-from gpu_tenancy.model.plan.pods import PodSize, parts, pod_size
-from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
+from gpu_tenancy.model.plan.pods import PodSize, parts, placed_roles, pod_size
+from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool, cloud_labels
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.plan.topology import cloud_labels, placed_roles
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Level, Mig
 from gpu_tenancy.model.spec.workloads import Server, Training
 
 _GROUP: Final = 2
-"""Number of pod sets that Kueue can group: `model.plan.topology.grouped`."""
+"""Number of pod sets that Kueue can group: `model.plan.pods.grouped`."""
 
 
 def topology_problems(tree: Tree) -> Iterator[Problem]:

@@ -12,10 +12,10 @@ from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.catalogue.rows import Architecture
 from gpu_tenancy.model.catalogue.storage import caches
 from gpu_tenancy.model.checks.workloads import workloads
-from gpu_tenancy.model.plan.cache_pods import accelerated
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import pod_fabric
 from gpu_tenancy.model.plan.needs import INTEL, has, has_plugin, installed_by, predates, reason
+from gpu_tenancy.model.plan.object_storage import accelerated
 from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, allocates_gpus, runs_plugin
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.pools import ResolvedPool

@@ -11,9 +11,9 @@ from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules
 from gpu_tenancy.model.catalogue.machines import CapacityType, PurchaseRow
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.catalogue.rows import Fact
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec.cluster import service_of
 
 

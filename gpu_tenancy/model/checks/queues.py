@@ -5,14 +5,13 @@ from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
-from gpu_tenancy.model.plan.cohort_objects import borrowable
+from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
 from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size
-from gpu_tenancy.model.plan.queues import potential_available
+from gpu_tenancy.model.plan.queues import borrowable, potential_available
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
-from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.plan.workloads import SHIPPED
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.tenancy import Usage

@@ -11,14 +11,14 @@ from gpu_tenancy.base.quantity import format_bytes, format_duration
 from gpu_tenancy.model.catalogue.pods import Engine, engines
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.secrets import declared, key_of
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.needs import predates, there
 from gpu_tenancy.model.plan.pods import PodSize, flavor_of, limits, pod_size
+from gpu_tenancy.model.plan.rollouts import Size, nodes_of
 from gpu_tenancy.model.plan.servers import engine_of, grace_period, of_server
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import KINDS, histogram_of, names_of, targets
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.resolve import ResolvedServer
-from gpu_tenancy.model.sizing import Size, nodes_of
 from gpu_tenancy.model.spec.serving import NO_METRICS, Canary, NotebooksExpose, ServerExpose
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Load, Server

@@ -6,6 +6,7 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.catalogue.pods import fabrics
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.namespaces import needed
 from gpu_tenancy.model.plan.notebooks import as_job
@@ -13,7 +14,6 @@ from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import metric_name, monitor
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.workloads import Server, Training
 

@@ -1,12 +1,11 @@
-"""JobSets, and TrainJobs of Kubeflow Trainer, whose runtimes are JobSets."""
+"""The fields of all kinds of jobs; JobSets, and TrainJobs of Kubeflow Trainer, whose runtimes are JobSets."""
 
 import hashlib
 import json
 from typing import Any, Final
 
-from gpu_tenancy.model.manifests.job_objects import deadline_of, job_object, policy_of_failures
-from gpu_tenancy.model.manifests.labels import NAME, pod_labels
 from gpu_tenancy.model.manifests.pods import (
+    NAME,
     POD_SECURITY,
     account,
     annotations,
@@ -16,8 +15,10 @@ from gpu_tenancy.model.manifests.pods import (
     device_claims,
     environment,
     host_volumes,
+    labels_of,
     mounts,
     near,
+    pod_labels,
     pod_security,
     pod_spec,
     pull_secrets,
@@ -30,35 +31,65 @@ from gpu_tenancy.model.manifests.pods import (
     volumes,
 )
 from gpu_tenancy.model.names import ACCOUNT, NODE, TRAINER_STEP
-from gpu_tenancy.model.plan.runtimes import RuntimePlan
-from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, RolePlan
-from gpu_tenancy.model.spec.roles import LAUNCHER, TRAIN_JOB, Framework
+from gpu_tenancy.model.plan.operators.kueue import CONTROLLER
+from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, RolePlan, RuntimePlan
+from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, TRAIN_JOB, Framework
+
+EVICTED: Final = ({"type": "DisruptionTarget", "status": "True"},)
+"""Condition of pods that are preempted or evicted, and did not fail by themselves:
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions."""
+
+
+def job_object(job: JobPlan, spec: dict[str, Any]) -> dict[str, Any]:
+    """The object of a job's kind, in the team's queue. A manager of MultiKueue leaves it to a worker."""
+    api_version, kind = KINDS[job.framework].api
+    name = {"name": job.name} if job.name else {"generateName": "train-"}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {**name, "namespace": job.team, "labels": labels_of(job)},
+        "spec": {**spec, "managedBy": CONTROLLER} if job.dispatched else spec,
+    }
+
+
+def deadline_of(job: JobPlan) -> dict[str, int]:
+    """The field of a spec with the maximum run time; empty without one."""
+    return {} if job.deadline is None else {"activeDeadlineSeconds": job.deadline}
+
+
+def pod_template(job: JobPlan, role: RolePlan, container_name: str) -> dict[str, Any]:
+    """The pods of a role."""
+    return {
+        "metadata": template_metadata(role.pod, pod_labels(job)),
+        "spec": pod_spec(role.pod, container(role.pod, container_name)),
+    }
+
+
+def policy_of_failures(action: str) -> dict[str, Any]:
+    """What a Job does about an evicted pod, which is no failure of its own."""
+    return {"rules": [{"action": action, "onPodConditions": [dict(condition) for condition in EVICTED]}]}
 
 
 def job_set(job: JobPlan) -> dict[str, Any]:
     """A JobSet with one replicated Job for each role."""
-    spec: dict[str, Any] = {"replicatedJobs": [_replicated(job, role) for role in job.roles], **policies(job)}
-    if job.success:
-        spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": list(job.success)}
-    return job_object(job, spec)
+    replicated: list[dict[str, Any]] = []
+    for role in job.roles:
+        spec = _job_of_role(job, role, pod_spec(role.pod, container(role.pod, "train")))
+        replicated.append({"name": role.name, "replicas": 1, "template": {"spec": {**spec, **deadline_of(job)}}})
+    success = {"successPolicy": {"operator": "All", "targetReplicatedJobs": list(job.success)}} if job.success else {}
+    return job_object(job, {"replicatedJobs": replicated, **_policies(job), **success})
 
 
-def _replicated(job: JobPlan, role: RolePlan) -> dict[str, Any]:
-    spec = job_of_role(job, role, pod_spec(role.pod, container(role.pod, "train")))
-    return {"name": role.name, "replicas": 1, "template": {"spec": {**spec, **deadline_of(job)}}}
-
-
-def job_of_role(job: JobPlan, role: RolePlan, pod: dict[str, Any]) -> dict[str, Any]:
-    """The spec of one Job of a JobSet."""
+def _job_of_role(job: JobPlan, role: RolePlan, pod: dict[str, Any]) -> dict[str, Any]:
     return {
         "completionMode": "Indexed",
         "parallelism": role.pods,
         "completions": role.pods,
-        **failing(pod, template_metadata(role.pod, pod_labels(job))),
+        **_failing(pod, template_metadata(role.pod, pod_labels(job))),
     }
 
 
-def failing(pod: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+def _failing(pod: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
     """A Job without retries of its own, because the JobSet restarts all Jobs: their pods exchange data.
 
     An evicted pod is another reason for its failure, so that the JobSet can tell the two apart.
@@ -70,23 +101,17 @@ def failing(pod: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def policies(job: JobPlan) -> dict[str, Any]:
+def _policies(job: JobPlan) -> dict[str, Any]:
     """When a JobSet is restarted, when it fails, and when it is deleted. Evictions do not use up its retries.
 
     https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/api/jobset/v1alpha2/jobset_types.go
     """
-    rules = [
-        {
-            "name": "evicted",
-            "action": "RestartJobSetAndIgnoreMaxRestarts",
-            "onJobFailureReasons": ["PodFailurePolicy"],
-        },
-        {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
-    ]
-    return {
-        "failurePolicy": {"maxRestarts": job.retries, "rules": rules},
-        "ttlSecondsAfterFinished": job.keep,
-    }
+    actions = (
+        ("evicted", "RestartJobSetAndIgnoreMaxRestarts", "PodFailurePolicy"),
+        ("deadline", "FailJobSet", "DeadlineExceeded"),
+    )
+    rules = [{"name": name, "action": action, "onJobFailureReasons": [reason]} for name, action, reason in actions]
+    return {"failurePolicy": {"maxRestarts": job.retries, "rules": rules}, "ttlSecondsAfterFinished": job.keep}
 
 
 _FRAMEWORK_LABEL: Final = "trainer.kubeflow.org/framework"
@@ -113,13 +138,17 @@ def training_runtime(runtime: RuntimePlan) -> dict[str, Any]:
 
 def _runtime_spec(framework: Framework, priority: str | None, job: JobPlan | None) -> dict[str, Any]:
     if job and framework in _MPI:
-        return {"mlPolicy": _mpi_policy(job), "template": {"spec": {**policies(job), **_mpi_jobs(job)}}}
+        # One process for each GPU, in the launcher too if it has GPUs.
+        mpi = {
+            "numProcPerNode": max(1, job.pod.gpus),
+            "mpiImplementation": "OpenMPI",
+            "sshAuthMountPath": _HOME,
+            "runLauncherAsNode": _computes(job),
+        }
+        return {"mlPolicy": {"numNodes": 1, "mpi": mpi}, "template": {"spec": {**_policies(job), **_mpi_jobs(job)}}}
     source = _TORCH if framework == "pytorch" else framework
-    jobs = {"replicatedJobs": [_node(priority, job)]}
-    return {
-        "mlPolicy": {"numNodes": 1, source: {}},
-        "template": {"spec": {**(policies(job) if job else {}), **jobs}},
-    }
+    spec = {**(_policies(job) if job else {}), "replicatedJobs": [_node(priority, job)]}
+    return {"mlPolicy": {"numNodes": 1, source: {}}, "template": {"spec": spec}}
 
 
 def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
@@ -150,7 +179,7 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
         pod["resourceClaims"], pod["volumes"] = device_claims(job.pod), volumes(job.pod)
         pod["nodeSelector"], pod["tolerations"] = job.pod.node_labels, tolerations(job.pod.tolerated)
     # A pod failure policy needs pods that are not restarted in place.
-    spec = failing(pod, {}) if job else {"template": {"spec": pod}}
+    spec = _failing(pod, {}) if job else {"template": {"spec": pod}}
     return {"name": NODE, "template": {"metadata": {"labels": dict([TRAINER_STEP])}, "spec": spec}}
 
 
@@ -163,9 +192,18 @@ def train_job(job: JobPlan) -> dict[str, Any]:
         digest = hashlib.sha256(json.dumps(runtime, sort_keys=True).encode()).hexdigest()[:16]
         patch["metadata"] = {"annotations": {_RUNTIME: digest}}
     if job.framework in _MPI:
-        trainer: dict[str, Any] = {"numNodes": _computing_pods(job)}
+        # The workers, and a launcher that computes too.
+        trainer: dict[str, Any] = {"numNodes": job.workers + _computes(job)}
     else:
-        trainer, patch["spec"] = _trainer(job), _patch(job)
+        fields = {
+            "image": job.pod.image,
+            "numNodes": job.workers,
+            "resourcesPerNode": None if job.pod.claims else resources(job.pod),
+            "command": command(job.pod),
+            "args": list(job.pod.args),
+            "env": environment(job.pod),
+        }
+        trainer, patch["spec"] = {key: value for key, value in fields.items() if value}, _patch(job)
     spec = {
         "runtimeRef": {"name": job.runtime, "kind": "ClusterTrainingRuntime" if of_trainer else "TrainingRuntime"},
         "trainer": trainer,
@@ -175,39 +213,21 @@ def train_job(job: JobPlan) -> dict[str, Any]:
     return job_object(job, spec)
 
 
-def _trainer(job: JobPlan) -> dict[str, Any]:
-    trainer: dict[str, Any] = {
-        "image": job.pod.image,
-        "numNodes": job.workers,
-        "resourcesPerNode": None if job.pod.claims else resources(job.pod),
-        "command": command(job.pod),
-        "args": list(job.pod.args),
-        "env": environment(job.pod),
-    }
-    return {key: value for key, value in trainer.items() if value}
-
-
 def _patch(job: JobPlan) -> dict[str, Any]:
     """All that Trainer lets a TrainJob patch; the rest is in the runtime."""
     pod = job.pod
-    node: dict[str, Any] = {"name": NODE, "securityContext": container_rights(pod)}
+    node: dict[str, Any] = {"name": NODE, "securityContext": container_rights(pod), "volumeMounts": mounts(pod)}
     place: dict[str, Any] = {
         **account(pod),
         "securityContext": pod_security(pod),
-        "containers": [node],
+        "containers": [{key: value for key, value in node.items() if value}],
+        "nodeSelector": pod.node_labels,
+        "tolerations": tolerations(pod.tolerated),
+        "affinity": near(pod.caches) if pod.caches else {},
+        "volumes": volumes(pod),
+        "imagePullSecrets": pull_secrets(pod.references),
     }
-    if pod.node_labels:
-        place["nodeSelector"] = pod.node_labels
-    if tolerated := tolerations(pod.tolerated):
-        place["tolerations"] = tolerated
-    if pod.caches:
-        place["affinity"] = near(pod.caches)
-    if of_pod := volumes(pod):
-        place["volumes"] = of_pod
-        node["volumeMounts"] = mounts(pod)
-    if pulling := pull_secrets(pod.references):
-        place["imagePullSecrets"] = pulling
-    template: dict[str, Any] = {"spec": place}
+    template: dict[str, Any] = {"spec": {key: value for key, value in place.items() if value}}
     if of_pods := annotations(pod):
         template["metadata"] = {"annotations": of_pods}
     return {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": template}}}]}
@@ -220,25 +240,8 @@ _PORT: Final = 2222
 https://github.com/kubeflow/trainer/blob/v2.3.0/manifests/base/runtimes/deepspeed_distributed.yaml."""
 
 
-def _mpi_policy(job: JobPlan) -> dict[str, Any]:
-    """How Trainer writes the host file: one process for each GPU, in the launcher too if it has GPUs."""
-    return {
-        "numNodes": 1,
-        "mpi": {
-            "numProcPerNode": max(1, job.pod.gpus),
-            "mpiImplementation": "OpenMPI",
-            "sshAuthMountPath": _HOME,
-            "runLauncherAsNode": _computes(job),
-        },
-    }
-
-
-def _computing_pods(job: JobPlan) -> int:
-    """The pods that Trainer counts as nodes: the workers, and a launcher that computes too."""
-    return job.workers + (1 if _computes(job) else 0)
-
-
 def _computes(job: JobPlan) -> bool:
+    """Whether the launcher has GPUs, so that Trainer counts it as a node."""
     return job.roles[0].pod.gpus > 0
 
 
@@ -267,4 +270,4 @@ def _role(job: JobPlan, role: RolePlan, name: str, probe: dict[str, Any] | None)
     pod = pod_spec(role.pod, own)
     pod["securityContext"] = {**pod_security(role.pod), "fsGroup": _USER}
     metadata = {"metadata": {"labels": dict([TRAINER_STEP])}} if name == LAUNCHER else {}
-    return {"name": name, "replicas": 1, "template": {**metadata, "spec": job_of_role(job, role, pod)}}
+    return {"name": name, "replicas": 1, "template": {**metadata, "spec": _job_of_role(job, role, pod)}}

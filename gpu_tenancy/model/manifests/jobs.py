@@ -4,27 +4,27 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpu_tenancy.model.manifests.job_objects import deadline_of, job_object, pod_template, policy_of_failures
-from gpu_tenancy.model.manifests.job_sets import job_set, train_job
-from gpu_tenancy.model.manifests.labels import NAME, VOLCANO
-from gpu_tenancy.model.manifests.pods import container, pod_spec, template_metadata
+from gpu_tenancy.model.manifests.job_sets import (
+    deadline_of,
+    job_object,
+    job_set,
+    pod_template,
+    policy_of_failures,
+    train_job,
+)
+from gpu_tenancy.model.manifests.pods import NAME, VOLCANO, container, pod_spec, template_metadata
 from gpu_tenancy.model.names import GROUP_MINIMUM
-from gpu_tenancy.model.plan.workloads import GANG, GangPlan, JobPlan, PodPlan, RolePlan
+from gpu_tenancy.model.plan.workloads import GANG, JobPlan, RolePlan
 from gpu_tenancy.model.spec.roles import KINDS
 
 
-def leader_worker_set(job: JobPlan) -> dict[str, Any]:
+def _leader_worker_set(job: JobPlan) -> dict[str, Any]:
     """A LeaderWorkerSet. Kueue makes a Workload for each group, and all pods of a group restart together.
 
     https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go
     """
-    leader, worker = job.roles
-    leader_pods, worker_pods = pod_template(job, leader, "train"), pod_template(job, worker, "train")
-    spec = {
-        "replicas": job.groups,
-        "leaderWorkerTemplate": group_template(leader.pods + worker.pods, leader_pods, worker_pods),
-    }
-    return job_object(job, spec)
+    size, templates = sum(role.pods for role in job.roles), [pod_template(job, role, "train") for role in job.roles]
+    return job_object(job, {"replicas": job.groups, "leaderWorkerTemplate": group_template(size, *templates)})
 
 
 def group_template(size: int, leader: dict[str, Any], worker: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def group_template(size: int, leader: dict[str, Any], worker: dict[str, Any]) ->
     }
 
 
-def ray_job(job: JobPlan) -> dict[str, Any]:
+def _ray_job(job: JobPlan) -> dict[str, Any]:
     """A RayJob whose Ray job KubeRay submits to the head by HTTP.
 
     In the other modes, a pod or container of its own submits it: Kueue counts that too, and KubeRay makes the container
@@ -119,15 +119,17 @@ def _job(job: JobPlan) -> dict[str, Any]:
 _BUILDERS: Final[Mapping[str, Callable[[JobPlan], dict[str, Any]]]] = {
     "Job": _job,
     "JobSet": job_set,
-    "LeaderWorkerSet": leader_worker_set,
-    "RayJob": ray_job,
+    "LeaderWorkerSet": _leader_worker_set,
+    "RayJob": _ray_job,
     "TrainJob": train_job,
 }
 """What makes an object, by its kind."""
 
 
-def gang_manifest(gang: GangPlan) -> dict[str, Any]:
+def gang_manifest(gang: JobPlan) -> dict[str, Any]:
     """A Volcano Job: all pods of all of its tasks start together, or none."""
+    # A Volcano Job has no field for a deadline, so each of its pods has it.
+    end = {"restartPolicy": "OnFailure", **deadline_of(gang)}
     spec: dict[str, Any] = {
         "schedulerName": VOLCANO,
         "queue": gang.queue,
@@ -145,7 +147,7 @@ def gang_manifest(gang: GangPlan) -> dict[str, Any]:
                 "maxRetry": gang.retries,
                 "template": {
                     "metadata": template_metadata(role.pod, {NAME: gang.name}),
-                    "spec": _pod(gang, role.pod),
+                    "spec": {**pod_spec(role.pod, container(role.pod, "train")), **end},
                 },
             }
             for role in gang.roles
@@ -158,9 +160,3 @@ def gang_manifest(gang: GangPlan) -> dict[str, Any]:
         "metadata": {"name": gang.name, "namespace": gang.team, "labels": {NAME: gang.name}},
         "spec": spec,
     }
-
-
-def _pod(gang: GangPlan, pod: PodPlan) -> dict[str, Any]:
-    # A Volcano Job has no field for a deadline.
-    end = {} if gang.deadline is None else {"activeDeadlineSeconds": gang.deadline}
-    return {**pod_spec(pod, container(pod, "train")), "restartPolicy": "OnFailure", **end}

@@ -1,16 +1,56 @@
-"""Pods of workloads, shared by servers, jobs and gangs."""
+"""Pods of workloads, shared by servers, jobs and gangs, and the labels of workloads."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.pods import HostMount
-from gpu_tenancy.model.manifests.labels import STAYS
-from gpu_tenancy.model.plan.datasets import Mount
+from gpu_tenancy.model.names import PRIORITY_LABEL, QUEUE_LABEL, USER
 from gpu_tenancy.model.plan.fabric import PodFabric
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NodeTaint
-from gpu_tenancy.model.plan.secrets import MountedFiles, References, VariableReference
-from gpu_tenancy.model.plan.workloads import PodPlan
+from gpu_tenancy.model.plan.secrets import References
+from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan
+from gpu_tenancy.model.spec.secrets import Variable
+
+NAME: Final = "app.kubernetes.io/name"
+"""Label by which a workload's Service and other objects select its pods."""
+PART_OF: Final = "app.kubernetes.io/part-of"
+"""Label by which the Service of a server with a burst selects the pods of both."""
+COMPONENT: Final = "app.kubernetes.io/component"
+"""Label of the pods of a group with their role, by which a server's Service selects the leaders:
+https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/."""
+VOLCANO: Final = "volcano"
+"""Name of Volcano's scheduler."""
+STAYS: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+"""Annotations of pods by which node autoscalers do not evict them: Cluster Autoscaler, which GKE and AKS run too, and
+Karpenter. They stop no preemption by Kueue, no upgrade of a node and no repair (read 2026-11-24):
+https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#what-types-of-pods-can-prevent-ca-from-removing-a-node,
+https://karpenter.sh/docs/concepts/disruption/#pod-level-controls."""
+_RUN_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Label after which Kueue stops a workload, counted over all of its admissions:
+https://kueue.sigs.k8s.io/docs/concepts/workload/#maximum-execution-time."""
+MARGIN: Final = 60
+"""Seconds by which a job's own deadline, which tells users why it failed, comes before Kueue's."""
+
+
+def labels_of(job: JobPlan) -> dict[str, str]:
+    """Labels of a job in a queue. Its own deadline begins again after a preemption or restart, Kueue's does not."""
+    end = {_RUN_TIME: str(job.deadline + MARGIN)} if job.deadline is not None else {}
+    whose = {USER: job.user} if job.user else {}
+    return {**pod_labels(job), **queued(job.queue, job.pod.priority), **whose, **end}
+
+
+def pod_labels(job: JobPlan) -> dict[str, str]:
+    """Labels of the pods of a job.
+
+    What a person submits has no name here: it can be that of a server of the team, whose Service would send requests.
+    """
+    return {} if job.user is not None else {NAME: job.name}
+
+
+def queued(queue: str, priority: str | None) -> dict[str, str]:
+    """Labels of a workload that is submitted to a queue."""
+    return {QUEUE_LABEL: queue, **({PRIORITY_LABEL: priority} if priority else {})}
 
 
 def tolerations(taints: Iterable[NodeTaint]) -> list[dict[str, str]]:
@@ -28,17 +68,9 @@ def near(labels: Iterable[str]) -> dict[str, Any]:
 
     Fluid's webhook would add the same to pods with a label, but its failure would reject them.
     """
-    return {
-        "nodeAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": 100,
-                    "preference": {"matchExpressions": [{"key": label, "operator": "In", "values": ["true"]}]},
-                }
-                for label in labels
-            ]
-        }
-    }
+    expressions = [{"key": label, "operator": "In", "values": ["true"]} for label in labels]
+    terms = [{"weight": 100, "preference": {"matchExpressions": [one]}} for one in expressions]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def resources(pod: PodPlan) -> dict[str, Any]:
@@ -62,16 +94,16 @@ def device_claims(pod: PodPlan) -> list[dict[str, str]]:
 
 def environment(pod: PodPlan) -> list[dict[str, Any]]:
     """The environment variables, in a stable order: the fabric's, and those of the stack, which win."""
-    referring = variables(pod.references)
-    texts = {**(pod.fabric.env if pod.fabric else {}), **pod.env}
-    return sorted(
-        [*_variables({name: text for name, text in texts.items() if name not in referring}), *referring.values()],
-        key=lambda variable: str(variable["name"]),
-    )
+    named = {name: {"value": text} for name, text in {**(pod.fabric.env if pod.fabric else {}), **pod.env}.items()}
+    named |= {name: {"valueFrom": _source(variable)} for name, variable in pod.references.variables.items()}
+    return [{"name": name, **value} for name, value in sorted(named.items())]
 
 
-def _variables(values: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": value} for name, value in sorted(values.items())]
+def _source(variable: Variable) -> dict[str, Any]:
+    if variable.field:
+        return {"fieldRef": {"fieldPath": variable.field}}
+    kind = "secretKeyRef" if variable.secret else "configMapKeyRef"
+    return {kind: {"name": variable.secret or variable.config_map, "key": variable.key}}
 
 
 def annotations(pod: PodPlan) -> dict[str, str]:
@@ -115,11 +147,7 @@ def container(pod: PodPlan, name: str) -> dict[str, Any]:
         "volumeMounts": mounts(pod),
         "lifecycle": {"preStop": {"sleep": {"seconds": pod.ends[0]}}} if pod.ends else {},
     }
-    return {
-        "name": name,
-        "image": pod.image,
-        **{key: value for key, value in fields.items() if value},
-    }
+    return {"name": name, "image": pod.image, **{key: value for key, value in fields.items() if value}}
 
 
 _SHARED_MEMORY: Final = "shared-memory"
@@ -133,20 +161,23 @@ def mounts(pod: PodPlan) -> list[dict[str, Any]]:
     Processes on several GPUs exchange data through /dev/shm.
     """
     of_memory = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if pod.shared_memory != 0 else []  # noqa: S108 - of the pod
-    of_claims = [_of_claim(mount) for mount in pod.volumes.mounts]
+    of_claims: list[dict[str, Any]] = []
+    for mount in pod.volumes.mounts:
+        # If Fluid's mount of the node fails and is mounted again, running pods see it:
+        # https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/webhook/plugins/mountpropagationinjector
+        again = {"mountPropagation": "HostToContainer"} if mount.cached else {}
+        of_claims.append({"name": mount.volume, "mountPath": mount.path, "readOnly": mount.read_only, **again})
     if pod.volumes.model:
         of_claims.append({"name": _MODEL, "mountPath": pod.volumes.model[1], "readOnly": True})
     scratch = pod.volumes.scratch
     of_node = [{"name": _SCRATCH, "mountPath": scratch.path}] if scratch else []
-    of_files = [*file_mounts(pod.references), *(code_mounts() if pod.code else ())]
-    return [*of_memory, *of_claims, *of_node, *of_files, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
-
-
-def _of_claim(mount: Mount) -> dict[str, Any]:
-    # If Fluid's mount of the node fails and is mounted again, running pods see it:
-    # https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/webhook/plugins/mountpropagationinjector
-    again = {"mountPropagation": "HostToContainer"} if mount.cached else {}
-    return {"name": mount.volume, "mountPath": mount.path, "readOnly": mount.read_only, **again}
+    of_files = [
+        {"name": f"{_FILES}{index}", "mountPath": directory, "readOnly": True}
+        for index, directory in enumerate(pod.references.files)
+    ]
+    of_code = _CODE_MOUNTS if pod.code else ()
+    of_fabric = host_mounts(pod.fabric.mounts if pod.fabric else ())
+    return [*of_memory, *of_claims, *of_node, *of_files, *of_code, *of_fabric]
 
 
 def host_mounts(paths: Iterable[HostMount]) -> list[Any]:
@@ -170,8 +201,14 @@ def volumes(pod: PodPlan) -> list[dict[str, Any]]:
         of_claims.append({"name": _MODEL, "image": {"reference": pod.volumes.model[0]}})
     scratch = pod.volumes.scratch
     of_node = [{"name": _SCRATCH, "emptyDir": {"sizeLimit": format_bytes(scratch.size)}}] if scratch else []
-    of_files = [*file_volumes(pod.references), *(code_volumes() if pod.code else ())]
-    return [*of_memory, *of_claims, *of_node, *of_files, *(host_volumes(pod.fabric) if pod.fabric else [])]
+    of_files: list[dict[str, Any]] = []
+    for index, files in enumerate(pod.references.files.values()):
+        items = [{"key": key, "path": path} for key, path in sorted(files.items.items())]
+        kind, named = ("secret", "secretName") if files.secret else ("configMap", "name")
+        source = {named: files.secret or files.config_map, **({"items": items} if items else {})}
+        of_files.append({"name": f"{_FILES}{index}", kind: source})
+    of_code = _CODE_VOLUMES if pod.code else ()
+    return [*of_memory, *of_claims, *of_node, *of_files, *of_code, *(host_volumes(pod.fabric) if pod.fabric else [])]
 
 
 def host_volumes(fabric: PodFabric) -> list[dict[str, Any]]:
@@ -193,7 +230,7 @@ def sidecars(fabric: PodFabric | None) -> list[dict[str, Any]]:
             "image": daemon.image,
             "restartPolicy": "Always",
             "command": list(daemon.command),
-            "env": _variables(daemon.env),
+            "env": [{"name": name, "value": value} for name, value in sorted(daemon.env.items())],
             "securityContext": rights(daemon.capabilities),
             "volumeMounts": host_mounts(daemon.mounts),
         }
@@ -259,42 +296,14 @@ _FILES: Final = "files-"
 """Prefix of the volumes; the names of Secrets are too long for volumes, and could be those of others."""
 
 
-def variables(references: References) -> dict[str, dict[str, Any]]:
-    """The variables of a container that refer to a key or a field, by name."""
-    return {variable.name: {"name": variable.name, "valueFrom": _source(variable)} for variable in references.variables}
-
-
-def _source(variable: VariableReference) -> dict[str, Any]:
-    if variable.kind == "field":
-        return {"fieldRef": {"fieldPath": variable.of}}
-    return {f"{variable.kind}KeyRef": {"name": variable.of, "key": variable.key}}
-
-
 def variable_sources(references: References) -> list[dict[str, Any]]:
     """The objects of which each key becomes a variable of a container, in the order of the stack: later ones win."""
-    return [
-        {f"{source.kind}Ref": {"name": source.name}, **({"prefix": source.prefix} if source.prefix else {})}
-        for source in references.sources
-    ]
-
-
-def file_mounts(references: References) -> list[dict[str, Any]]:
-    """The mounts of a container for its files."""
-    return [
-        {"name": f"{_FILES}{index}", "mountPath": files.directory, "readOnly": True}
-        for index, files in enumerate(references.files)
-    ]
-
-
-def file_volumes(references: References) -> list[dict[str, Any]]:
-    """The volumes of a pod for its files."""
-    return [{"name": f"{_FILES}{index}", files.kind: _files(files)} for index, files in enumerate(references.files)]
-
-
-def _files(files: MountedFiles) -> dict[str, Any]:
-    named = "secretName" if files.kind == "secret" else "name"
-    items = [{"key": key, "path": path} for key, path in files.items]
-    return {named: files.name, **({"items": items} if items else {})}
+    sources: list[dict[str, Any]] = []
+    for source in references.sources:
+        prefix = {"prefix": source.prefix} if source.prefix else {}
+        kind = "secretRef" if source.secret else "configMapRef"
+        sources.append({kind: {"name": source.secret or source.config_map}, **prefix})
+    return sources
 
 
 def pull_secrets(references: References) -> list[dict[str, str]]:
@@ -315,16 +324,13 @@ def unpacking(command: Sequence[str]) -> list[str]:
     return ["/bin/sh", "-c", _UNPACK, "code", *command]
 
 
-def code_volumes() -> list[dict[str, Any]]:
-    """The volumes of a pod with code: where it is unpacked, and the archive."""
-    field = {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}
-    archive = {"items": [{"path": "code", "fieldRef": field}]}
-    return [{"name": "code", "emptyDir": {}}, {"name": "code-archive", "downwardAPI": archive}]
-
-
-def code_mounts() -> list[dict[str, Any]]:
-    """The mounts of its container."""
-    return [
-        {"name": "code", "mountPath": FOLDER},
-        {"name": "code-archive", "mountPath": _MOUNT, "readOnly": True},
-    ]
+_ARCHIVE: Final = {"path": "code", "fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}}
+_CODE_VOLUMES: Final[list[dict[str, Any]]] = [
+    {"name": "code", "emptyDir": {}},
+    {"name": "code-archive", "downwardAPI": {"items": [_ARCHIVE]}},
+]
+_CODE_MOUNTS: Final[list[dict[str, Any]]] = [
+    {"name": "code", "mountPath": FOLDER},
+    {"name": "code-archive", "mountPath": _MOUNT, "readOnly": True},
+]
+"""Of a pod with code: where it is unpacked, and the archive."""

@@ -29,17 +29,16 @@ from gpu_tenancy.model.outlook.shares import (
     grace_of,
     holdings,
 )
-from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
 from gpu_tenancy.model.plan.guards import pull_rights
-from gpu_tenancy.model.plan.multikueue import worker_clusters
+from gpu_tenancy.model.plan.object_storage import egress_of_datasets
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
+from gpu_tenancy.model.plan.queues import cohort_parents
 from gpu_tenancy.model.plan.rollouts import interruption_warnings, rollout
 from gpu_tenancy.model.plan.secrets import SecretRow, secret_rows
 from gpu_tenancy.model.plan.servers import notebook_routes, route
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures, supply_of
-from gpu_tenancy.model.plan.sidecars import egress_of_datasets
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.resolve import ResolvedStack
 from gpu_tenancy.model.spec import Stack
@@ -280,7 +279,7 @@ def outlook(stack: Stack) -> StackOutlook:
         secrets=tuple(secret_rows(tree.stack)),
         pulls=pull_rights(stack),
         adopts=tuple(stack.cluster.adopt),
-        workers=tuple(worker.name for worker in worker_clusters(stack.multikueue)),
+        workers=tuple(worker.name for worker in stack.multikueue.workers) if stack.multikueue else (),
         data=tuple(data_of(tree)),
         data_rights=tuple(dict.fromkeys(rights_to_grant(stack))),
         network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.plan.cache_pods import accelerated, pod_amounts, replicas_of
 from gpu_tenancy.model.plan.costs import storage_cost
 from gpu_tenancy.model.plan.identities import (
     ACCOUNTS_OF_PODS,
@@ -15,9 +14,9 @@ from gpu_tenancy.model.plan.identities import (
     granted_here,
     service_accounts,
 )
+from gpu_tenancy.model.plan.object_storage import DRIVERS, accelerated, pod_amounts, replicas_of
 from gpu_tenancy.model.plan.people import bindings, resolved
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims
 from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec import Stack

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from gpu_tenancy.base.problems import Path
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
 from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Outlook, grace_of, holdings
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.namespaces import container_defaults, namespace
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
 from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of, measures
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec.tenancy import Shares
 
 

@@ -8,9 +8,8 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.model.names import DEFAULT_GRACE
-from gpu_tenancy.model.plan.cohort_objects import cohort_weight, members, reach
 from gpu_tenancy.model.plan.costs import storage_cost
-from gpu_tenancy.model.plan.queues import potential_available, preemption_times
+from gpu_tenancy.model.plan.queues import cohort_weight, members, potential_available, preemption_times, reach
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster

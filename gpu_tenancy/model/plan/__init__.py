@@ -1,24 +1,22 @@
 """The plan of an environment: frozen data from which the components create resources."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_tenancy.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
-from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_datasets, caches_plan
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
-from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
+from gpu_tenancy.model.plan.datasets import CachedDataset, CachePlan, VolumePlan, cache_plans, cached_datasets, volumes
 from gpu_tenancy.model.plan.environment import parts
-from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
-from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
-from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebook_stops, notebooks
+from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
+from gpu_tenancy.model.plan.operators.kueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.operators.values import InfinibandPlan, infiniband
-from gpu_tenancy.model.plan.people import AccessPlan, access
+from gpu_tenancy.model.plan.people import AccessPlan, Subject, access, flows
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
     GangQueue,
@@ -30,40 +28,21 @@ from gpu_tenancy.model.plan.queues import (
     provisioning_checks,
     resource_flavors,
 )
-from gpu_tenancy.model.plan.runtimes import RuntimePlan, runtimes
-from gpu_tenancy.model.plan.secrets import NO_SECRETS, TeamSecrets, team_secrets
+from gpu_tenancy.model.plan.secrets import TeamSecrets, team_secrets
 from gpu_tenancy.model.plan.servers import RoutePlan, notebook_routes
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import (
     ClaimPlan,
     SnapshotPlan,
-    SnapshotsPlan,
     StorageClassPlan,
     claims,
+    snapshot_classes,
     snapshots,
-    snapshots_plan,
     storage_classes,
 )
-from gpu_tenancy.model.plan.workloads import (
-    GangPlan,
-    JobPlan,
-    ServerPlan,
-    gangs,
-    jobs,
-    servers,
-)
+from gpu_tenancy.model.plan.workloads import JobPlan, RuntimePlan, ServerPlan, gangs, jobs, runtimes, servers
 from gpu_tenancy.model.spec import Stack
-
-
-@dataclass(frozen=True, slots=True)
-class PriorityPlan:
-    """A PriorityClass, and the WorkloadPriorityClass of the same name."""
-
-    name: str
-    value: int
-    preempts: bool
-    default: bool
-    description: str
+from gpu_tenancy.model.spec.tenancy import Priority, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +53,14 @@ class TeamPlan:
     volumes: tuple[VolumePlan, ...]
     servers: tuple[ServerPlan, ...]
     jobs: tuple[JobPlan, ...]
-    gangs: tuple[GangPlan, ...]
-    runtimes: tuple[RuntimePlan, ...] = ()
-    claims: tuple[ClaimPlan, ...] = ()
-    secrets: TeamSecrets = NO_SECRETS
-    cached: tuple[CachedDataset, ...] = ()
-    snapshots: tuple[SnapshotPlan, ...] = ()
-    notebooks: NotebooksOffer | None = None
-    notebook_routes: Mapping[str, RoutePlan] = field(default_factory=dict[str, RoutePlan])
+    gangs: tuple[JobPlan, ...]
+    runtimes: tuple[RuntimePlan, ...]
+    claims: tuple[ClaimPlan, ...]
+    secrets: TeamSecrets
+    cached: tuple[CachedDataset, ...]
+    snapshots: tuple[SnapshotPlan, ...]
+    notebooks: NotebooksOffer | None
+    notebook_routes: Mapping[str, RoutePlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +72,7 @@ class QueuesPlan:
     cohorts: tuple[Cohort, ...]
     cluster_queues: tuple[ClusterQueue, ...]
     gang_queues: tuple[GangQueue, ...]
-    workers: tuple[WorkerCluster, ...] = ()
+    workers: tuple[Worker, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +80,15 @@ class Plan:
     """The plan of one environment.
 
     Attributes:
-        cluster: the cluster and its node pools.
         operators: the releases to install, in order.
-        infiniband: the device plugin of InfiniBand; None without.
         observability: dashboards and alerts; None if the stack has no Prometheus.
         monitoring: namespace of Prometheus.
-        guards: admission policies for tenants.
+        priorities: each is a PriorityClass and a WorkloadPriorityClass of its name.
         access: what people may do in the cluster; None if the stack has no people.
-        storage_classes: those that are made for claims of teams.
         manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
-        caches: caches of datasets; None without any.
-        snapshots: what the snapshots of all teams share; None without any.
+        snapshot_classes: VolumeSnapshotClasses that are made here; None without snapshots.
         notebooks: the teams with notebooks, and the seconds for which one may run.
-        flows: whose requests API Priority and Fairness keeps apart; None without teams.
+        flows: whose requests API Priority and Fairness keeps apart; empty without teams.
         parts: names of the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: that is deployed in this run; None for the whole environment.
     """
@@ -124,28 +99,24 @@ class Plan:
     observability: ObservabilityPlan | None
     monitoring: str
     fairness: Literal["hierarchical", "even"]
-    priorities: tuple[PriorityPlan, ...]
+    priorities: Mapping[str, Priority]
     queues: QueuesPlan
     teams: tuple[TeamPlan, ...]
     guards: GuardsPlan
-    infiniband: InfinibandPlan | None = None
-    access: AccessPlan | None = None
-    storage_classes: tuple[StorageClassPlan, ...] = ()
-    manager: WorkerAccess | None = None
-    caches: CachesPlan | None = None
-    snapshots: SnapshotsPlan | None = None
-    notebooks: Mapping[str, int] = field(default_factory=dict[str, int])
-    flows: FlowsPlan | None = None
-    parts: tuple[str, ...] = ()
+    infiniband: InfinibandPlan | None
+    access: AccessPlan | None
+    storage_classes: tuple[StorageClassPlan, ...]
+    manager: WorkerAccess | None
+    caches: tuple[CachePlan, ...]
+    snapshot_classes: tuple[StorageClassPlan, ...] | None
+    notebooks: Mapping[str, int]
+    flows: tuple[Subject, ...]
+    parts: tuple[str, ...]
     part: str | None = None
 
 
 def plan(stack: Stack) -> Plan:
-    """The plan of a stack, with all defaults resolved.
-
-    Args:
-        stack: a stack in which `gpu_tenancy.model.checks` finds no problems.
-    """
+    """The plan of a stack in which `gpu_tenancy.model.checks` finds no problems, with all defaults resolved."""
     tree = Tree(stack)
     spaces = tuple(namespace(tree, name) for name in stack.teams)
     guarded = guards(tree, spaces)
@@ -166,17 +137,14 @@ def plan(stack: Stack) -> Plan:
         observability=observed,
         monitoring=stack.metrics.prometheus.namespace,
         fairness=stack.fairness.kind,
-        priorities=tuple(
-            PriorityPlan(name, entry.value, entry.preempts, entry.default, entry.description)
-            for name, entry in stack.priorities.items()
-        ),
+        priorities=stack.priorities,
         queues=QueuesPlan(
             resource_flavors(tree),
             provisioning_checks(tree),
             cohorts(tree),
             cluster_queues(tree),
             gang_queues(tree),
-            worker_clusters(stack.multikueue),
+            tuple(stack.multikueue.workers) if stack.multikueue else (),
         ),
         teams=teams,
         guards=guarded,
@@ -184,10 +152,10 @@ def plan(stack: Stack) -> Plan:
         access=people,
         storage_classes=storage_classes(stack.cluster, stack.teams.values()),
         manager=worker_access(tree),
-        caches=caches_plan(tree),
-        snapshots=snapshots_plan(stack),
-        notebooks=notebook_stops(stack),
-        flows=flows(spaces),
+        caches=cache_plans(tree),
+        snapshot_classes=snapshot_classes(stack),
+        notebooks={name: int(team.notebooks.longest) for name, team in stack.teams.items() if team.notebooks},
+        flows=flows({space.name: space.bindings for space in spaces}),
         parts=parts(stack, operators=bool(installed or observed or wired)),
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from gpu_tenancy.model.catalogue import Machine, Network, find_machine
 from gpu_tenancy.model.plan.environment import Environment
@@ -23,27 +23,7 @@ from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import late_storage
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
-from gpu_tenancy.model.spec.pools import Capacity, CapacityBlock, Disk, Numa, Reserved
-
-MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
-"""Node label that selects the MIG configuration of a node for the GPU Operator's MIG manager:
-https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html."""
-PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
-"""Node label that selects the configuration of a node for the GPU Operator's device plugin:
-https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html."""
-
-
-@dataclass(frozen=True, slots=True)
-class Partitioning:
-    """GPU sharing that the cloud configures through inputs of the pool.
-
-    Attributes:
-        mig_profile: such as `1g.10gb`; None without MIG.
-        turns: pods that share a GPU by time slicing; None without.
-    """
-
-    mig_profile: str | None = None
-    turns: int | None = None
+from gpu_tenancy.model.spec.pools import Capacity, CapacityBlock, Disk, Numa, Reserved, Sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +40,14 @@ class NodePool:
 
     Attributes:
         machine: the machine type; `machine.type` is the cloud's name for it.
-        supply: labels, taints and resources of its nodes.
-        labels: all labels of its nodes: `supply.node_labels` and those of its driver mode.
-        capacity: purchase option of its machines.
+        labels: all labels of its nodes, with those of its driver mode.
         zones: empty for all zones of the cluster.
         compact: whether its nodes are placed close together.
         placement_policy: existing policy for their placement; None if one is created, or none is needed.
         fabric: the machine's network between GPUs, if it is to be configured.
         dranet: whether GKE creates its networks, and pods claim the interfaces.
         driver: name of its driver mode; None for a CPU pool, or another vendor's GPUs.
-        partitioning: GPU sharing that the cloud configures; empty if the GPU Operator does, or without sharing.
+        sharing: GPU sharing that the cloud configures; None if the GPU Operator does, or without sharing.
         surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
         huge_pages: huge pages of a node in bytes that its pods can request for the fabric.
         alternatives: other machine types of its spot nodes.
@@ -89,12 +67,12 @@ class NodePool:
     dranet: bool
     disk: Disk
     driver: str | None
-    partitioning: Partitioning
+    sharing: Sharing | None
     surge: Surge
-    huge_pages: int = 0
-    alternatives: tuple[Machine, ...] = ()
-    numa: Numa | None = None
-    image_disk: str | None = None
+    huge_pages: int
+    alternatives: tuple[Machine, ...]
+    numa: Numa | None
+    image_disk: str | None
 
     @property
     def gpus(self) -> int:
@@ -128,7 +106,6 @@ class ClusterPlan:
         system: system nodes of a cluster to create.
         gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
         identities: those of teams to create, with their rights.
-        buckets: those to create.
         people: those whom the stack lets log in to the cluster: by access entries of EKS, or a role of the cloud.
         service_accounts: those to create a cloud identity for.
         readers: those to create a cloud identity for that reads a team's secrets.
@@ -144,14 +121,14 @@ class ClusterPlan:
     pools: tuple[NodePool, ...]
     system: SystemNodes | None
     gpu_operator: Mapping[str, Any]
-    identities: tuple[TeamIdentity, ...] = ()
-    buckets: tuple[MadeBucket, ...] = ()
-    people: tuple[Person, ...] = ()
-    service_accounts: tuple[ServiceAccountPlan, ...] = ()
-    readers: tuple[SecretReader, ...] = ()
-    registries: tuple[str, ...] = ()
-    storage: tuple[StorageClassPlan, ...] = ()
-    snapshots: bool = False
+    identities: tuple[TeamIdentity, ...]
+    buckets: tuple[MadeBucket, ...]
+    people: tuple[Person, ...]
+    service_accounts: tuple[ServiceAccountPlan, ...]
+    readers: tuple[SecretReader, ...]
+    registries: tuple[str, ...]
+    storage: tuple[StorageClassPlan, ...]
+    snapshots: bool
 
     def stores(self, kind: str) -> bool:
         """Whether claims of teams are volumes of a service of the cloud, such as `efs`."""
@@ -170,22 +147,18 @@ class ClusterPlan:
 
 
 def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> ClusterPlan:
-    """The plan of a stack's cluster and node pools; the stack must pass `gpu_tenancy.model.checks`.
-
-    Args:
-        environment: of the stack.
-        people: those whom the stack lets log in to the cluster.
-    """
-    stack = environment.stack
-    tags = {"environment": stack.environment, "managed-by": "gpu-tenancy"}
-    extra = getattr(stack.cluster, "tags", {})
+    """The plan of the cluster and pools of a stack that passes `gpu_tenancy.model.checks`, with people who log in."""
+    stack, creation = environment.stack, environment.stack.cluster.creation
+    machine = find_machine(creation.system.machine) if creation else None
     return ClusterPlan(
         environment=stack.environment,
         section=stack.cluster,
         protect=stack.is_production,
-        tags={**tags, **extra},
+        tags={"environment": stack.environment, "managed-by": "gpu-tenancy", **getattr(stack.cluster, "tags", {})},
         pools=tuple(_node_pool(pool) for pool in environment.pools.values()) if stack.cluster.NODES_MADE else (),
-        system=_system(environment),
+        system=SystemNodes(machine, creation.system.nodes.min, creation.system.nodes.max)
+        if creation and machine
+        else None,
         gpu_operator=operator_values(environment),
         identities=team_identities(stack),
         buckets=made_buckets(stack.datasets.values()),
@@ -203,15 +176,12 @@ def _node_pool(resolved: ResolvedPool) -> NodePool:
     if machine is None or supply is None:
         msg = f"pool {resolved.name} has no machine type; model.checks reports this first"
         raise ValueError(msg)
-    nvidia = supply.resource is not None and supply.resource.startswith("nvidia.com/")
-    mode = resolved.mode if nvidia else None
-    labels = {**supply.node_labels, **(mode.labels if mode else {}), **_operator_labels(resolved)}
-    service = service_of(resolved.cluster)
+    rule, service = resolved.sharing_rule, service_of(resolved.cluster)
     return NodePool(
         name=resolved.name,
         machine=machine,
         supply=supply,
-        labels=dict(sorted(labels.items())),
+        labels=resolved.node_labels,
         capacity=pool.capacity,
         zones=tuple(pool.zones),
         compact=pool.compact,
@@ -222,33 +192,8 @@ def _node_pool(resolved: ResolvedPool) -> NodePool:
         disk=pool.disk,
         numa=pool.numa,
         image_disk=pool.image_disk,
-        driver=(pool.driver or next(iter(resolved.rules.drivers))) if nvidia else None,
-        partitioning=_partitioning(resolved),
+        driver=resolved.driver,
+        sharing=pool.sharing if rule and rule.by == "cloud" else None,
         surge=Surge(added=0, unavailable=1) if machine.gpus else Surge(added=1, unavailable=0),
         alternatives=tuple(other for name in pool.alternatives if (other := find_machine(name, service))),
     )
-
-
-def _partitioning(resolved: ResolvedPool) -> Partitioning:
-    sharing, rule = resolved.pool.sharing, resolved.sharing_rule
-    if rule is None or rule.by != "cloud" or sharing is None:
-        return Partitioning()
-    return Partitioning(sharing.mig.profile if sharing.mig else None, sharing.pods)
-
-
-def _operator_labels(resolved: ResolvedPool) -> dict[str, str]:
-    """Node labels that make the GPU Operator configure a pool's GPU sharing."""
-    sharing, rule = resolved.pool.sharing, resolved.sharing_rule
-    if rule is None or rule.by != "operator" or sharing is None:
-        return {}
-    if sharing.mig:
-        return {MIG_CONFIG_LABEL: f"all-{sharing.mig.profile}"}
-    return {PLUGIN_CONFIG_LABEL: resolved.name}
-
-
-def _system(environment: Environment) -> SystemNodes | None:
-    creation = environment.stack.cluster.creation
-    machine = find_machine(creation.system.machine) if creation else None
-    if creation is None or machine is None:
-        return None
-    return SystemNodes(machine, creation.system.nodes.min, creation.system.nodes.max)

@@ -8,11 +8,10 @@ from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.catalogue import Price, find_machine, price_table
 from gpu_tenancy.model.catalogue.clouds import fixed_prices
 from gpu_tenancy.model.catalogue.rows import Fact
-from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.environment import Environment, Flavor
 from gpu_tenancy.model.plan.pools import POOL_LABEL, ResolvedPool
 from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.model.plan.storage import service_of, storage_classes
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
@@ -31,13 +30,7 @@ _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
 
 @dataclass(frozen=True, slots=True)
 class PoolCost:
-    """The cost of a pool, in US dollars per hour; None if a price is unknown.
-
-    Attributes:
-        node: one node.
-        floor: the minimum number of nodes.
-        ceiling: the maximum number of nodes.
-    """
+    """The cost of a pool and of one of its nodes, in US dollars per hour; None if a price is unknown."""
 
     pool: str
     node: float | None
@@ -62,14 +55,12 @@ def _times(price: float | None, nodes: int) -> float | None:
 def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
     """The cost of each pool, by the stack's prices, else the catalogue's; of a worker's pool, its own stack says it."""
     stack = environment.stack
-    own = tuple(
-        PoolCost(
-            name, _node(stack.prices, resolved), pool.nodes.min, pool.nodes.max if resolved.grows else pool.nodes.min
-        )
-        for name, resolved in environment.pools.items()
-        for pool in [resolved.pool]
-    )
-    return (*own, *(PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()))
+    costs: list[PoolCost] = []
+    for name, pool in environment.pools.items():
+        nodes = pool.pool.nodes
+        costs.append(PoolCost(name, _node(stack.prices, pool), nodes.min, nodes.max if pool.grows else nodes.min))
+    elsewhere = (PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items())
+    return (*costs, *elsewhere)
 
 
 def prices(
@@ -79,11 +70,6 @@ def prices(
 
     The node price divided by the node's GPUs or CPUs, averaged over pools by their GPUs or CPUs. None if the price of a
     pool is unknown. Memory costs nothing of its own.
-
-    Args:
-        flavors: by name.
-        counted: what is counted.
-        pools: costs of the node pools.
     """
     costs = {cost.pool: cost for cost in pools}
     by_label: dict[str, float | None] = {}
@@ -112,11 +98,8 @@ def opencost_prices(environment: Environment) -> str:
     A pool without a price has no line. A line has no InstanceType, by which OpenCost would price nodes of other pools
     (https://github.com/opencost/opencost/blob/develop/pkg/cloud/provider/csvprovider.go, 2026-11-26).
     """
-    lines = [
-        f",{cost.pool},,node,metadata.labels.{POOL_LABEL},,{cost.node},"
-        for cost in pool_costs(environment)
-        if cost.node is not None
-    ]
+    costs = [cost for cost in pool_costs(environment) if cost.node is not None]
+    lines = [f",{cost.pool},,node,metadata.labels.{POOL_LABEL},,{cost.node}," for cost in costs]
     return "\n".join([_OPENCOST, *lines, ""])
 
 
@@ -139,8 +122,6 @@ class FixedCost:
 
     Attributes:
         name: under `prices` of the stack.
-        title: what it is.
-        number: how many.
         hour: one of them.
         source: of the price, with its date; `prices` for a price of the stack.
     """
@@ -159,25 +140,19 @@ def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:
     if creation is None or not isinstance(cluster, CloudCluster):
         return ()
     control_plane = next(name for name in listed if name.endswith("control-plane"))
-    parts = [
-        FixedCost(name, listed[name].title, number, listed[name].hour, _read(listed[name]))
-        for name, number in {control_plane: 1, **cluster.ways_out}.items()
-    ]
+    numbers = {control_plane: 1, **cluster.ways_out}
+    facts = [(name, listed[name], number) for name, number in numbers.items()]
+    parts = [FixedCost(name, fact.title, number, fact.hour, _read(fact)) for name, fact, number in facts]
     machine, system = find_machine(creation.system.machine, cluster.cloud), creation.system
     if machine:
         title, read = f"system nodes, {machine.name}", _read(price_table(cluster.cloud))
         parts.insert(1, FixedCost(machine.name, title, system.nodes.min, machine.price.on_demand, read))
-    return tuple(_own(stack, cost) for cost in parts)
+    own = {name: price.on_demand for name, price in stack.prices.items() if price.on_demand}
+    return tuple(replace(part, hour=own[part.name], source="prices") if part.name in own else part for part in parts)
 
 
 def _read(fact: Fact) -> str:
     return f"{fact.source}, {fact.date}"
-
-
-def _own(stack: Stack, cost: FixedCost) -> FixedCost:
-    """With the stack's price, if it has one."""
-    price = stack.prices.get(cost.name)
-    return replace(cost, hour=price.on_demand, source="prices") if price and price.on_demand else cost
 
 
 def counted_on_demand(stack: Stack, resolved: ResolvedPool) -> bool:
@@ -212,11 +187,9 @@ def price_note(stack: Stack) -> str:
     pools = Environment(stack).pools
     machines = [pool.machine for pool in pools.values() if pool.machine]
     tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
-    of_machines = [f"{table.region}, {table.source}, {table.date}" for table in tables]
+    of_machines = [f"{table.region}, {_read(table)}" for table in tables]
     of_storage = {made.kind: made.service.price for made in storage_classes(stack.cluster, stack.teams.values())}
-    of_classes = [
-        f"{kind}: {price.region}, {price.source}, {price.date}" for kind, price in of_storage.items() if price
-    ]
+    of_classes = [f"{kind}: {price.region}, {_read(price)}" for kind, price in of_storage.items() if price]
     listed = "; ".join([*of_machines, *of_classes])
     own = "from the stack, then " if stack.prices else ""
     spot = [name for name, pool in pools.items() if counted_on_demand(stack, pool)]

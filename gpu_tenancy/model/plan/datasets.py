@@ -1,16 +1,36 @@
-"""Datasets as PersistentVolumes on object storage, one for each team that mounts it."""
+"""Datasets: PersistentVolumes on object storage, one for each team that mounts it, and the caches of Fluid.
 
-from collections.abc import Mapping
+A cache is in a namespace of no team; the namespaces of teams have references to it.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final
 
+from gpu_tenancy.base.quantity import Amounts
+from gpu_tenancy.model.catalogue.storage import CacheContainer, caches
+from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.identities import granted_here
+from gpu_tenancy.model.plan.object_storage import (
+    DRIVERS,
+    Folder,
+    accelerated,
+    access_mode,
+    containers,
+    folder,
+    pod_amounts,
+    replicas_of,
+    share,
+    sidecars_of,
+    store_of,
+)
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import DRIVERS, Folder, folder, sidecars_of
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
-from gpu_tenancy.model.spec.data import Dataset, Scratch
+from gpu_tenancy.model.spec.data import CACHES, Acceleration, Dataset, Scratch
 from gpu_tenancy.model.spec.serving import MODEL_PATH
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Workload
@@ -47,7 +67,12 @@ def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
 
 def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumePlan:
     place, writes = folder(dataset), dataset.writes(team)
-    attributes = _attributes(place)
+    by_scheme: dict[str, dict[str, str]] = {
+        "s3": {"bucketName": place.bucket},
+        "gs": {},
+        "az": {"containerName": place.bucket, "protocol": "fuse2", "storageAccount": place.account},
+    }
+    attributes = by_scheme[place.scheme]
     if isinstance(cluster, CloudCluster) and granted_here(cluster, dataset):
         attributes |= _identity(cluster.team_identity_name(team), dataset, place)
     return VolumePlan(
@@ -62,16 +87,6 @@ def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumeP
         size=dataset.size,
         bucket=dataset.bucket,
     )
-
-
-def _attributes(place: Folder) -> dict[str, str]:
-    match place.scheme:
-        case "s3":
-            return {"bucketName": place.bucket}
-        case "gs":
-            return {}
-        case "az":
-            return {"containerName": place.bucket, "protocol": "fuse2", "storageAccount": place.account}
 
 
 def _identity(identity: str, dataset: Dataset, place: Folder) -> dict[str, str]:
@@ -95,17 +110,12 @@ def _identity(identity: str, dataset: Dataset, place: Folder) -> dict[str, str]:
 
 
 def _options(place: Folder, *, writable: bool) -> tuple[str, ...]:
-    mode = {
-        "s3": ("allow-delete", "allow-other") if writable else ("allow-other", "read-only"),
-        "gs": ("implicit-dirs",) if writable else ("implicit-dirs", "ro"),
-        "az": ("-o allow_other",) if writable else ("-o allow_other", "-o ro"),
+    written, read, prefix = {
+        "s3": (("allow-delete", "allow-other"), ("allow-other", "read-only"), f"prefix {place.prefix}/"),
+        "gs": (("implicit-dirs",), ("implicit-dirs", "ro"), f"only-dir={place.prefix}"),
+        "az": (("-o allow_other",), ("-o allow_other", "-o ro"), f"--subdirectory={place.prefix}"),
     }[place.scheme]
-    option = {
-        "s3": f"prefix {place.prefix}/",
-        "gs": f"only-dir={place.prefix}",
-        "az": f"--subdirectory={place.prefix}",
-    }[place.scheme]
-    return (*mode, option) if place.prefix else mode
+    return (*(written if writable else read), *((prefix,) if place.prefix else ()))
 
 
 STORAGE_GROUP: Final = 1000
@@ -131,11 +141,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Volumes of a pod.
+    """Volumes of a pod, with scratch space on the node.
 
     Attributes:
-        mounts: claims that the container mounts: first those of datasets, then those of the team's storage.
-        scratch: temporary space on the node; None without.
+        mounts: claims that the container mounts: of datasets, then of the team's storage.
         annotations: of the pod, for the sidecars of datasets.
         group: that can write the team's storage; None without storage.
         model: image with the model of a server, and its path; None without.
@@ -151,36 +160,198 @@ class Mounts:
 NO_MOUNTS: Final = Mounts()
 
 
-def is_model(workload: Workload, source: str) -> bool:
-    """Whether a dataset or volume has the model of a server."""
-    model = workload.model if isinstance(workload, Server) else None
-    return model is not None and source in {model.dataset, model.volume}
-
-
 def mounts_of(datasets: Mapping[str, Dataset], name: str, team: Team, workload: Workload) -> Mounts:
     """What a workload mounts; names that do not exist are reported by `model.checks`."""
+    model = workload.model if isinstance(workload, Server) else None
+    of_model = {model.dataset, model.volume} if model else set[str | None]()
     from_buckets = [
         Mount(
             f"dataset-{index}",
             key,
             path,
-            is_model(workload, key) or not dataset.writes(name),
+            key in of_model or not dataset.writes(name),
             cached=dataset.accelerate is not None,
         )
         for index, (key, path) in enumerate(workload.datasets.items())
         if (dataset := datasets.get(key))
     ]
     storage = [
-        Mount(f"storage-{index}", key, path, read_only=is_model(workload, key))
+        Mount(f"storage-{index}", key, path, read_only=key in of_model)
         for index, (key, path) in enumerate(workload.volumes.items())
         if key in team.storage
     ]
-    annotations = sidecars_of(datasets, team, workload).annotations
-    image = workload.model.image if isinstance(workload, Server) and workload.model else None
     return Mounts(
         (*from_buckets, *storage),
         workload.scratch,
-        annotations,
+        sidecars_of(datasets, team, workload).annotations,
         STORAGE_GROUP if storage else None,
-        (image, MODEL_PATH) if image else None,
+        (model.image, MODEL_PATH) if model and model.image else None,
     )
+
+
+ROOT: Final = "data"
+"""Folder of an Alluxio cache that has the dataset. Fluid writes the options of a mount at the root into a ConfigMap,
+with paths in place of the values of Secrets, and copies it to the namespaces of teams:
+https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/ddc/alluxio/transform.go."""
+CLAIM_SIZE: Final = "pvc.fluid.io/resources.requests.storage"
+"""Annotation of a Dataset with the size of its claims. Without it, they request 100Pi:
+https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/dataset.go."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachePod:
+    """A container of a cache's pods, by the key of the runtime's spec, such as `jobWorker`.
+
+    Its CPU and memory are request and limit; `container` has heap and direct memory of Java.
+    """
+
+    key: str
+    amounts: Amounts
+    container: CacheContainer
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlan:
+    """The cache of a dataset.
+
+    Attributes:
+        dataset: name of the dataset, which all of Fluid's objects have.
+        spec: the cache as in the stack.
+        kind: Fluid's kind of the runtime.
+        mount: URL of what is cached.
+        path: where the cache has it.
+        mount_name: name of the mount; of a JuiceFS cache, the file system.
+        secret: name and key of the Secret by option of the mount.
+        node_labels: labels of the nodes that have the cache.
+        tolerated: taints of those nodes.
+        replicas: number of nodes with a part of the cache.
+        size: size of the part of each node in bytes.
+        claim: size of the claims in bytes.
+        writable: whether a team writes.
+        load: name and amounts of the pod that reads the whole dataset; None if it is not read in advance.
+    """
+
+    dataset: str
+    spec: Acceleration
+    kind: str
+    api: str
+    mount: str
+    path: str
+    mount_name: str
+    options: Mapping[str, str]
+    secret: Mapping[str, tuple[str, str]]
+    node_labels: Mapping[str, str]
+    tolerated: tuple[NodeTaint, ...]
+    replicas: int
+    size: int
+    claim: int
+    writable: bool
+    pods: tuple[CachePod, ...]
+    load: tuple[str, Amounts] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CachedDataset:
+    """A team's reference to a cache, by URL: Fluid makes a volume and a claim of the same name, of a size in bytes."""
+
+    dataset: str
+    team: str
+    api: str
+    mount: str
+    writable: bool
+    size: int
+
+    @property
+    def access_mode(self) -> str:
+        """Access mode of the claim."""
+        return access_mode(writable=self.writable)
+
+
+def cache_plans(tree: Tree) -> tuple[CachePlan, ...]:
+    """The caches of a stack, one for each dataset with `accelerate`."""
+    return tuple(
+        _cache(name, dataset, acceleration, flavor)
+        for name, dataset, acceleration in accelerated(tree.stack.datasets)
+        if (flavor := tree.flavors.get(acceleration.flavor))
+    )
+
+
+def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
+    """A team's references to the caches of its datasets."""
+    return tuple(
+        CachedDataset(
+            name,
+            team,
+            caches()[acceleration.runtime].api,
+            f"dataset://{CACHES}/{name}{_path(acceleration).removesuffix('/')}",
+            dataset.writes(team),
+            dataset.size,
+        )
+        for name, dataset, acceleration in accelerated(tree.stack.datasets)
+        if dataset.is_of(team)
+    )
+
+
+def node_label(dataset: str) -> str:
+    """Label, with value `true`, of the nodes that have a part of a cache.
+
+    Fluid sets it: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go. Names that are too long
+    get an ID of the Dataset, which is not known here; `model.checks.caches` refuses them.
+    """
+    return f"fluid.io/s-{CACHES}-{dataset}"
+
+
+def caches_of(datasets: Mapping[str, Dataset], flavor: str, workload: Workload) -> tuple[str, ...]:
+    """Labels of the nodes of a flavor that have caches of the datasets of a workload."""
+    return tuple(
+        node_label(name)
+        for name, _, acceleration in accelerated(datasets)
+        if name in workload.datasets and acceleration.flavor == flavor
+    )
+
+
+def _path(acceleration: Acceleration) -> str:
+    return f"/{ROOT}" if acceleration.runtime == "alluxio" else "/"
+
+
+def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flavor) -> CachePlan:
+    row, store, place = caches()[acceleration.runtime], store_of(dataset, acceleration), folder(dataset)
+    replicas = replicas_of(acceleration, flavor.always)
+    named = {"bucket": place.bucket, "prefix": place.prefix, "account": place.account}
+    mount = store.mount.format(**named)
+    secret = acceleration.secret
+    keys = ("runtime", "flavor", "cache", "copies", "medium")
+    planned = {"mount": mount, **{key: getattr(acceleration, key) for key in keys}}
+    digest = sha256(repr(sorted(planned.items())).encode()).hexdigest()[:8]
+    return CachePlan(
+        dataset=name,
+        spec=acceleration,
+        kind=row.kind,
+        api=row.api,
+        mount=mount,
+        path=_path(acceleration),
+        mount_name=acceleration.filesystem or name if acceleration.runtime == "juicefs" else ROOT,
+        options={**store.options, **(store.keyed if secret else {})},
+        secret={option.format(**named): (secret, key) for option, key in store.secret.items()} if secret else {},
+        node_labels=flavor.node_labels,
+        tolerated=flavor.taints,
+        replicas=replicas,
+        size=share(acceleration, replicas),
+        claim=dataset.size,
+        writable=dataset.written,
+        pods=tuple(_pods(acceleration, replicas)),
+        # A new cache is empty, and a load runs once, so what makes a new cache makes a new load.
+        load=(f"{name}-{digest}", row.load.amounts) if acceleration.warm else None,
+    )
+
+
+def _pods(acceleration: Acceleration, replicas: int) -> Iterator[CachePod]:
+    for pod in ("master", "worker", "fuse"):
+        of_cache = pod_amounts(acceleration, pod, replicas)
+        others = containers(acceleration, pod)
+        for key, container in others.items():
+            amounts = dict(container.amounts)
+            if key == "worker":  # The cache in memory is the first container's.
+                rest = [other.amounts for name, other in others.items() if name != key]
+                amounts = {resource: amount - sum(of[resource] for of in rest) for resource, amount in of_cache.items()}
+            yield CachePod(key, amounts, container)

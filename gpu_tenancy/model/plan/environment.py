@@ -1,16 +1,116 @@
-"""An environment: a stack whose pools and operators are resolved, and the Pulumi stacks into which it is divided."""
+"""An environment: a stack whose pools, flavors and operators are resolved, and the Pulumi stacks of its parts."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from gpu_tenancy.model.plan.pools import ResolvedPool, resolved
-from gpu_tenancy.model.plan.supply import Flavor, flavors
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, times
+from gpu_tenancy.model.plan.object_storage import NOTHING_TAKEN, TakenByCaches, taken
+from gpu_tenancy.model.plan.pools import Levels, NodeTaint, PoolSupply, ResolvedPool, resolved
 from gpu_tenancy.model.resolve import ResolvedStack, resolve
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 from gpu_tenancy.model.spec.cluster import ExistingCluster
 from gpu_tenancy.model.spec.operators import Install
+from gpu_tenancy.model.spec.teams import Gang
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """Nodes of one ResourceFlavor.
+
+    Attributes:
+        resource: extended resource of its GPUs; None for CPU nodes.
+        product: model of its GPUs, as in the node label.
+        node_labels: labels that its pods select nodes by.
+        pools: its pools, in the stack's order.
+        gangs: quota of Volcano's gangs, which is subtracted from what the queues share.
+        caches: what caches of datasets take, which is subtracted too.
+    """
+
+    name: str
+    resource: str | None
+    product: str | None
+    node_labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    pools: tuple[PoolSupply, ...]
+    gangs: Amounts = field(default_factory=dict[str, int])
+    caches: TakenByCaches = NOTHING_TAKEN
+
+    @property
+    def levels(self) -> Levels:
+        """Levels of the network of its nodes, which all its pools have; empty without a topology."""
+        return self.pools[0].levels
+
+    @property
+    def tolerated(self) -> tuple[NodeTaint, ...]:
+        """The taints of its nodes without those of GPUs, each once."""
+        return tuple(dict.fromkeys(taint for pool in self.pools for taint in pool.tolerated))
+
+    @cached_property
+    def capacity(self) -> dict[str, int]:
+        """Maximum supply of its pools, by resource."""
+        return add(*(times(pool.node, pool.max_nodes) for pool in self.pools))
+
+    @cached_property
+    def node(self) -> dict[str, int]:
+        """Maximum resources of a pod on one of its nodes, beside the caches that every node has."""
+        resources = dict.fromkeys(resource for pool in self.pools for resource in pool.node)
+        return {
+            resource: max(pool.node.get(resource, 0) for pool in self.pools) - self.caches.every.get(resource, 0)
+            for resource in resources
+        }
+
+    @cached_property
+    def per_gpu(self) -> dict[str, int]:
+        """A GPU's share of the CPU and memory that caches leave of a node, the least of its pools; empty without."""
+        if self.resource is None:
+            return {}
+        return {
+            resource: min(
+                max(0, pool.node[resource] - self.caches.node.get(resource, 0)) // pool.gpus_per_node
+                for pool in self.pools
+                if pool.gpus_per_node
+            )
+            for resource in (CPU, MEMORY)
+        }
+
+    @property
+    def always(self) -> int:
+        """Number of nodes that its pools always have."""
+        return sum(pool.min_nodes for pool in self.pools)
+
+    def with_gpus(self, count: int) -> dict[str, int]:
+        """A number of GPUs, with their share of CPU and memory."""
+        return {**times(self.per_gpu, count), **({self.resource: count} if self.resource else {})}
+
+
+def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
+    """The limit of a team's gangs in a flavor: GPUs, with CPU and memory as set, or the GPUs' share of the node."""
+    cpu = {} if gang.cpu is None else {CPU: gang.cpu}
+    memory = {} if gang.memory is None else {MEMORY: gang.memory}
+    return {**flavor.with_gpus(gang.effective_limit), **cpu, **memory}
+
+
+def flavors(stack: Stack, supplies: Iterable[PoolSupply]) -> dict[str, Flavor]:
+    """The flavors of a stack by name: CPU flavors first, so that CPU workloads use them, then in the stack's order."""
+    by_flavor: dict[str, list[PoolSupply]] = {}
+    for supply in supplies:
+        by_flavor.setdefault(supply.flavor, []).append(supply)
+    unsorted = [_flavor(name, tuple(pools), stack) for name, pools in by_flavor.items()]
+    return {flavor.name: flavor for flavor in sorted(unsorted, key=lambda flavor: flavor.resource is not None)}
+
+
+def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:
+    common = [(k, v) for k, v in pools[0].labels.items() if all(pool.labels.get(k) == v for pool in pools)]
+    taints = dict.fromkeys(taint for pool in pools for taint in pool.taints)
+    resource = pools[0].resource
+    bare = Flavor(name, resource, pools[0].product, dict(sorted(common)), tuple(taints), pools)
+    most = sum(pool.max_nodes for pool in pools)
+    of_caches = taken(stack.datasets, stack.teams, name, gpus=resource is not None, always=bare.always, most=most)
+    with_caches = replace(bare, caches=of_caches)
+    gangs = (gang_amounts(with_caches, team.gangs[name]) for team in stack.teams.values() if name in team.gangs)
+    return replace(with_caches, gangs=add(*gangs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +175,8 @@ def is_part(name: str) -> bool:
 def parts(stack: Stack, *, operators: bool) -> tuple[str, ...]:
     """The names of a stack's parts, in the order of their deployment; empty if it is not divided.
 
-    The name of a part's Pulumi stack is the environment's, a dot and that of the part.
-
-    Args:
-        stack: the environment.
-        operators: whether it installs operators or dashboards.
+    The name of a part's Pulumi stack is the environment's, a dot and the part's. `operators` is whether the stack
+    installs operators or dashboards.
     """
     if stack.split is None:
         return ()

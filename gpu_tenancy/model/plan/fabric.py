@@ -22,15 +22,12 @@ _PAGE: Final = 2 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class PodFabric:
-    """What a pod has for the network between GPUs.
+    """What a pod and its container have for the network between GPUs, which is named like `efa`.
 
     Attributes:
-        name: of the fabric, such as `efa`.
         devices: requests, same as limits: interfaces, and huge pages in bytes.
         env: environment variables; those of the workload win.
-        annotations: of the pod.
         mounts: paths of the node in the workload's container.
-        capabilities: added to the workload's container.
         daemon: sidecar; None without.
         claim: ResourceClaimTemplate from which it claims its interfaces; None if it does not claim them.
     """
@@ -51,20 +48,18 @@ class PodFabric:
         return tuple({mount.name: mount for mount in both}.values())
 
 
-def works_together(workload: Workload) -> bool:
-    """Whether several GPU pods of one workload exchange data, as those of a distributed job or of a group do."""
+def uses_fabric(workload: Workload) -> bool:
+    """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
+
+    They do if several GPU pods exchange data, as those of a distributed job or of a group do. Pods that do not
+    communicate with each other, such as those of a server of one node, gain nothing from it.
+    """
+    if workload.fabric is not None:
+        return workload.fabric
     if not isinstance(workload, (Server, Training)) or not workload.gpus:
         return False
     pods = workload.pods_by_role
     return sum(pods[name] for name, part in workload.parts.items() if part.gpus) > 1
-
-
-def uses_fabric(workload: Workload) -> bool:
-    """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
-
-    Pods that do not communicate with each other, such as those of a server of one node, gain nothing from it.
-    """
-    return works_together(workload) if workload.fabric is None else workload.fabric
 
 
 def lack(environment: Environment, flavor: str, workload: Workload) -> str | None:
@@ -91,13 +86,13 @@ def _pools_lack(flavor: str, pools: Sequence[ResolvedPool], workload: Workload) 
 
 
 def _machines_lack(pools: Sequence[ResolvedPool], workload: Workload) -> str | None:
-    kind = pools[0].fabric or ""
+    kind, gpus = pools[0].fabric or "", workload.gpus
     row = fabrics()[kind]
     for machine in _machines(pools):
-        if row.whole and workload.gpus != machine.gpus:
-            return f"{kind} needs all {machine.gpus} GPUs of a machine in one pod, not {workload.gpus}"
-        if row.resource and not _interfaces(machine, workload.gpus):
-            part = f"{workload.gpus} of the {machine.gpus} GPUs of {machine.name}"
+        if row.whole and gpus != machine.gpus:
+            return f"{kind} needs all {machine.gpus} GPUs of a machine in one pod, not {gpus}"
+        if row.resource and not _interfaces(machine, gpus):
+            part = f"{gpus} of the {machine.gpus} GPUs of {machine.name}"
             return f"{part} are less than one interface of its {kind} network"
     return None
 
@@ -137,8 +132,9 @@ def claiming_flavors(environment: Environment) -> dict[str, int]:
     """The flavors whose pods claim interfaces, with their number on a node; none if workers of MultiKueue run jobs."""
     if environment.stack.dispatches:
         return {}
-    flavors = dict.fromkeys(pool.flavor for pool in environment.pools.values())
-    claimed = {flavor: {pool.claimable for pool in environment.pools_of(flavor)} for flavor in flavors}
+    claimed: dict[str, set[int]] = {}
+    for pool in environment.pools.values():
+        claimed.setdefault(pool.flavor, set()).add(pool.claimable)
     return {flavor: min(numbers) for flavor, numbers in claimed.items() if min(numbers) == max(numbers) > 0}
 
 
@@ -175,10 +171,8 @@ def _annotations(section: Cluster, row: FabricRow, fabric: str, machine: Machine
     annotations: dict[str, str] = {}
     if row.networks and isinstance(section, GcpCluster) and machine.network:
         attached = section.fabric_networks_for(fabric, machine.network.interfaces)[row.networks.of_node :]
-        interfaces = [{"interfaceName": "eth0", "network": "default"}] + [
-            {"interfaceName": f"eth{index}", "network": network_name(network)}
-            for index, network in enumerate(attached, row.networks.first)
-        ]
+        names = {0: "default", **{index: network_name(one) for index, one in enumerate(attached, row.networks.first)}}
+        interfaces = [{"interfaceName": f"eth{index}", "network": name} for index, name in names.items()]
         annotations["networking.gke.io/default-interface"] = "eth0"
         annotations["networking.gke.io/interfaces"] = json.dumps(interfaces, separators=(",", ":"))
     if row.daemon and row.devices:
@@ -187,12 +181,9 @@ def _annotations(section: Cluster, row: FabricRow, fabric: str, machine: Machine
     return annotations
 
 
-def claimed_on(environment: Environment) -> dict[str, Collection[str]]:
+def claimed_on(environment: Environment) -> dict[str, tuple[str, ...]]:
     """Resources that pods can claim, each with the flavors on whose nodes they can; only those that there are."""
-    flavors: dict[str, Collection[str]] = {
-        CHANNELS: connected_flavors(environment),
-        INTERFACES: claiming_flavors(environment),
-    }
+    flavors = {CHANNELS: connected_flavors(environment), INTERFACES: tuple(claiming_flavors(environment))}
     return {resource: names for resource, names in flavors.items() if names}
 
 

@@ -7,23 +7,24 @@ own protects the annotations from tenants who can edit their Namespace.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_amounts, is_extended
-from gpu_tenancy.model.catalogue.clouds import LoadBalancers, clouds
+from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on, connected_flavors
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, container_defaults
-from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, reaches, there
+from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, predates, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
+from gpu_tenancy.model.plan.people import accounts
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Grace
-from gpu_tenancy.model.spec.teams import Expose, Team
+from gpu_tenancy.model.spec.teams import Team
 
 FACTS: Final = "guards.gpu-tenancy.dev/"
 """Prefix of the annotations of a Namespace with the facts about its team."""
@@ -53,65 +54,45 @@ class Bounds:
 
     Attributes:
         classes: priority classes that its pods may use.
-        own_classes: whether these are not those of the stack.
-        secrets: Secrets that its pods may use, whoever submits them.
         must_name: whether the namespace's quota rejects pods without a class.
-        gangs: Volcano queues of the team.
-        volcano: whether Volcano may schedule its pods.
-        gpus: maximum of each GPU resource per container; resources that are not listed are unlimited.
-        ratios: maximum ratio of a container's limit to its request, by resource.
-        defaults: default limits of CPU and memory of containers, in base units.
-        least: minimum request of CPU and memory of a container, in base units.
-        most: maximum limit of CPU and memory of a container, in base units.
-        expose: what its Services and routes may open to clients outside of the cluster.
-        pull_secrets: Secrets with which its pods pull images.
-        deadline: default maximum run time of its jobs in seconds; 0 without one.
-        default_gpus: whether containers get 0 GPUs by default, which a maximum of GPUs requires.
-        priority: default priority class of its workloads; empty without one.
     """
 
+    team: Team
+    namespace: NamespacePlan
     classes: tuple[str, ...]
     must_name: bool
-    gangs: tuple[str, ...]
-    volcano: bool
-    gpus: Mapping[str, int]
-    ratios: Mapping[str, float]
-    defaults: Mapping[str, int]
-    default_gpus: bool = False
-    secrets: tuple[str, ...] = ()
-    own_classes: bool = False
-    priority: str = ""
-    least: Mapping[str, int] = field(default_factory=dict[str, int])
-    most: Mapping[str, int] = field(default_factory=dict[str, int])
-    expose: Expose = field(default_factory=Expose)
-    pull_secrets: tuple[str, ...] = ()
-    deadline: int = 0
 
     @property
     def annotations(self) -> dict[str, str]:
         """The annotations of the Namespace: lists separated by commas, amounts as `resource=amount`.
 
         What is as in most namespaces is left out, so that an edit of the stack's priorities changes no Namespace.
+        Resources of GPUs that are not listed have no maximum.
         """
+        team, limits, expose = self.team, self.namespace.limits, self.team.network.expose
+        gang = bool(team.gangs) or any(job.gang for job in team.training.values())
+        gpus = [f"{resource}={amount}" for resource, amount in limits.max.items() if is_extended(resource)]
+        defaults = {name: amount for name, amount in limits.default.items() if not is_extended(name)}
+        most = {name: amount for name, amount in limits.max.items() if not is_extended(name)}
         facts: dict[str, Iterable[str]] = {
-            "priority-classes": self.classes if self.own_classes else [],
+            "priority-classes": self.classes if team.compute.priorities else [],
             "priority-class-required": ["true"] if self.must_name else [],
-            "default-priority": [self.priority] if self.priority else [],
-            "default-deadline": [str(self.deadline)] if self.deadline else [],
-            "pull-secrets": self.pull_secrets,
-            "schedulers": ["default-scheduler", "volcano"] if self.volcano else [],
-            "volcano-queues": self.gangs,
-            "max-gpus-per-container": (f"{resource}={amount}" for resource, amount in self.gpus.items()),
-            "max-limit-request-ratio": (f"{resource}={ratio:g}" for resource, ratio in self.ratios.items()),
-            "default-limits": [] if self.defaults == USUAL_LIMITS else _listed(self.defaults),
-            "min-per-container": _listed(self.least),
-            "max-per-container": _listed(self.most),
-            "default-gpus": ["0"] if self.default_gpus else [],
-            "workload-secrets": self.secrets,
-            "expose-hosts": self.expose.hosts,
-            "expose-classes": self.expose.classes,
-            "expose-services": self.expose.services,
-            "expose-public": ["true"] if self.expose.reach == "public" else [],
+            "default-priority": [team.priority] if team.priority else [],
+            "default-deadline": [str(int(team.deadline))] if team.deadline else [],
+            "pull-secrets": self.namespace.pull_secrets,
+            "schedulers": ["default-scheduler", "volcano"] if gang else [],
+            "volcano-queues": [gang_queue_name(self.namespace.name, flavor) for flavor in team.gangs],
+            "max-gpus-per-container": gpus,
+            "max-limit-request-ratio": [f"{resource}={float(ratio):g}" for resource, ratio in limits.ratio.items()],
+            "default-limits": [] if defaults == USUAL_LIMITS else _listed(defaults),
+            "min-per-container": _listed(limits.min),
+            "max-per-container": _listed(most),
+            "default-gpus": ["0"] if limits.gives_gpus else [],
+            "workload-secrets": sorted(set(team.workload_secrets)),
+            "expose-hosts": expose.hosts,
+            "expose-classes": expose.classes,
+            "expose-services": expose.services,
+            "expose-public": ["true"] if expose.reach == "public" else [],
         }
         texts = {FACTS + name: ",".join(values) for name, values in facts.items()}
         return {key: text for key, text in sorted(texts.items()) if text}
@@ -127,7 +108,7 @@ class GuardsPlan:
 
     Attributes:
         action: what happens to objects that violate a policy.
-        label: label, key and value, of the namespaces that the policies apply to.
+        label: of the namespaces that the policies apply to.
         spared: namespaces that are always excluded, whatever their labels.
         exempt: users and groups that the policies do not apply to.
         makers: accounts that create pods for owners that were evaluated before, and change admitted objects.
@@ -137,17 +118,17 @@ class GuardsPlan:
         trainer: group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer.
         priorities: priority classes of the stack, with their values.
         preempting: those of them whose pods preempt others.
-        taints: keys of the taints of the nodes that have each GPU resource.
+        taints: keys of the GPU taints of the nodes that have each resource; the flavors tolerate the other taints.
         names: prefixes of GPU resources.
         max_per_node: maximum of each GPU resource on any node of the stack.
         registries: registries of images, each with the start of a path; empty for any.
         members: whether teams have members, whose rights the policies complete.
-        teams: bounds by namespace.
         channels: whether pods can claim channels of ComputeDomains.
         claims: whether pods can claim these or interfaces, so that Kueue admits pods with claims.
         grace: maximum termination grace periods of pods with GPUs, in seconds.
         defaults: whether the cluster has MutatingAdmissionPolicies, which complete what members of teams submit.
-        internal: annotations of Services by which a load balancer of the cluster's cloud is internal.
+        internal: annotations of Services by which a load balancer is internal, of the cluster's cloud; of all clouds if
+            it is unknown.
         public: annotations by which a load balancer is public.
     """
 
@@ -166,14 +147,14 @@ class GuardsPlan:
     max_per_node: Mapping[str, int]
     members: bool
     teams: Mapping[str, Bounds]
-    registries: tuple[str, ...] = ()
-    channels: bool = False
-    claims: bool = False
-    preempting: tuple[str, ...] = ()
-    defaults: bool = False
-    grace: Grace = field(default_factory=Grace)
-    internal: Mapping[str, str] = field(default_factory=dict[str, str])
-    public: Mapping[str, str] = field(default_factory=dict[str, str])
+    registries: tuple[str, ...]
+    channels: bool
+    claims: bool
+    preempting: tuple[str, ...]
+    defaults: bool
+    grace: Grace
+    internal: Mapping[str, str]
+    public: Mapping[str, str]
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -184,15 +165,24 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         if flavor.resource:
             maximum[flavor.resource] = max(maximum.get(flavor.resource, 0), flavor.node.get(flavor.resource, 0))
     operators = {row.namespace for row in charts().values()}
-    own = (resource for resource in maximum if not resource.startswith(_VENDORS))
+    others = (resource for resource in maximum if not resource.startswith(_VENDORS))
     integrated = integrations(tree)
-    balancers = _load_balancers(stack.cluster.cloud)
+    known = {name: rules.load_balancers for name, rules in clouds().items() if rules.load_balancers}
+    cloud = stack.cluster.cloud
+    balancers = [known[cloud]] if cloud in known else [*known.values()]
+    makers = (group for name, chart in _MAKERS.items() for group in _accounts_of(tree, name, chart))
+    default = next((name for name, entry in stack.priorities.items() if entry.default), None)
+    bounds: dict[str, Bounds] = {}
+    for space in namespaces:
+        own = stack.teams[space.name].compute.priorities
+        classes = tuple(sorted(own or stack.priorities))
+        bounds[space.name] = Bounds(stack.teams[space.name], space, classes, bool(own) and default not in own)
     return GuardsPlan(
         action=stack.guards_action,
         label=TEAM_LABEL,
         spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators})),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),
-        makers=("system:kube-controller-manager", accounts("kube-system"), *_makers(tree)),
+        makers=("system:kube-controller-manager", accounts("kube-system"), *makers),
         caches=next(_accounts_of(tree, _CACHES, _CACHES), None),
         frameworks=tuple(integrated["frameworks"]),
         external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),
@@ -200,28 +190,21 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         priorities={name: entry.value for name, entry in sorted(stack.priorities.items())},
         preempting=tuple(name for name, entry in sorted(stack.priorities.items()) if entry.preempts),
         taints=_taints(tree),
-        names=(*_VENDORS, *own),
+        names=(*_VENDORS, *others),
         max_per_node=dict(sorted(maximum.items())),
         members=any(namespace.bindings for namespace in namespaces),
-        teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
+        teams=bounds,
         registries=tuple(stack.images.allowed),
         channels=bool(connected_flavors(tree)),
         claims=bool(claimed_on(tree)),
         grace=stack.guards.periods,
-        defaults=bool(namespaces) and reaches(stack.cluster, MUTATING),
+        defaults=bool(namespaces and stack.cluster.kubernetes) and not predates(stack.cluster, MUTATING),
         internal={key: value for facts in balancers for key, value in facts.internal.items()},
         public={key: value for facts in balancers for key, value in facts.public.items()},
     )
 
 
-def _load_balancers(cloud: str) -> list[LoadBalancers]:
-    """Those of the cluster's cloud; those of all clouds if it is unknown."""
-    known = {name: rules.load_balancers for name, rules in clouds().items() if rules.load_balancers}
-    return [known[cloud]] if cloud in known else [*known.values()]
-
-
 def _taints(tree: Tree) -> dict[str, tuple[str, ...]]:
-    """The keys of the GPU taints by the resource that pods request; the flavors tolerate the other taints."""
     keys: dict[str, dict[str, None]] = {}
     for pool in (pool for pool in tree.all_pools.values() if pool.gpus):
         keys.setdefault(pool.cut.resource if pool.cut else pool.resource, {})[pool.resource] = None
@@ -234,44 +217,10 @@ def _key(framework: str) -> str:
     return f"{group}/{kind}"
 
 
-def accounts(namespace: str) -> str:
-    """The group of all service accounts in a namespace."""
-    return f"system:serviceaccounts:{namespace}"
-
-
-def _makers(environment: Environment) -> tuple[str, ...]:
-    return tuple(group for name, chart in _MAKERS.items() for group in _accounts_of(environment, name, chart))
-
-
 def _accounts_of(environment: Environment, operator: str, chart: str) -> Iterator[str]:
     """The accounts of an operator, if it is installed. No team can have its namespace."""
     if there(environment, operator):
         yield accounts(charts()[chart].namespace)
-
-
-def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
-    team: Team = stack.teams[namespace.name]
-    default = next((name for name, entry in stack.priorities.items() if entry.default), None)
-    own = team.compute.priorities
-    gang = any(job.gang for job in team.training.values())
-    return Bounds(
-        classes=tuple(sorted(own or stack.priorities)),
-        must_name=bool(own) and default not in own,
-        gangs=tuple(gang_queue_name(namespace.name, flavor) for flavor in team.gangs),
-        volcano=bool(team.gangs) or gang,
-        gpus={resource: amount for resource, amount in namespace.limits.max.items() if is_extended(resource)},
-        ratios={resource: float(ratio) for resource, ratio in namespace.limits.ratio.items()},
-        defaults={name: amount for name, amount in namespace.limits.default.items() if not is_extended(name)},
-        default_gpus=namespace.limits.gives_gpus,
-        own_classes=bool(own),
-        secrets=tuple(sorted(set(team.workload_secrets))),
-        priority=team.priority or "",
-        least=dict(namespace.limits.min),
-        most={resource: amount for resource, amount in namespace.limits.max.items() if not is_extended(resource)},
-        expose=team.network.expose,
-        pull_secrets=namespace.pull_secrets,
-        deadline=int(team.deadline or 0),
-    )
 
 
 _HUB: Final = "docker.io"
@@ -313,10 +262,7 @@ def own_images() -> tuple[str, ...]:
 
 
 def pull_rights(stack: Stack) -> tuple[str, ...]:
-    """What lets the nodes pull images of the allowed registries, and what somebody else must give; for reports.
-
-    Empty for a stack without `images`.
-    """
+    """What lets the nodes pull images of the allowed registries, and what others must give; empty without `images`."""
     if not (stack.images.allowed or stack.images.registries):
         return ()
     return tuple(stack.cluster.pull_rights(stack.images.registries))

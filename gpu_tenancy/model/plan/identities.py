@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.names import ACCOUNT
-from gpu_tenancy.model.plan.cache_pods import accelerated, has_identity
-from gpu_tenancy.model.plan.sidecars import Folder, folder
+from gpu_tenancy.model.plan.object_storage import Folder, accelerated, folder, has_identity
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
@@ -19,8 +18,6 @@ class DataGrant:
     """The right of a team on the folder of a dataset.
 
     Attributes:
-        dataset: name of the dataset.
-        folder: what the right is on.
         writes: whether the team also creates, changes and deletes objects.
         key: ARN of the KMS key of the bucket; None for a bucket without a key of its own.
         account: resource ID of the storage account on Azure; None for one in the cluster's resource group.
@@ -38,7 +35,6 @@ class TeamIdentity:
     """The identity of a team in the cluster's cloud.
 
     Attributes:
-        team: its namespace.
         name: of the IAM role or managed identity; GKE has none, because its ServiceAccounts are principals themselves.
         accounts: the ServiceAccounts of the team that have it: those that pods of the team can run with.
         datasets: its rights on datasets, one for each folder.
@@ -66,16 +62,13 @@ class MadeBucket:
 
 
 def team_identities(stack: Stack) -> tuple[TeamIdentity, ...]:
-    """The identities of all teams that have grants, and of the caches; none in a cluster that exists already.
-
-    The pods of caches run with the default ServiceAccount.
-    """
+    """The identities of all teams that have grants, and of the caches; none in a cluster that exists already."""
     cluster, datasets = stack.cluster, stack.datasets
     if not isinstance(cluster, CloudCluster):
         return ()
     needed: list[tuple[str, tuple[str, ...], tuple[DataGrant, ...]]] = [
         *((team, ACCOUNTS_OF_PODS, data_grants(datasets, team)) for team in stack.teams),
-        (CACHES, ("default",), caches_grants(datasets)),
+        (CACHES, ("default",), caches_grants(datasets)),  # the ServiceAccount that their pods run with
     ]
     return tuple(
         TeamIdentity(namespace, cluster.team_identity_name(namespace), accounts, here)
@@ -96,10 +89,7 @@ def caches_grants(datasets: Mapping[str, Dataset]) -> tuple[DataGrant, ...]:
 
 
 def data_grants(datasets: Mapping[str, Dataset], team: str) -> tuple[DataGrant, ...]:
-    """The rights that a team needs on datasets, whoever grants them; on each folder once, sorted.
-
-    None on datasets with a cache, which reads the bucket for the team.
-    """
+    """The rights that a team needs on datasets without a cache, whoever grants them; on each folder once, sorted."""
     own = ((name, dataset) for name, dataset in datasets.items() if dataset.is_of(team))
     return _grants((name, dataset, dataset.writes(team)) for name, dataset in own if dataset.accelerate is None)
 
@@ -119,7 +109,8 @@ def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
     buckets: dict[Folder, list[Dataset]] = {}
     for dataset in datasets:
         if dataset.create:
-            buckets.setdefault(_bucket(folder(dataset)), []).append(dataset)
+            place = folder(dataset)
+            buckets.setdefault(Folder(place.scheme, place.bucket, "", place.account), []).append(dataset)
     return tuple(
         MadeBucket(
             whole,
@@ -131,10 +122,6 @@ def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
     )
 
 
-def _bucket(place: Folder) -> Folder:
-    return Folder(place.scheme, place.bucket, "", place.account)
-
-
 ACCOUNTS_OF_PODS: Final = ("default", ACCOUNT)
 """ServiceAccounts that pods of a team may run with, so that their rights would be everybody's."""
 
@@ -144,9 +131,6 @@ class ServiceAccountPlan:
     """A service account of a team.
 
     Attributes:
-        team: its namespace.
-        name: of its ServiceAccount.
-        role: what it may do in the team.
         subject: claim `sub` of the tokens of its CI job; None without a cloud identity.
         identity: its cloud identity as the cluster knows it; None without.
     """

@@ -6,7 +6,7 @@ Each class rejects what the API server would reject, or accept but ignore.
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended, times
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
@@ -14,34 +14,29 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claiming_flavors
-from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.needs import there
+from gpu_tenancy.model.plan.object_storage import egress_of_datasets, sidecars
+from gpu_tenancy.model.plan.operators.kueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.pods import is_gang
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
-from gpu_tenancy.model.plan.servers import Origins, notebook_origins, origins
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
-from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
 from gpu_tenancy.model.plan.signals import Monitor, monitor
 from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.spec.serving import NotebooksExpose, ServerExpose
 from gpu_tenancy.model.spec.teams import Team
 
 _COMPUTE: Final = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityScope:
-    """The pods that a quota counts: those with these priority classes, or all others."""
-
-    operator: Literal["In", "NotIn"]
-    classes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ResourceQuota:
     """A ResourceQuota, in the resources' base units.
+
+    Attributes:
+        scope: the pods that it counts: `In` or `NotIn` priority classes; None for all.
 
     Raises:
         ValueError: an extended resource with another prefix than `requests.`, which the API server accepts but never
@@ -51,7 +46,7 @@ class ResourceQuota:
 
     name: str
     hard: Amounts
-    scope: PriorityScope | None = None
+    scope: tuple[Literal["In", "NotIn"], tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         for resource in self.hard:
@@ -63,10 +58,8 @@ class ResourceQuota:
                 raise ValueError(msg)
             scoped = resource in _COMPUTE or resource.startswith("count/") or extended
             if self.scope and not scoped:
-                msg = (
-                    f"ResourceQuota {self.name}: {resource} is not supported with a PriorityClass scope; use only pods,"
-                    " cpu and memory"
-                )
+                rule = "is not supported with a PriorityClass scope; use only pods, cpu and memory"
+                msg = f"ResourceQuota {self.name}: {resource} {rule}"
                 raise ValueError(msg)
 
 
@@ -108,7 +101,7 @@ class NetworkRules:
     """Traffic that the default-deny NetworkPolicy allows.
 
     Attributes:
-        ports: servers' ports by server.
+        ports: by server.
         grouped: servers of several nodes, of which only the leaders answer requests.
         gateways: where requests of clients outside of the cluster come from, by server that they reach.
         notebooks: where requests of browsers outside of the cluster come from, by the notebook that they reach.
@@ -123,13 +116,13 @@ class NetworkRules:
     ports: dict[str, int]
     from_cluster: bool
     egress: tuple[str, ...]
-    monitors: dict[str, Monitor] = field(default_factory=dict[str, Monitor])
-    node_endpoints: tuple[NodeEndpoint, ...] = ()
-    kuberay: str | None = None
-    data: tuple[str, ...] = ()
-    grouped: frozenset[str] = frozenset()
-    gateways: dict[str, Origins] = field(default_factory=dict[str, Origins])
-    notebooks: dict[str, Origins] = field(default_factory=dict[str, Origins])
+    monitors: dict[str, Monitor]
+    node_endpoints: tuple[NodeEndpoint, ...]
+    kuberay: str | None
+    data: tuple[str, ...]
+    grouped: frozenset[str]
+    gateways: dict[str, ServerExpose]
+    notebooks: dict[str, NotebooksExpose]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +133,6 @@ class NamespacePlan:
         queue: the team's ClusterQueue.
         usage_weight: weight of the team's past usage in this queue; None if usage does not count.
         annotations: facts about the team that the guards need.
-        bindings: who may do what in the namespace.
         service_accounts: names of the ServiceAccounts for the team's CI jobs.
         manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
         pull_secrets: Secrets with which pods of the team's workloads pull their images.
@@ -154,19 +146,21 @@ class NamespacePlan:
     limits: LimitRange
     network: NetworkRules
     queue: str
-    usage_weight: float | None = None
+    usage_weight: float | None
+    bindings: tuple[TeamBinding, ...]
+    service_accounts: tuple[str, ...]
+    manager: WorkerAccess | None
+    pull_secrets: tuple[str, ...]
+    interfaces: tuple[int, ...]
+    protect: bool
     annotations: dict[str, str] = field(default_factory=dict[str, str])
-    bindings: tuple[TeamBinding, ...] = ()
-    service_accounts: tuple[str, ...] = ()
-    manager: WorkerAccess | None = None
-    pull_secrets: tuple[str, ...] = ()
-    interfaces: tuple[int, ...] = ()
-    protect: bool = False
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
     """The namespace of a team of the stack."""
-    team = tree.stack.teams[name]
+    team, cluster, claiming = tree.stack.teams[name], tree.stack.cluster, claiming_flavors(tree)
+    expose = team.notebooks.expose if team.notebooks else None
+    endpoints = rules_of(service_of(cluster)).node_endpoints
     return NamespacePlan(
         name=name,
         labels={
@@ -185,12 +179,12 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             from_cluster=team.network.clients == "cluster",
             egress=tuple(team.network.egress),
             monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree, spec))},
-            node_endpoints=_node_endpoints(tree),
+            node_endpoints=tuple(one for one in endpoints if cluster.NODES_MADE or not one.of_nodes),
             kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
             data=egress_of_datasets(tree.stack.datasets.values(), name),
             grouped=frozenset(server for server, spec in team.serving.items() if spec.grouped),
-            gateways={server: of for server, spec in team.serving.items() if (of := origins(spec))},
-            notebooks=notebook_origins(team.notebooks),
+            gateways={server: spec.exposure for server, spec in team.serving.items() if spec.exposure},
+            notebooks=dict.fromkeys(expose.names, expose) if expose else {},
         ),
         queue=tree.queue_of(name),
         usage_weight=tree.usage_weight(name),
@@ -198,20 +192,9 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         service_accounts=tuple(team.service_accounts),
         manager=worker_access(tree),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
-        interfaces=_interfaces(tree, name),
+        interfaces=tuple(sorted({claiming[flavor] for flavor in tree.shares_of(name) if flavor in claiming})),
         protect=tree.stack.is_production and any(stored(team)),
     )
-
-
-def _interfaces(tree: Tree, name: str) -> tuple[int, ...]:
-    on = claiming_flavors(tree)
-    return tuple(sorted({on[flavor] for flavor in tree.shares_of(name) if flavor in on}))
-
-
-def _node_endpoints(tree: Tree) -> tuple[NodeEndpoint, ...]:
-    cluster = tree.stack.cluster
-    endpoints = rules_of(service_of(cluster)).node_endpoints
-    return tuple(endpoint for endpoint in endpoints if cluster.NODES_MADE or not endpoint.of_nodes)
 
 
 def gpu_resources(tree: Tree) -> list[str]:
@@ -231,9 +214,9 @@ def _quotas(tree: Tree, name: str, team: ResolvedTeam) -> tuple[ResourceQuota, .
     classes = tuple(sorted(team.compute.priorities))
     return (
         ResourceQuota("budget", gpus | objects),
-        ResourceQuota("budget-compute", compute, PriorityScope("In", classes)),
+        ResourceQuota("budget-compute", compute, ("In", classes)),
         # The scoped quota alone would not limit pods of other classes.
-        ResourceQuota("budget-no-other-priority", {"pods": 0}, PriorityScope("NotIn", classes)),
+        ResourceQuota("budget-no-other-priority", {"pods": 0}, ("NotIn", classes)),
     )
 
 
@@ -269,14 +252,8 @@ def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
     )
 
 
-DEFAULTS: Final = {
-    "pods": 3000,
-    "jobs": 500,
-    "services": 1000,
-    "secrets": 1000,
-    "configmaps": 1000,
-    "persistentvolumeclaims": 500,
-}
+_CLAIMS: Final = "persistentvolumeclaims"
+DEFAULTS: Final = {"pods": 3000, "jobs": 500, "services": 1000, "secrets": 1000, "configmaps": 1000, _CLAIMS: 500}
 """Counts of a team that sets none. Pods: the number of pods of a namespace up to which Kubernetes is tested
 (https://github.com/kubernetes/community/blob/master/sig-scalability/configs-and-limits/thresholds.md). A JobSet, a
 server and the head of a Ray cluster have a Service each, and an MPI job has a ConfigMap and a Secret."""
@@ -305,7 +282,7 @@ def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
         "jobs": max(of_kinds.values(), default=0),
         "services": sum(server.has_service for server in servers) + groups + len(connected) + hosts,
         "secrets": len(team.secrets),
-        "persistentvolumeclaims": len(team.storage) + len(environment.stack.datasets),
+        _CLAIMS: len(team.storage) + len(environment.stack.datasets),
     }
 
 
@@ -315,8 +292,7 @@ def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
     The kinds with pods are those that Kubernetes and the stack's operators serve. Kueue creates one Workload for each
     object of them, or for each of its pods.
     """
-    own = {key: amount for key, amount in team.objects.model_dump(exclude_none=True).items() if key != "storage"}
-    least = needed(environment, team)
+    own, least = team.objects.model_dump(exclude_none=True), needed(environment, team)
     amounts = {key: own.get(key, max(amount, 2 * least.get(key, 0))) for key, amount in DEFAULTS.items()}
     jobs, pods = amounts.pop("jobs"), amounts["pods"]
     counted = [
@@ -330,8 +306,7 @@ def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
     return {**amounts, **of_kinds, WORKLOADS: pods + jobs * len(counted)}
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(NamedTuple):
     """Requests and limits of a container without them."""
 
     requests: Amounts

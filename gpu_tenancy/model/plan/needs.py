@@ -11,7 +11,7 @@ from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.preflight import Need, needs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
-from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack
+from gpu_tenancy.model.resolve import ResolvedStack
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.operators import Install
@@ -46,17 +46,13 @@ def nvlink_pool(environment: Environment) -> str | None:
 
 
 def provider_of(stack: Stack, need: Need) -> str | None:
-    """What provides something without a declaration; None where nothing does.
+    """The cloud's own part, or the resource of this program in a cluster that it creates, that provides a need.
 
-    Returns:
-        The name of the cloud's own part, or of the resource of this program in a cluster that it creates.
+    None where nothing does without a declaration.
     """
     service = stack.cluster.cloud
-    if service in need.cloud:
-        return need.cloud[service]
-    if stack.cluster.creation is not None and service in need.made:
-        return need.made[service].by
-    return None
+    made = need.made.get(service) if stack.cluster.creation is not None else None
+    return need.cloud.get(service) or (made.by if made else None)
 
 
 def has(stack: Stack, name: str) -> bool:
@@ -66,16 +62,7 @@ def has(stack: Stack, name: str) -> bool:
 
 def predates(cluster: Cluster, version: tuple[int, int]) -> bool:
     """Whether the cluster's Kubernetes is older than a version; False where its version is unknown."""
-    return cluster.kubernetes is not None and _minor(cluster.kubernetes) < version
-
-
-def reaches(cluster: Cluster, version: tuple[int, int]) -> bool:
-    """Whether the cluster's Kubernetes is known to have a version or a later one."""
-    return cluster.kubernetes is not None and _minor(cluster.kubernetes) >= version
-
-
-def _minor(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return cluster.kubernetes is not None and tuple(map(int, cluster.kubernetes.split("."))) < version
 
 
 def has_claims(cluster: Cluster) -> bool:
@@ -85,14 +72,12 @@ def has_claims(cluster: Cluster) -> bool:
 
 def measured_by(stack: ResolvedStack) -> str | None:
     """The operator that provides histograms of latency to autoscalers; None without a histogram."""
-    if stack.metrics.histogram is None and not any(scales_on_own(server) for server in stack.servers):
+    without = (
+        key != "latency_p99" or server.metrics.latency for server in stack.servers for key in server.scale_on.measured
+    )
+    if stack.metrics.histogram is None and not any(without):
         return None
     return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
-
-
-def scales_on_own(server: ResolvedServer) -> bool:
-    """Whether a server scales on what Prometheus measures without `metrics.histogram`."""
-    return any(key != "latency_p99" or server.metrics.latency for key in server.scale_on.measured)
 
 
 def framework_used(stack: Stack, framework: Framework) -> bool:
@@ -142,21 +127,13 @@ def reason(environment: Environment, name: str) -> Reason | None:
     return CONDITIONS[operator.required or operator.needed](environment, name)
 
 
-def _always(_: Environment, name: str) -> Reason:
-    return ("operators", to_camel(name)), "every stack needs it"
-
-
-def _teams(environment: Environment, _: str) -> Reason | None:
-    return (("teams",), "teams need queues") if environment.stack.teams else None
+def _of_pool(pool: str | None, why: str) -> Reason | None:
+    return (("pools", pool), f"{why} of pool {pool}") if pool else None
 
 
 def _gpus(environment: Environment, name: str) -> Reason | None:
-    pool = next((pool.name for pool in environment.gpu_pools(operators()[name].gpus)), None)
-    return (("pools", pool), f"nothing else advertises the GPUs of pool {pool}") if pool else None
-
-
-def _advertised_gpus(environment: Environment, name: str) -> Reason | None:
-    return _gpus(environment, name) if environment.stack.cluster.NODES_MADE else None
+    pools = environment.gpu_pools(operators()[name].gpus)
+    return _of_pool(next((pool.name for pool in pools), None), "nothing else advertises the GPUs")
 
 
 def _device_plugin(environment: Environment, name: str) -> Reason | None:
@@ -171,20 +148,20 @@ def _device_plugin(environment: Environment, name: str) -> Reason | None:
 
 def _infiniband(environment: Environment, _: str) -> Reason | None:
     pool = next((pool.name for pool in infiniband_pools(environment)), None)
-    return (("pools", pool), f"it advertises the InfiniBand interfaces of pool {pool}") if pool else None
+    return _of_pool(pool, "it advertises the InfiniBand interfaces")
 
 
 def _nvlink(environment: Environment, _: str) -> Reason | None:
     pool = nvlink_pool(environment) if has_claims(environment.stack.cluster) else None
-    return (("pools", pool), f"it serves the NVLink domains of pool {pool}") if pool else None
+    return _of_pool(pool, "it serves the NVLink domains")
 
 
 def _compute_domains(environment: Environment, _: str) -> Reason | None:
     for team, spec in environment.stack.teams.items():
-        name = next((name for name, job in spec.training.items() if job.compute_domain), None)
-        if name:
-            place = ("teams", team, "training", name, "computeDomain")
-            return place, f"job {name} of team {team} has a ComputeDomain"
+        for name, job in spec.training.items():
+            if job.compute_domain:
+                place = ("teams", team, "training", name, "computeDomain")
+                return place, f"job {name} of team {team} has a ComputeDomain"
     return None
 
 
@@ -203,14 +180,14 @@ def _gangs(environment: Environment, _: str) -> Reason | None:
     return None
 
 
+def _histogram(environment: Environment, name: str) -> Reason | None:
+    return (("metrics", "histogram"), "autoscalers need it") if measured_by(environment.stack) == name else None
+
+
 def _no_adapter(environment: Environment, name: str) -> Reason | None:
     if there(environment, "prometheus_adapter"):
         return _histogram(environment, name)
     return ("operators", "prometheusAdapter"), "prometheus-adapter is off"
-
-
-def _histogram(environment: Environment, name: str) -> Reason | None:
-    return (("metrics", "histogram"), "autoscalers need it") if measured_by(environment.stack) == name else None
 
 
 def _latency(environment: Environment, name: str) -> Reason | None:
@@ -252,10 +229,12 @@ def _caches(environment: Environment, _: str) -> Reason | None:
 
 
 CONDITIONS: Final[Mapping[str, _Condition]] = {
-    "always": _always,
-    "teams": _teams,
+    "always": lambda _, name: (("operators", to_camel(name)), "every stack needs it"),
+    "teams": lambda environment, _: (("teams",), "teams need queues") if environment.stack.teams else None,
     "gpus": _gpus,
-    "advertisedGpus": _advertised_gpus,
+    "advertisedGpus": lambda environment, name: (
+        _gpus(environment, name) if environment.stack.cluster.NODES_MADE else None
+    ),
     "devicePlugin": _device_plugin,
     "infiniband": _infiniband,
     "nvlink": _nvlink,

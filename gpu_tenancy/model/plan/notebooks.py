@@ -8,7 +8,6 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, format_bytes
 from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import claim_of
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.serving import Notebooks, NotebookSize
 from gpu_tenancy.model.spec.workloads import Training
 
@@ -37,11 +36,9 @@ class OfferedHome:
 
 @dataclass(frozen=True, slots=True)
 class NotebooksOffer:
-    """What people of a team can start.
+    """What people of a team can start; the first image and the first size are the defaults.
 
     Attributes:
-        images: to choose from, the default first.
-        sizes: to choose from, the default first.
         idle: seconds without activity after which a notebook stops.
         longest: seconds after which it stops, whatever it does.
         hosts: by which browsers reach notebooks, by their names.
@@ -61,19 +58,14 @@ def notebooks(tree: Tree, team: str) -> NotebooksOffer | None:
     if spec is None:
         return None
     home = claim_of(tree.stack.cluster, team, "home", spec.home)
-    sizes = {name: pod_size(tree, team, as_job(spec, size)) for name, size in spec.sizes.items()}
+    sizes: dict[str, OfferedSize] = {}
+    for name, size in spec.sizes.items():
+        if pod := pod_size(tree, team, as_job(spec, size)):  # `model.checks` reports the others
+            amounts = {resource: format_amount(resource, pod.amounts[resource]) for resource in (CPU, MEMORY)}
+            sizes[name] = OfferedSize(pod.flavor.name, size.gpus, **amounts)
     return NotebooksOffer(
         tuple(spec.images),
-        {
-            name: OfferedSize(
-                size.flavor.name,
-                spec.sizes[name].gpus,
-                format_amount(CPU, size.amounts[CPU]),
-                format_amount(MEMORY, size.amounts[MEMORY]),
-            )
-            for name, size in sizes.items()
-            if size  # `model.checks` reports the others
-        },
+        sizes,
         OfferedHome(format_bytes(home.size), home.access_mode, home.storage_class),
         int(spec.idle),
         int(spec.longest),
@@ -86,8 +78,3 @@ def as_job(spec: Notebooks, size: NotebookSize) -> Training:
     return Training.model_construct(
         image=spec.images[0], flavor=size.flavor, gpus=size.gpus, cpu=size.cpu, memory=size.memory
     )
-
-
-def notebook_stops(stack: Stack) -> Mapping[str, int]:
-    """The teams with notebooks, and the seconds for which one may run."""
-    return {name: int(team.notebooks.longest) for name, team in stack.teams.items() if team.notebooks}

@@ -1,6 +1,12 @@
-"""Who may do what: roles, and whom each is bound to in the cluster and in the namespaces of teams."""
+"""Who may do what: roles, and whom each is bound to in the cluster and in the namespaces of teams.
 
-from collections.abc import Iterable, Iterator, Mapping
+API Priority and Fairness keeps requests of teams to the API server apart from those of operators and of each other:
+https://kubernetes.io/docs/concepts/cluster-administration/flow-control/. The flows are users: by namespace, a user
+could fill the queues of another team with requests that RBAC rejects, which is asked only afterwards. A user fills only
+some of the queues, which shuffle sharding chooses, so the requests of all others pass.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -37,13 +43,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class TeamBinding:
-    """A RoleBinding in a team's namespace.
-
-    Attributes:
-        role: what its subjects may do there.
-        people: its subjects as the stack names them.
-        subjects: the same as the API server knows them.
-    """
+    """A RoleBinding in a team's namespace, with its subjects as the stack and as the API server knows them."""
 
     role: TeamRole
     people: tuple[Person, ...]
@@ -51,21 +51,12 @@ class TeamBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class RolePlan:
-    """A ClusterRole with the rules that apply in the cluster."""
-
-    name: str
-    rules: tuple[Rule, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AccessPlan:
     """What people may do in the cluster.
 
     Attributes:
-        roles: ClusterRoles that somebody has.
+        roles: ClusterRoles that somebody has, with the rules that apply in the cluster.
         admins: subjects of `cluster-admin`.
-        auditors: subjects of the auditor's role.
         members: subjects of the role that all members of teams have in the cluster.
         principals: IAM roles and users, for the access entries of EKS.
         logins: those whom the stack lets log in to the cluster: principals, and those to whom it assigns a role of the
@@ -73,31 +64,23 @@ class AccessPlan:
         commands: what whoever administers the cloud must run for the others.
     """
 
-    roles: tuple[RolePlan, ...]
+    roles: Mapping[str, tuple[Rule, ...]]
     admins: tuple[Subject, ...]
     auditors: tuple[Subject, ...]
     members: tuple[Subject, ...]
     principals: tuple[Person, ...]
-    logins: tuple[Person, ...] = ()
-    commands: tuple[str, ...] = ()
+    logins: tuple[Person, ...]
+    commands: tuple[str, ...]
 
 
 def resolved(names: Mapping[str, str], entries: Iterable[str]) -> tuple[Person, ...]:
-    """The people of a list, each once, sorted.
-
-    Args:
-        names: of people: `people.names` of the stack.
-        entries: people, or some of these names.
-    """
+    """The people of a list, each once, sorted. Its entries are people, or some of the names (`people.names`)."""
     found = (person(names.get(entry, entry)) for entry in entries)
     return tuple(sorted({one for one in found if one}))
 
 
 def subject(who: Person) -> Subject:
-    """How the API server knows a person.
-
-    An IAM role or user is the group that its access entry gives it.
-    """
+    """How the API server knows a person: an IAM role or user is the group that its access entry gives it."""
     if who.kind == "serviceaccount":
         namespace, _, name = who.name.partition("/")
         return Subject("ServiceAccount", name, namespace)
@@ -121,7 +104,11 @@ def bindings(tree: Tree, team: str) -> tuple[TeamBinding, ...]:
 
     Who has several roles gets the one that includes the others.
     """
-    left = {role: set(resolved(tree.stack.people.names, _entries(tree, team, role))) for role in TEAM_ROLES}
+    cohorts, names = tree.stack.cohorts, tree.stack.people.names
+    above = [cohorts[name] for name in tree.above(tree.cohort_of(tree.queue_of(team))) if name in cohorts]
+    members: list[Members] = [node.members for node in (tree.stack.teams[team], *above)]
+    entries = {role: [entry for one in members for entry in getattr(one, f"{role}s")] for role in TEAM_ROLES}
+    left = {role: set(resolved(names, entries[role])) for role in TEAM_ROLES}
     for account in service_accounts(tree.stack, team):
         left[account.role] |= {*account.people}
     higher: set[Person] = set()
@@ -137,15 +124,6 @@ def bindings(tree: Tree, team: str) -> tuple[TeamBinding, ...]:
 def subjects(people: Iterable[Person]) -> tuple[Subject, ...]:
     """The subjects of people, each once, sorted."""
     return tuple(sorted({subject(who) for who in people}))
-
-
-def _entries(tree: Tree, team: str, role: TeamRole) -> Iterator[str]:
-    """Those with a role in a team, and in the cohorts above it, whose members are its members."""
-    cohorts = tree.stack.cohorts
-    above = (cohorts[name] for name in tree.above(tree.cohort_of(tree.queue_of(team))) if name in cohorts)
-    for node in (tree.stack.teams[team], *above):
-        members: Members = node.members
-        yield from getattr(members, f"{role}s")
 
 
 def access(tree: Tree) -> AccessPlan | None:
@@ -164,7 +142,7 @@ def access(tree: Tree) -> AccessPlan | None:
     principals = tuple(sorted(who for who in everybody - of_service_accounts if who.kind == "role"))
     needed = {who: login for who in sorted(everybody) if (login := stack.cluster.login(who))}
     return AccessPlan(
-        roles=tuple(RolePlan(name, rules(tree, name)) for name in roles() if name in {*used, *cluster}),
+        roles={name: rules(tree, name) for name in roles() if name in {*used, *cluster}},
         admins=subjects(admins),
         auditors=subjects(auditors),
         members=members,
@@ -190,3 +168,32 @@ def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
         and (claimed or not rule.claims)
         and (CHANNELS in claimed or not rule.domains)
     )
+
+
+def accounts(namespace: str) -> str:
+    """The group of all service accounts in a namespace."""
+    return f"system:serviceaccounts:{namespace}"
+
+
+FLOW_NAME: Final = "gpu-tenancy-teams"
+"""Name of the FlowSchema and of its PriorityLevelConfiguration."""
+FLOW_PRECEDENCE: Final = 8000
+"""Before `service-accounts` (9000), whose level operators share, and after those of the control plane (up to 900)."""
+FLOW_SHARES: Final = 40
+"""Of the seats of the API server, to the 245 of the levels that Kubernetes has: as many as `workload-high`, in which
+the controllers of kube-system are."""
+FLOW_LENDABLE: Final = 50
+"""Percent of its seats that others use while teams do not."""
+FLOW_BORROWED: Final = 100
+"""Percent of its seats that teams use of what others lend, at most."""
+FLOW_QUEUES: Final = 128
+"""Queues, of which each flow has `FLOW_HAND`: two users have the same ones in one of 5 billion cases."""
+FLOW_HAND: Final = 6
+FLOW_LENGTH: Final = 50
+"""Requests that wait in one queue."""
+
+
+def flows(teams: Mapping[str, tuple[TeamBinding, ...]]) -> tuple[Subject, ...]:
+    """Whose requests are those of teams, by the bindings of each: members, and all service accounts in namespaces."""
+    members = {subject for bindings in teams.values() for binding in bindings for subject in binding.subjects}
+    return tuple(sorted({*members, *(Subject("Group", accounts(team)) for team in teams)}))

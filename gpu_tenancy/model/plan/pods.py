@@ -1,11 +1,14 @@
-"""The size of a workload's pods, and the flavor that they run on."""
+"""The size of a workload's pods, the flavor that they run on, and what they ask of the levels of its network."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
+from gpu_tenancy.kueue.api import GROUP, PREFERRED, REQUIRED, UNCONSTRAINED
+from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
+from gpu_tenancy.model.plan.pools import Levels
 from gpu_tenancy.model.plan.servers import engine_of, with_engine
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
@@ -91,12 +94,7 @@ def shared_memory(workload: Workload, size: PodSize) -> int:
 
 
 def exchange_data(gpus: int, pods: int) -> bool:
-    """Whether GPUs of a workload exchange data.
-
-    Args:
-        gpus: of a pod.
-        pods: of all roles.
-    """
+    """Whether GPUs of a workload exchange data, by the GPUs of a pod and the pods of all roles."""
     return gpus > 1 or (gpus == 1 and pods > 1)
 
 
@@ -127,3 +125,39 @@ def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, in
         return gang_amounts(flavor, spec) if spec else {}
     shares = tree.shares_of(team).get(flavor.name, {})
     return {resource: share.limit or 0 for resource, share in shares.items()}
+
+
+def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:
+    """Annotations of a workload's pods on a flavor with these levels.
+
+    Pods without a condition have one, too: in a queue with other flavors that have no topology, Kueue does not admit
+    pods without any of the annotations to this flavor ("supports only TopologyAwareScheduling").
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/tas_flavorassigner.go
+    """
+    if not levels or (isinstance(workload, Training) and workload.scheduler == "volcano"):
+        return {}
+    together = workload.together if isinstance(workload, (Server, Training)) else None
+    if together is None or together.level is None:
+        return {UNCONSTRAINED: "true"}
+    label = next((item.label for item in levels if item.level == together.level), None)
+    return {REQUIRED if together.required else PREFERRED: label} if label else {UNCONSTRAINED: "true"}
+
+
+def placed_roles(roles: Mapping[str, Workload]) -> tuple[str, ...]:
+    """The roles of a workload that `together` applies to: those with GPUs, or all if none has any."""
+    return tuple(name for name, part in roles.items() if part.gpus) or tuple(roles)
+
+
+def grouped(requests: Mapping[str, Mapping[str, str]], placed: Collection[str]) -> dict[str, dict[str, str]]:
+    """Annotations by role, so that Kueue selects one part of the network for both of two placed roles.
+
+    Pods of other roles run on any nodes. `model.checks` refuses what Kueue cannot group:
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/tas_validation.go
+    """
+    made = {name: dict(request) for name, request in requests.items()}
+    for name, request in made.items():
+        if request and name not in placed:
+            made[name] = {UNCONSTRAINED: "true"}
+        elif request and len(placed) > 1 and UNCONSTRAINED not in request:
+            request[GROUP] = "job"
+    return made

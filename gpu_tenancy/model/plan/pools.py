@@ -1,19 +1,19 @@
-"""The pools of a stack, each with its machine: its GPUs, what one provides to pods, its links and its supply."""
+"""The pools of a stack, each with its machine: its GPUs, what one provides to pods, its network and its supply."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, Gpu, Machine, Network, allocatable, find_gpu, find_machine
-from gpu_tenancy.model.catalogue.clouds import ByQueue, CloudRules, DriverMode, SharingRule, rules_of
+from gpu_tenancy.model.catalogue.clouds import CloudRules, DriverMode, SharingRule, TopologyRule, rules_of
 from gpu_tenancy.model.catalogue.machines import CapacityType, Purchase
-from gpu_tenancy.model.plan.topology import Levels, levels_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
-from gpu_tenancy.model.spec.pools import MachineEntry, NetworkEntry, Pool
+from gpu_tenancy.model.spec.pools import HOSTNAME, Level, MachineEntry, Pool
 
 NVIDIA: Final = "nvidia.com/gpu"
 """The default resource of a GPU."""
@@ -22,6 +22,12 @@ POOL_LABEL: Final = "gpu-tenancy.dev/pool"
 """Node label with the pool's name."""
 CAPACITY_LABEL: Final = "gpu-tenancy.dev/capacity"
 """Node label with the way its machines are bought, such as `spot`."""
+MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
+"""Node label that selects the MIG configuration of a node for the GPU Operator's MIG manager:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html."""
+PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+"""Node label that selects the configuration of a node for the GPU Operator's device plugin:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +43,43 @@ class NodeTaint:
 class Provisioning:
     """How a queue requests nodes that are provisioned all at once for one workload: `model.catalogue.clouds.ByQueue`.
 
-    Attributes:
-        seconds: maximum lifetime of the nodes; None without a maximum.
+    `seconds` is the maximum lifetime of the nodes; None without a maximum.
     """
 
     provisioning_class: str
     node_selector: Mapping[str, str]
     seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyLevel:
+    """One level of the network, by the node label whose value names the part; `level` None: jobs cannot ask for it."""
+
+    label: str
+    level: Level | None = None
+
+
+Levels = tuple[TopologyLevel, ...]
+"""Levels, the largest first; the last is the node. Empty without a topology."""
+
+_NODE: Final = TopologyLevel(HOSTNAME, "node")
+
+
+def levels_of(pool: Pool, rules: CloudRules) -> Levels:
+    """The levels of a pool's nodes: only the node where the cloud has no labels, which `model.checks` reports."""
+    topology = pool.topology
+    if topology is None:
+        return ()
+    if rule := cloud_labels(pool, rules) if topology.source == "cloud" else None:
+        names: Mapping[str, Level] = {rule.block: "block", rule.rack: "rack"}
+        return (*(TopologyLevel(label, names.get(label)) for label in rule.labels), _NODE)
+    levels: tuple[tuple[str | None, Level], ...] = ((topology.block, "block"), (topology.rack, "rack"))
+    return (*(TopologyLevel(label, level) for label, level in levels if label), _NODE)
+
+
+def cloud_labels(pool: Pool, rules: CloudRules) -> TopologyRule | None:
+    """The labels that the cloud sets on nodes of a pool's machine type; None where none are known."""
+    return next((rule for rule in rules.topologies if (pool.machine or "").startswith(rule.machines)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +91,7 @@ class PoolSupply:
         labels: node labels that pods can select nodes by.
         capacity: the kind of capacity, such as `spot`.
         provisioning: how the queue requests such nodes; None if pending pods make the autoscaler add them.
-        min_nodes: minimum number of nodes.
         max_nodes: number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`.
-        levels: of the network of its nodes.
     """
 
     name: str
@@ -74,8 +108,13 @@ class PoolSupply:
     levels: Levels = ()
 
     @property
+    def tolerated(self) -> tuple[NodeTaint, ...]:
+        """The taints without the first one of nodes with GPUs, which only pods with GPUs tolerate."""
+        return self.taints[1:] if self.resource else self.taints
+
+    @property
     def node_labels(self) -> dict[str, str]:
-        """All labels that the stack puts on a node of the pool."""
+        """The labels of a node of the pool, without those of its driver: see `ResolvedPool.node_labels`."""
         return {**self.labels, POOL_LABEL: self.name, CAPACITY_LABEL: self.capacity}
 
     @property
@@ -86,24 +125,14 @@ class PoolSupply:
 
 @dataclass(frozen=True, slots=True)
 class Nvlink:
-    """NVLink between machines.
-
-    Attributes:
-        nodes: maximum number of machines that it connects; None if it is unknown.
-    """
+    """NVLink between machines; `nodes` is the maximum number of machines that it connects, None if it is unknown."""
 
     nodes: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The resources that one GPU provides to pods.
-
-    Attributes:
-        resource: the resource that pods request.
-        replicas: number of them per GPU.
-        labels: node labels to select it by, in addition to the model's.
-    """
+    """The resources that one GPU provides to pods; `labels` select such nodes, in addition to the model's."""
 
     resource: str
     replicas: int = 1
@@ -112,12 +141,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class NodeDisk:
-    """A disk of a node.
-
-    Attributes:
-        size: capacity in bytes.
-        local: whether it is the machine's own, whose size nobody can change.
-    """
+    """A disk of a node, its size in bytes; a local one is the machine's own, whose size nobody can change."""
 
     size: int
     local: bool
@@ -128,8 +152,6 @@ class ResolvedPool:
     """A pool with its machine type and the rules of its cloud.
 
     Attributes:
-        pool: as in the stack.
-        cluster: where it is.
         machine: its machine type: the stack's row, else the catalogue's; None if neither has one.
         grows: whether an autoscaler adds nodes up to `nodes.max`.
     """
@@ -221,6 +243,24 @@ class ResolvedPool:
         return Nvlink(None if self.model.nvlink.gpus is None else self.model.nvlink.gpus // self.gpus)
 
     @property
+    def driver(self) -> str | None:
+        """Name of its driver mode; None for a CPU pool, or another vendor's GPUs."""
+        of_nvidia = bool(self.gpus) and self.resource.startswith("nvidia.com/")
+        return (self.pool.driver or next(iter(self.rules.drivers))) if of_nvidia else None
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """All labels of its nodes, with those by which the GPU Operator configures drivers and GPU sharing."""
+        sharing, rule = self.pool.sharing, self.sharing_rule
+        of_sharing: dict[str, str] = {}
+        if sharing and rule and rule.by == "operator":
+            mig = {MIG_CONFIG_LABEL: f"all-{sharing.mig.profile}"} if sharing.mig else None
+            of_sharing = mig or {PLUGIN_CONFIG_LABEL: self.name}
+        of_driver = self.mode.labels if self.driver and self.mode else {}
+        of_pool = self.supply.node_labels if self.supply else {}
+        return dict(sorted({**of_pool, **of_driver, **of_sharing}.items()))
+
+    @property
     def disk(self) -> NodeDisk:
         """The disk with the ephemeral storage of nodes that the stack creates: local disks, else the boot disk."""
         if self.machine and uses_local_disks(self.cluster, self.machine):
@@ -251,10 +291,14 @@ class ResolvedPool:
             return None
         cpu, memory = allocatable(self.machine) if self.machine else (0, 0)
         product, product_label = self.product, PRODUCT_LABELS.get(self.resource.partition("/")[0])
-        rule = self.rules.capacity[pool.capacity.kind]
-        of_cloud = tuple(_taint(text) for text in rule.taints)
+        rule, provisioning = self.rules.capacity[pool.capacity.kind], None
+        # As `kubectl taint` writes them: `key=value:effect`.
+        of_cloud = tuple(NodeTaint(*re.split("[=:]", text)) for text in rule.taints)
         of_stack = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in pool.taints)
         of_gpu = (NodeTaint(self.resource, GPU_TAINT_VALUE, "NoSchedule"),) if gpus else ()
+        if rule.by_queue and pool.capacity.kind == "queued":
+            longest = None if pool.capacity.max_run is None else int(pool.capacity.max_run)
+            provisioning = Provisioning(rule.by_queue.provisioning_class, rule.by_queue.node_selector, longest)
         return PoolSupply(
             name=self.name,
             flavor=self.flavor,
@@ -272,7 +316,7 @@ class ResolvedPool:
             },
             taints=of_gpu + of_stack + of_cloud,
             capacity=pool.capacity.kind,
-            provisioning=_provisioning(pool, rule.by_queue),
+            provisioning=provisioning,
             min_nodes=pool.nodes.min,
             max_nodes=pool.nodes.max if self.grows else pool.nodes.min,
             levels=levels_of(pool, self.rules),
@@ -289,6 +333,12 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
     known = find_machine(name)
     if own is None:
         return known
+    network = known.network if known else None
+    # The catalogue's, if their number is the same.
+    cards = network.cards if network and own.network and network.interfaces == own.network.interfaces else ()
+    # The machine type can be bought in no other way than the stack's.
+    every: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved", "capacity-block", "flex-start")
+    lacks = tuple(kind for kind in every if kind not in (own.capacity or ()))
     return Machine(
         name=name,
         cloud="",
@@ -301,44 +351,16 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
         topology=own.topology,
         host_encryption=own.host_encryption,
         zones=frozenset(own.zones) if own.zones is not None else None,
-        purchase=_purchase(own.capacity) if own.capacity is not None else None,
-        network=_network(own.network, known.network if known else None),
+        purchase=None if own.capacity is None else Purchase(has=tuple(own.capacity), lacks=lacks),
+        network=Network(**own.network.model_dump(), cards=cards) if own.network else None,
         local_disk=(known.local_disk if known else 0) if own.local_disk is None else own.local_disk,
     )
-
-
-def _purchase(kinds: Sequence[CapacityType]) -> Purchase:
-    """The stack's ways to buy a machine type: it has no others."""
-    every: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved", "capacity-block", "flex-start")
-    return Purchase(has=tuple(kinds), lacks=tuple(kind for kind in every if kind not in kinds))
-
-
-def _network(own: NetworkEntry | None, known: Network | None) -> Network | None:
-    """The stack's network of a machine type; its cards are the catalogue's if their number is the same."""
-    if own is None:
-        return None
-    cards = known.cards if known and known.interfaces == own.interfaces else ()
-    return Network(**own.model_dump(), cards=cards)
 
 
 def uses_local_disks(cluster: Cluster, machine: Machine) -> bool:
     """Whether nodes of a machine type have their containers and ephemeral storage on local NVMe disks."""
     off = isinstance(cluster, AwsCluster) and not cluster.local_disks
     return bool(machine.local_disk and rules_of(cluster.cloud).local_disk) and not off
-
-
-def _taint(text: str) -> NodeTaint:
-    """A taint as `kubectl taint` writes it: `key=value:effect`."""
-    pair, _, effect = text.rpartition(":")
-    key, _, value = pair.partition("=")
-    return NodeTaint(key, value, effect)
-
-
-def _provisioning(pool: Pool, by: ByQueue | None) -> Provisioning | None:
-    if by is None or pool.capacity.kind != "queued":
-        return None
-    longest = pool.capacity.max_run
-    return Provisioning(by.provisioning_class, by.node_selector, None if longest is None else int(longest))
 
 
 def _filled(rule: SharingRule | None, **words: str) -> dict[str, str]:

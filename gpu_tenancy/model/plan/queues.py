@@ -1,9 +1,16 @@
 """Kueue's and Volcano's queues: flavors, cohorts, cluster queues, local queues, gang queues.
 
 Each class rejects what the API server, Kueue or Volcano would reject, or accept but never act on.
+
+With `fairness: hierarchical` each group is a Cohort. With `even`, Kueue compares the shares of a Cohort's children
+(pkg/scheduler/preemption/fairsharing/least_common_ancestor.go of v0.19.2), and the share of a Cohort counts only what
+it borrows beyond the quota of its whole subtree (pkg/cache/scheduler/fair_sharing.go). So a Cohort borrows as one, and
+what one of its teams does not use of its guarantee is for its other teams first. For teams that share evenly whatever
+their group, a group is a Cohort only if it adds something to its teams: a limit that binds, a guarantee above theirs,
+or a weight. Guarantee and limit of any other group follow from its teams.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -22,12 +29,10 @@ from gpu_tenancy.kueue import (
     preemptors,
     without_cycles,
 )
-from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight, own_quota
+from gpu_tenancy.model.plan.environment import gang_amounts
 from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
-from gpu_tenancy.model.plan.shares import NodeShares, Tree
-from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
-from gpu_tenancy.model.spec.teams import Gang
+from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,6 @@ class ClusterQueue:
     """A team's ClusterQueue.
 
     Attributes:
-        spec: quota, preemption and weight.
         namespaces: whose workloads it accepts.
         checks: provisioning checks, for some of its flavors.
         dispatches: whether its workloads run in the clusters of MultiKueue's workers.
@@ -86,16 +90,17 @@ class ClusterQueue:
     claimed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def __post_init__(self) -> None:
+        title, rule = f"ClusterQueue {self.name}", None
         if self.spec.cohort is None and _borrows(self.spec):
-            msg = f"ClusterQueue {self.name}: Kueue rejects a borrowingLimit without a cohort; set cohort"
+            rule = "Kueue rejects a borrowingLimit without a cohort; set cohort"
+        elif self.spec.cohort is None and self.spec.preemption.reclaim is not Policy.NEVER:
+            rule = "reclaimWithinCohort needs a cohort; set it to Never"
+        elif not self.namespaces:
+            rule = "no namespace can use it; set one or more namespaces"
+        if rule:
+            msg = f"{title}: {rule}"
             raise ValueError(msg)
-        if self.spec.cohort is None and self.spec.preemption.reclaim is not Policy.NEVER:
-            msg = f"ClusterQueue {self.name}: reclaimWithinCohort needs a cohort; set it to Never"
-            raise ValueError(msg)
-        if not self.namespaces:
-            msg = f"ClusterQueue {self.name}: no namespace can use it; set one or more namespaces"
-            raise ValueError(msg)
-        _refuse_lending_more(f"ClusterQueue {self.name}", self.spec)
+        _refuse_lending_more(title, self.spec)
 
     @property
     def name(self) -> str:
@@ -145,21 +150,17 @@ def gang_queue_name(team: str, flavor: str) -> str:
 
 
 def resource_flavors(tree: Tree) -> tuple[ResourceFlavor, ...]:
-    """The flavors, CPU nodes first."""
-    return tuple(_resource_flavor(flavor, dispatches=tree.stack.dispatches) for flavor in tree.flavors.values())
-
-
-def _resource_flavor(flavor: Flavor, *, dispatches: bool) -> ResourceFlavor:
-    levels = tuple(level.label for level in flavor.levels)
-    if dispatches:  # Taints are of nodes, which Kueue compares in the worker.
-        return ResourceFlavor(flavor.name, dict(flavor.node_labels), (), (), levels)
-    own = tuple(taint for pool in flavor.pools for taint in pool.taints[1 if pool.resource else 0 :])
-    return ResourceFlavor(
-        name=flavor.name,
-        node_labels=dict(flavor.node_labels),
-        taints=flavor.taints,
-        tolerated=tuple(dict.fromkeys(own)),
-        topology=levels,
+    """The flavors, CPU nodes first. Those of a MultiKueue manager have no taints: Kueue compares them in the worker."""
+    of_nodes = not tree.stack.dispatches
+    return tuple(
+        ResourceFlavor(
+            name=flavor.name,
+            node_labels=dict(flavor.node_labels),
+            taints=flavor.taints if of_nodes else (),
+            tolerated=flavor.tolerated if of_nodes else (),
+            topology=tuple(level.label for level in flavor.levels),
+        )
+        for flavor in tree.flavors.values()
     )
 
 
@@ -178,11 +179,13 @@ def cohorts(tree: Tree) -> tuple[Cohort, ...]:
 
 
 def _cohort(tree: Tree, name: str) -> Cohort:
+    def quota(flavor: str, resource: str) -> Quota:
+        limit = None if name == tree.root else tree.cohort_limit(name, flavor, resource)
+        borrowed = None if limit is None else limit - tree.guaranteed(name, flavor, resource)
+        return Quota(_own_quota(tree, name, flavor, resource), borrowed)
+
     quotas = {
-        flavor: {
-            resource: Quota(own_quota(tree, name, flavor, resource), _borrowing_limit(tree, name, flavor, resource))
-            for resource in supply.capacity
-        }
+        flavor: {resource: quota(flavor, resource) for resource in supply.capacity}
         for flavor, supply in tree.flavors.items()
         if supply.capacity
     }
@@ -195,21 +198,14 @@ def _cohort(tree: Tree, name: str) -> Cohort:
     return Cohort(name, cohort_parents(tree)[name], _groups(quotas), cohort_weight(tree, name))
 
 
-def _borrowing_limit(tree: Tree, cohort: str, flavor: str, resource: str) -> int | None:
-    limit = None if cohort == tree.root else tree.cohort_limit(cohort, flavor, resource)
-    return None if limit is None else limit - tree.guaranteed(cohort, flavor, resource)
-
-
 def _groups(quotas: Mapping[str, Mapping[str, Quota]]) -> tuple[ResourceGroup, ...]:
     """One group for all flavors, so that a pod gets its CPU, memory and GPUs from the same flavor.
 
     Every flavor has every resource, in the same order, as Kueue requires.
     """
-    covered = dict.fromkeys([CPU, MEMORY, *(resource for by_resource in quotas.values() for resource in by_resource)])
-    bounded = any(
-        quota.borrowing_limit is not None for by_resource in quotas.values() for quota in by_resource.values()
-    )
-    none = Quota(0, 0 if bounded else None)
+    given = [(resource, quota) for by_resource in quotas.values() for resource, quota in by_resource.items()]
+    covered = dict.fromkeys([CPU, MEMORY, *(resource for resource, _ in given)])
+    none = Quota(0, 0 if any(quota.borrowing_limit is not None for _, quota in given) else None)
     flavors = tuple(
         FlavorQuotas(flavor, {resource: by_resource.get(resource, none) for resource in covered})
         for flavor, by_resource in quotas.items()
@@ -238,10 +234,17 @@ def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
 
 
 def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
-    team = tree.stack.teams[name]
+    team, lent = tree.stack.teams[name], None if tree.lends(name) else 0
+    quotas = {
+        flavor: {
+            resource: Quota(share.guaranteed, (share.limit or 0) - share.guaranteed, lent)
+            for resource, share in shares.items()
+        }
+        for flavor, shares in tree.team_shares[name].items()
+    }
     return kueue.ClusterQueue(
         name=name,
-        groups=_groups(_quotas(tree.team_shares[name], lends=tree.lends(name))),
+        groups=_groups(quotas),
         cohort=cohort_of_queue(tree, name),
         preemption=kueue.Preemption(
             within=Policy(team.preemption.within_cluster_queue),
@@ -250,16 +253,6 @@ def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
         ),
         weight=team.weight if tree.stack.fairness.even else None,
     )
-
-
-def _quotas(shares: NodeShares, *, lends: bool) -> dict[str, dict[str, Quota]]:
-    return {
-        flavor: {
-            resource: Quota(share.guaranteed, (share.limit or 0) - share.guaranteed, None if lends else 0)
-            for resource, share in of_flavor.items()
-        }
-        for flavor, of_flavor in shares.items()
-    }
 
 
 def tenancy(tree: Tree) -> kueue.Tenancy:
@@ -289,24 +282,115 @@ def preemption_times(tree: Tree, team: str, flavor: str, resource: str) -> dict[
     return {when: tuple(names) for when, names in by_time(found).items()}
 
 
-def _part_of(flavor: Flavor, gang: Gang) -> dict[str, int]:
-    """The guaranteed part of a gang's amounts: GPUs, with CPU and memory in proportion."""
-    capability = gang_amounts(flavor, gang)
-    return {
-        resource: amount * gang.guaranteed // max(1, gang.effective_limit) for resource, amount in capability.items()
-    }
-
-
 def gang_queues(tree: Tree) -> tuple[GangQueue, ...]:
-    """A Volcano queue for each flavor of a team's gangs."""
-    return tuple(
-        GangQueue(
-            name=gang_queue_name(name, flavor),
-            team=name,
-            flavor=flavor,
-            guarantee=_part_of(tree.flavors[flavor], gang),
-            capability=gang_amounts(tree.flavors[flavor], gang),
-        )
-        for name, team in tree.stack.teams.items()
-        for flavor, gang in team.gangs.items()
+    """A Volcano queue for each flavor of a team's gangs. CPU and memory are guaranteed in proportion to the GPUs."""
+    queues: list[GangQueue] = []
+    for team, spec in tree.stack.teams.items():
+        for flavor, gang in spec.gangs.items():
+            capability, limit = gang_amounts(tree.flavors[flavor], gang), max(1, gang.effective_limit)
+            guarantee = {resource: amount * gang.guaranteed // limit for resource, amount in capability.items()}
+            queues.append(GangQueue(gang_queue_name(team, flavor), team, flavor, guarantee, capability))
+    return tuple(queues)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The children of a Cohort object: other Cohorts, and teams with a ClusterQueue."""
+
+    cohorts: tuple[str, ...]
+    teams: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)
+def cohort_parents(tree: Tree) -> dict[str, str | None]:
+    """The groups that are Cohorts, each after its parent, with the parent; None for the root's."""
+    names = list(cohorts_downwards(tree))
+    if tree.stack.fairness.even:
+        names = [name for name in names if name == tree.root or _adds_bounds(tree, name)]
+    kept = set(names)
+    return {name: None if name == tree.root else _nearest(tree, tree.parents[name], kept) for name in names}
+
+
+def cohort_of_queue(tree: Tree, team: str) -> str:
+    """The Cohort of a team's ClusterQueue: that of its group, or the nearest one above."""
+    return _nearest(tree, tree.cohort_of(team), cohort_parents(tree))
+
+
+def members(tree: Tree, cohort: str) -> Members:
+    """The children of a Cohort."""
+    return _members(tree).get(cohort, Members((), ()))
+
+
+def _own_quota(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
+    """A Cohort's `nominalQuota`: its guarantee (the root: the supply) minus its children's."""
+    below = members(tree, cohort)
+    whole = tree.supply(flavor).get(resource, 0) if cohort == tree.root else tree.guaranteed(cohort, flavor, resource)
+    of_cohorts = sum(tree.guaranteed(name, flavor, resource) for name in below.cohorts)
+    return whole - of_cohorts - sum(tree.share(team, flavor, resource).guaranteed for team in below.teams)
+
+
+def cohort_weight(tree: Tree, cohort: str) -> float | None:
+    """A Cohort's weight: as set or, with `even`, the sum of its children's, so that its teams share like all others."""
+    if cohort != tree.root and tree.stack.fairness.even:
+        return _weight(tree, cohort)
+    spec = tree.stack.cohorts.get(cohort)
+    return spec.weight if spec else None
+
+
+def reach(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
+    """The most that a group's teams could use together by their limits and those of groups in it."""
+    groups, teams = tree.children(cohort)
+    below = 0
+    for group in groups:
+        limit, together = tree.cohort_limit(group, flavor, resource), reach(tree, group, flavor, resource)
+        below += together if limit is None else min(limit, together)
+    return below + sum(tree.share(team, flavor, resource).effective_limit for team in teams)
+
+
+def borrowable(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
+    """How far a group can exceed its guarantee."""
+    most = min(reach(tree, cohort, flavor, resource), tree.supply(flavor).get(resource, 0))
+    limit = tree.cohort_limit(cohort, flavor, resource)
+    most = most if limit is None else min(limit, most)
+    return max(0, most - tree.guaranteed(cohort, flavor, resource))
+
+
+def _adds_bounds(tree: Tree, group: str) -> bool:
+    """Whether a group has a weight, a guarantee above its children's, or a limit below what its teams could use."""
+    if tree.stack.cohorts[group].weight is not None:
+        return True
+    for flavor, shares in tree.stated.get(group, {}).items():
+        for resource, share in shares.items():
+            if tree.is_stated(group, flavor, resource) and tree.cohort_nominal(group, flavor, resource) > 0:
+                return True
+            most = min(reach(tree, group, flavor, resource), tree.supply(flavor).get(resource, 0))
+            if share.limit is not None and share.limit < most:
+                return True
+    return False
+
+
+def _nearest(tree: Tree, name: str | None, kept: Container[str]) -> str:
+    """The first group that is a Cohort, from a group upwards."""
+    return next((cohort for cohort in tree.above(name) if cohort in kept), tree.root)
+
+
+@lru_cache(maxsize=4)
+def _members(tree: Tree) -> dict[str, Members]:
+    cohorts: dict[str, list[str]] = {}
+    teams: dict[str, list[str]] = {}
+    for name, parent in cohort_parents(tree).items():
+        if parent is not None:
+            cohorts.setdefault(parent, []).append(name)
+    for team in tree.queue_owners:
+        teams.setdefault(cohort_of_queue(tree, team), []).append(team)
+    return {name: Members(tuple(cohorts.get(name, ())), tuple(teams.get(name, ()))) for name in cohort_parents(tree)}
+
+
+def _weight(tree: Tree, cohort: str) -> float:
+    own = tree.stack.cohorts[cohort].weight
+    if own is not None:
+        return own
+    below = members(tree, cohort)
+    return sum(_weight(tree, name) for name in below.cohorts) + sum(
+        tree.stack.teams[team].weight for team in below.teams
     )

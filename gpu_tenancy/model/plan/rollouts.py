@@ -1,20 +1,114 @@
-"""How a new version of a server is rolled out: within the quota, and with no fewer replicas than its minimum."""
+"""Replicas of a server: how many carry its load, with headroom, and how a new version is rolled out.
 
+A rollout is within the quota, and has no fewer replicas than the server's minimum.
+"""
+
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.problems import dotted
-from gpu_tenancy.base.quantity import add, format_amount, format_duration, format_rate, times
+from gpu_tenancy.base.quantity import Amounts, add, format_amount, format_duration, format_rate, times
 from gpu_tenancy.model.catalogue.clouds import rules_of
+from gpu_tenancy.model.plan.environment import Flavor
+from gpu_tenancy.model.plan.object_storage import sidecars_of
 from gpu_tenancy.model.plan.pods import PodSize, pod_size
 from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import sidecars_of
-from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.workloads import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes that a server's replicas run on: numbers of them that are always there, and at most.
+
+    Attributes:
+        each: the most replicas that one node has room for.
+        always: the scheduler spreads replicas over them (a preferred anti-affinity), while nodes that an autoscaler
+            adds are filled first.
+    """
+
+    each: int
+    always: int
+    most: int
+
+    def lost_with_one(self, replicas: int) -> int:
+        """The most replicas that are lost with one node; 0 if no other node could answer."""
+        if self.most <= 1:
+            return 0
+        spread = -(-replicas // self.always) if self.always > 1 else replicas
+        return min(self.each, spread)
+
+
+def nodes_of(flavor: Flavor, pod: Amounts) -> Nodes:
+    """The nodes of a flavor, for replicas with such pods."""
+    fits = (min(pool.node.get(name, 0) // amount for name, amount in pod.items() if amount) for pool in flavor.pools)
+    most = sum(pool.max_nodes for pool in flavor.pools)
+    return Nodes(max(1, *fits), min(flavor.always, most), most)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Replicas for a load.
+
+    Attributes:
+        rate: requests per second at the peak, in thousandths.
+        per_replica: requests per second that one replica answers, in thousandths.
+        surge: replicas that a rollout adds; without, it replaces one at a time.
+        nodes: None if they are unknown: then only the headroom for a rollout counts.
+        headroom: whether the load is carried while a node is lost or a replica is replaced.
+    """
+
+    rate: int
+    per_replica: int
+    surge: int = 0
+    nodes: Nodes | None = None
+    headroom: bool = True
+
+    @property
+    def needed(self) -> int:
+        """Replicas that carry the load while all of them answer."""
+        return -(-self.rate // self.per_replica)
+
+    @property
+    def replicas(self) -> int:
+        """Replicas with headroom: without the replicas that can be lost at once, those that are needed remain."""
+        count = self.needed
+        while count - self._lost(count) < self.needed:
+            count += 1
+        return count
+
+    @property
+    def peak(self) -> int:
+        """Replicas while a rollout adds some."""
+        return self.replicas + self.surge
+
+    def _lost(self, replicas: int) -> int:
+        """The more of what a lost node and a rollout without surge take."""
+        if not self.headroom:
+            return 0
+        return max(self.nodes.lost_with_one(replicas) if self.nodes else 0, 0 if self.surge else 1)
+
+    def arithmetic(self) -> str:
+        """`10,000/s ÷ 220/s = 46 replicas, + 4 for the loss of a node = 50`."""
+        text = f"{format_rate(self.rate)} ÷ {format_rate(self.per_replica)} = {self.needed} replicas"
+        spare = self.replicas - self.needed
+        if not spare:
+            return text
+        of_node = self.nodes is not None and self.nodes.lost_with_one(self.replicas) >= spare
+        reason = "the loss of a node" if of_node else "a rollout, which replaces one at a time"
+        return f"{text}, + {spare} for {reason} = {self.replicas}"
+
+
+def in_flight(per_replica: int, latency: float) -> int:
+    """The most requests that one replica answers at a time, on average: the mean latency is below its percentile.
+
+    By Little's law, from thousandths of requests per second and seconds: https://en.wikipedia.org/wiki/Little%27s_law.
+    """
+    return math.ceil(per_replica * latency / 1000)
+
 
 _WHOLE: Final = 100
 SCHEDULED_WITHIN: Final = 300
@@ -23,12 +117,9 @@ SCHEDULED_WITHIN: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The bounds of a rollout.
+    """The bounds of a rollout: replicas that it adds (maxSurge), and that it can take first (maxUnavailable).
 
-    Attributes:
-        surge: replicas that it adds (maxSurge).
-        unavailable: replicas, or percent of them, that it can take first (maxUnavailable).
-        warning: what it cannot keep, with the fix; empty if nothing.
+    `warning` is what it cannot keep, with the fix; empty if nothing.
     """
 
     surge: int
@@ -92,17 +183,12 @@ def waiting_in_rollouts(tree: Tree, name: str) -> dict[str, int]:
     team = tree.stack.teams[name]
     if team.compute.waiting or team.gangs or tree.stack.guards_action != "deny":
         return {}
-    sizes = ((server, pod_size(tree, name, server)) for server in team.serving.values())
-    return add(
-        *(
-            times(
-                add(size.amounts, sidecars_of(tree.stack.datasets, team, server).amounts),
-                rollout(tree, server, size).waiting * server.nodes,
-            )
-            for server, size in sizes
-            if size
-        )
-    )
+    waiting: dict[str, int] = {}
+    for server in team.serving.values():
+        if size := pod_size(tree, name, server):
+            pod = add(size.amounts, sidecars_of(tree.stack.datasets, team, server).amounts)
+            waiting = add(waiting, times(pod, rollout(tree, server, size).waiting * server.nodes))
+    return waiting
 
 
 def _fewer(least: int) -> str:
@@ -146,17 +232,14 @@ def interruption_warnings(tree: Tree, server: ResolvedServer, flavor: Flavor) ->
             f" {format_duration(server.drain)}; {fix} that longer ones fail"
         )
     base = tree.stack.teams[server.team].serving[server.service]
-    if base is not server:
-        yield f"{place}: without flavor {flavor.name}, {_left(base, server.replicas.max)}"
-
-
-def _left(base: Server, burst: int) -> str:
-    has = base.replicas.max
-    remain = f"{has} of {has + burst} replicas remain"
-    if base.load is None:
-        return f"{remain}; set load of the server to see what they carry"
-    carried = min(has * base.load.per_replica, base.load.rate)
-    return f"{remain}, which carry {format_rate(carried)} of the load of {format_rate(base.load.rate)}"
+    if base is server:
+        return
+    has, load = base.replicas.max, base.load
+    carry = "; set load of the server to see what they carry"
+    if load:
+        carried = min(has * load.per_replica, load.rate)
+        carry = f", which carry {format_rate(carried)} of the load of {format_rate(load.rate)}"
+    yield (f"{place}: without flavor {flavor.name}, {has} of {has + server.replicas.max} replicas remain{carry}")
 
 
 def _within(tree: Tree, flavor: Flavor) -> int | None:

@@ -1,8 +1,8 @@
 """Secrets of teams, and what each workload uses of them: never their values."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack, ResolvedTeam
 from gpu_tenancy.model.spec import Stack
@@ -15,60 +15,22 @@ from gpu_tenancy.model.spec.workloads import Workload
 READER: Final = "secret-reader"
 """ServiceAccount of a team as which External Secrets reads the team's secrets in the cloud. No pod runs with it."""
 
-Kind: TypeAlias = Literal["secret", "configMap"]
-
-
-@dataclass(frozen=True, slots=True)
-class VariableReference:
-    """An environment variable with the value of a key, or of a field of the pod.
-
-    Attributes:
-        name: of the variable.
-        kind: what it refers to.
-        of: name of the Secret or ConfigMap, or path of the field.
-        key: empty for a field.
-    """
-
-    name: str
-    kind: Literal["secret", "configMap", "field"]
-    of: str
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class VariableSource:
-    """A Secret or ConfigMap of which each key becomes a variable; `prefix` starts their names."""
-
-    kind: Kind
-    name: str
-    prefix: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MountedFiles:
-    """A Secret or ConfigMap in a directory, with paths by key; without paths, all keys are files."""
-
-    directory: str
-    kind: Kind
-    name: str
-    items: tuple[tuple[str, str], ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class References:
     """What a pod uses of Secrets and ConfigMaps.
 
     Attributes:
-        variables: of the container, by name.
+        variables: of the container, by name: values of a key, or of a field of the pod.
         sources: of the container's other variables.
-        files: what the container mounts, read-only.
+        files: what the container mounts, read-only, by directory.
         pull: Secrets with which the pod pulls its image; empty for those of its ServiceAccount.
         from_config: Secrets among them that this program makes from the Pulumi config, with the config's names.
     """
 
-    variables: tuple[VariableReference, ...] = ()
-    sources: tuple[VariableSource, ...] = ()
-    files: tuple[MountedFiles, ...] = ()
+    variables: Mapping[str, Variable] = field(default_factory=dict[str, Variable])
+    sources: tuple[EnvSource, ...] = ()
+    files: Mapping[str, FileSource] = field(default_factory=dict[str, FileSource])
     pull: tuple[str, ...] = ()
     from_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -81,12 +43,9 @@ def references(team: Team, workload: Workload) -> References:
     names = secrets_of(workload)
     pull = (*team.image_pull_secrets, *workload.image_pull_secrets) if workload.image_pull_secrets else ()
     return References(
-        variables=tuple(_variables(workload.env)),
-        sources=tuple(VariableSource(*_object(source), source.prefix) for source in workload.env_from),
-        files=tuple(
-            MountedFiles(directory, *_object(source), tuple(sorted(source.items.items())))
-            for directory, source in sorted(workload.files.items())
-        ),
+        variables={name: variable for name, variable in workload.env.items() if variable.value is None},
+        sources=tuple(workload.env_from),
+        files=dict(sorted(workload.files.items())),
         pull=tuple(dict.fromkeys(pull)),
         from_config=tuple(
             (name, tuple(sorted(secret.config.values())))
@@ -101,20 +60,6 @@ def literals(env: Mapping[str, Variable]) -> dict[str, str]:
     return {name: variable.value for name, variable in env.items() if variable.value is not None}
 
 
-def _variables(env: Mapping[str, Variable]) -> Iterator[VariableReference]:
-    for name, variable in sorted(env.items()):
-        if variable.secret:
-            yield VariableReference(name, "secret", variable.secret, variable.key or "")
-        elif variable.config_map:
-            yield VariableReference(name, "configMap", variable.config_map, variable.key or "")
-        elif variable.field:
-            yield VariableReference(name, "field", variable.field)
-
-
-def _object(source: EnvSource | FileSource) -> tuple[Kind, str]:
-    return ("secret", source.secret) if source.secret else ("configMap", source.config_map or "")
-
-
 def secrets_of(workload: Workload) -> set[str]:
     """Names of the Secrets that the container of a workload reads."""
     used = [variable.secret for variable in workload.env.values()]
@@ -125,20 +70,10 @@ def secrets_of(workload: Workload) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigSecret:
-    """A Secret with values of the Pulumi config; `values` has the config's names by key."""
-
-    name: str
-    type: str
-    values: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Store:
-    """A secret manager in one place, as a SecretStore of a team.
+    """A secret manager of a cloud in one place, as a SecretStore of a team.
 
     Attributes:
-        manager: the cloud.
         place: region on AWS, project on GCP, vault on Azure.
         group: resource group of the vault on Azure; else empty.
     """
@@ -155,15 +90,12 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSecret:
-    """A Secret that External Secrets copies from a secret manager.
+    """A Secret, and its ExternalSecret, that External Secrets copies from a secret manager.
 
     Attributes:
-        name: of the Secret, and of its ExternalSecret.
-        store: where it is.
-        remote: its name there.
+        remote: its name in the store.
         keys: field of its value by key; the whole value has the field "". Empty for all fields.
         refresh: seconds between two readings.
-        type: of the Secret.
     """
 
     name: str
@@ -187,8 +119,8 @@ class SecretReader:
 
     team: str
     secrets: tuple[tuple[Store, tuple[str, ...]], ...]
-    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    cluster: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str]
+    cluster: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +128,12 @@ class TeamSecrets:
     """The Secrets of a team's namespace that this program makes or has made.
 
     Attributes:
-        of_config: with values of the Pulumi config.
+        of_config: with values of the Pulumi config, by name.
         copied: by External Secrets.
         reader: the identity that reads them; None without copies.
     """
 
-    of_config: tuple[ConfigSecret, ...] = ()
+    of_config: Mapping[str, Secret]
     copied: tuple[CopiedSecret, ...] = ()
     reader: SecretReader | None = None
 
@@ -211,26 +143,30 @@ class TeamSecrets:
         return tuple(dict.fromkeys(secret.store for secret in self.copied))
 
 
-NO_SECRETS: Final = TeamSecrets()
+NO_SECRETS: Final = TeamSecrets({})
 
 
 def team_secrets(stack: Stack, name: str) -> TeamSecrets:
     """The Secrets of a team; none for a MultiKueue manager, which runs no pods."""
+    cluster, secrets = stack.cluster, dict(sorted(stack.teams[name].secrets.items()))
     if stack.dispatches:
         return NO_SECRETS
-    cluster, secrets = stack.cluster, stack.teams[name].secrets
-    copied = tuple(_copied(key, secret) for key, secret in sorted(secrets.items()) if secret.from_)
-    return TeamSecrets(
-        of_config=tuple(
-            ConfigSecret(key, secret.type, dict(sorted(secret.config.items())))
-            for key, secret in sorted(secrets.items())
-            if secret.config
-        ),
-        copied=copied,
-        reader=SecretReader(name, _by_store(copied), cluster.reader_annotations(name), cluster.reader_cluster)
-        if copied
-        else None,
-    )
+    of_config = {key: secret for key, secret in secrets.items() if secret.config}
+    copied = tuple(_copied(key, secret, secret.from_) for key, secret in secrets.items() if secret.from_)
+    if not copied:
+        return TeamSecrets(of_config)
+    stores: dict[Store, set[str]] = {}
+    for secret in copied:
+        stores.setdefault(secret.store, set()).add(secret.remote)
+    read = tuple((store, tuple(sorted(names))) for store, names in stores.items())
+    reader = SecretReader(name, read, cluster.reader_annotations(name), cluster.reader_cluster)
+    return TeamSecrets(of_config, copied, reader)
+
+
+def _copied(name: str, secret: Secret, url: str) -> CopiedSecret:
+    store, remote = store_of(url)
+    keys = ((secret.key, ""),) if secret.key else tuple(sorted(secret.keys.items()))
+    return CopiedSecret(name, store, remote, keys, int(secret.refresh), secret.type)
 
 
 def readers(stack: Stack) -> tuple[SecretReader, ...]:
@@ -246,19 +182,6 @@ def config_names(stack: Stack) -> dict[str, tuple[str, ...]]:
             for key, value in secret.config.items():
                 found.setdefault(value, ("teams", team, "secrets", name, "config", key))
     return found
-
-
-def _by_store(copied: Iterable[CopiedSecret]) -> tuple[tuple[Store, tuple[str, ...]], ...]:
-    stores: dict[Store, set[str]] = {}
-    for secret in copied:
-        stores.setdefault(secret.store, set()).add(secret.remote)
-    return tuple((store, tuple(sorted(names))) for store, names in stores.items())
-
-
-def _copied(name: str, secret: Secret) -> CopiedSecret:
-    store, remote = store_of(secret.from_ or "")
-    keys = ((secret.key, ""),) if secret.key else tuple(sorted(secret.keys.items()))
-    return CopiedSecret(name, store, remote, keys, int(secret.refresh), secret.type)
 
 
 def store_of(url: str) -> tuple[Store, str]:
@@ -289,9 +212,9 @@ class SecretRow:
     team: str
     name: str
     source: str
-    users: tuple[str, ...] = field(default=())
-    restarts: bool = False
-    right: str = ""
+    users: tuple[str, ...]
+    restarts: bool
+    right: str
 
     @property
     def reach(self) -> str:
@@ -321,23 +244,19 @@ def secret_rows(stack: ResolvedStack) -> Iterator[SecretRow]:
         users = _users(team)
         for secret in sorted({*users, *team.secrets}):
             declared = team.secrets.get(secret)
-            yield SecretRow(
-                name,
-                secret,
-                declared.source if declared else UNDECLARED,
-                tuple(users.get(secret, ())),
-                bool(declared and declared.config),
-                _right(stack.cluster, name, declared),
-            )
+            source, by = declared.source if declared else UNDECLARED, tuple(users.get(secret, ()))
+            restarts, right = bool(declared and declared.config), _right(stack.cluster, name, declared)
+            yield SecretRow(name, secret, source, by, restarts, right)
 
 
 def _users(team: ResolvedTeam) -> dict[str, list[str]]:
-    users: dict[str, list[str]] = {}
-    for secret in team.image_pull_secrets:
-        users.setdefault(secret, []).append("image pulls of all pods")
+    uses = [(secret, "image pulls of all pods") for secret in team.image_pull_secrets]
     for name, workload in {**team.serving, **team.training}.items():
-        for secret in sorted({used for part in workload.parts.values() for used in secrets_of(part)}):
-            users.setdefault(secret, []).append(name)
-        for secret in workload.image_pull_secrets:
-            users.setdefault(secret, []).append(f"image pulls of {name}")
+        uses += [
+            (used, name) for used in sorted({used for part in workload.parts.values() for used in secrets_of(part)})
+        ]
+        uses += [(secret, f"image pulls of {name}") for secret in workload.image_pull_secrets]
+    users: dict[str, list[str]] = {}
+    for secret, user in uses:
+        users.setdefault(secret, []).append(user)
     return users

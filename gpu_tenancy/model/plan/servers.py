@@ -7,7 +7,7 @@ from gpu_tenancy.model.catalogue.pods import Argument, Engine, engines
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.roles import WORKER
 from gpu_tenancy.model.spec.secrets import Variable
-from gpu_tenancy.model.spec.serving import GatewayRoute, Notebooks, ServerExpose
+from gpu_tenancy.model.spec.serving import GatewayRoute, Notebooks
 from gpu_tenancy.model.spec.workloads import Server, Workload
 
 DEREGISTERED_AFTER: Final = 15
@@ -63,7 +63,6 @@ class RoutePlan:
 
     Attributes:
         gateway: namespace and name.
-        listener: of the Gateway.
         paths: prefixes of the paths that it opens.
         timeout: of a request, in seconds; 0 for none.
         backends: names of the Services, each with its part of the requests in percent.
@@ -77,23 +76,17 @@ class RoutePlan:
     backends: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
-    """Where the requests of a Gateway come from: namespaces of its pods, and CIDRs."""
-
-    namespaces: tuple[str, ...]
-    cidrs: tuple[str, ...]
-
-
 def route(server: ResolvedServer) -> RoutePlan | None:
     """The route of a server; None without one."""
     if server.expose is None:
         return None
+    engine = engine_of(server)
     return RoutePlan(
         host=server.expose.host,
         gateway=_gateway(server.expose),
         listener=server.expose.listener,
-        paths=_paths(server, server.expose),
+        # Of an engine that asks for a key, only the paths for which it does.
+        paths=engine.api_key.paths if engine and server.expose.api_key else ("/",),
         timeout=int(server.expose.timeout),
         backends=((server.name, 100 - sum(server.canaries.values())), *server.canaries.items()),
     )
@@ -104,34 +97,10 @@ def notebook_routes(notebooks: Notebooks | None) -> dict[str, RoutePlan]:
     expose = notebooks.expose if notebooks else None
     if expose is None:
         return {}
-    gateway = _gateway(expose)
-    return {
-        name: RoutePlan(host, gateway, expose.listener, ("/",), 0, ((name, 100),))
-        for name, host in expose.hosts.items()
-    }
+    gateway, listener = _gateway(expose), expose.listener
+    return {name: RoutePlan(host, gateway, listener, ("/",), 0, ((name, 100),)) for name, host in expose.hosts.items()}
 
 
 def _gateway(expose: GatewayRoute) -> tuple[str, str]:
     namespace, _, name = expose.gateway.partition("/")
     return namespace, name
-
-
-def origins(server: ResolvedServer) -> Origins | None:
-    """Where requests of clients outside of the cluster come from; None for a server that they do not reach."""
-    return _origins(server.exposure) if server.exposure else None
-
-
-def notebook_origins(notebooks: Notebooks | None) -> dict[str, Origins]:
-    """Where requests of browsers outside of the cluster come from, by the names of the notebooks that they reach."""
-    expose = notebooks.expose if notebooks else None
-    return dict.fromkeys(expose.names, _origins(expose)) if expose else {}
-
-
-def _origins(expose: GatewayRoute) -> Origins:
-    return Origins(expose.namespaces, tuple(expose.from_cidrs))
-
-
-def _paths(server: ResolvedServer, expose: ServerExpose) -> tuple[str, ...]:
-    """Of an engine that asks for a key, only the paths for which it does."""
-    engine = engine_of(server)
-    return engine.api_key.paths if engine and expose.api_key else ("/",)

@@ -4,15 +4,15 @@ The rules are those of the quota model: a GPU has a share of the machine's CPU a
 guarantee minus its children's; the root's own quota is everything that is not guaranteed.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add
-from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.sidecars import sidecars
-from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
+from gpu_tenancy.model.plan.environment import Environment, Flavor, gang_amounts
+from gpu_tenancy.model.plan.object_storage import sidecars
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import CpuShare, MemoryShare, Shares
 
@@ -35,7 +35,6 @@ class Share:
 
 FlavorShares: TypeAlias = Mapping[str, Share]
 """Shares by resource."""
-
 NodeShares: TypeAlias = Mapping[str, FlavorShares]
 """Shares by flavor and resource."""
 
@@ -128,20 +127,15 @@ class Tree(Environment):
 
     def children(self, cohort: str) -> tuple[list[str], list[str]]:
         """The child cohorts and the teams of a cohort."""
-        return self._groups_below.get(cohort, []), self._teams_below.get(cohort, [])
+        return self._below[cohort]
 
     @cached_property
-    def _groups_below(self) -> dict[str | None, list[str]]:
-        found: dict[str | None, list[str]] = {}
+    def _below(self) -> dict[str | None, tuple[list[str], list[str]]]:
+        found = defaultdict[str | None, tuple[list[str], list[str]]](lambda: ([], []))
         for name, parent in self.parents.items():
-            found.setdefault(parent, []).append(name)
-        return found
-
-    @cached_property
-    def _teams_below(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+            found[parent][0].append(name)
         for name in self.queue_owners:
-            found.setdefault(self.cohort_of(name), []).append(name)
+            found[self.cohort_of(name)][1].append(name)
         return found
 
     def children_guaranteed(self, cohort: str, flavor: str, resource: str) -> dict[str, int]:
@@ -162,9 +156,10 @@ class Tree(Environment):
     def is_stated(self, group: str, flavor: str, resource: str) -> bool:
         """Whether the stack sets the amount, in contrast to the GPUs' share of the machine."""
         cohort = self.stack.cohorts[group]
-        if resource not in {CPU, MEMORY}:
-            return flavor in cohort.gpus or bool(_gpu_keys(cohort, flavor))
-        return flavor in cohort.quota and getattr(cohort.quota[flavor], resource) is not None
+        quota = cohort.quota.get(flavor)
+        if resource in {CPU, MEMORY}:
+            return quota is not None and getattr(quota, resource) is not None
+        return flavor in cohort.gpus or (quota is not None and not quota.model_fields_set.isdisjoint(_OF_GPUS))
 
     def cohort_nominal(self, cohort: str, flavor: str, resource: str) -> int:
         """A cohort's own quota: its guarantee (the root: the supply) minus its children's. Negative is an error."""
@@ -179,15 +174,22 @@ class Tree(Environment):
 
     def _said(self, shares: Shares) -> NodeShares:
         """Shares as set in the stack, in the flavors' order; default for CPU and memory: the GPUs' share."""
-        found: dict[str, FlavorShares] = {}
-        for name, flavor in self.flavors.items():
-            if name in shares.gpus or name in shares.quota:
-                found[name] = _flavor_shares(shares, flavor)
-        return found
+        return {
+            name: _flavor_shares(shares, flavor)
+            for name, flavor in self.flavors.items()
+            if name in shares.gpus or name in shares.quota
+        }
 
     def _team(self, team: Team) -> NodeShares:
-        said = {name: {r: _closed(share) for r, share in each.items()} for name, each in self._said(team).items()}
-        left = _budget_left(team, said, self.flavors, sidecars(self.stack.datasets, team))
+        # The default limit is the guarantee.
+        said = {
+            name: {resource: Share(share.guaranteed, share.effective_limit) for resource, share in shares.items()}
+            for name, shares in self._said(team).items()
+        }
+        # What its flavors, gangs and sidecars leave of the budget; None without a budget.
+        used = add(admitted(said, gangs_of(team, self.flavors)), sidecars(self.stack.datasets, team))
+        budget = {CPU: team.compute.requests.cpu, MEMORY: team.compute.requests.memory}
+        left = {r: None if amount is None else amount - used.get(r, 0) for r, amount in budget.items()}
         open_flavors = {
             name: self._borrowed(flavor, said.get(name, {}), left)
             for name, flavor in self.flavors.items()
@@ -215,9 +217,8 @@ def _of(shares: NodeShares, flavor: str, resource: str) -> Share:
     return shares.get(flavor, {}).get(resource, Share())
 
 
-def _gpu_keys(shares: Shares, flavor: str) -> set[str]:
-    quota = shares.quota.get(flavor)
-    return quota.model_fields_set & {"guaranteed", "limit"} if quota else set()
+_OF_GPUS: Final = ("guaranteed", "limit")
+"""Fields of a quota that are GPUs."""
 
 
 def _flavor_shares(shares: Shares, flavor: Flavor) -> FlavorShares:
@@ -236,20 +237,6 @@ def _flavor_shares(shares: Shares, flavor: Flavor) -> FlavorShares:
 
 def _amount_share(share: CpuShare | MemoryShare | None) -> Share | None:
     return Share(share.guaranteed, share.limit) if share else None
-
-
-def _closed(share: Share) -> Share:
-    """A share with its default limit, the guarantee."""
-    return Share(share.guaranteed, share.effective_limit)
-
-
-def _budget_left(
-    team: Team, said: NodeShares, known: Mapping[str, Flavor], of_sidecars: Amounts
-) -> dict[str, int | None]:
-    """CPU and memory of the budget minus those of the team's flavors, gangs and sidecars; None without a budget."""
-    used = add(admitted(said, gangs_of(team, known)), of_sidecars)
-    budget = {CPU: team.compute.requests.cpu, MEMORY: team.compute.requests.memory}
-    return {r: None if amount is None else amount - used.get(r, 0) for r, amount in budget.items()}
 
 
 def gangs_of(team: Team, known: Mapping[str, Flavor]) -> dict[str, Amounts]:
@@ -274,12 +261,7 @@ def cohorts_downwards(tree: Tree) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Measure:
-    """One resource of one flavor that is counted.
-
-    Attributes:
-        flavor: name of the flavor.
-        resource: its GPUs' resource, or `cpu` or `memory` of a flavor without GPUs.
-    """
+    """One resource of one flavor that is counted: its GPUs' resource, or `cpu` or `memory` of a flavor without GPUs."""
 
     flavor: str
     resource: str
@@ -318,15 +300,12 @@ def measures_of(tree: Tree, queue: str) -> Iterator[Measure]:
     Queues with GPUs may use all CPU nodes by default, so that a share of them which the stack does not set is no news.
     """
     shares, spec = tree.team_shares[queue], tree.stack.teams[queue]
-    own = [
-        Measure(name, resource)
-        for name, resources in shares.items()
-        if (resource := tree.flavors[name].resource) and resource in resources
-    ]
+    gpus = [(name, tree.flavors[name].resource) for name in shares]
+    own = [Measure(name, resource) for name, resource in gpus if resource and resource in shares[name]]
     yield from own
-    for name, resources in shares.items():
-        if tree.flavors[name].resource is None and (name in spec.quota or not own):
-            yield from (Measure(name, resource) for resource in (CPU, MEMORY) if resource in resources)
+    for name, resource in gpus:
+        if resource is None and (name in spec.quota or not own):
+            yield from (Measure(name, resource) for resource in (CPU, MEMORY) if resource in shares[name])
 
 
 def supply_of(tree: Tree, measure: Measure) -> int:

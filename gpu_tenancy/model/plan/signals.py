@@ -4,9 +4,9 @@ The ServiceMonitor, the query of KEDA's ScaledObject and the rule of prometheus-
 histogram's name in the stack; both queries have the same expression.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.model.plan.environment import Environment
@@ -32,12 +32,9 @@ _PORT: Final = 9090
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """How Prometheus scrapes the pods of a server.
+    """How Prometheus, in its namespace, scrapes a port of the pods of a server.
 
-    Attributes:
-        port: of the container.
-        release: value of the label by which Prometheus selects ServiceMonitors.
-        namespace: namespace of Prometheus.
+    `release` is the value of the label by which Prometheus selects ServiceMonitors.
     """
 
     port: int
@@ -47,12 +44,7 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A Prometheus query of KEDA.
-
-    Attributes:
-        address: of Prometheus' HTTP API.
-        expression: PromQL; no value, not 0, if the metric is missing.
-    """
+    """A query of KEDA to Prometheus' HTTP API: PromQL that has no value, not 0, if the metric is missing."""
 
     address: str
     expression: str
@@ -104,8 +96,7 @@ def of_service(server: ResolvedServer) -> str:
 def query(metrics: Metrics, server: ResolvedServer) -> Query | None:
     """KEDA's query for a server: the average of its pods' percentiles, as an autoscaler does with a pod metric.
 
-    Returns:
-        None if servers do not scale with KEDA.
+    None if servers do not scale with KEDA.
     """
     percentile = per_pod(metrics, server)
     if percentile is None or metrics.by == "adapter":
@@ -143,28 +134,26 @@ def adapter_rules(environment: Environment) -> list[dict[str, object]]:
     servers = [server for server in environment.stack.servers if target(server)]
     named = {metrics.histogram: p99_name(metrics.histogram, metrics.latency_p99)} if metrics.histogram else {}
     named |= {server.metrics.latency: p99_name(server.metrics.latency) for server in servers if server.metrics.latency}
-    return [_rule_of_latency(histogram, name) for histogram, name in named.items()]
-
-
-def _rule_of_latency(histogram: str, name: str) -> dict[str, object]:
-    return {
-        # One series per pod is enough to discover the pods; buckets would be a dozen each.
-        "seriesQuery": f'{histogram}_count{{namespace!="",pod!=""}}',
-        "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
-        "name": {"matches": f"^{histogram}_count$", "as": name},
-        "metricsQuery": pod_p99(histogram, "<<.LabelMatchers>>", "<<.GroupBy>>"),
-    }
+    return [
+        {
+            # One series per pod is enough to discover the pods; buckets would be a dozen each.
+            "seriesQuery": f'{histogram}_count{{namespace!="",pod!=""}}',
+            "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
+            "name": {"matches": f"^{histogram}_count$", "as": name},
+            "metricsQuery": pod_p99(histogram, "<<.LabelMatchers>>", "<<.GroupBy>>"),
+        }
+        for histogram, name in named.items()
+    ]
 
 
 def prometheus_address(prometheus: Prometheus) -> str:
-    """URL of the Prometheus API: as set in the stack, else the Service of the chart's release."""
-    return prometheus.address or f"http://{_service(prometheus.release)}.{prometheus.namespace}.svc:{_PORT}"
+    """URL of the Prometheus API: as set in the stack, else the Service of the chart's release.
 
-
-def _service(release: str) -> str:
-    """Name of the chart's Prometheus Service (templates/prometheus/service.yaml)."""
-    full = release if _CHART in release else f"{release}-{_CHART}"
-    return f"{full[:_LONGEST].removesuffix('-')}-prometheus"
+    Name of that Service: templates/prometheus/service.yaml.
+    """
+    full = prometheus.release if _CHART in prometheus.release else f"{prometheus.release}-{_CHART}"
+    service = f"{full[:_LONGEST].removesuffix('-')}-prometheus"
+    return prometheus.address or f"http://{service}.{prometheus.namespace}.svc:{_PORT}"
 
 
 GPU_UTILISATION: Final = "DCGM_FI_DEV_GPU_UTIL"
@@ -190,21 +179,22 @@ class Signal:
     total: bool = False
 
 
-_Expression: TypeAlias = Callable[[tuple[str, ...], str, str], str]
-"""PromQL by pod, from names of metrics, label matchers and the labels of a pod."""
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A key of `scaleOn`.
 
     Attributes:
         metrics: keys of the server's `metrics` that it needs, the first of which names it.
+        template: PromQL of one of them, by the labels of a pod; several are summed.
     """
 
     metrics: tuple[str, ...]
-    expression: _Expression
+    template: str
     labels: Mapping[str, str]
+
+    def expression(self, names: tuple[str, ...], matchers: str, by: str) -> str:
+        """PromQL by pod, from names of metrics, label matchers and the labels of a pod."""
+        return " + ".join(self.template.format(by=by, series=_series(name, matchers)) for name in names)
 
 
 def _series(metric: str, matchers: str) -> str:
@@ -212,28 +202,12 @@ def _series(metric: str, matchers: str) -> str:
     return f"{name}{{{', '.join(filter(None, (matchers, own.rstrip('}'))))}}}"
 
 
-def _sum(names: tuple[str, ...], matchers: str, by: str) -> str:
-    return " + ".join(f"sum by ({by}) ({_series(name, matchers)})" for name in names)
-
-
-def _rate(names: tuple[str, ...], matchers: str, by: str) -> str:
-    return f"sum by ({by}) (rate({_series(names[0], matchers)}[{WINDOW}]))"
-
-
-def _percent(names: tuple[str, ...], matchers: str, by: str) -> str:
-    return f"100 * max by ({by}) ({_series(names[0], matchers)})"
-
-
-def _mean(names: tuple[str, ...], matchers: str, by: str) -> str:
-    return f"avg by ({by}) ({_series(names[0], matchers)})"
-
-
 KINDS: Final[Mapping[str, Kind]] = {
-    "queue": Kind(("waiting",), _sum, _OWN),
-    "concurrency": Kind(("running", "waiting"), _sum, _OWN),
-    "rate": Kind(("requests",), _rate, _OWN),
-    "cache": Kind(("cache",), _percent, _OWN),
-    "gpu": Kind((), _mean, _EXPORTED),
+    "queue": Kind(("waiting",), "sum by ({by}) ({series})", _OWN),
+    "concurrency": Kind(("running", "waiting"), "sum by ({by}) ({series})", _OWN),
+    "rate": Kind(("requests",), f"sum by ({{by}}) (rate({{series}}[{WINDOW}]))", _OWN),
+    "cache": Kind(("cache",), "100 * max by ({by}) ({series})", _OWN),
+    "gpu": Kind((), "avg by ({by}) ({series})", _EXPORTED),
 }
 """The signals by their keys of `scaleOn`."""
 
@@ -246,10 +220,8 @@ def names_of(kind: Kind, server: ResolvedServer) -> tuple[str, ...] | None:
 
 def targets(scale_on: ScaleOn) -> Mapping[str, float]:
     """Targets of the signals that are set, by key."""
-    rate = None if scale_on.rate is None else scale_on.rate / 1000
-    values = {"queue": scale_on.queue, "concurrency": scale_on.concurrency, "rate": rate}
-    values |= {"cache": scale_on.cache, "gpu": scale_on.gpu}
-    return {key: float(value) for key, value in values.items() if value is not None}
+    values = {key: getattr(scale_on, key) for key in KINDS}
+    return {key: value / (1000 if key == "rate" else 1) for key, value in values.items() if value is not None}
 
 
 def signals(metrics: Metrics, server: ResolvedServer) -> Iterator[Signal]:
@@ -259,7 +231,12 @@ def signals(metrics: Metrics, server: ResolvedServer) -> Iterator[Signal]:
     for key, target in targets(scale_on).items():
         kind = KINDS[key]
         if names := names_of(kind, server):
-            pods = of_service(server) if kind.labels is _OWN else _of_gpus(server)
+            pods = of_service(server)
+            if (
+                kind.labels is _EXPORTED
+            ):  # of GPUs that its pods hold: with parts of the names of ReplicaSet, or of group
+                rest = "[0-9]+(-[0-9]+)?" if server.grouped else "[^-]+-[^-]+"
+                pods = f'exported_namespace="{server.team}", exported_pod=~"{server.name}-{rest}"'
             expression = f"avg({kind.expression(names, pods, kind.labels['pod'])})"
             query = None if metrics.by == "adapter" else Query(address, expression)
             yield Signal(_name(key, names), target, query)
@@ -277,12 +254,6 @@ def cold_starts(environment: Environment) -> list[str]:
     ]
 
 
-def _of_gpus(server: ResolvedServer) -> str:
-    """Matchers of the GPUs that the pods of a server hold: with parts of the names of ReplicaSet, or of group."""
-    rest = "[0-9]+(-[0-9]+)?" if server.grouped else "[^-]+-[^-]+"
-    return f'exported_namespace="{server.team}", exported_pod=~"{server.name}-{rest}"'
-
-
 def _name(key: str, names: tuple[str, ...]) -> str:
     return f"{names[0].partition('{')[0].replace(':', '_').lower()}_{key}"
 
@@ -293,17 +264,14 @@ def signal_rules(environment: Environment) -> list[dict[str, object]]:
     stack = environment.stack
     for server in stack.servers if stack.metrics.by == "adapter" else ():
         for key in targets(server.scale_on):
-            if names := names_of(KINDS[key], server):
-                rules[_name(key, names)] = _rule(key, names)
+            kind = KINDS[key]
+            if names := names_of(kind, server):
+                found = ", ".join(f'{label}!=""' for label in kind.labels.values())
+                overrides = {label: {"resource": resource} for resource, label in kind.labels.items()}
+                rules[_name(key, names)] = {
+                    "seriesQuery": _series(names[0], found),
+                    "resources": {"overrides": overrides},
+                    "name": {"matches": f"^{names[0].partition('{')[0]}$", "as": _name(key, names)},
+                    "metricsQuery": kind.expression(names, "<<.LabelMatchers>>", "<<.GroupBy>>"),
+                }
     return list(rules.values())
-
-
-def _rule(key: str, names: tuple[str, ...]) -> dict[str, object]:
-    kind = KINDS[key]
-    found = ", ".join(f'{label}!=""' for label in kind.labels.values())
-    return {
-        "seriesQuery": _series(names[0], found),
-        "resources": {"overrides": {label: {"resource": resource} for resource, label in kind.labels.items()}},
-        "name": {"matches": f"^{names[0].partition('{')[0]}$", "as": _name(key, names)},
-        "metricsQuery": kind.expression(names, "<<.LabelMatchers>>", "<<.GroupBy>>"),
-    }

@@ -1,7 +1,7 @@
 """Storage of teams: claims, StorageClasses, and snapshots on a schedule."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -9,7 +9,7 @@ from gpu_tenancy.base.problems import Path
 from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
-from gpu_tenancy.model.spec.data import SNAPSHOTS, Snapshots, Storage
+from gpu_tenancy.model.spec.data import Snapshots, Storage
 from gpu_tenancy.model.spec.teams import Team
 
 _PREFIX: Final = "gpu-tenancy-"
@@ -18,13 +18,12 @@ _PREFIX: Final = "gpu-tenancy-"
 
 @dataclass(frozen=True, slots=True)
 class StorageClassPlan:
-    """A StorageClass of a cluster that is created here.
+    """A StorageClass of a cluster that is created here, or the VolumeSnapshotClass of the same name.
 
     Attributes:
         kind: name of the service.
-        service: what its volumes are.
-        keep: whether a volume stays when its claim is deleted.
-        parameters: for its driver; IDs that only the cloud decides have placeholders.
+        keep: whether a volume stays when its claim is deleted, or what the cloud stores of a snapshot.
+        parameters: of the StorageClass, for its driver; IDs that only the cloud decides have placeholders.
     """
 
     name: str
@@ -40,7 +39,7 @@ class ClaimPlan:
 
     Attributes:
         size: in bytes.
-        shared: whether pods on any number of nodes can mount it, or one pod.
+        access_mode: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes.
         storage_class: None for the cluster's default class.
         service: title of the service; empty if the class is not made here.
     """
@@ -48,14 +47,9 @@ class ClaimPlan:
     name: str
     team: str
     size: int
-    shared: bool
+    access_mode: str
     storage_class: str | None
-    service: str = ""
-
-    @property
-    def access_mode(self) -> str:
-        """https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes."""
-        return "ReadWriteMany" if self.shared else "ReadWriteOnce"
+    service: str
 
 
 def claims(cluster: Cluster, name: str, team: Team) -> Iterator[ClaimPlan]:
@@ -70,7 +64,7 @@ def claim_of(cluster: Cluster, team: str, name: str, storage: Storage) -> ClaimP
         name=name,
         team=team,
         size=storage.size,
-        shared=storage.mode == "shared",
+        access_mode="ReadWriteMany" if storage.mode == "shared" else "ReadWriteOnce",
         storage_class=class_name(kind, storage) if service else storage.storage_class,
         service=service.title if service else "",
     )
@@ -86,18 +80,21 @@ def stored(team: Team) -> Iterator[tuple[Path, Storage]]:
 
 def storage_classes(cluster: Cluster, teams: Iterable[Team]) -> tuple[StorageClassPlan, ...]:
     """The StorageClasses that claims of teams need, each once."""
-    found: dict[str, StorageClassPlan] = {}
-    for storage in (storage for team in teams for _, storage in stored(team)):
-        kind, service = service_of(cluster, storage)
-        if service:
-            name = class_name(kind, storage)
-            found[name] = StorageClassPlan(name, kind, service, storage.keep, _parameters(cluster, service))
-    return tuple(found[name] for name in sorted(found))
+    return _classes(cluster, (storage for team in teams for _, storage in stored(team)))
 
 
-def _parameters(cluster: Cluster, service: StorageService) -> Mapping[str, str]:
-    values = cluster.storage_parameters
-    return {key: text.format_map(values) for key, text in service.parameters.items()}
+def _classes(cluster: Cluster, storages: Iterable[Storage]) -> tuple[StorageClassPlan, ...]:
+    made = {plan.name: plan for storage in storages if (plan := _class(cluster, storage))}
+    return tuple(made[name] for name in sorted(made))
+
+
+def _class(cluster: Cluster, storage: Storage) -> StorageClassPlan | None:
+    """The class that is made for a claim; None for a StorageClass that exists."""
+    kind, service = service_of(cluster, storage)
+    if service is None:
+        return None
+    parameters = {key: text.format_map(cluster.storage_parameters) for key, text in service.parameters.items()}
+    return StorageClassPlan(class_name(kind, storage), kind, service, storage.keep, parameters)
 
 
 def service_of(cluster: Cluster, storage: Storage) -> tuple[str, StorageService | None]:
@@ -125,7 +122,6 @@ class SnapshotPlan:
     """Snapshots of a claim.
 
     Attributes:
-        team: namespace of the claim.
         schedule: as five fields of cron, in UTC.
         keep: how many complete snapshots stay.
         snapshot_class: name of the VolumeSnapshotClass.
@@ -144,37 +140,6 @@ class SnapshotPlan:
         """Of the CronJob, which is in one namespace with those of other teams."""
         digest = sha256(f"{self.team}/{self.claim}".encode()).hexdigest()[:8]
         return f"{self.team[:_SHOWN]}-{self.claim[:_SHOWN]}-{digest}"
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotClassPlan:
-    """A VolumeSnapshotClass of a cluster that is created here.
-
-    Attributes:
-        driver: CSI driver of the volumes.
-        parameters: of the driver.
-        keep: whether what the cloud stores stays when a VolumeSnapshot is deleted.
-    """
-
-    name: str
-    driver: str
-    keep: bool
-    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotsPlan:
-    """What the snapshots of all teams share.
-
-    Attributes:
-        namespace: of the CronJobs, which belongs to no team.
-        environment: of the stack.
-        classes: those that are made here.
-    """
-
-    namespace: str
-    environment: str
-    classes: tuple[SnapshotClassPlan, ...]
 
 
 def snapshots(cluster: Cluster, name: str, team: Team) -> tuple[SnapshotPlan, ...]:
@@ -196,7 +161,7 @@ def snapshots(cluster: Cluster, name: str, team: Team) -> tuple[SnapshotPlan, ..
 
 def takes_snapshots(teams: Mapping[str, Team]) -> bool:
     """Whether a claim of a team has snapshots."""
-    return next(with_snapshots(teams), None) is not None
+    return any(True for _ in with_snapshots(teams))
 
 
 def with_snapshots(teams: Mapping[str, Team]) -> Iterator[tuple[str, str, Storage, Snapshots]]:
@@ -207,18 +172,7 @@ def with_snapshots(teams: Mapping[str, Team]) -> Iterator[tuple[str, str, Storag
                 yield team, name, storage, storage.snapshots
 
 
-def snapshots_plan(stack: Stack) -> SnapshotsPlan | None:
-    """What the snapshots of a stack share; None without any."""
-    if not takes_snapshots(stack.teams):
-        return None
-    classes = (_class(stack.cluster, storage) for _, _, storage, _ in with_snapshots(stack.teams))
-    made = {found.name: found for found in classes if found}
-    return SnapshotsPlan(SNAPSHOTS, stack.environment, tuple(made[name] for name in sorted(made)))
-
-
-def _class(cluster: Cluster, storage: Storage) -> SnapshotClassPlan | None:
-    """The class that is made for a claim; None for a StorageClass that exists."""
-    kind, service = service_of(cluster, storage)
-    if service is None:
-        return None
-    return SnapshotClassPlan(class_name(kind, storage), service.provisioner, storage.keep, service.snapshot_parameters)
+def snapshot_classes(stack: Stack) -> tuple[StorageClassPlan, ...] | None:
+    """The VolumeSnapshotClasses that are made for claims, each once; None if no claim has snapshots."""
+    taken = [storage for _, _, storage, _ in with_snapshots(stack.teams)]
+    return _classes(stack.cluster, taken) if taken else None

@@ -1,6 +1,6 @@
-"""Servers, jobs and gangs, with the size, nodes and priority of each pod."""
+"""Servers, jobs and gangs, with the size, nodes and priority of each pod, and the runtimes of Kubeflow Trainer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -8,10 +8,19 @@ from gpu_tenancy.base.quantity import Amounts, is_extended
 from gpu_tenancy.model.catalogue.pods import Engine
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import ACCOUNT
-from gpu_tenancy.model.plan.caches import caches_of
-from gpu_tenancy.model.plan.datasets import NO_MOUNTS, Mounts, mounts_of
+from gpu_tenancy.model.plan.datasets import NO_MOUNTS, Mounts, caches_of, mounts_of
 from gpu_tenancy.model.plan.fabric import PodFabric, channels_of, pod_fabric
-from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
+from gpu_tenancy.model.plan.needs import framework_used, there
+from gpu_tenancy.model.plan.pods import (
+    flavor_of,
+    grouped,
+    is_gang,
+    parts,
+    placed_roles,
+    pod_size,
+    shared_memory,
+    topology_request,
+)
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.rollouts import SCHEDULED_WITHIN, Rollout, rollout
@@ -19,7 +28,6 @@ from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, 
 from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER, RoutePlan, engine_of, grace_period, route
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import Monitor, Query, Signal, metric_name, monitor, per_pod, query, signals, target
-from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import Metrics
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
@@ -50,9 +58,6 @@ class PodPlan:
         tolerated: taints of those nodes.
         shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default, None for what the memory of
             the pod allows.
-        fabric: what the network between GPUs needs; None without.
-        volumes: what the container mounts of the team, and its scratch space.
-        references: what it uses of Secrets and ConfigMaps.
         caches: labels of nodes that it prefers, because they have caches of its datasets.
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
         channel: ResourceClaimTemplate from which it claims a channel of its job's ComputeDomain; None without.
@@ -108,7 +113,6 @@ class Scaling:
         latency: pod metric and its target in seconds, or None.
         per_pod: PromQL of the latency of each pod; None if an adapter serves only the metric.
         query: KEDA's query of that metric, averaged over the pods; None if an adapter serves it for each pod.
-        signals: further metrics and their targets.
 
     Raises:
         ValueError: no target, a metric without a unit, or a query without a target.
@@ -128,14 +132,14 @@ class Scaling:
         return bool(self.query) or any(signal.query for signal in self.signals)
 
     def __post_init__(self) -> None:
+        msg = ""
         if self.cpu is None and self.latency is None and not self.signals:
             msg = "the autoscaler has no target; set cpu, latency or both"
-            raise ValueError(msg)
-        if self.latency and not self.latency[0].endswith("_seconds"):
+        elif self.latency and not self.latency[0].endswith("_seconds"):
             msg = f"metric {self.latency[0]} does not end in _seconds, so its unit is unknown; serve it in seconds"
-            raise ValueError(msg)
-        if self.query and self.latency is None:
+        elif self.query and self.latency is None:
             msg = "the autoscaler has a latency query, but no latency target; set latency"
+        if msg:
             raise ValueError(msg)
 
 
@@ -145,15 +149,12 @@ class ServerPlan:
 
     Attributes:
         pod: its pods; of a group of nodes, the leader.
-        rollout: how a new version replaces the pods.
         replicas: a fixed number; None with an autoscaler.
         scaling: the autoscaler; None with a fixed number.
         startup: maximum startup time in seconds.
         monitor: how Prometheus scrapes its pods; None if it does not.
         nodes: number of pods of each replica.
         worker: the other pods of each replica; None if a replica is one pod.
-        metrics: names of what it measures.
-        level: its service level.
         route: of clients outside of the cluster; None without one.
         service: the Service of a server and of its burst; empty for a server without a burst.
 
@@ -213,10 +214,12 @@ class RolePlan:
 class JobPlan:
     """A job in the team's queue: a Job, a JobSet, a TrainJob of Kubeflow Trainer, a RayJob or a LeaderWorkerSet.
 
+    A gang is one, too: a Volcano Job in a queue of Volcano, of which all pods of all tasks start, or none.
+
     Attributes:
         roles: its pods, the launcher, head or leader first; a Job, and a TrainJob of pytorch or jax, have one.
         gang: whether Volcano starts all of its pods at once or none.
-        deadline: seconds after which it is terminated, or None.
+        deadline: seconds after which it, or each pod of a gang, is terminated; None for no deadline.
         keep: seconds after which it is deleted when finished.
         least: number of pods that it can run with; None for all.
         success: roles whose pods must succeed; empty for all.
@@ -260,29 +263,6 @@ class JobPlan:
         return self.roles[-1].pods
 
 
-@dataclass(frozen=True, slots=True)
-class GangPlan:
-    """A Volcano Job: all pods of all tasks, or none.
-
-    Attributes:
-        deadline: seconds after which each of its pods is terminated, or None.
-        keep: seconds after which it is deleted when finished.
-    """
-
-    name: str
-    team: str
-    queue: str
-    roles: tuple[RolePlan, ...]
-    retries: int
-    deadline: int | None
-    keep: int
-
-    @property
-    def pod(self) -> PodPlan:
-        """The pods of its last role. All roles have the same priority."""
-        return self.roles[-1].pod
-
-
 def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
     """A team's servers."""
     return tuple(plan for server in tree.stack.teams[team].serving.values() if (plan := _server(tree, server)))
@@ -290,11 +270,27 @@ def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
 
 def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
     """A team's jobs that Kueue queues."""
-    return tuple(
-        JobPlan(
+    return tuple(plan for plan, job in _jobs(tree, team) if job.scheduler == "kueue")
+
+
+def gangs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
+    """A team's gangs, which Volcano schedules."""
+    return tuple(plan for plan, job in _jobs(tree, team) if job.scheduler == "volcano")
+
+
+def _jobs(tree: Tree, team: str) -> Iterator[tuple[JobPlan, Training]]:
+    for name, job in tree.stack.teams[team].training.items():
+        pods = _pods(tree, team, job)
+        if not pods:
+            continue
+        if job.compute_domain:
+            pods = {role: replace(pod, channel=channels_of(name)) if pod.gpus else pod for role, pod in pods.items()}
+        roles = tuple(RolePlan(role, number, pods[role]) for role, number in job.pods_by_role.items())
+        flavor = flavor_of(tree, team, next(iter(parts(tree, team, job).values()))) if is_gang(job) else None
+        plan = JobPlan(
             name=name,
             team=team,
-            queue=team,
+            queue=gang_queue_name(team, flavor.name) if flavor else team,
             framework=job.framework,
             roles=roles,
             gang=job.gang,
@@ -308,9 +304,7 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             entrypoint=(*job.command, *job.args) if job.kind.submits else (),
             groups=job.groups,
         )
-        for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "kueue" and (roles := _job_roles(tree, team, name, job))
-    )
+        yield plan, job
 
 
 def _runtime(tree: Tree, name: str, job: Training, pod: PodPlan) -> str:
@@ -325,14 +319,6 @@ def class_runtime(framework: Framework, priority: str) -> str:
     return f"{SHIPPED[framework]}-{priority}"
 
 
-def _job_roles(tree: Tree, team: str, name: str, job: Training) -> tuple[RolePlan, ...]:
-    """The roles of a job; empty if the flavor of one is ambiguous."""
-    pods = _pods(tree, team, job)
-    if job.compute_domain:
-        pods = {role: replace(pod, channel=channels_of(name)) if pod.gpus else pod for role, pod in pods.items()}
-    return tuple(RolePlan(role, number, pods[role]) for role, number in job.pods_by_role.items()) if pods else ()
-
-
 def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[str, PodPlan]:
     """The pods of a workload by role; empty if the flavor of one is ambiguous, which `model.checks` reports."""
     of_role = parts(tree, team, workload)
@@ -341,28 +327,6 @@ def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[st
         return {}
     topology = grouped({name: pod.topology for name, pod in pods.items()}, placed_roles(of_role))
     return {name: replace(pod, topology=topology[name]) for name, pod in pods.items()}
-
-
-def gangs(tree: Tree, team: str) -> tuple[GangPlan, ...]:
-    """A team's gangs, which Volcano schedules."""
-    return tuple(
-        _gang(tree, team, name, job, roles)
-        for name, job in tree.stack.teams[team].training.items()
-        if job.scheduler == "volcano" and (roles := _job_roles(tree, team, name, job))
-    )
-
-
-def _gang(tree: Tree, team: str, name: str, job: Training, roles: tuple[RolePlan, ...]) -> GangPlan:
-    flavor = flavor_of(tree, team, next(iter(parts(tree, team, job).values())))
-    return GangPlan(
-        name=name,
-        team=team,
-        queue=gang_queue_name(team, flavor.name if flavor else ""),
-        roles=roles,
-        retries=job.retries,
-        deadline=_deadline(tree, team, job),
-        keep=int(job.keep),
-    )
 
 
 def _deadline(tree: Tree, team: str, job: Training) -> int | None:
@@ -444,3 +408,41 @@ def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
         per_pod=per_pod(metrics, server) if latency else None,
         signals=tuple(signals(metrics, server)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePlan:
+    """A TrainingRuntime of Kubeflow Trainer: what the pods of its TrainJobs have, and what TrainJobs cannot patch.
+
+    `job` is the only job that uses it; None for a runtime for users.
+    """
+
+    name: str
+    team: str
+    framework: Framework
+    priority: str | None
+    job: JobPlan | None = None
+
+
+def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
+    """A team's runtimes: one for each TrainJob, and one for each class of a namespace that admits only some classes.
+
+    There, TrainJobs with Trainer's own runtimes would never get a pod. Empty without Kubeflow Trainer.
+    """
+    if not there(tree, "trainer"):
+        return ()
+    of_jobs = (
+        RuntimePlan(job.runtime, team, job.framework, job.pod.priority, job)
+        for job in jobs(tree, team)
+        if job.runtime and not job.dispatched
+    )
+    # TrainJobs of a MultiKueue manager name its runtimes, which are not copied to a worker.
+    several = tree.stack.multikueue is not None
+    classes = tree.stack.teams[team].compute.priorities or (tree.stack.priorities if several else ())
+    of_classes = (
+        RuntimePlan(class_runtime(framework, priority), team, framework, priority)
+        for framework in SHIPPED
+        if framework == "pytorch" or several or framework_used(tree.stack, framework)
+        for priority in sorted(classes)
+    )
+    return (*of_jobs, *of_classes)

@@ -28,7 +28,7 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.up import up
-from gpu_tenancy.model.plan.multikueue import CONTROLLER
+from gpu_tenancy.model.plan.operators.kueue import CONTROLLER
 from gpu_tenancy.model.spec.roles import TRAIN_JOB
 
 pytestmark = pytest.mark.skipif(

@@ -4,30 +4,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gpu_tenancy.model.catalogue.operators import CRITICAL, OperatorChart, Probe, operators
-from gpu_tenancy.model.catalogue.releases import Chart, pinned
+from gpu_tenancy.model.catalogue.operators import CRITICAL, Probe, operators
+from gpu_tenancy.model.catalogue.releases import pinned
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import installed_by, there
 from gpu_tenancy.model.plan.operators.gpus import merged
 from gpu_tenancy.model.plan.operators.kueue import kueue_reads
 from gpu_tenancy.model.plan.operators.values import values_of
-from gpu_tenancy.model.spec.operators import Operator
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """One Helm release of an operator.
+    """One Helm release of an operator, with the name of its row in the catalogue.
 
     Attributes:
-        name: of the release, and of its row in the catalogue.
         chart: its name in the repository, or the whole `oci://` reference, with the digest if it is known.
         repository: None for an OCI reference.
-        version: one release of the chart.
-        digest: of the chart; None if it is unknown.
+        digest: of the chart: the stack's, else the catalogue's for the catalogue's version; None if it is unknown.
         values: derived from the stack, overridden by the stack's own values.
         serves: API groups of this operator: their objects depend on its webhooks, and are deleted before it.
         privileged: whether its pods need privileged access to the node.
-        critical: whether pods of it can have a priority class of the system.
+        critical: whether pods of it can have a priority class of the system: by the chart, by values, or unknown in
+            another version.
         definitions_go: whether uninstalling it deletes its CRDs, and so all of their objects.
         probe: dry run that succeeds when its webhooks are ready; None without relevant webhooks.
         reads: permissions (get, list, watch) that its chart does not grant: API group and resource.
@@ -49,11 +47,7 @@ class ReleasePlan:
 
 
 def releases(environment: Environment) -> tuple[ReleasePlan, ...]:
-    """The releases that this program installs, in order.
-
-    Args:
-        environment: of a stack that passed `gpu_tenancy.model.checks`.
-    """
+    """The releases that this program installs, in order; the stack must pass `gpu_tenancy.model.checks`."""
     return tuple(
         release
         for name in operators()
@@ -65,8 +59,7 @@ def releases(environment: Environment) -> tuple[ReleasePlan, ...]:
 def running(environment: Environment) -> Mapping[str, tuple[ReleasePlan, ...]]:
     """The releases of each operator that runs in the cluster, whoever installs it, as this program would install them.
 
-    Args:
-        environment: of a stack that passed `gpu_tenancy.model.checks`.
+    The stack must pass `gpu_tenancy.model.checks`.
     """
     return {name: tuple(_releases(environment, name)) for name in operators() if there(environment, name)}
 
@@ -74,8 +67,8 @@ def running(environment: Environment) -> Mapping[str, tuple[ReleasePlan, ...]]:
 def _releases(environment: Environment, name: str) -> Iterator[ReleasePlan]:
     entry, described = environment.stack.operators.of(name), operators()[name]
     for release, row in described.charts.items():
-        own = release == described.release
-        digest = _digest(row, entry, own=own)
+        own, usual = release == described.release, entry.version in {None, row.version}
+        digest = (entry.digest if own else None) or (row.digest if usual else None)
         values = merged(values_of(environment, release, row), entry.values if own else {})
         yield ReleasePlan(
             name=release,
@@ -87,25 +80,12 @@ def _releases(environment: Environment, name: str) -> Iterator[ReleasePlan]:
             values=values,
             serves=row.serves,
             privileged=row.privileged,
-            critical=_critical(row, entry, values),
+            critical=not usual or not {*row.priority_classes, *_texts(values)}.isdisjoint(CRITICAL),
             definitions_go=row.definitions == "nobody",
             probe=row.probe,
             reads=kueue_reads(environment) if name == "kueue" else (),
             digest=digest,
         )
-
-
-def _digest(row: Chart, operator: Operator, *, own: bool) -> str | None:
-    """The digest of a chart: the stack's, or the catalogue's for the version of the catalogue."""
-    if own and operator.digest:
-        return operator.digest
-    return row.digest if operator.version in {None, row.version} else None
-
-
-def _critical(row: OperatorChart, operator: Operator, values: Mapping[str, Any]) -> bool:
-    """Whether pods can have a priority class of the system: by the chart, by values, or unknown in another version."""
-    named = {*row.priority_classes, *_texts(values)}
-    return not named.isdisjoint(CRITICAL) or operator.version not in {None, row.version}
 
 
 def _texts(value: Any) -> Iterator[str]:

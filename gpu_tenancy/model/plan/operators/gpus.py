@@ -43,19 +43,14 @@ def operator_values(environment: Environment) -> Values:
     https://github.com/NVIDIA/gpu-operator/blob/main/deployments/gpu-operator/values.yaml
     """
     pools = environment.nvidia_pools
-    values: Values = {}
-    for pool in pools:
-        values = merged(values, pool.mode.operator) if pool.mode else values
     if not pools:
-        return values
+        return {}
+    values: Values = {}
+    for mode in (pool.mode for pool in pools if pool.mode):
+        values = merged(values, mode.operator)
     tolerations = tolerations_for(pools)
-    values = merged(
-        values,
-        {
-            "daemonsets": {"tolerations": tolerations},
-            "node-feature-discovery": {"worker": {"tolerations": tolerations}},
-        },
-    )
+    workers = {"worker": {"tolerations": tolerations}}
+    values = merged(values, {"daemonsets": {"tolerations": tolerations}, "node-feature-discovery": workers})
     return merged(values, _sharing(pools))
 
 
@@ -98,10 +93,8 @@ def _sharing(pools: list[ResolvedPool]) -> Values:
             shared[pool.name] = sharing
     if shared:
         strategy = "mixed" if "mig" in values else "none"
-        data = {
-            _PLAIN: _plugin_config(strategy),
-            **{name: _plugin_config(strategy, one) for name, one in shared.items()},
-        }
+        own = {name: _plugin_config(strategy, sharing) for name, sharing in shared.items()}
+        data = {_PLAIN: _plugin_config(strategy), **own}
         config = {"create": True, "name": PLUGIN_CONFIG, "default": _PLAIN, "data": data}
         values = merged(values, {"devicePlugin": {"config": config}})
     return values
@@ -111,13 +104,8 @@ def _plugin_config(strategy: str, sharing: Sharing | None = None) -> str:
     """A configuration file of the device plugin: https://github.com/NVIDIA/k8s-device-plugin#shared-access-to-gpus."""
     lines = ["version: v1", "flags:", f"  migStrategy: {strategy}"]
     if sharing:
-        lines += [
-            "sharing:",
-            f"  {sharing.way}:",
-            "    resources:",
-            f"      - name: {NVIDIA_GPU}",
-            f"        replicas: {sharing.pods}",
-        ]
+        lines += ["sharing:", f"  {sharing.way}:", "    resources:"]
+        lines += [f"      - name: {NVIDIA_GPU}", f"        replicas: {sharing.pods}"]
     return "\n".join(lines) + "\n"
 
 
@@ -143,21 +131,17 @@ def nvidia_values(environment: Environment) -> Values:
 
     `dcgmExporter.serviceMonitor.enabled` is always set: its default changed between 26.3 and 26.7.
     """
-    values = merged(
-        operator_values(environment),
-        {"dcgmExporter": {"serviceMonitor": {"enabled": there(environment, "prometheus")}}},
-    )
-    own_driver = values.get("driver", {}).get("enabled", False)
-    if own_driver:
-        values = merged(values, {"driver": {"upgradePolicy": _driver_upgrades(environment)}})
-    if own_driver and infiniband_pools(environment):
-        # GPUDirect RDMA: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html
-        values = merged(values, {"driver": {"rdma": {"enabled": True}}})
+    values = operator_values(environment)
+    more: Values = {"dcgmExporter": {"serviceMonitor": {"enabled": there(environment, "prometheus")}}}
+    if values.get("driver", {}).get("enabled", False):
+        more["driver"] = {"upgradePolicy": _driver_upgrades(environment)}
+        if infiniband_pools(environment):
+            # GPUDirect RDMA: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html
+            more["driver"]["rdma"] = {"enabled": True}
     if there(environment, "amd_gpu_operator"):
         # Both vendors share one node feature discovery, so its workers must run on the nodes of both.
-        workers = {"tolerations": tolerations_for(environment.gpu_pools())}
-        values = merged(values, {"node-feature-discovery": {"worker": workers}})
-    return values
+        more["node-feature-discovery"] = {"worker": {"tolerations": tolerations_for(environment.gpu_pools())}}
+    return merged(values, more)
 
 
 def dra_values(environment: Environment) -> Values:
@@ -168,31 +152,24 @@ def dra_values(environment: Environment) -> Values:
     operator = operator_values(environment)
     root = operator.get("hostPaths", {}).get("driverInstallDir")
     own_driver = operator.get("driver", {}).get("enabled", True)
-    gpus = (
-        {"resources": {"gpus": {"enabled": False}}}
-        if domains_alone(environment)
-        else {"gpuResourcesEnabledOverride": True}
-    )
+    alone = _domains_alone(environment)
     return {
-        **gpus,
+        **({"resources": {"gpus": {"enabled": False}}} if alone else {"gpuResourcesEnabledOverride": True}),
         "nvidiaDriverRoot": root or (_DRIVER_ROOT if own_driver else "/"),
         "kubeletPlugin": {"tolerations": tolerations_for(environment.gpu_pools(NVIDIA))},
     }
 
 
-def domains_alone(environment: Environment) -> bool:
+def _domains_alone(environment: Environment) -> bool:
     """Whether the DRA driver is installed for compute domains alone, unless its own values say otherwise.
 
-    It is if machines with NVLink between them need it by default, or if such nodes have a device plugin for their GPUs.
+    It is if machines with NVLink between them need it by default, or if such nodes have a device plugin for their GPUs:
+    of the GPU Operator installed here, or of the nodes.
     """
     if nvlink_pool(environment) is None:
         return False
-    return environment.stack.operators.of("dra_driver").install is None or _plugged(environment)
-
-
-def _plugged(environment: Environment) -> bool:
-    """Whether a device plugin of the GPU Operator installed here, or of the nodes, allocates NVIDIA's GPUs."""
-    return runs_plugin(environment) or any(pool.mode and has_plugin(pool.mode) for pool in environment.nvidia_pools)
+    plugged = (pool.mode and has_plugin(pool.mode) for pool in environment.nvidia_pools)
+    return environment.stack.operators.of("dra_driver").install is None or runs_plugin(environment) or any(plugged)
 
 
 def runs_plugin(environment: Environment) -> bool:
@@ -203,13 +180,8 @@ def runs_plugin(environment: Environment) -> bool:
 
 def allocates_gpus(environment: Environment) -> bool:
     """Whether the DRA driver is installed here and allocates GPUs, not only compute domains."""
-    return installed_by(environment, "dra_driver") == "here" and is_enabled(
-        _own_values(environment), "resources", "gpus"
-    )
-
-
-def _own_values(environment: Environment) -> Values:
-    return merged(dra_values(environment), environment.stack.operators.of("dra_driver").values)
+    values = merged(dra_values(environment), environment.stack.operators.of("dra_driver").values)
+    return installed_by(environment, "dra_driver") == "here" and is_enabled(values, "resources", "gpus")
 
 
 def amd_values(environment: Environment) -> Values:
@@ -220,11 +192,9 @@ def amd_values(environment: Environment) -> Values:
     """
     tolerations = tolerations_for(environment.gpu_pools(AMD))
     monitor = {"serviceMonitor": {"enable": there(environment, "prometheus")}}
+    discovers = not there(environment, "gpu_operator")
     return {
-        "node-feature-discovery": {
-            "enabled": not there(environment, "gpu_operator"),
-            "worker": {"tolerations": tolerations},
-        },
+        "node-feature-discovery": {"enabled": discovers, "worker": {"tolerations": tolerations}},
         "kmm": {"enabled": False, "watch": False},
         "deviceConfig": {
             "spec": {

@@ -1,32 +1,31 @@
-"""Helm values of Kueue. Its configuration is strict: the manager exits on an unknown key.
+"""Kueue: its Helm values, and for MultiKueue the workers of a manager and the rights that a worker gives to it.
 
-Source of the keys: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/config/v1beta2/configuration_types.go
+Its configuration is strict: the manager exits on an unknown key. Source of the keys:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/config/v1beta2/configuration_types.go; of MultiKueue:
+https://kueue.sigs.k8s.io/docs/tasks/manage/setup_multikueue/.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, go_duration
-from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.catalogue.access import Verb
+from gpu_tenancy.model.catalogue.operators import charts, operators
+from gpu_tenancy.model.catalogue.roles import Rule
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import CLAIM_CLASSES, USER
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on
-from gpu_tenancy.model.plan.needs import OF_JOBS, there
+from gpu_tenancy.model.plan.needs import OF_JOBS, installed_by, there
 from gpu_tenancy.model.plan.operators.gpus import Values
+from gpu_tenancy.model.plan.people import PREFIX, Subject
 from gpu_tenancy.model.spec.tenancy import MultiKueue, Usage
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
-_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-UNCOVERED: Final = (
-    "ephemeral-storage",
-    "hugepages-",
-    "networking.gke.io.networks/",
-    "rdma/",
-    "vpc.amazonaws.com/efa",
-)
+UNCOVERED: Final = ("ephemeral-storage", "hugepages-", "networking.gke.io.networks/", "rdma/", "vpc.amazonaws.com/efa")
 """Prefixes of resources that no queue covers. Kueue never admits a workload that requests a resource which is neither
 covered nor excluded ("resource … unavailable"). Networks between GPUs need no quota, because they belong to machines
 whose GPUs have one."""
@@ -106,24 +105,20 @@ def _configuration(environment: Environment) -> dict[str, Any]:
         configuration["multiKueue"] = _dispatching(stack.environment, stack.multikueue)
     if stack.fairness.even:  # This key enables fair sharing.
         configuration["fairSharing"] = {"preemptionStrategies": list(stack.fairness.preemption_strategies)}
-    if stack.fairness.usage:
-        configuration["admissionFairSharing"] = _usage(environment, stack.fairness.usage)
+    if usage := stack.fairness.usage:
+        configuration["admissionFairSharing"] = {
+            "usageHalfLifeTime": go_duration(usage.half_life),
+            "usageSamplingInterval": go_duration(usage.sampling),
+            "resourceWeights": usage_weights(environment, usage),
+        }
     return configuration
-
-
-def _usage(environment: Environment, usage: Usage) -> dict[str, Any]:
-    """AdmissionFairSharing. Every resource has a weight, because Kueue's default is 1, for a byte of memory too."""
-    return {
-        "usageHalfLifeTime": go_duration(usage.half_life),
-        "usageSamplingInterval": go_duration(usage.sampling),
-        "resourceWeights": usage_weights(environment, usage),
-    }
 
 
 def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
     """The weight of every resource that queues cover: of one GPU, partition or time slice, of one CPU, and of one byte.
 
-    Memory is 0 unless the stack says otherwise, because its bytes would outnumber everything else.
+    Kueue's default is 1, for a byte of memory too. Memory is 0 unless the stack says otherwise, because its bytes would
+    outnumber everything else.
     """
     gpus: dict[str, float] = {}
     for pool in environment.all_pools.values():
@@ -150,16 +145,9 @@ def _teams_alone(monitoring: str) -> dict[str, Any]:
     System namespaces are also excluded by name, in case somebody labels them by mistake; Kueue rejects a selector that
     matches kube-system.
     """
-    spared = {
-        "kube-system",
-        monitoring,
-        *(row.namespace for row in charts().values()),
-    }
-    key, value = TEAM_LABEL
-    return {
-        "matchLabels": {key: value},
-        "matchExpressions": [{"key": _NAMESPACE_NAME, "operator": "NotIn", "values": sorted(spared)}],
-    }
+    spared = sorted({"kube-system", monitoring, *(row.namespace for row in charts().values())})
+    others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": spared}
+    return {"matchLabels": dict([TEAM_LABEL]), "matchExpressions": [others]}
 
 
 def integrations(environment: Environment) -> dict[str, list[str]]:
@@ -167,13 +155,8 @@ def integrations(environment: Environment) -> dict[str, list[str]]:
 
     Workloads have the label of a job's user, by which `tenancy cost` sums.
     """
-    of_jobs = [
-        kind.integration
-        for operator in OF_JOBS
-        if there(environment, operator)
-        for kind in kinds().values()
-        if kind.operator == operator
-    ]
+    running = [operator for operator in OF_JOBS if there(environment, operator)]
+    of_jobs = [kind.integration for name in running for kind in kinds().values() if kind.operator == name]
     gangs = [GANG] if there(environment, "volcano") else []
     caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(environment, "fluid") else []
     others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}
@@ -184,3 +167,72 @@ def _excluded(environment: Environment) -> list[str]:
     supplies = [pool.supply for pool in environment.pools.values() if pool.supply]
     covered = [supply.resource for supply in supplies if supply.resource]
     return [prefix for prefix in UNCOVERED if not any(resource.startswith(prefix) for resource in covered)]
+
+
+CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
+"""Controller of the AdmissionCheck, and `spec.managedBy` of jobs that run in a worker."""
+CHECK: Final = f"{PREFIX}multikueue"
+"""Name of the MultiKueueConfig and the AdmissionCheck of a manager; in a worker, of the account of its manager."""
+KUBECONFIG_KEY: Final = "kubeconfig"
+"""Key of the Secret that Kueue reads (`apis/kueue/v1beta2/multikueue_types.go` of v0.19.2)."""
+
+_READ: Final[tuple[Verb, ...]] = ("get", "list", "watch")
+_WRITE: Final[tuple[Verb, ...]] = ("create", "update", "patch", "delete")
+_EVICT: Final[tuple[Verb, ...]] = ("get", "update", "patch")
+_KINDS: Final = {
+    kind.integration: (kind.group, kind.plural)
+    for kind in kinds().values()
+    if kind.integration and kind.queue != "either"
+}
+"""API group and resource of the kinds that MultiKueue creates in a worker, by Kueue's integration. The pods of a
+Deployment are dispatched one by one. `pkg/controller/jobs/*/*_multikueue_adapter.go` of v0.19.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAccess:
+    """What the manager may do in the cluster of a worker, by a ServiceAccount in Kueue's namespace.
+
+    Attributes:
+        reads: rules in the whole cluster: Kueue lists and watches without a namespace.
+        writes: rules in the namespaces of teams only.
+        of_others: whether Kueue, and so its namespace, is not installed by this stack.
+    """
+
+    account: Subject
+    reads: tuple[Rule, ...]
+    writes: tuple[Rule, ...]
+    of_others: bool
+
+
+def kueue_namespace() -> str:
+    """The namespace of Kueue, with the Secrets of a manager and the account of a worker."""
+    return operators()["kueue"].charts["kueue"].namespace
+
+
+def worker_access(environment: Environment) -> WorkerAccess | None:
+    """The rights of the manager in a worker; None if the stack is no worker.
+
+    Kueue's own script also gives rights for kinds that the stack has not, and to write in all namespaces:
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/site/static/examples/multikueue/create-multikueue-kubeconfig.sh
+    """
+    section = environment.stack.multikueue
+    if section is None or section.manager is None:
+        return None
+    kinds = [_KINDS[name] for name in integrations(environment)["frameworks"] if name in _KINDS]
+    kueue = ("kueue.x-k8s.io",)
+    reads = [
+        Rule(groups=kueue, resources=("workloads",), verbs=_READ, reason="admission and end of workloads"),
+        Rule(groups=kueue, resources=("clusterqueues", "localqueues"), verbs=_READ, reason="queues of the worker"),
+    ]
+    writes = [
+        Rule(groups=kueue, resources=("workloads",), verbs=_WRITE, reason="copies of the manager's workloads"),
+        Rule(groups=kueue, resources=("workloads/status",), verbs=_EVICT, reason="eviction of a copy"),
+    ]
+    for group, resource in kinds:
+        reads.append(Rule(groups=(group,), resources=(resource,), verbs=_READ, reason="status of copied jobs"))
+        if group:
+            status = f"{resource}/status"
+            reads.append(Rule(groups=(group,), resources=(status,), verbs=("get",), reason="status of copied jobs"))
+        writes.append(Rule(groups=(group,), resources=(resource,), verbs=("create", "delete"), reason="copies of jobs"))
+    account = Subject("ServiceAccount", CHECK, kueue_namespace())
+    return WorkerAccess(account, tuple(reads), tuple(writes), of_others=installed_by(environment, "kueue") != "here")

@@ -28,13 +28,10 @@ _MELLANOX: Final = "15b3"
 
 @dataclass(frozen=True, slots=True)
 class InfinibandPlan:
-    """The NicClusterPolicy, of which a cluster has one.
+    """The NicClusterPolicy, of which a cluster has one: images of the network driver and of the device plugin.
 
     Attributes:
         pools: whose nodes get the driver and the device plugin.
-        taints: of these nodes.
-        driver: image of the network driver.
-        plugin: image of the device plugin.
         config: the plugin's configuration, as JSON.
     """
 
@@ -74,26 +71,14 @@ def infiniband(environment: Environment) -> InfinibandPlan | None:
     )
 
 
+_FIRST: Final = [{"name": "priority"}, {"name": "gang", "enablePreemptable": False}, {"name": "conformance"}]
+_SECOND: Final = [
+    {"name": "drf", "enablePreemptable": False},
+    *({"name": name} for name in ("predicates", "capacity", "nodeorder", "binpack")),
+]
 _SCHEDULER: Final[dict[str, Any]] = {
     "actions": "enqueue, allocate, backfill, reclaim",
-    "tiers": [
-        {
-            "plugins": [
-                {"name": "priority"},
-                {"name": "gang", "enablePreemptable": False},
-                {"name": "conformance"},
-            ]
-        },
-        {
-            "plugins": [
-                {"name": "drf", "enablePreemptable": False},
-                {"name": "predicates"},
-                {"name": "capacity"},
-                {"name": "nodeorder"},
-                {"name": "binpack"},
-            ]
-        },
-    ],
+    "tiers": [{"plugins": _FIRST}, {"plugins": _SECOND}],
 }
 """With the plugin `capacity` instead of the chart's `proportion`, which shares by weight and ignores guarantees (the
 two are mutually exclusive), and with the action `reclaim`, which reclaims guaranteed quota:
@@ -122,8 +107,7 @@ def _filled(environment: Environment, values: Any) -> Any:
 
 def _volcano(environment: Environment) -> Values:
     """The chart's scheduler configuration, or `_SCHEDULER` if gangs have a guarantee."""
-    guaranteed = any(gang.guaranteed for team in environment.stack.teams.values() for gang in team.gangs.values())
-    if not guaranteed:
+    if not any(gang.guaranteed for team in environment.stack.teams.values() for gang in team.gangs.values()):
         return {}
     return {"custom": {"scheduler_config_override": yaml.safe_dump(_SCHEDULER, sort_keys=False)}}
 
@@ -221,35 +205,19 @@ def alertmanager_values(stack: Stack) -> Values:
     Source of the keys: https://prometheus.io/docs/alerting/latest/configuration/ (2026-11-26); of the alerts Watchdog
     and InfoInhibitor, which is for inhibitions only: kube-prometheus-stack 88.5.3.
     """
-    receivers = dict(_receivers(stack))
+    alerts = stack.metrics.alerts
+    named: dict[str, SecretKey | None] = {_PLATFORM: alerts.receiver, _SWITCH: alerts.dead_mans_switch}
+    named |= {f"team-{name}": team.alerts for name, team in stack.teams.items()}
+    receivers = {name: receiver for name, receiver in named.items() if receiver}
     if not receivers:
         return {}
     secrets = sorted({receiver.secret for receiver in receivers.values()})
+    grouped = ["alertname", "namespace", "cluster_queue"]
     config = {
-        "route": {
-            "receiver": NOBODY,
-            "group_by": ["alertname", "namespace", "cluster_queue"],
-            "routes": list(_routes(stack)),
-        },
+        "route": {"receiver": NOBODY, "group_by": grouped, "routes": list(_routes(stack))},
         "receivers": [{"name": NOBODY}, *(_receiver(name, one) for name, one in receivers.items())],
     }
     return {"alertmanager": {"config": config, "alertmanagerSpec": {"secrets": secrets}}}
-
-
-def team_receiver(team: str) -> str:
-    """Name of a team's receiver."""
-    return f"team-{team}"
-
-
-def _receivers(stack: Stack) -> Iterator[tuple[str, SecretKey]]:
-    alerts = stack.metrics.alerts
-    if alerts.receiver:
-        yield _PLATFORM, alerts.receiver
-    if alerts.dead_mans_switch:
-        yield _SWITCH, alerts.dead_mans_switch
-    for name, team in stack.teams.items():
-        if team.alerts:
-            yield team_receiver(name), team.alerts
 
 
 def _receiver(name: str, spec: SecretKey) -> Mapping[str, Any]:
@@ -266,13 +234,12 @@ def _routes(stack: Stack) -> Iterator[Values]:
     """
     alerts = stack.metrics.alerts
     yield {"matchers": ['alertname = "InfoInhibitor"'], "receiver": NOBODY}
-    often = {"group_wait": "0s", "group_interval": "1m", "repeat_interval": "5m"} if alerts.dead_mans_switch else {}
-    switch = _SWITCH if alerts.dead_mans_switch else NOBODY
-    yield {"matchers": ['alertname = "Watchdog"'], "receiver": switch, **often}
+    often = {"group_wait": "0s", "group_interval": "1m", "repeat_interval": "5m"}
+    switch = {"receiver": _SWITCH, **often} if alerts.dead_mans_switch else {"receiver": NOBODY}
+    yield {"matchers": ['alertname = "Watchdog"'], **switch}
     for name, team in stack.teams.items():
         if team.alerts:
-            receiver = team_receiver(name)
-            yield {"matchers": [f'cluster_queue = "{name}"'], "receiver": receiver, "continue": True}
-            yield {"matchers": [f'namespace = "{name}"'], "receiver": receiver}
+            yield {"matchers": [f'cluster_queue = "{name}"'], "receiver": f"team-{name}", "continue": True}
+            yield {"matchers": [f'namespace = "{name}"'], "receiver": f"team-{name}"}
     if alerts.receiver:
         yield {"receiver": _PLATFORM}

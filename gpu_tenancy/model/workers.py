@@ -1,7 +1,10 @@
-"""The stacks of MultiKueue workers, read from the files beside the manager's, and what they must have in common."""
+"""MultiKueue between stacks: the manager's flavors, teams and quotas from the stacks of its workers.
+
+They agree by construction: what both clusters must have is written once, in the stacks of the workers.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeAlias, cast
 
@@ -19,15 +22,15 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.roles import KINDS
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import MultiKueue
+from gpu_tenancy.model.yaml import Data
 
-Data: TypeAlias = dict[str, Any]
-Read: TypeAlias = Callable[[Source], Stack]
+_Read: TypeAlias = Callable[[Source], Stack]
 """Reads and checks one stack."""
-SECTION: Final = "multikueue"
+_SECTION: Final = "multikueue"
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class _Worker:
     """A worker as its file has it; `place` is where the manager names it."""
 
     name: str
@@ -40,27 +43,27 @@ class Worker:
         return cast("Data", self.source.sections.get(key) or {})
 
 
-def section_of(source: Source) -> MultiKueue | None:
+def _section_of(source: Source) -> MultiKueue | None:
     """The section; None where there is none, or where it is invalid, which `load` reports."""
-    raw = source.sections.get(SECTION)
+    raw = source.sections.get(_SECTION)
     try:
         return None if raw is None else MultiKueue.model_validate(raw)
     except ValidationError:
         return None
 
 
-def own_name(source: Source) -> str:
+def _own_name(source: Source) -> str:
     """The name of a stack by its file; empty without a file."""
     return FilePath(source.file).stem.removeprefix("Pulumi.")
 
 
-def first_of(error: StackError) -> str:
+def _first_of(error: StackError) -> str:
     """The first problem of another stack, and how many more it has."""
     more = len(error.problems) - 1
     return f"{error.problems[0]}" + (f" (and {more} more)" if more else "")
 
 
-def read_beside(source: Source, stack: str) -> Source:
+def _read_beside(source: Source, stack: str) -> Source:
     """The file of another stack, beside this one.
 
     Raises:
@@ -69,25 +72,25 @@ def read_beside(source: Source, stack: str) -> Source:
     name = f"Pulumi.{stack}.yaml"
     if source.folder is None:
         rule = "is another stack, but stacks are files of a project, which a component does not have"
-        raise StackError([Problem((SECTION,), rule, "deploy it as a stack of a project", stack)])
+        raise StackError([Problem((_SECTION,), rule, "deploy it as a stack of a project", stack)])
     shown = str(FilePath(source.file).with_name(name)) if source.file else name
     if not (source.folder / name).is_file():
-        raise StackError([Problem((SECTION,), "is not a stack of this project", f"add {shown}", stack)])
+        raise StackError([Problem((_SECTION,), "is not a stack of this project", f"add {shown}", stack)])
     return read_file(source.folder / name, shown)
 
 
-def read_workers(source: Source, found: MultiKueue, read: Read) -> tuple[list[Worker], list[Problem]]:
+def _read_workers(source: Source, found: MultiKueue, read: _Read) -> tuple[list[_Worker], list[Problem]]:
     """The workers of a manager, and what is wrong with those that cannot be read."""
-    workers: list[Worker] = []
+    workers: list[_Worker] = []
     problems: list[Problem] = []
-    own = own_name(source)
+    own = _own_name(source)
     for index, worker in enumerate(found.workers):
-        place = (SECTION, "workers", index, "stack")
+        place = (_SECTION, "workers", index, "stack")
         try:
-            file = read_beside(source, worker.stack)
+            file = _read_beside(source, worker.stack)
             stack = read(file)
         except StackError as error:
-            rule = f"cannot be read: {first_of(error)}"
+            rule = f"cannot be read: {_first_of(error)}"
             problems.append(Problem(place, rule, f"run `tenancy stack validate {worker.stack}`", worker.stack))
             continue
         manager = stack.multikueue.manager if stack.multikueue else None
@@ -96,13 +99,13 @@ def read_workers(source: Source, found: MultiKueue, read: Read) -> tuple[list[Wo
             rule = f"has the manager {manager}" if manager else "has no manager, so nobody has rights in its cluster"
             problems.append(Problem(place, rule, fix, worker.stack))
             continue
-        workers.append(Worker(worker.name, place[:-1], file, Tree(stack)))
+        workers.append(_Worker(worker.name, place[:-1], file, Tree(stack)))
     return workers, problems
 
 
 _READ: Final = ("pools", "machines", "prices", "priorities", "cohorts", "fairness", "datasets")
 """Sections that a manager does not have; all but datasets are read from its workers."""
-TEAM: Final = (
+_TEAM: Final = (
     "owner", "cost_center", "tier", "workload_secrets", "secrets", "image_pull_secrets", "cohort", "queue", "priority",
     "deadline", "weight", "usage_weight", "lends", "preemption", "containers", "pod_security",
 )  # fmt: skip
@@ -114,23 +117,21 @@ _OPERATORS: Final[Mapping[str, str]] = {name: kind.operator for name, kind in KI
 """The operator of each framework that needs one, by its field."""
 
 
-def own_problems(source: Source, workers: list[Worker]) -> Iterator[Problem]:
+def _own_problems(source: Source, workers: list[_Worker]) -> Iterator[Problem]:
     """What the manager's file must not have."""
     for key in _READ:
         if key in source.sections:
-            rule = "must not be set for a manager, which has it from its workers"
-            if key == "datasets":
-                rule = "must not be set for a manager, which runs no pods"
+            why = "runs no pods" if key == "datasets" else "has it from its workers"
+            rule = f"must not be set for a manager, which {why}"
             yield Problem((key,), rule, "remove it, and set it in the stacks of the workers")
-    if "pools" in cast("Data", source.sections[SECTION]):
-        yield Problem((SECTION, "pools"), "unknown key 'pools'", "remove it: the pools are in the workers' stacks")
+    if "pools" in cast("Data", source.sections[_SECTION]):
+        yield Problem((_SECTION, "pools"), "unknown key 'pools'", "remove it: the pools are in the workers' stacks")
     teams = cast("Data", source.sections.get("teams") or {})
     known = {team for worker in workers for team in worker.tree.stack.teams}
     for team, own in teams.items():
         if workers and team not in known:
-            yield Problem(
-                ("teams", team), "is a team of no worker", "add it to the stacks of the workers, or remove it"
-            )
+            fix = "add it to the stacks of the workers, or remove it"
+            yield Problem(("teams", team), "is a team of no worker", fix)
         if not isinstance(own, dict):
             continue
         for key in cast("Data", own):
@@ -140,7 +141,7 @@ def own_problems(source: Source, workers: list[Worker]) -> Iterator[Problem]:
         yield from _operators(team, cast("Data", own), workers)
 
 
-def _operators(team: str, own: Data, workers: list[Worker]) -> Iterator[Problem]:
+def _operators(team: str, own: Data, workers: list[_Worker]) -> Iterator[Problem]:
     """Jobs of the manager that a worker has no operator for."""
     jobs = cast("Data", own.get("training")) if isinstance(own.get("training"), dict) else {}
     for name, job in jobs.items():
@@ -153,14 +154,14 @@ def _operators(team: str, own: Data, workers: list[Worker]) -> Iterator[Problem]
                 yield Problem(("teams", team, "training", name, "framework"), rule, fix, str(framework))
 
 
-def differences(first: Worker, other: Worker) -> Iterator[Problem]:
+def _differences(first: _Worker, other: _Worker) -> Iterator[Problem]:
     """What differs between two workers and must not."""
     trees = first.tree, other.tree
     mine, theirs = (tree.stack for tree in trees)
     for what, one, two in (
         ("fairness", mine.fairness, theirs.fairness),
-        ("priorities", _priorities(mine), _priorities(theirs)),
-        ("cohorts", _parents(mine), _parents(theirs)),
+        ("priorities", *({name: one.value for name, one in stack.priorities.items()} for stack in (mine, theirs))),
+        ("cohorts", *({name: one.parent for name, one in stack.cohorts.items()} for stack in (mine, theirs))),
         *((f"operators.{name}", *("on" if there(tree, name) else "off" for tree in trees)) for name in OF_JOBS),
     ):
         if one != two:
@@ -169,24 +170,15 @@ def differences(first: Worker, other: Worker) -> Iterator[Problem]:
         has, lacks = (first, other) if team in mine.teams else (other, first)
         rule = f"worker {has.name} has team {team}, and worker {lacks.name} has not"
         yield Problem(lacks.place, rule, f"add the team to {lacks.source.file}, without GPUs if it has none there")
-    for team in mine.teams:
-        if team in theirs.teams:
-            yield from _team_differences(first, other, team)
-
-
-def _team_differences(first: Worker, other: Worker, team: str) -> Iterator[Problem]:
-    for field in TEAM:
-        one, two = (_compared(getattr(worker.tree.stack.teams[team], field), field) for worker in (first, other))
+    for team, field in ((team, field) for team in mine.teams if team in theirs.teams for field in _TEAM):
+        one, two = (getattr(stack.teams[team], field) for stack in (mine, theirs))
+        if field == "secrets":  # Of Secrets the names, which pods refer to.
+            one, two = (", ".join(sorted(names)) or "none" for names in (one, two))
         if one != two:
             yield _differs(first, other, f"teams.{team}.{Team.model_fields[field].alias}", one, two)
 
 
-def _compared(value: object, field: str) -> object:
-    """What must be the same of a field: of Secrets the names, which pods refer to."""
-    return ", ".join(sorted(cast("Mapping[str, object]", value))) or "none" if field == "secrets" else value
-
-
-def _differs(first: Worker, other: Worker, what: str, one: object, two: object) -> Problem:
+def _differs(first: _Worker, other: _Worker, what: str, one: object, two: object) -> Problem:
     rule = f"differs from worker {first.name} in {what}: {_brief(two)} here, {_brief(one)} there"
     return Problem(other.place, rule, f"set the same {what} in both stacks")
 
@@ -199,30 +191,25 @@ def _brief(value: object) -> str:
     return "unset" if value is None else "another section" if isinstance(value, Section) else str(value)
 
 
-def _priorities(stack: Stack) -> dict[str, int]:
-    return {name: entry.value for name, entry in stack.priorities.items()}
-
-
-def _parents(stack: Stack) -> dict[str, str | None]:
-    return {name: cohort.parent for name, cohort in stack.cohorts.items()}
-
-
 _Amounts: TypeAlias = dict[str, dict[str, tuple[int, int | None]]]
 """Guarantee and limit by flavor and resource."""
 
 
-def pools(workers: list[Worker]) -> dict[str, tuple[Worker, Data]]:
+def _pools(workers: list[_Worker]) -> dict[str, tuple[_Worker, Data]]:
     """The workers' pools by the names that they have in the manager, such as `west-h100`."""
-    return {f"{worker.name}-{pool.name}": (worker, _pool(pool)) for worker in workers for pool in _supplies(worker)}
-
-
-def _supplies(worker: Worker) -> Iterator[PoolSupply]:
-    return (pool for flavor in worker.tree.flavors.values() for pool in flavor.pools)
+    return {
+        f"{worker.name}-{pool.name}": (worker, _pool(pool))
+        for worker in workers
+        for flavor in worker.tree.flavors.values()
+        for pool in flavor.pools
+    }
 
 
 def _pool(supply: PoolSupply) -> Data:
     """A worker's pool as a description of its nodes, whatever its cloud."""
     gpus = {"gpu": supply.product or "gpu", "gpusPerNode": supply.gpus_per_node, "resource": supply.resource}
+    # The levels that jobs can ask for, by their labels: the clouds of manager and worker can differ.
+    levels = {one.level: one.label for one in supply.levels if one.level in {"block", "rack"}}
     return {
         "flavor": supply.flavor,
         "cpu": f"{supply.node[CPU]}m",
@@ -231,20 +218,14 @@ def _pool(supply: PoolSupply) -> Data:
         "labels": dict(supply.labels),
         "taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in supply.taints],
         **(gpus if supply.resource else {}),
-        **({"topology": _topology(supply)} if supply.levels else {}),
+        **({"topology": levels or {"source": "node"}} if supply.levels else {}),
     }
 
 
-def _topology(supply: PoolSupply) -> Data:
-    """The levels that jobs can ask for, by their labels: the clouds of manager and worker can differ."""
-    labels = {one.level: one.label for one in supply.levels if one.level in {"block", "rack"}}
-    return labels or {"source": "node"}
-
-
-def teams(workers: list[Worker], own: Mapping[str, Any]) -> Data:
+def _teams(workers: list[_Worker], own: Mapping[str, Any]) -> Data:
     """The teams with the sum of their quotas, and what the manager's file adds."""
     first = workers[0]
-    kept = {Team.model_fields[field].alias for field in TEAM} | {"members"}
+    kept = {Team.model_fields[field].alias for field in _TEAM} | {"members"}
     made: Data = {}
     for name, written in first.section("teams").items():
         shares = [worker.tree.team_shares.get(name, {}) for worker in workers]
@@ -255,14 +236,12 @@ def teams(workers: list[Worker], own: Mapping[str, Any]) -> Data:
     return made
 
 
-def cohorts(workers: list[Worker]) -> Data:
+def _cohorts(workers: list[_Worker]) -> Data:
     """The cohorts with the sum of their quotas; a cohort without a limit in one worker has none."""
     made: Data = {}
-    sections: dict[str, Data] = {name: written or {} for name, written in workers[0].section("cohorts").items()}
-    for name, written in sections.items():
-        shares = [_amounts(worker.tree.stated.get(name, {}), team=False) for worker in workers]
-        quota = _summed(shares)
-        rest: Data = {key: value for key, value in written.items() if key not in {"gpus", "quota"}}
+    for name, written in workers[0].section("cohorts").items():
+        quota = _summed([_amounts(worker.tree.stated.get(name, {}), team=False) for worker in workers])
+        rest = {key: value for key, value in (written or {}).items() if key not in {"gpus", "quota"}}
         made[name] = {**rest, **({"quota": quota} if quota else {})}
     return made
 
@@ -296,3 +275,58 @@ def _summed(shares: list[_Amounts]) -> Data:
             else:
                 entry.update(total)
     return quota
+
+
+def with_workers(source: Source, read: _Read) -> Source:
+    """The source of a manager with what it has from its workers, which `read` checks; any other source as it is.
+
+    Raises:
+        StackError: a worker is missing or invalid, the workers differ, or the file has what its workers define.
+    """
+    found = _section_of(source)
+    if found is None or not found.workers:
+        return source  # An invalid section is reported by whoever checks the stack.
+    workers, problems = _read_workers(source, found, read)
+    problems += _own_problems(source, workers)
+    problems += [problem for first in workers[:1] for other in workers[1:] for problem in _differences(first, other)]
+    if problems:
+        raise StackError(replace(one, file=source.file, line=source.line(one.path)) for one in problems)
+    placed = _pools(workers)
+    first = workers[0]
+    made: Data = {
+        "pools": {},
+        "people": first.section("people"),
+        "fairness": first.source.sections.get("fairness") or "hierarchical",
+        "priorities": first.section("priorities"),
+        "cohorts": _cohorts(workers),
+        **source.sections,
+        "teams": _teams(workers, source.sections.get("teams") or {}),
+        _SECTION: {**source.sections[_SECTION], "pools": {name: pool for name, (_, pool) in placed.items()}},
+    }
+    places = {("pools", pool): worker.place for pool, (worker, _) in placed.items()}
+    lines = {place: line for place, named in places.items() if (line := source.line(named))}
+    return replace(source, sections=made, lines={**source.lines, **lines})
+
+
+def manager_problems(source: Source, stack: Stack, read: _Read) -> Iterator[Problem]:
+    """Problems of a worker with its manager, whose preview would have them too.
+
+    `read` checks the stack of the manager, with its workers.
+    """
+    manager = stack.multikueue.manager if stack.multikueue else None
+    if manager is None or source.folder is None or not source.file:
+        return
+    place, own = (_SECTION, "manager"), _own_name(source)
+    try:
+        managing = _read_beside(source, manager)
+        section = _section_of(managing)
+        if section is None or own not in {worker.stack for worker in section.workers}:
+            fix = (
+                f"add {{name: …, stack: {own}, secret: …}} to multikueue.workers in {managing.file}, or remove this key"
+            )
+            yield Problem(place, f"does not name {own} as a worker", fix, manager)
+            return
+        read(managing)
+    except StackError as error:
+        rule = f"is not valid with this worker: {_first_of(error)}"
+        yield Problem(place, rule, "change one of the two stacks", manager)

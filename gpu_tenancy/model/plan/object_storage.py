@@ -1,0 +1,254 @@
+"""Object storage in a cluster: CSI drivers with their sidecars, the pods of caches, and what these take of nodes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount, times
+from gpu_tenancy.model.catalogue.storage import CacheContainer, CacheStore, caches
+from gpu_tenancy.model.spec.data import Acceleration, Dataset, Scheme
+from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """A container that a driver's webhook adds to each pod with its volumes.
+
+    Attributes:
+        annotations: annotations of the pod, without which the webhook does nothing.
+        limits: annotation for each resource of the sidecar, as limit and request.
+        amounts: the sidecar's CPU and memory without such annotations.
+    """
+
+    annotations: Mapping[str, str]
+    limits: Mapping[str, str]
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A CSI driver for object storage.
+
+    Attributes:
+        sidecar: what it adds to pods; None if it mounts without one.
+        from_pods: what the pod's own network must reach, because the sidecar reads the bucket; empty if a daemon of the
+            node does. NetworkPolicies of teams allow the addresses of the node (`nodeEndpoints` in
+            `catalogue/clouds.yaml`) and `egress`; if the network resolves the names to other addresses, the team's
+            `network.egress` must include those.
+        egress: CIDRs of what is reached, over HTTPS.
+    """
+
+    name: str
+    sidecar: Sidecar | None = None
+    from_pods: tuple[str, ...] = ()
+    egress: tuple[str, ...] = ()
+
+
+DRIVERS: Final = {
+    # https://github.com/awslabs/mountpoint-s3-csi-driver
+    "s3": Driver("s3.csi.aws.com"),
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-pv
+    "gs": Driver(
+        "gcsfuse.csi.storage.gke.io",
+        # https://github.com/GoogleCloudPlatform/gcs-fuse-csi-driver/blob/main/cmd/webhook/main.go (2026-11-22), with
+        # docs/known-issues.md and pkg/webhook/config.go of the same repository.
+        Sidecar(
+            annotations={"gke-gcsfuse/volumes": "true"},
+            limits={CPU: "gke-gcsfuse/cpu-limit", MEMORY: "gke-gcsfuse/memory-limit"},
+            amounts={CPU: 250, MEMORY: 256 * 2**20},
+        ),
+        (
+            "GKE metadata server, at 169.254.169.254",
+            "storage.googleapis.com and sts.googleapis.com on port 443 (https://cloud.google.com/vpc/docs/private-google-access)",
+        ),
+        # restricted.googleapis.com and private.googleapis.com, read 2026-11-23:
+        # https://cloud.google.com/vpc/docs/configure-private-google-access#network-config
+        ("199.36.153.4/30", "199.36.153.8/30"),
+    ),
+    # https://learn.microsoft.com/azure/aks/azure-csi-blob-storage-provision
+    "az": Driver("blob.csi.azure.com"),
+}
+"""CSI drivers by URL scheme of the bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecars:
+    """The sidecars of a pod, by its annotations. Their amounts count towards the namespace's quota, not the queue's."""
+
+    annotations: Mapping[str, str]
+    amounts: Amounts
+
+
+def sidecars_of(datasets: Mapping[str, Dataset], team: Team, workload: Workload) -> Sidecars:
+    """The sidecars of each pod of a workload; datasets that do not exist are reported by `model.checks`."""
+    known = (datasets[name] for name in workload.datasets if name in datasets)
+    schemes = {dataset.scheme for dataset in known if dataset.accelerate is None}
+    annotations: dict[str, str] = {}
+    amounts: Amounts = {}
+    for sidecar in (DRIVERS[scheme].sidecar for scheme in sorted(schemes)):
+        if sidecar is None:
+            continue
+        annotations |= sidecar.annotations
+        for resource, usual in sidecar.amounts.items():
+            # A smaller container than the namespace's minimum would be rejected.
+            amount = max(usual, getattr(team.containers.min, resource) or 0)
+            annotations[sidecar.limits[resource]] = format_amount(resource, amount)
+            amounts = add(amounts, {resource: amount})
+    return Sidecars(annotations, amounts)
+
+
+def sidecars(datasets: Mapping[str, Dataset], team: Team) -> Amounts:
+    """CPU and memory of all sidecars of a team's workloads, at their maximum number of pods."""
+    total: Amounts = {}
+    for workload in (*team.serving.values(), *team.training.values()):
+        one = sidecars_of(datasets, team, workload).amounts  # Roles mount the same datasets.
+        total = add(total, {resource: amount * workload.most_pods for resource, amount in one.items()})
+    return total
+
+
+def egress_of_datasets(datasets: Iterable[Dataset], team: str) -> tuple[str, ...]:
+    """CIDRs that pods of a team reach over HTTPS to read its datasets, because a sidecar of the pod does."""
+    own = (dataset for dataset in datasets if dataset.is_of(team))
+    schemes = {dataset.scheme for dataset in own if dataset.accelerate is None}
+    return tuple(cidr for scheme in sorted(schemes) for cidr in DRIVERS[scheme].egress)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Folder:
+    """A folder of a bucket, or a whole bucket.
+
+    Attributes:
+        scheme: of its URL: the service.
+        bucket: the bucket; on Azure, the container.
+        prefix: the folder, without slashes around it; empty for the whole bucket.
+        account: on Azure, the storage account; else empty.
+    """
+
+    scheme: Scheme
+    bucket: str
+    prefix: str
+    account: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{'/'.join(part for part in (self.account, self.bucket, self.prefix) if part)}"
+
+    @property
+    def whole(self) -> str:
+        """URL of the whole bucket."""
+        return f"{self.scheme}://{'/'.join(part for part in (self.account, self.bucket) if part)}"
+
+
+def access_mode(*, writable: bool) -> str:
+    """Access mode of the claims of a dataset, which pods on any number of nodes mount."""
+    return "ReadWriteMany" if writable else "ReadOnlyMany"
+
+
+def folder(dataset: Dataset) -> Folder:
+    """The folder of a dataset."""
+    first, _, rest = dataset.bucket.partition("://")[2].partition("/")
+    if dataset.scheme != "az":
+        return Folder(dataset.scheme, first, rest.strip("/"))
+    container, _, prefix = rest.partition("/")
+    return Folder(dataset.scheme, container, prefix.strip("/"), first)
+
+
+_MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class TakenByCaches:
+    """CPU and memory that caches take from the nodes of a flavor.
+
+    Attributes:
+        total: of all nodes together.
+        node: most of one node: a worker and the mount of each dataset, all masters and loads.
+        every: least of each node: the mounts, and the workers of datasets that have one on each node.
+        by_dataset: the total of each dataset.
+    """
+
+    total: Amounts = field(default_factory=dict[str, int])
+    node: Amounts = field(default_factory=dict[str, int])
+    every: Amounts = field(default_factory=dict[str, int])
+    by_dataset: Mapping[str, Amounts] = field(default_factory=dict[str, Amounts])
+
+
+NOTHING_TAKEN: Final = TakenByCaches()
+
+
+def share(acceleration: Acceleration, replicas: int) -> int:
+    """Size of the cache of one replica in bytes, in whole MiB."""
+    return -(-acceleration.cache // (max(1, replicas) * _MIB)) * _MIB
+
+
+def containers(acceleration: Acceleration, pod: str) -> Mapping[str, CacheContainer]:
+    """Containers of a pod (`master`, `worker` or `fuse`), by the key of the runtime's spec."""
+    return getattr(caches()[acceleration.runtime].pods, pod)
+
+
+def pod_amounts(acceleration: Acceleration, pod: str, replicas: int = 1) -> Amounts:
+    """CPU and memory of a pod; a cache in memory is part of its workers'."""
+    of_cache = {MEMORY: share(acceleration, replicas)} if pod == "worker" and acceleration.medium == "memory" else {}
+    return add(*(container.amounts for container in containers(acceleration, pod).values()), of_cache)
+
+
+def replicas_of(acceleration: Acceleration, always: int) -> int:
+    """Number of nodes with a part of the cache; default: the nodes that the flavor's pools always have."""
+    return always if acceleration.replicas is None else acceleration.replicas
+
+
+def taken(  # noqa: PLR0913 - of a flavor
+    datasets: Mapping[str, Dataset], teams: Mapping[str, Team], flavor: str, *, gpus: bool, always: int, most: int
+) -> TakenByCaches:
+    """What the caches of a stack's datasets take from a flavor.
+
+    `gpus` is whether its nodes have GPUs; `always` and `most` are the numbers of nodes that its pools have.
+    """
+    by_dataset: dict[str, Amounts] = {}
+    nodes: list[Amounts] = []
+    every: list[Amounts] = []
+    for name, dataset, acceleration in accelerated(datasets):
+        total: list[Amounts] = []
+        if not gpus or _reaches(teams, dataset, flavor):
+            mount = pod_amounts(acceleration, "fuse")
+            total.append(times(mount, most))
+            nodes.append(mount)
+            every.append(mount)
+        if acceleration.flavor == flavor:
+            replicas = replicas_of(acceleration, always)
+            worker = pod_amounts(acceleration, "worker", replicas)
+            load = caches()[acceleration.runtime].load.amounts if acceleration.warm else {}
+            once = add(pod_amounts(acceleration, "master"), load)
+            total += [times(worker, replicas), once]
+            nodes += [worker, once]
+            every += [worker] if replicas >= most else []
+        if total:
+            by_dataset[name] = add(*total)
+    return TakenByCaches(add(*by_dataset.values()), add(*nodes), add(*every), by_dataset)
+
+
+def accelerated(datasets: Mapping[str, Dataset]) -> Iterator[tuple[str, Dataset, Acceleration]]:
+    """The datasets with a cache, in the stack's order."""
+    for name, dataset in datasets.items():
+        if dataset.accelerate is not None:
+            yield name, dataset, dataset.accelerate
+
+
+def _reaches(teams: Mapping[str, Team], dataset: Dataset, flavor: str) -> bool:
+    """Whether pods of the dataset's teams can run on nodes with GPUs; those without are open to all teams."""
+    own = [(team, teams.get(team.queue or name, team)) for name, team in teams.items() if dataset.is_of(name)]
+    return any(flavor in owner.gpus or flavor in owner.quota or flavor in team.gangs for team, owner in own)
+
+
+def store_of(dataset: Dataset, acceleration: Acceleration) -> CacheStore:
+    """How the runtime of a cache mounts the dataset's bucket."""
+    return caches()[acceleration.runtime].stores[dataset.scheme]
+
+
+def has_identity(dataset: Dataset, acceleration: Acceleration) -> bool:
+    """Whether the cache reads the bucket with the cloud identity of its ServiceAccount.
+
+    The Secret of a JuiceFS cache has the address of the metadata engine, and not the keys of the bucket.
+    """
+    of_bucket = acceleration.secret if acceleration.runtime == "alluxio" else None
+    return of_bucket is None and store_of(dataset, acceleration).identity
