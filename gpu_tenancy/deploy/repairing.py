@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.deploy.events import Seen
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
-from gpu_tenancy.deploy.states import Entry, State, is_object, plain, without_missing
+from gpu_tenancy.deploy.states import Entry, Seen, State, is_object, plain, without_missing
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Live, survey
 from gpu_tenancy.kube.outcome import Failure

@@ -14,9 +14,8 @@ from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
-from gpu_tenancy.deploy.events import Event
 from gpu_tenancy.deploy.pulumi_cli import FileBackend, find_pulumi, generated_project
-from gpu_tenancy.deploy.states import State
+from gpu_tenancy.deploy.states import Event, State
 from gpu_tenancy.model.names import deployed_by
 from gpu_tenancy.model.plan.environment import KEY, is_part
 from gpu_tenancy.model.project import Declared, stack_file
@@ -103,15 +102,16 @@ class Stacks:
         with _failing("pulumi stack ls", "run `pulumi login`, then the same command again"):
             summaries = self._workspace.list_stacks()
         names = [summary.name.rpartition("/")[2] for summary in summaries]
-        known = sorted(name for name in names if self._is_own(name))
+        own = (name.removeprefix(f"{self.environment}.") for name in names)
+        known = sorted(
+            name
+            for name, part in zip(names, own, strict=True)
+            if name == self.environment or (part != name and is_part(part))
+        )
         known.sort(key=lambda name: self.names.index(name) if name in self.names else len(self.names))
         for name in known:
             self._write(name)
         return tuple(known)
-
-    def _is_own(self, name: str) -> bool:
-        part = name.removeprefix(f"{self.environment}.")
-        return name == self.environment or (part != name and is_part(part))
 
     def create(self, existing: tuple[str, ...]) -> None:
         """Creates the stacks that do not exist, with one way to encrypt secrets for all.

@@ -106,7 +106,7 @@ def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence
     # from those that run jobs, also where no job of the stack needs them.
     environment = Environment(stack)
     operators = {to_camel(name): "installed" for name in OF_JOBS if there(environment, name)}
-    sections = {**whole(source).sections, "cluster": cluster, "operators": operators}
+    sections: dict[str, Any] = {**whole(source).sections, "cluster": cluster, "operators": operators}
     if "teams" in sections:
         sections["teams"] = {
             name: {**team, **_with_named_classes(team, stack, name)} for name, team in sections["teams"].items()
