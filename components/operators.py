@@ -38,9 +38,6 @@ class Operator(Component):
     objects of these kinds. So Pulumi never deletes such a release or its namespace. If it is removed from a stack, it
     stays installed: set `installed` in the stack, or run `helm uninstall`. Creating it again fails while it exists,
     because the names are in use. The namespace is not created here.
-
-    Example:
-        >>> Operator("kueue", plan(stack).operators[0])
     """
 
     def __init__(self, name: str, plan: ReleasePlan, opts: Options = None) -> None:
@@ -69,7 +66,6 @@ class Operator(Component):
             opts=ResourceOptions(parent=self, depends_on=rights, retain_on_delete=plan.definitions_go),
         )
         self.gate = self._gate(f"{name}-gate", plan, plan.probe) if plan.probe else None
-        self.register_outputs({"version": plan.version})
 
     def _gate(self, name: str, plan: ReleasePlan, probe: Probe) -> Job:
         after_release, gate = self.after(self.release), f"{plan.name}-gate"
@@ -115,9 +111,6 @@ class Operators(Component):
     Each one waits for the gate of the one before it: later charts contain objects of earlier operators, and once Kueue
     is installed, its webhooks receive the Jobs of other charts' hooks. `pulumi destroy` uses the reverse order.
     Operators installed outside this stack are neither managed nor waited for.
-
-    Example:
-        >>> Operators("operators", plan(stack).operators)
     """
 
     def __init__(self, name: str, plans: tuple[ReleasePlan, ...], opts: Options = None) -> None:
@@ -127,7 +120,6 @@ class Operators(Component):
         for plan in plans:
             after = self.after(*namespaces[plan.namespace], *list(self.operators.values())[-1:])
             self.operators[plan.name] = Operator(f"{name}-{plan.name}", plan, after)
-        self.register_outputs({"operators": list(self.operators)})
 
     def _namespaces(self, name: str, plans: tuple[ReleasePlan, ...]) -> dict[str, list[pulumi.Resource]]:
         """The namespaces, each with a quota for critical pods if needed; retained if one of their releases is."""
@@ -173,9 +165,6 @@ class Infiniband(Component):
     update them, delete the pods while the nodes are empty. The operator itself is not installed here.
 
     https://azure.github.io/aks-rdma-infiniband/configurations/network-operator
-
-    Example:
-        >>> Infiniband("infiniband", plan(stack).infiniband)
     """
 
     def __init__(self, name: str, plan: InfinibandPlan, opts: Options = None) -> None:
@@ -194,7 +183,6 @@ class Infiniband(Component):
         self.policy = CustomResource(
             f"{name}-policy", "mellanox.com/v1alpha1", "NicClusterPolicy", metadata=metadata, spec=spec, opts=self.own
         )
-        self.register_outputs({})
 
 
 class Observability(Component):
@@ -203,9 +191,6 @@ class Observability(Component):
     Dashboards are for Grafana's sidecar, alerts for Prometheus' operator, prices for OpenCost. They are not installed
     here: make this depend on their release, which contains the definition of PrometheusRule. If they are installed
     outside this stack (`of_others`), so is the namespace.
-
-    Example:
-        >>> Observability("observability", observability(tree, servers, gpu_prices(tree)), namespace="monitoring")
     """
 
     def __init__(
@@ -241,4 +226,3 @@ class Observability(Component):
             of_opencost, prices = plan.opencost
             metadata: ObjectMetaArgsDict = {"name": "gpu-tenancy-prices", "namespace": of_opencost}
             core.ConfigMap(f"{name}-prices", metadata=metadata, data={"prices.csv": prices}, opts=self.own)
-        self.register_outputs({"dashboards": list(self.dashboards)})

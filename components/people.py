@@ -18,9 +18,6 @@ class Access(Component):
 
     Roles have no wildcards, and nobody is bound who is not in the stack. The RoleBindings of teams are in their
     namespaces.
-
-    Example:
-        >>> Access("access", plan(stack).access)
     """
 
     def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
@@ -40,7 +37,6 @@ class Access(Component):
             if subjects:
                 metadata: ObjectMetaArgsDict = {"name": f"{PREFIX}{who}", "labels": LABELS}
                 cluster_role_binding(f"{name}-{who}", metadata, role, subjects, with_roles)
-        self.register_outputs({"roles": list(self.roles)})
 
 
 def team_binding(name: str, namespace: str, binding: TeamBinding, opts: ResourceOptions) -> RoleBinding:
@@ -54,9 +50,6 @@ class FlowControl(Component):
 
     So requests of one team do not delay those of others. Levels and flows of operators and of the control plane are
     those that Kubernetes has.
-
-    Example:
-        >>> FlowControl("flow-control", plan(stack).flows)
     """
 
     def __init__(self, name: str, flows: planned.FlowsPlan, opts: Options = None) -> None:
@@ -90,7 +83,6 @@ class FlowControl(Component):
             ],
         }
         flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": planned.NAME}, spec=spec, opts=self.after(level))
-        self.register_outputs({})
 
 
 def _of_flow(subject: Subject) -> dict[str, Any]:

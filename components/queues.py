@@ -39,9 +39,6 @@ class Priorities(Component):
 
     The first orders pods on nodes, the second workloads in queues; with one name for both, neither can contradict the
     other. Kueue itself is not installed here.
-
-    Example:
-        >>> Priorities("priorities", (PriorityPlan("ml-low", 1000, preempts=False, default=False, description=""),))
     """
 
     def __init__(self, name: str, priorities: tuple[PriorityPlan, ...], opts: Options = None) -> None:
@@ -63,7 +60,6 @@ class Priorities(Component):
             self.workload_classes[priority.name] = PlainObject(
                 f"{name}-{priority.name}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own
             )
-        self.register_outputs({"classes": list(self.classes)})
 
 
 class Queues(Component):
@@ -71,9 +67,6 @@ class Queues(Component):
 
     Kueue and Volcano are not installed here. Kueue removes the finalizers of its objects, so it must be uninstalled
     after them: make this component depend on its release.
-
-    Example:
-        >>> Queues("queues", plan(stack).queues)
     """
 
     def __init__(self, name: str, queues: QueuesPlan, opts: Options = None) -> None:
@@ -91,7 +84,6 @@ class Queues(Component):
         self.gang_queues = {
             queue.name: self._gangs(f"{name}-gangs-{queue.name}", queue) for queue in queues.gang_queues
         }
-        self.register_outputs({"clusterQueues": list(self.cluster_queues), "gangQueues": list(self.gang_queues)})
 
     def _flavor(self, name: str, flavor: ResourceFlavor) -> CustomResource:
         spec: dict[str, Any] = {
@@ -220,9 +212,6 @@ class WorkerClusters(Component):
     """The MultiKueueClusters of a manager, and the AdmissionCheck that sends workloads to them.
 
     A kubeconfig is a Secret in Kueue's namespace, which is referenced only: it is neither read nor created here.
-
-    Example:
-        >>> WorkerClusters("queues", plan(stack).queues.workers)
     """
 
     def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: Options = None) -> None:
@@ -236,7 +225,6 @@ class WorkerClusters(Component):
         kind, spec = "MultiKueueConfig", {"clusters": list(clusters)}
         config = kueue_object(f"{name}-config", kind, {"name": CHECK}, spec, self.after(*clusters.values()))
         self.check = admission_check(f"{name}-check", CHECK, CONTROLLER, kind, self.after(config))
-        self.register_outputs({"clusters": list(clusters)})
 
 
 _WRITES: Final = f"{CHECK}-team"
@@ -247,9 +235,6 @@ class ManagerAccess(Component):
     """The ServiceAccount of a manager in a worker, what it may read, and the role that it has in each team's namespace.
 
     It has no token until somebody asks for one: `tenancy access worker-kubeconfig`.
-
-    Example:
-        >>> ManagerAccess("manager", plan(stack).manager)
     """
 
     def __init__(self, name: str, access: WorkerAccess, opts: Options = None) -> None:
@@ -267,7 +252,6 @@ class ManagerAccess(Component):
         cluster_role(f"{name}-writes", _WRITES, access.writes, self.own)
         after = self.after(account, reads)
         cluster_role_binding(f"{name}-binding", {"name": CHECK, "labels": LABELS}, CHECK, [manager], after)
-        self.register_outputs({"account": manager.name})
 
 
 def manager_binding(name: str, namespace: str, access: WorkerAccess, opts: ResourceOptions) -> RoleBinding:

@@ -27,9 +27,6 @@ class StorageClasses(Component):
 
     Volumes of a class that keeps them stay in the cloud when their claim is deleted, with the claim's name in
     `claimRef` of the PersistentVolume.
-
-    Example:
-        >>> StorageClasses("storage", plan(stack).storage_classes)
     """
 
     def __init__(self, name: str, classes: tuple[StorageClassPlan, ...], opts: Options = None) -> None:
@@ -46,15 +43,10 @@ class StorageClasses(Component):
                 allow_volume_expansion=True,
                 opts=self.own,
             )
-        self.register_outputs({})
 
 
 class TeamStorage(Component):
-    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound.
-
-    Example:
-        >>> TeamStorage("ml-research.checkpoints", plan(stack).teams[0].claims[0])
-    """
+    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound."""
 
     def __init__(self, name: str, claim: ClaimPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamStorage", name, opts)
@@ -72,9 +64,6 @@ class DatasetVolume(Component):
     """A PersistentVolume on a bucket and the claim that it is reserved for.
 
     The bucket, access to it and the cloud's CSI driver are not managed here: the cluster's component grants the rights.
-
-    Example:
-        >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
     """
 
     def __init__(self, name: str, volume: VolumePlan, opts: Options = None) -> None:
@@ -166,9 +155,6 @@ class Snapshots(Component):
     policy does: an account can only release contents of its team's snapshots for deletion.
 
     The snapshot controller, its definitions and the CSI drivers are not managed here.
-
-    Example:
-        >>> Snapshots("snapshots", plan(stack).snapshots)
     """
 
     def __init__(self, name: str, plan: SnapshotsPlan, opts: Options = None) -> None:
@@ -184,7 +170,6 @@ class Snapshots(Component):
             PlainObject(f"{name}-{made.name}", f"{SNAPSHOT_GROUP}/v1", "VolumeSnapshotClass", fields, self.own)
         if any(made.keep for made in plan.classes):
             self._release(name)
-        self.register_outputs({"namespace": plan.namespace})
 
     def _release(self, name: str) -> None:
         """The right to release contents of snapshots for deletion, and the policy that restricts it to a team's own."""
@@ -240,11 +225,7 @@ def _releases_only() -> Any:
 
 
 class TeamSnapshots(Component):
-    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace.
-
-    Example:
-        >>> TeamSnapshots("ml-research.snapshots", "ml-research", plan(stack).teams[0].snapshots)
-    """
+    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace."""
 
     def __init__(self, name: str, team: str, snapshots: tuple[SnapshotPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamSnapshots", name, opts)
@@ -271,7 +252,6 @@ class TeamSnapshots(Component):
         )
         after = self.after(account, binding)
         self.jobs = [_cron_job(f"{name}.{planned.claim}", planned, after) for planned in snapshots]
-        self.register_outputs({})
 
 
 def _cron_job(name: str, planned: SnapshotPlan, opts: ResourceOptions) -> CronJob:

@@ -31,9 +31,6 @@ class Team(Component):
     """One team: its namespace, then its Secrets, data and snapshots, servers, runtimes of TrainJobs, jobs and gangs.
 
     Its own components register no outputs: on a file backend, that would write the whole state once more for each.
-
-    Example:
-        >>> Team("ml-research", plan(stack).teams[0])
     """
 
     def __init__(self, name: str, team: TeamPlan, opts: Options = None) -> None:
@@ -75,9 +72,6 @@ class Tenancy(Component):
         kind: type of the component; programs in other languages have their own.
         prefix: start of the children's names, for programs with several tenancies: it ends in a dot, which no team's
             name contains.
-
-    Example:
-        >>> Tenancy("tenancy", plan(stack), pulumi.ResourceOptions(providers=[provider]))
     """
 
     def __init__(

@@ -28,9 +28,6 @@ class Guards(Component):
 
     Attributes:
         bindings: each depends on its policy.
-
-    Example:
-        >>> Guards("guards", plan(stack).guards)
     """
 
     def __init__(self, name: str, guards: GuardsPlan, opts: Options = None) -> None:
@@ -40,7 +37,6 @@ class Guards(Component):
         completed = [what for what in DEFAULTS if guards.defaults and (guards.taints or what != "tolerations")]
         defaults = [self._default(f"{name}-default-{what}", what, guards) for what in completed]
         self.bindings: list[pulumi.Resource] = [*guarding, *defaults]
-        self.register_outputs({"action": guards.action})
 
     def _policy(
         self, name: str, rule: str, action: str, guards: GuardsPlan

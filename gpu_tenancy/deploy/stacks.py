@@ -102,16 +102,15 @@ class Stacks:
         with _failing("pulumi stack ls", "run `pulumi login`, then the same command again"):
             summaries = self._workspace.list_stacks()
         names = [summary.name.rpartition("/")[2] for summary in summaries]
-        own = (name.removeprefix(f"{self.environment}.") for name in names)
-        known = sorted(
-            name
-            for name, part in zip(names, own, strict=True)
-            if name == self.environment or (part != name and is_part(part))
-        )
+        known = sorted(filter(self._is_own, names))
         known.sort(key=lambda name: self.names.index(name) if name in self.names else len(self.names))
         for name in known:
             self._write(name)
         return tuple(known)
+
+    def _is_own(self, name: str) -> bool:
+        part = name.removeprefix(f"{self.environment}.")
+        return name == self.environment or (part != name and is_part(part))
 
     def create(self, existing: tuple[str, ...]) -> None:
         """Creates the stacks that do not exist, with one way to encrypt secrets for all.

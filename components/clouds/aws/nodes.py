@@ -1,6 +1,5 @@
 """Facts about EKS nodes, their images and disks, and functions from a planned pool to a node group."""
 
-import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,13 +140,10 @@ https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A disk of a node.
+    """A disk of a node: its size in GiB and throughput in MiB/s.
 
     Attributes:
-        gib: size in GiB.
         key: ARN of its KMS key; None for the account's.
-        throughput: in MiB/s.
-        iops: I/O operations per second.
         snapshot: ID of the snapshot that it starts as; None for an empty disk.
     """
 
@@ -185,21 +181,12 @@ def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int
 def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
     """The configuration of a node, to which EKS and Karpenter add their own parts; None if the image's own is enough.
 
-    Args:
-        of: image of the node.
-        disks: whether images, containers and ephemeral storage are on the local disks.
-        numa: policy of the topology manager; None for no alignment with NUMA nodes.
+    With `disks`, images, containers and ephemeral storage are on the local disks.
     """
     parts = (_NUMA[of.family].format(policy=numa) if numa else "") + (_DISKS[of.family] if disks else "")
     if not parts:
         return None
     return _MIME.format(spec=parts) if of.family == "al2023" else parts
-
-
-def user_data(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
-    """The same in Base64, for launch templates."""
-    text = node_configuration(of, disks=disks, numa=numa)
-    return base64.b64encode(text.encode()).decode() if text else None
 
 
 SYSTEM: Final = "gpu-tenancy-system"
@@ -212,22 +199,12 @@ EFA: Final = "vpc.amazonaws.com/efa"
 
 _NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
 
-Effect = Literal["NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE"]
-_EFFECTS: Final[Mapping[str, Effect]] = {
-    "NoSchedule": "NO_SCHEDULE",
-    "NoExecute": "NO_EXECUTE",
-    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of a node.
+    """A network interface of a node: indexes of its network card and of the device on the card.
 
-    Attributes:
-        card: index of the network card.
-        device: index of the device on the card.
-        kind: `interface` has IP addresses; `efa-only` has none, and is for traffic between GPUs only.
+    An `interface` has IP addresses; `efa-only` has none, and is for traffic between GPUs only.
     """
 
     card: int
@@ -240,13 +217,12 @@ class Group:
     """One managed node group.
 
     Attributes:
-        capacity: EKS's capacity type.
         release: release of the image; None for the latest when the group's version is set.
         reservation: id of a capacity reservation or a capacity block, or ARN of a resource group of reservations.
         zones: empty for all zones of the cluster.
-        maximum: maximum number of nodes; at least 1, which EKS requires.
+        maximum: at least 1, which EKS requires.
         node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
-        user_data: configuration of its nodes in Base64; None without.
+        user_data: configuration of its nodes; None without.
         replaced_by_name: whether another machine or image has another name, so that both groups can run side by side.
     """
 
@@ -263,7 +239,7 @@ class Group:
     interfaces: tuple[Interface, ...]
     surge: Surge
     user_data: str | None
-    taints: tuple[tuple[str, str, Effect], ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
     reservation: str | None = None
     compact: bool = False
     alternatives: tuple[str, ...] = ()
@@ -291,18 +267,14 @@ def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:
     https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin
     """
     wired = [pool for pool in pools if pool.fabric]
+    if not wired:
+        return None
+    machines = sorted({pool.machine.type for pool in wired})
     taints = dict.fromkeys((taint.key, taint.effect) for pool in wired for taint in pool.supply.taints)
-    return (
-        {
-            "supportedInstanceLabels": {
-                "keys": ["node.kubernetes.io/instance-type"],
-                "values": sorted({pool.machine.type for pool in wired}),
-            },
-            "tolerations": [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints],
-        }
-        if wired
-        else None
-    )
+    return {
+        "supportedInstanceLabels": {"keys": ["node.kubernetes.io/instance-type"], "values": machines},
+        "tolerations": [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints],
+    }
 
 
 def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
@@ -323,6 +295,13 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         **huge_pages(pool),
         "ephemeral-storage": format_bytes(disk),
     }
+    # The properties of nodes that Cluster Autoscaler does not know from the machine type:
+    # https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
+    tags = {
+        **{f"{_NODE_TEMPLATE}/label/{key}": value for key, value in labels.items()},
+        **{f"{_NODE_TEMPLATE}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in pool.supply.taints},
+        **{f"{_NODE_TEMPLATE}/resources/{resource}": amount for resource, amount in resources.items()},
+    }
     kinds: Mapping[str, Literal["SPOT", "CAPACITY_BLOCK"]] = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
     return Group(
         name=pool.name,
@@ -335,14 +314,14 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         minimum=pool.supply.min_nodes,
         maximum=max(1, pool.supply.max_nodes),
         labels=labels,
-        taints=tuple((taint.key, taint.value, _EFFECTS[taint.effect]) for taint in pool.supply.taints),
+        taints=pool.supply.taints,
         volumes=volumes(cluster, pool.disk, image(pool), pool.machine, pool.image_disk),
         interfaces=interfaces(pool.fabric),
         compact=pool.compact,
         surge=pool.surge,
-        user_data=user_data(image(pool), numa=pool.numa, disks=uses_local_disks(cluster, pool.machine)),
+        user_data=node_configuration(image(pool), numa=pool.numa, disks=uses_local_disks(cluster, pool.machine)),
         alternatives=tuple(machine.type for machine in pool.alternatives),
-        node_template_tags=_node_template_tags(labels, pool.supply.taints, resources) if cluster.grows else {},
+        node_template_tags=tags if cluster.grows else {},
     )
 
 
@@ -374,19 +353,5 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         volumes=volumes(cluster, Disk(), of, nodes.machine),
         interfaces=interfaces(None),
         surge=Surge(added=1, unavailable=0),
-        user_data=user_data(of, disks=uses_local_disks(cluster, nodes.machine)),
+        user_data=node_configuration(of, disks=uses_local_disks(cluster, nodes.machine)),
     )
-
-
-def _node_template_tags(
-    labels: Mapping[str, str], taints: tuple[NodeTaint, ...], resources: Mapping[str, str]
-) -> dict[str, str]:
-    """Tags with the properties of nodes that Cluster Autoscaler does not know from the machine type.
-
-    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
-    """
-    return {
-        **{f"{_NODE_TEMPLATE}/label/{key}": value for key, value in labels.items()},
-        **{f"{_NODE_TEMPLATE}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in taints},
-        **{f"{_NODE_TEMPLATE}/resources/{resource}": amount for resource, amount in resources.items()},
-    }

@@ -1,5 +1,6 @@
 """Managed node groups of EKS, and Cluster Autoscaler, which scales them."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +13,8 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
 from ...objects import RBAC, Component, Options
-from .addons import NAMESPACE, release
+from .. import node_taints
+from .control_plane import NAMESPACE, release
 from .identity import PodRole
 from .nodes import ClusterContext, Group, Interface, Volume
 from .policies import autoscaler_policy
@@ -25,15 +27,6 @@ class LiveBounds:
     auto_scaling_group: str
     minimum: int
     maximum: int
-
-    def running(self, parent: pulumi.Resource, after: pulumi.Resource) -> pulumi.Output[int]:
-        """The number of nodes that the autoscaler wants, read when a resource is ready.
-
-        The Auto Scaling group is asked, because the node group's own number can be outdated:
-        https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
-        """
-        invoke = pulumi.InvokeOutputOptions(parent=parent, depends_on=[after])
-        return aws.autoscaling.get_group_output(name=self.auto_scaling_group, opts=invoke).desired_capacity
 
 
 def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds | None:
@@ -89,7 +82,10 @@ class NodeGroup(Component):
             # rejects a number outside of the bounds: `expandNodegroupScalingConfig` in
             # https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go. So the
             # number is what runs, and a lower maximum takes effect when the autoscaler has removed nodes.
-            running = live.running(self, template)
+            # The Auto Scaling group is asked when the template is ready, because the node group's own number can be
+            # outdated: https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
+            invoke = pulumi.InvokeOutputOptions(parent=self, depends_on=[template])
+            running = aws.autoscaling.get_group_output(name=live.auto_scaling_group, opts=invoke).desired_capacity
             size = {
                 "min_size": group.minimum,
                 "max_size": running.apply(lambda nodes: max(group.maximum, nodes)),
@@ -112,7 +108,7 @@ class NodeGroup(Component):
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             scaling_config=size,
             labels=group.labels,
-            taints=[{"key": key, "value": value, "effect": effect} for key, value, effect in group.taints],
+            taints=node_taints(group.taints),
             update_config={
                 # MINIMAL terminates a node before it starts the next; DEFAULT temporarily doubles the group.
                 "update_strategy": "DEFAULT" if group.surge.added else "MINIMAL",
@@ -140,13 +136,17 @@ class NodeGroup(Component):
                 tag={"key": key, "value": value, "propagate_at_launch": False},
                 opts=self.own,
             )
-        self.register_outputs({"name": group.name})
 
     def _template(self, name: str, group: Group, context: ClusterContext) -> aws.ec2.LaunchTemplate:
         called, block = f"{context.name}-{group.name}", group.capacity == "CAPACITY_BLOCK"
         placement: aws.ec2.LaunchTemplatePlacementArgsDict | None = None
         if group.compact:
             placement = {"group_name": placement_group(f"{name}-near", called, context.tags, self).name}
+        reserved: aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None = None
+        if group.reservation and group.reservation.startswith("arn:"):
+            reserved = {"capacity_reservation_target": {"capacity_reservation_resource_group_arn": group.reservation}}
+        elif group.reservation:
+            reserved = {"capacity_reservation_target": {"capacity_reservation_id": group.reservation}}
         market: aws.ec2.LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
         tags = {**context.tags, "Name": called}
         return aws.ec2.LaunchTemplate(
@@ -154,9 +154,9 @@ class NodeGroup(Component):
             name=called,
             update_default_version=True,
             instance_type=group.machine if block else None,
-            user_data=group.user_data,
+            user_data=base64.b64encode(group.user_data.encode()).decode() if group.user_data else None,
             instance_market_options=market if block else None,
-            capacity_reservation_specification=_reserved(group.reservation),
+            capacity_reservation_specification=reserved,
             placement=placement,
             metadata_options={
                 "http_endpoint": "enabled",
@@ -190,14 +190,6 @@ def placement_group(
 def auto_scaling_group_name(resources: Sequence[NodeGroupResource]) -> str:
     """Name of the Auto Scaling group that EKS creates for a node group."""
     return next(group.name or "" for resource in resources for group in resource.autoscaling_groups or ())
-
-
-def _reserved(reservation: str | None) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
-    if reservation is None:
-        return None
-    if reservation.startswith("arn:"):
-        return {"capacity_reservation_target": {"capacity_reservation_resource_group_arn": reservation}}
-    return {"capacity_reservation_target": {"capacity_reservation_id": reservation}}
 
 
 def _ebs(volume: Volume) -> aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict:
@@ -272,7 +264,6 @@ class ClusterAutoscaler(Component):
         }
         # The pods get their credentials when they start, so the association must exist first.
         self.release = release(f"{name}-release", _AUTOSCALER, values, self.after(role))
-        self.register_outputs({})
 
     def _requests(self, name: str) -> None:
         """Rights to handle ProvisioningRequests, which the chart's role does not have."""

@@ -76,7 +76,6 @@ class AksCluster(Component):
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
             self.system = [MemoryLock(f"{name}-memory-lock", wired, within)]
-        self.register_outputs({"id": cluster.id})
 
     def _placement(self, name: str, pool: NodePool, place: PoolCluster) -> ProximityPlacementGroup:
         """A pool's proximity placement group: https://learn.microsoft.com/azure/aks/reduce-latency-ppg.

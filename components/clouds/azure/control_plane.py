@@ -75,7 +75,6 @@ class Network(Component):
             opts=kept,
         )
         self.subnet = pulumi.Output.concat(vnet.id, f"/subnets/{_SUBNET}")
-        self.register_outputs({"subnet": self.subnet})
 
 
 AUTOSCALER: Final[containerservice.ManagedClusterPropertiesAutoScalerProfileArgsDict] = {
@@ -260,7 +259,6 @@ class AksControlPlane(Component):
                 maintenance_window=window,
                 opts=self.own,
             )
-        self.register_outputs({"id": self.cluster.id})
 
 
 def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) -> dict[str, Right]:

@@ -146,7 +146,6 @@ class CiIdentity(Component):
                 f"{name}-login", section, Principal(identity.principal_id), Right(USER_ROLE, cluster), self.own
             )
         self.object_id = identity.principal_id
-        self.register_outputs({})
 
 
 SECRETS_USER: Final = "Key Vault Secrets User"
@@ -180,7 +179,6 @@ class SecretReaderIdentity(Component):
                 )
         client, tenant = reader.annotations.values()
         self.names = {client: identity.client_id, tenant: identity.tenant_id}
-        self.register_outputs({})
 
 
 PULL: Final = "AcrPull"
@@ -235,7 +233,6 @@ class TeamAccess(Component):
             right = Right(BLOB_ROLES[grant.writes], container, condition)
             role_assignment(f"{name}-{grant.dataset}", section, Principal(identity.principal_id), right, self.own)
         self.client_id = identity.client_id
-        self.register_outputs({})
 
 
 class DatasetAccount(Component):
@@ -287,7 +284,6 @@ class DatasetAccount(Component):
             )
             for made in containers
         ]
-        self.register_outputs({"account": account.name})
 
 
 def data_access(

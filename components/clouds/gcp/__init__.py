@@ -84,7 +84,6 @@ class GkeCluster(Component):
             self._reads(f"{name}-reads", registry)
         for reader in plan.readers:
             SecretRights(f"{name}-secrets-{reader.team}", cluster, reader, after_cluster)
-        self.register_outputs({"cluster": cluster.name})
 
     def _node_account(self, name: str) -> pulumi.Output[str]:
         """The service account of the nodes, with the minimum roles; pods have their own through Workload Identity."""

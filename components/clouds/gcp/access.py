@@ -71,7 +71,6 @@ class CiIdentity(Component):
             projects.IAMMember(
                 f"{name}-login", project=section.project, role=VIEWER, member=self.account.member, opts=self.own
             )
-        self.register_outputs({})
 
 
 ACCESSOR: Final = "roles/secretmanager.secretAccessor"
@@ -97,7 +96,6 @@ class SecretRights(Component):
                     member=section.account_member(reader.team, READER),
                     opts=self.own,
                 )
-        self.register_outputs({})
 
 
 _DAYS_OF_OLD: Final = 90
@@ -135,7 +133,6 @@ class TeamRights(Component):
                     )
                 else:
                     storage.BucketIAMMember(right, bucket=bucket, role=role, member=member, opts=self.own)
-        self.register_outputs({})
 
 
 class DatasetBucket(Component):
@@ -174,7 +171,6 @@ class DatasetBucket(Component):
             )
             for folder in made.folders
         ] or [bucket]
-        self.register_outputs({"bucket": bucket.name})
 
 
 def data_access(

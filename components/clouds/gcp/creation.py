@@ -83,7 +83,6 @@ class Network(Component):
         )
         named = once_there(subnetwork.name, nat.id)
         self.names = ClusterNetwork(vpc.name, named, "pods", "services")
-        self.register_outputs({"network": vpc.name})
 
 
 _ROTATION: Final = 90 * 86400
@@ -144,7 +143,6 @@ class SecretsKey(Component):
             member=agent.member,
             opts=ResourceOptions(parent=self, retain_on_delete=True),
         )
-        self.register_outputs({})
 
 
 @dataclass(frozen=True, slots=True)

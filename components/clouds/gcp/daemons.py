@@ -100,7 +100,6 @@ class DriverInstaller(Component):
             {"key": NO_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
         )
         self.daemon_set = _node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, self.own)
-        self.register_outputs({})
 
 
 INJECTOR: Final = "device-injector"
@@ -136,7 +135,6 @@ class GpuFabric(Component):
             injected = [pool for kind in injectors for pool in by_fabric[kind]]
             image = str(next(iter(injectors.values())))
             self._daemon_set(f"{name}-{INJECTOR}", INJECTOR, _injecting(image), injected)
-        self.register_outputs({})
 
     def _network(self, name: str, network: FabricNetwork, mode: str) -> None:
         version, kind = f"{_NETWORKING}/v1", "GKENetworkParamSet"
