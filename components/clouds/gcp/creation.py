@@ -1,7 +1,6 @@
 """A created GKE cluster with its network and maintenance windows, and the key that encrypts its secrets."""
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pulumi
@@ -145,8 +144,7 @@ class SecretsKey(Component):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NewCluster:
+class NewCluster(NamedTuple):
     """The inputs of a new cluster.
 
     Attributes:

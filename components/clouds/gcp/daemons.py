@@ -103,6 +103,10 @@ class DriverInstaller(Component):
 
 
 INJECTOR: Final = "device-injector"
+_INJECTED: Final = (
+    HostMount(name="dev", host="/dev", path="/dev"),
+    HostMount(name="nri", host="/var/run/nri", path="/var/run/nri"),
+)
 _NETWORKING: Final = "networking.gke.io"
 
 
@@ -133,8 +137,8 @@ class GpuFabric(Component):
         injectors = {kind: row.injector for kind in by_fabric if (row := fabrics()[kind]).injector}
         if injectors:
             injected = [pool for kind in injectors for pool in by_fabric[kind]]
-            image = str(next(iter(injectors.values())))
-            self._daemon_set(f"{name}-{INJECTOR}", INJECTOR, _injecting(image), injected)
+            volumes, inject = _mounting(INJECTOR, str(next(iter(injectors.values()))), _INJECTED)
+            self._daemon_set(f"{name}-{INJECTOR}", INJECTOR, {"volumes": volumes, "containers": [inject]}, injected)
 
     def _network(self, name: str, network: FabricNetwork, mode: str) -> None:
         version, kind = f"{_NETWORKING}/v1", "GKENetworkParamSet"
@@ -188,15 +192,6 @@ def _installing(installer: Installer) -> PodSpecArgsDict:
     command = ["/bin/sh", "-c", "\n".join(installer.command)]
     volumes, install = _mounting(installer.name, installer.image, installer.mounts)
     return {"volumes": volumes, "containers": [PAUSE], "init_containers": [*steps, {**install, "command": command}]}
-
-
-def _injecting(image: str) -> PodSpecArgsDict:
-    mounts = (
-        HostMount(name="dev", host="/dev", path="/dev"),
-        HostMount(name="nri", host="/var/run/nri", path="/var/run/nri"),
-    )
-    volumes, inject = _mounting(INJECTOR, image, mounts)
-    return {"volumes": volumes, "containers": [inject]}
 
 
 def _mounting(name: str, image: str, mounts: Sequence[HostMount]) -> tuple[list[VolumeArgsDict], ContainerArgsDict]:
