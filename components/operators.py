@@ -21,8 +21,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.values import InfinibandPlan
 from gpu_tenancy.model.plan.people import Subject
 
-from .objects import Component, Options, cluster_role_binding, wire
-from .pods import kubectl_pod, on_pools
+from .objects import Component, Options, cluster_role_binding, kubectl_pod, on_pools, wire
 
 _SECONDS: Final = 900
 

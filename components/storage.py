@@ -18,8 +18,17 @@ from gpu_tenancy.model.plan.sidecars import access_mode
 from gpu_tenancy.model.plan.storage import ClaimPlan, SnapshotPlan, SnapshotsPlan, StorageClassPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
-from .objects import DO_NOT_AWAIT, Component, Options, PlainObject, cluster_role_binding, role_ref
-from .pods import cron_job, namespace_of_jobs, script_container
+from .objects import (
+    DO_NOT_AWAIT,
+    Component,
+    Options,
+    PlainObject,
+    cluster_role_binding,
+    cron_job,
+    namespace_of_jobs,
+    role_ref,
+    script_container,
+)
 
 
 class StorageClasses(Component):

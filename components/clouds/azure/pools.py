@@ -13,8 +13,7 @@ from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
-from ...objects import Component, Options
-from ...pods import node_daemon_set, on_each_node, on_pools
+from ...objects import Component, Options, node_daemon_set, on_each_node, on_pools
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept

@@ -15,8 +15,7 @@ from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.fabric import network_name
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 
-from ...objects import Component, Options
-from ...pods import node_daemon_set, on_each_node, on_nodes, on_pools
+from ...objects import Component, Options, node_daemon_set, on_each_node, on_nodes, on_pools
 
 PAUSE: Final[ContainerArgsDict] = {
     "name": "pause",
