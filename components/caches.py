@@ -11,7 +11,7 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgs
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.manifests.pods import tolerations
-from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
+from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachesPlan
 from gpu_tenancy.model.plan.sidecars import access_mode
 
 from .objects import Component, Options
@@ -59,24 +59,16 @@ class Caches(Component):
 
     def _cache(self, name: str, namespace: str, cache: CachePlan, inside: ResourceOptions) -> None:
         place: ObjectMetaArgsDict = {"name": cache.dataset, "namespace": namespace}
+        claimed: ObjectMetaArgsDict = {**place, "annotations": {CLAIM_SIZE: format_bytes(cache.claim)}}
         dataset = CustomResource(
-            f"{name}-dataset",
-            cache.api,
-            _DATASET,
-            metadata={**place, "annotations": {CLAIM_SIZE: format_bytes(cache.claim)}},
-            spec=_dataset(cache),
-            opts=inside,
+            f"{name}-dataset", cache.api, _DATASET, metadata=claimed, spec=_dataset(cache), opts=inside
         )
         replaced = [f"spec.{field}" for field in _SIZED]
+        opts = ResourceOptions(
+            parent=self, depends_on=[dataset], replace_on_changes=replaced, delete_before_replace=True
+        )
         runtime = CustomResource(
-            f"{name}-runtime",
-            cache.api,
-            cache.kind,
-            metadata=place,
-            spec=_runtime(cache),
-            opts=ResourceOptions(
-                parent=self, depends_on=[dataset], replace_on_changes=replaced, delete_before_replace=True
-            ),
+            f"{name}-runtime", cache.api, cache.kind, metadata=place, spec=_runtime(cache), opts=opts
         )
         if cache.load:
             load, amounts = cache.load
@@ -103,14 +95,9 @@ class CachedVolume(Component):
     def __init__(self, name: str, cached: CachedDataset, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:CachedVolume", name, opts)
         mount = {"mountPoint": cached.mount, "name": cached.dataset}
-        self.reference = CustomResource(
-            f"{name}-reference",
-            cached.api,
-            _DATASET,
-            metadata={"name": cached.dataset, "namespace": cached.team},
-            spec={"mounts": [mount], "accessModes": [cached.access_mode]},
-            opts=self.own,
-        )
+        metadata: ObjectMetaArgsDict = {"name": cached.dataset, "namespace": cached.team}
+        spec = {"mounts": [mount], "accessModes": [cached.access_mode]}
+        CustomResource(f"{name}-reference", cached.api, _DATASET, metadata=metadata, spec=spec, opts=self.own)
 
 
 def _dataset(cache: CachePlan) -> dict[str, Any]:
@@ -140,7 +127,11 @@ def _dataset(cache: CachePlan) -> dict[str, Any]:
 
 
 def _runtime(cache: CachePlan) -> dict[str, Any]:
-    pods = {pod.key: _component(pod) for pod in cache.pods}
+    pods: dict[str, dict[str, Any]] = {}
+    for pod in cache.pods:
+        flags = (("-Xmx", pod.container.heap), ("-XX:MaxDirectMemorySize=", pod.container.direct))
+        java = [f"{flag}{size // 2**20}m" for flag, size in flags if size]
+        pods[pod.key] = {"resources": _resources(pod.amounts), **({"jvmOptions": java} if java else {})}
     for key in ("master", "worker", "fuse"):
         if key in pods:
             pods[key]["networkMode"] = _NETWORK
@@ -166,12 +157,6 @@ def _level(cache: CachePlan) -> dict[str, Any]:
         return {"mediumtype": "SSD", "volumeType": "hostPath", "path": path, **size, "low": "0.1"}
     medium, path = ("MEM", "/dev/shm") if cache.medium == "memory" else ("SSD", "/cache")  # noqa: S108 - of the pod
     return {"mediumtype": medium, "volumeType": "emptyDir", "path": path, **size, "high": "0.95", "low": "0.7"}
-
-
-def _component(pod: CachePod) -> dict[str, Any]:
-    flags = (("-Xmx", pod.container.heap), ("-XX:MaxDirectMemorySize=", pod.container.direct))
-    java = [f"{flag}{size // 2**20}m" for flag, size in flags if size]
-    return {"resources": _resources(pod.amounts), **({"jvmOptions": java} if java else {})}
 
 
 def _resources(amounts: Mapping[str, int]) -> dict[str, Any]:
