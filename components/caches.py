@@ -33,6 +33,9 @@ class Caches(Component):
     Fluid, which makes their pods and volumes, is not installed here. A new size, medium or flavor replaces the runtime:
     its pods end, the cache is empty, and pods that mount it must be restarted. A Dataset stays as long as a team
     refers to it.
+
+    Example:
+        >>> Caches("caches", plan(stack).caches)
     """
 
     def __init__(self, name: str, plan: CachesPlan, opts: Options = None) -> None:
@@ -90,6 +93,9 @@ class CachedVolume(Component):
     """A team's reference to a cache: Fluid makes a PersistentVolume and a claim with the dataset's name from it.
 
     Fluid also makes the ThinRuntime of the reference. The claim is pending until the cache is ready.
+
+    Example:
+        >>> CachedVolume("ml-research-corpus", plan(stack).teams[0].cached[0])
     """
 
     def __init__(self, name: str, cached: CachedDataset, opts: Options = None) -> None:

@@ -38,6 +38,9 @@ class TeamNamespace(Component):
     Attributes:
         namespace: everything in it depends on it, so that it is deleted last.
         bounds: objects that must exist before the first pod.
+
+    Example:
+        >>> TeamNamespace("ml-research", plan(stack).teams[0].namespace)
     """
 
     def __init__(self, name: str, team: planned.NamespacePlan, opts: Options = None) -> None:

@@ -71,7 +71,11 @@ def fair_sharing(weight: float | None) -> dict[str, Any]:
 
 
 class PlainObject(pulumi.CustomResource):
-    """An object of a kind that an operator defines, such as Kueue's WorkloadPriorityClass."""
+    """An object of a kind that an operator defines, such as Kueue's WorkloadPriorityClass.
+
+    Example:
+        >>> PlainObject("low", "kueue.x-k8s.io/v1beta2", "WorkloadPriorityClass", {"metadata": {...}, "value": 1}, opts)
+    """
 
     def __init__(
         self, name: str, api_version: str, kind: str, fields: Mapping[str, Any], opts: ResourceOptions

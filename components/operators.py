@@ -37,6 +37,9 @@ class Operator(Component):
     objects of these kinds. So Pulumi never deletes such a release or its namespace. If it is removed from a stack, it
     stays installed: set `installed` in the stack, or run `helm uninstall`. Creating it again fails while it exists,
     because the names are in use. The namespace is not created here.
+
+    Example:
+        >>> Operator("kueue", plan(stack).operators[0])
     """
 
     def __init__(self, name: str, plan: ReleasePlan, opts: Options = None) -> None:
@@ -110,6 +113,9 @@ class Operators(Component):
     Each one waits for the gate of the one before it: later charts contain objects of earlier operators, and once Kueue
     is installed, its webhooks receive the Jobs of other charts' hooks. `pulumi destroy` uses the reverse order.
     Operators installed outside this stack are neither managed nor waited for.
+
+    Example:
+        >>> Operators("operators", plan(stack).operators)
     """
 
     def __init__(self, name: str, plans: tuple[ReleasePlan, ...], opts: Options = None) -> None:
@@ -164,6 +170,9 @@ class Infiniband(Component):
     update them, delete the pods while the nodes are empty. The operator itself is not installed here.
 
     https://azure.github.io/aks-rdma-infiniband/configurations/network-operator
+
+    Example:
+        >>> Infiniband("infiniband", plan(stack).infiniband)
     """
 
     def __init__(self, name: str, plan: InfinibandPlan, opts: Options = None) -> None:
@@ -190,6 +199,9 @@ class Observability(Component):
     Dashboards are for Grafana's sidecar, alerts for Prometheus' operator, prices for OpenCost. They are not installed
     here: make this depend on their release, which contains the definition of PrometheusRule. If they are installed
     outside this stack (`of_others`), so is the namespace.
+
+    Example:
+        >>> Observability("observability", observability(tree, servers, gpu_prices(tree)), namespace="monitoring")
     """
 
     def __init__(

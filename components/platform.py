@@ -167,6 +167,9 @@ class Platform(Component):
 
     The program of this project has no such component: its resources are children of the stack. Names of resources
     start with the component's name, so that a program can have several platforms.
+
+    Example:
+        >>> Platform("ml", plan(stack))
     """
 
     def __init__(self, name: str, planned: Plan, opts: Options = None) -> None:

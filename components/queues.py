@@ -37,6 +37,9 @@ class Priorities(Component):
 
     The first orders pods on nodes, the second workloads in queues; with one name for both, neither can contradict the
     other. Kueue itself is not installed here.
+
+    Example:
+        >>> Priorities("priorities", (PriorityPlan("ml-low", 1000, preempts=False, default=False, description=""),))
     """
 
     def __init__(self, name: str, priorities: tuple[PriorityPlan, ...], opts: Options = None) -> None:
@@ -61,6 +64,9 @@ class Queues(Component):
 
     Kueue and Volcano are not installed here. Kueue removes the finalizers of its objects, so it must be uninstalled
     after them: make this component depend on its release.
+
+    Example:
+        >>> Queues("queues", plan(stack).queues)
     """
 
     def __init__(self, name: str, queues: QueuesPlan, opts: Options = None) -> None:
@@ -199,6 +205,9 @@ class WorkerClusters(Component):
     """The MultiKueueClusters of a manager, and the AdmissionCheck that sends workloads to them.
 
     A kubeconfig is a Secret in Kueue's namespace, which is referenced only: it is neither read nor created here.
+
+    Example:
+        >>> WorkerClusters("queues", plan(stack).queues.workers)
     """
 
     def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: Options = None) -> None:
@@ -222,6 +231,9 @@ class ManagerAccess(Component):
     """The ServiceAccount of a manager in a worker, what it may read, and the role that it has in each team's namespace.
 
     It has no token until somebody asks for one: `tenancy access worker-kubeconfig`.
+
+    Example:
+        >>> ManagerAccess("manager", plan(stack).manager)
     """
 
     def __init__(self, name: str, access: WorkerAccess, opts: Options = None) -> None:

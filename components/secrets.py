@@ -34,6 +34,9 @@ class NamespaceSecrets(Component):
 
     Attributes:
         made: everything that workloads need before their first pod.
+
+    Example:
+        >>> NamespaceSecrets("ml-research-secrets", "ml-research", plan(stack).teams[0].secrets)
     """
 
     def __init__(self, name: str, namespace: str, secrets: TeamSecrets, opts: Options = None) -> None:

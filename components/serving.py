@@ -69,6 +69,9 @@ class ModelServer(Component):
     image and the source of a custom metric (an adapter, or KEDA and Prometheus) are not managed here.
 
     A burst has no Service: its pods answer for the Service of their server.
+
+    Example:
+        >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
     """
 
     def __init__(self, name: str, server: ServerPlan, opts: Options = None) -> None:

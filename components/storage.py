@@ -34,6 +34,9 @@ class StorageClasses(Component):
 
     Volumes of a class that keeps them stay in the cloud when their claim is deleted, with the claim's name in
     `claimRef` of the PersistentVolume.
+
+    Example:
+        >>> StorageClasses("storage", plan(stack).storage_classes)
     """
 
     def __init__(self, name: str, classes: tuple[StorageClassPlan, ...], opts: Options = None) -> None:
@@ -53,7 +56,11 @@ class StorageClasses(Component):
 
 
 class TeamStorage(Component):
-    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound."""
+    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound.
+
+    Example:
+        >>> TeamStorage("ml-research.checkpoints", plan(stack).teams[0].claims[0])
+    """
 
     def __init__(self, name: str, claim: ClaimPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamStorage", name, opts)
@@ -71,6 +78,9 @@ class DatasetVolume(Component):
     """A PersistentVolume on a bucket and the claim that it is reserved for.
 
     The bucket, access to it and the cloud's CSI driver are not managed here: the cluster's component grants the rights.
+
+    Example:
+        >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
     """
 
     def __init__(self, name: str, volume: VolumePlan, opts: Options = None) -> None:
@@ -162,6 +172,9 @@ class Snapshots(Component):
     policy does: an account can only release contents of its team's snapshots for deletion.
 
     The snapshot controller, its definitions and the CSI drivers are not managed here.
+
+    Example:
+        >>> Snapshots("snapshots", plan(stack).snapshots)
     """
 
     def __init__(self, name: str, plan: SnapshotsPlan, opts: Options = None) -> None:
@@ -226,7 +239,11 @@ def _releases_only() -> Any:
 
 
 class TeamSnapshots(Component):
-    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace."""
+    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace.
+
+    Example:
+        >>> TeamSnapshots("ml-research.snapshots", "ml-research", plan(stack).teams[0].snapshots)
+    """
 
     def __init__(self, name: str, team: str, snapshots: tuple[SnapshotPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamSnapshots", name, opts)

@@ -34,6 +34,9 @@ class Team(Component):
     """One team: its namespace, then its Secrets, data and snapshots, servers, runtimes of TrainJobs, jobs and gangs.
 
     Its own components register no outputs: on a file backend, that would write the whole state once more for each.
+
+    Example:
+        >>> Team("ml-research", plan(stack).teams[0])
     """
 
     def __init__(self, name: str, team: TeamPlan, opts: Options = None) -> None:
@@ -72,6 +75,9 @@ class Access(Component):
 
     Roles have no wildcards, and nobody is bound who is not in the stack. The RoleBindings of teams are in their
     namespaces.
+
+    Example:
+        >>> Access("access", plan(stack).access)
     """
 
     def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
@@ -97,6 +103,9 @@ class FlowControl(Component):
 
     So requests of one team do not delay those of others. Levels and flows of operators and of the control plane are
     those that Kubernetes has.
+
+    Example:
+        >>> FlowControl("flow-control", plan(stack).flows)
     """
 
     def __init__(self, name: str, flows: planned.FlowsPlan, opts: Options = None) -> None:
@@ -152,6 +161,9 @@ class Tenancy(Component):
         kind: type of the component; programs in other languages have their own.
         prefix: start of the children's names, for programs with several tenancies: it ends in a dot, which no team's
             name contains.
+
+    Example:
+        >>> Tenancy("tenancy", plan(stack), pulumi.ResourceOptions(providers=[provider]))
     """
 
     def __init__(

@@ -29,6 +29,9 @@ class TrainingJob(Component):
 
     Kueue admits all pods together, or those of one group of a LeaderWorkerSet. It can be pending for a long time, so a
     deployment does not wait for it. The operators of the kinds are not installed here.
+
+    Example:
+        >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
     """
 
     def __init__(self, name: str, job: JobPlan, opts: Options = None) -> None:
@@ -54,6 +57,9 @@ class GangJob(Component):
 
     It uses quota of the team's Volcano queue, not of Kueue's, so that only one scheduler allocates each GPU. Volcano is
     not installed here.
+
+    Example:
+        >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
     """
 
     def __init__(self, name: str, gang: GangPlan, opts: Options = None) -> None:
@@ -69,6 +75,9 @@ class TrainingRuntime(Component):
     https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go. Where the namespace's
     quota admits only some classes, pods of Trainer's own runtimes would be rejected for ever. Like the other workloads,
     the pods have the team's service account, no API token and no capabilities.
+
+    Example:
+        >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
     """
 
     def __init__(self, name: str, runtime: RuntimePlan, opts: Options = None) -> None:

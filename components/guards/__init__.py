@@ -47,6 +47,9 @@ class Guards(Component):
 
     Attributes:
         bindings: each depends on its policy.
+
+    Example:
+        >>> Guards("guards", plan(stack).guards)
     """
 
     def __init__(self, name: str, guards: GuardsPlan, opts: Options = None) -> None:
