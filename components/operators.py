@@ -46,7 +46,7 @@ class Operator(Component):
         super().__init__("gpu-tenancy:operators:Operator", name, opts)
         rights: list[pulumi.Resource] = []
         if plan.reads:
-            # Read access beyond the chart's own roles, for all service accounts of the release's namespace.
+            # Beyond the chart's own roles, for all service accounts of the release's namespace.
             rules: list[PolicyRuleArgsDict] = [
                 {"api_groups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}
                 for group, resource in plan.reads
@@ -73,11 +73,9 @@ class Operator(Component):
         after_release, gate = self.after(self.release), f"{plan.name}-gate"
         metadata: ObjectMetaArgsDict = {"name": gate, "namespace": plan.namespace}
         account = core.ServiceAccount(f"{name}-account", metadata=metadata, opts=after_release)
-        rules: list[PolicyRuleArgsDict] = [
-            {"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}
-        ]
+        creates: PolicyRuleArgsDict = {"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}
         subject = Subject("ServiceAccount", gate, plan.namespace)
-        granted = _granted(name, f"gpu-tenancy-{gate}", rules, subject, after_release)
+        granted = _granted(name, f"gpu-tenancy-{gate}", [creates], subject, after_release)
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
         manifest = core.ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=after_release)
         # If the dry run is rejected, the kubelet restarts the container with back-off.
@@ -177,20 +175,17 @@ class Infiniband(Component):
 
     def __init__(self, name: str, plan: InfinibandPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:operators:Infiniband", name, opts)
-        driver, plugin = (
-            {"repository": image.repository, "image": image.image, "version": image.version}
-            for image in (plan.driver, plan.plugin)
-        )
+        images = (plan.driver, plan.plugin)
+        driver, plugin = ({"repository": one.repository, "image": one.image, "version": one.version} for one in images)
         spec: dict[str, Any] = {
             "nodeAffinity": wire(on_pools(plan.pools)),
             "tolerations": tolerations(plan.taints),
             "ofedDriver": {**driver, "upgradePolicy": {"autoUpgrade": False}},
             "sriovDevicePlugin": {**plugin, "config": plan.config},
         }
+        kind = ("mellanox.com/v1alpha1", "NicClusterPolicy")
         metadata: ObjectMetaArgsDict = {"name": "nic-cluster-policy"}
-        self.policy = CustomResource(
-            f"{name}-policy", "mellanox.com/v1alpha1", "NicClusterPolicy", metadata=metadata, spec=spec, opts=self.own
-        )
+        CustomResource(f"{name}-policy", *kind, metadata=metadata, spec=spec, opts=self.own)
 
 
 class Observability(Component):
@@ -210,30 +205,20 @@ class Observability(Component):
         super().__init__("gpu-tenancy:tenancy:Observability", name, opts)
         if of_others:  # Read it, so that a preview fails if it does not exist.
             core.Namespace.get(f"{name}-namespace", namespace, opts=self.own)
-        self.dashboards: dict[str, core.ConfigMap] = {}
         for file, text in plan.dashboards:
             dashboard = file.removesuffix(".json")
-            self.dashboards[file] = core.ConfigMap(
-                f"{name}-{dashboard}",
-                metadata={
-                    "name": f"dashboard-{dashboard}",
-                    "namespace": namespace,
-                    "labels": {"grafana_dashboard": "1"},
-                    "annotations": {"grafana_folder": plan.folders[file]},
-                },
-                data={file: text},
-                opts=self.own,
-            )
+            metadata: ObjectMetaArgsDict = {
+                "name": f"dashboard-{dashboard}",
+                "namespace": namespace,
+                "labels": {"grafana_dashboard": "1"},
+                "annotations": {"grafana_folder": plan.folders[file]},
+            }
+            core.ConfigMap(f"{name}-{dashboard}", metadata=metadata, data={file: text}, opts=self.own)
         if plan.rules:
-            CustomResource(
-                f"{name}-rule",
-                "monitoring.coreos.com/v1",
-                "PrometheusRule",
-                metadata={"name": "gpu-tenancy", "namespace": namespace},
-                spec={"groups": list(plan.rules)},
-                opts=self.own,
-            )
+            kind, spec = ("monitoring.coreos.com/v1", "PrometheusRule"), {"groups": list(plan.rules)}
+            metadata = {"name": "gpu-tenancy", "namespace": namespace}
+            CustomResource(f"{name}-rule", *kind, metadata=metadata, spec=spec, opts=self.own)
         if plan.opencost:
             of_opencost, prices = plan.opencost
-            metadata: ObjectMetaArgsDict = {"name": "gpu-tenancy-prices", "namespace": of_opencost}
+            metadata = {"name": "gpu-tenancy-prices", "namespace": of_opencost}
             core.ConfigMap(f"{name}-prices", metadata=metadata, data={"prices.csv": prices}, opts=self.own)

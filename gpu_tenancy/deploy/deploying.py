@@ -72,14 +72,7 @@ class Environment:
     def __init__(
         self, read: Declared, stacks: Stacks, report: Report, reach: Reach, killed: Iterable[str] = ()
     ) -> None:
-        """Reads the states.
-
-        Args:
-            read: the environment's file.
-            stacks: of the environment, unlocked.
-            report: shows a line of progress.
-            reach: opens the cluster of a provider.
-            killed: names of stacks of which a deployment was killed.
+        """Reads the states of the stacks, which are unlocked; a deployment of some may have been killed.
 
         Raises:
             InterruptedDeploymentError: a state has pending operations.

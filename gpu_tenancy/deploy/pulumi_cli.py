@@ -87,10 +87,7 @@ class PulumiCli:
 
         A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
         adopts those of these objects that carry the mark of the stack. Other existing objects are refused unless the
-        stack adopts them.
-
-        Returns:
-            Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
+        stack adopts them. Returns how many Kubernetes objects were created, changed, replaced, pruned and unchanged.
 
         Raises:
             ApplyError: objects of somebody else exist; nothing is changed.

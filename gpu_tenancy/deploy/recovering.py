@@ -88,13 +88,8 @@ def recovered(  # noqa: PLR0913 - what is compared
 ) -> Recovered:
     """Compares a stack's state with its cluster, which is not changed.
 
-    Args:
-        rendered: the stack's program; None if no run was killed, so that the state has all that was created.
-        state: of the stack.
-        states: of all stacks of its environment.
-        cluster: of the stack.
-        adopt: names of objects of others that the stack takes over.
-        mark: of the environment.
+    Without `rendered`, the stack's program, no run was killed: the state has all that was created. The stack takes over
+    objects of others by the names in `adopt`; `states` are those of all stacks of its environment.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
@@ -227,12 +222,8 @@ class _Building:
 def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
     """Whether `pulumi up` of a stack would change none of its resources and outputs.
 
-    False in doubt: where a value is known to an engine only, or another plugin made the objects.
-
-    Args:
-        rendered: the stack's program, with what other stacks tell it.
-        state: of the stack, with secrets, without pending operations.
-        mark: of the environment.
+    False in doubt: where a value is known to an engine only, or another plugin made the objects. The state has secrets
+    and no pending operations.
     """
     entries: list[Entry] = list(state.get("resources") or ())
     root = root_of(entries)

@@ -49,12 +49,7 @@ class Repaired:
 def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:
     """Ends the pending operations in the states of an environment, by what is in its cluster, which is not changed.
 
-    Args:
-        stacks: of the environment, unlocked.
-        usual: the kubeconfig for stacks that name none.
-
-    Returns:
-        What was done with each stack that had pending operations.
+    The stacks are unlocked; `usual` is the kubeconfig for those that name none.
 
     Raises:
         ConsoleError: a pending creation is not an object of Kubernetes, the cluster does not answer, or Pulumi fails.

@@ -152,13 +152,8 @@ class Stacks:
     ) -> None:
         """Runs `pulumi up`, `preview`, `refresh` or `destroy` for a stack.
 
-        Args:
-            name: of the stack.
-            command: of the CLI.
-            options: of the command.
-            on_event: takes the events of the engine.
-            at_the_end: whether the state is written at the end of the deployment alone.
-            forced: whether fields that others set get the stack's values; objects of others are refused all the same.
+        With `at_the_end`, the state is written at the end of the deployment alone. With `forced`, fields that others
+        set get the stack's values; objects of others are refused all the same.
 
         Raises:
             ConsoleError: another deployment has locked the stack.
@@ -215,13 +210,9 @@ class Stacks:
             return self._workspace.export_stack(name).deployment or {}
 
     def unlock(self, *, forced: bool = False) -> tuple[str, ...]:
-        """Removes the locks of deployments that no longer run, and what they wrote only half.
+        """Removes the locks of deployments that no longer run, and what they wrote only half; returns the stacks.
 
-        Args:
-            forced: whether the user says so; else only of processes of this machine that have ended, in a file backend.
-
-        Returns:
-            Names of the stacks.
+        Unless it is `forced`, only of processes of this machine that have ended, in a file backend.
 
         Raises:
             ConsoleError: the backend cannot be reached.

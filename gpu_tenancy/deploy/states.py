@@ -109,12 +109,8 @@ def leftovers(
 ) -> list[Reference]:
     """Existing objects that an earlier run of the same stack created, and that its state does not have.
 
-    Args:
-        cluster: of the stack.
-        objects: that the stack declares.
-        known: objects in its state.
-        adopt: names of objects of others that the stack takes over.
-        mark: of the stack, as `gpu_tenancy.model.names.deployed_by`.
+    The stack declares `objects`, has `known` in its state, and takes over objects of others by the names in `adopt`.
+    Its mark is `gpu_tenancy.model.names.deployed_by`.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.

@@ -167,8 +167,6 @@ class RecordingMonitor(MockMonitor):
     the types of parents.
 
     Args:
-        project: name of the project, for URNs.
-        stack: name of the stack, for URNs.
         answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`. Functions that list
             what exists in a cloud have empty answers: offline, nothing is known to exist.
     """

@@ -58,12 +58,9 @@ def render(
     Calls are independent of each other and of mocks that the caller has set, because the state of the SDK is in context
     variables and each call has its own context. It runs an event loop, so it cannot be called from a coroutine.
 
-    Args:
-        program: the program's folder or its `__main__.py`.
-        project: name of the project, as in `Pulumi.yaml`.
-        stack: name of the stack.
-        config: values by full key (`gpu-tenancy:pools`); objects as JSON text, as from the engine.
-        answers: results of provider functions by token, and states of resources that are read by type.
+    The program is a folder or its `__main__.py`. The config has values by full key (`gpu-tenancy:pools`), objects as
+    JSON text, as from the engine; `answers` are results of provider functions by token, and states of resources that
+    are read by type.
 
     Raises:
         ConsoleError: the program imports a package that is not installed.

@@ -103,8 +103,7 @@ def certificate(authority: ClusterCertificateAuthority) -> str:
 def kubeconfig(parts: Sequence[str]) -> str:
     """A kubeconfig without credentials: the AWS CLI creates a token for each use.
 
-    Args:
-        parts: URL of the API server, its CA certificate, name and region of the cluster.
+    The parts are the URL of the API server, its CA certificate, name and region of the cluster.
     """
     endpoint, authority, name, region = parts
     return json.dumps(of_helper(Server(name, endpoint, authority), eks_helper(name, region)))

@@ -263,7 +263,7 @@ class ClusterAutoscaler(Component):
             "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
         }
         # The pods get their credentials when they start, so the association must exist first.
-        self.release = release(f"{name}-release", _AUTOSCALER, values, self.after(role))
+        release(f"{name}-release", _AUTOSCALER, values, self.after(role))
 
     def _requests(self, name: str) -> None:
         """Rights to handle ProvisioningRequests, which the chart's role does not have."""

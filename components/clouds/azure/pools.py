@@ -210,4 +210,4 @@ class MemoryLock(Component):
         }
         labels = {"app.kubernetes.io/name": NAME}
         spec = on_each_node(labels, {"containers": [raise_limit]}, on_pools(pools))
-        self.daemon_set = node_daemon_set(f"{name}-daemonset", NAME, labels, spec, self.own)
+        node_daemon_set(f"{name}-daemonset", NAME, labels, spec, self.own)

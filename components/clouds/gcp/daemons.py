@@ -98,7 +98,7 @@ class DriverInstaller(Component):
             {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
             {"key": NO_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
         )
-        self.daemon_set = _node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, self.own)
+        _node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, self.own)
 
 
 INJECTOR: Final = "device-injector"
