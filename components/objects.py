@@ -40,6 +40,13 @@ class Component(pulumi.ComponentResource):
         super().__init__(kind, name, {}, opts)
         self.own = ResourceOptions(parent=self)
 
+    def kept(self, *, protect: bool) -> ResourceOptions:
+        """Options of a resource that stays when the stack is destroyed, because its data does not belong to the stack.
+
+        In production (`protect`), Pulumi also refuses to delete it.
+        """
+        return ResourceOptions(parent=self, retain_on_delete=True, protect=protect)
+
     def after(self, *resources: pulumi.Resource) -> ResourceOptions:
         """Options of a resource that is created after others, and deleted before them."""
         return ResourceOptions(parent=self, depends_on=[*resources])

@@ -108,7 +108,7 @@ def problems(rendered: Rendered) -> tuple[str, ...]:
         if count > 1
     )
     unresolved = (message for item in objects for message in _unresolved(item))
-    missing = _missing_namespaces(objects, _namespaces(rendered, objects))
+    missing = _missing_namespaces(rendered, objects)
     found = [*repeated, *_repeated_objects(objects), *unresolved, *_scope_problems(objects), *missing]
     try:
         waves(objects)
@@ -174,8 +174,8 @@ def _scope_problems(objects: Sequence[KubernetesObject]) -> Iterator[str]:
             )
 
 
-def _namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> frozenset[str]:
-    """The namespaces that will exist: those of every cluster, declared ones, and those that a Helm release creates."""
+def _missing_namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> Iterator[str]:
+    """Namespaces of objects that will not exist: of every cluster, declared, read, or created by a Helm release."""
     declared = {item.name for item in objects if (item.group, item.kind) == ("", "Namespace")}
     read = {
         registration.external_id
@@ -187,10 +187,7 @@ def _namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> froz
         for registration in rendered.registrations
         if registration.type == "kubernetes:helm.sh/v3:Release" and at(registration.inputs, "createNamespace")
     }
-    return _BUILT_IN_NAMESPACES | declared | read | released
-
-
-def _missing_namespaces(objects: Iterable[KubernetesObject], namespaces: frozenset[str]) -> Iterator[str]:
+    namespaces = _BUILT_IN_NAMESPACES | declared | read | released
     for item in objects:
         if item.namespace and item.namespace not in namespaces:
             near = get_close_matches(item.namespace, sorted(namespaces - {""}), n=1)

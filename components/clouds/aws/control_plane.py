@@ -217,7 +217,7 @@ class ControlPlane(Component):
             enable_key_rotation=True,
             deletion_window_in_days=_WAIT,
             tags=dict(plan.tags),
-            opts=ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True),
+            opts=self.kept(protect=plan.protect),
         )
         return key.arn
 

@@ -232,15 +232,11 @@ class TeamRole(Component):
 
 
 class DatasetBucket(Component):
-    """A bucket for datasets: without public access, encrypted, versioned, and only reachable over TLS.
-
-    It stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also
-    refuses to delete it.
-    """
+    """A bucket for datasets: without public access, encrypted, versioned, and only reachable over TLS. It is kept."""
 
     def __init__(self, name: str, context: ClusterContext, made: MadeBucket, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetBucket", name, opts)
-        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=context.protect)
+        kept = self.kept(protect=context.protect)
         bucket = aws.s3.Bucket(f"{name}-bucket", bucket=made.bucket.bucket, tags=context.tags, opts=kept)
         aws.s3.BucketPublicAccessBlock(
             f"{name}-private",
@@ -280,8 +276,7 @@ class SharedFiles(Component):
     """The EFS file system of a cluster, in which each claim of a team is an access point.
 
     It is encrypted, reached over TLS and only through access points, and admits NFS from the cluster's nodes alone. It
-    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
-    to delete it.
+    is kept.
 
     Attributes:
         late: its ID, by its placeholder in parameters of StorageClasses.
@@ -290,7 +285,7 @@ class SharedFiles(Component):
 
     def __init__(self, name: str, context: ClusterContext, network: pulumi.Output[str], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:SharedFiles", name, opts)
-        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=context.protect)
+        kept = self.kept(protect=context.protect)
         called = f"{context.name}-shared-files"
         named = {**context.tags, "Name": called}
         files = aws.efs.FileSystem(f"{name}-files", encrypted=True, throughput_mode="elastic", tags=named, opts=kept)

@@ -216,15 +216,14 @@ class TeamAccess(Component):
 class DatasetAccount(Component):
     """A storage account for datasets with its containers, in the cluster's resource group.
 
-    It has no public access and no keys, keeps versions of blobs, and deleted ones for 30 days; Azure encrypts it. It
-    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
-    to delete it.
+    It has no public access and no keys, keeps versions of blobs, and deleted ones for 30 days; Azure encrypts it. It is
+    kept.
     """
 
     def __init__(self, name: str, place: PoolCluster, containers: Sequence[MadeBucket], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetAccount", name, opts)
         section = place.section
-        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=place.protect)
+        kept = self.kept(protect=place.protect)
         group = section.resource_group
         account = storage.StorageAccount(
             f"{name}-account",

@@ -139,15 +139,14 @@ class DatasetBucket(Component):
     """A bucket for datasets in the cluster's region, with a managed folder for each dataset that is a folder.
 
     It has no public access and no access lists, and keeps old versions of objects for 90 days; Google encrypts it. It
-    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
-    to delete it.
+    is kept.
     """
 
     def __init__(
         self, name: str, plan: ClusterPlan, section: GcpCluster, made: MadeBucket, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetBucket", name, opts)
-        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=plan.protect)
+        kept = self.kept(protect=plan.protect)
         bucket = storage.Bucket(
             f"{name}-bucket",
             name=made.bucket.bucket,

@@ -120,7 +120,7 @@ class SecretsKey(Component):
 
     def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, opts)
-        kept = ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True)
+        kept = self.kept(protect=plan.protect)
         ring = kms.KeyRing(f"{name}-ring", location=cluster.region, project=cluster.project, opts=kept)
         key = kms.CryptoKey(
             f"{name}-key",
