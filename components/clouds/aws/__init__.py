@@ -32,7 +32,7 @@ from .identity import (
     people_entries,
 )
 from .karpenter import Karpenter
-from .nodes import ClusterContext, efa_plugin, pool_group, system_group
+from .nodes import ClusterContext, efa_plugin, system_pool
 from .policies import managed_policy, node_trust, partition
 from .pools import ClusterAutoscaler, NodeGroup
 
@@ -130,8 +130,8 @@ class EksCluster(Component):
         if plan.system is None:
             return []
         role = self._node_role(f"{name}-system-role", "system", NODE_POLICIES)
-        group = system_group(self._section, plan.system)
-        nodes = NodeGroup(f"{name}-system", group, context, role.arn, self.after(plane.cluster, *addons, role)).group
+        pool, after = system_pool(plan.system), self.after(plane.cluster, *addons, role)
+        nodes = NodeGroup(f"{name}-system", pool, context, role.arn, after).group
         after_nodes = self.after(nodes)
         needed = {
             "s3": any(identity.team != CACHES for identity in plan.identities),
@@ -172,8 +172,7 @@ class EksCluster(Component):
             Karpenter(f"{name}-karpenter", pools, self._context, (role, passed), in_cluster)
             return
         for pool in pools:
-            group = pool_group(section, pool)
-            NodeGroup(f"{name}-pool-{pool.name}", group, self._context, role_arn, self.after(*before))
+            NodeGroup(f"{name}-pool-{pool.name}", pool, self._context, role_arn, self.after(*before))
         if section.autoscaler == "cluster-autoscaler":
             queued = any(pool.supply.provisioning for pool in pools)
             ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)

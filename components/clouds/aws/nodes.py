@@ -2,18 +2,18 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import pulumi
 
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, Network, cloud_tables
-from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
+from gpu_tenancy.model.plan.cluster import NodePool, Partitioning, Surge, SystemNodes
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
-from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, NodeTaint, uses_local_disks
+from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, PoolSupply, uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AmiType, AwsCluster
-from gpu_tenancy.model.spec.pools import Disk, Numa
+from gpu_tenancy.model.spec.pools import Disk, Numa, OnDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,41 +212,6 @@ class Interface:
     kind: Literal["interface", "efa-only"]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One managed node group.
-
-    Attributes:
-        release: release of the image; None for the latest when the group's version is set.
-        reservation: id of a capacity reservation or a capacity block, or ARN of a resource group of reservations.
-        zones: empty for all zones of the cluster.
-        maximum: at least 1, which EKS requires.
-        node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
-        user_data: configuration of its nodes; None without.
-        replaced_by_name: whether another machine or image has another name, so that both groups can run side by side.
-    """
-
-    name: str
-    machine: str
-    image: Image
-    release: str | None
-    capacity: Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
-    zones: tuple[str, ...]
-    minimum: int
-    maximum: int
-    labels: Mapping[str, str]
-    volumes: tuple[Volume, ...]
-    interfaces: tuple[Interface, ...]
-    surge: Surge
-    user_data: str | None
-    taints: tuple[NodeTaint, ...] = ()
-    reservation: str | None = None
-    compact: bool = False
-    alternatives: tuple[str, ...] = ()
-    node_template_tags: Mapping[str, str] = field(default_factory=dict[str, str])
-    replaced_by_name: bool = False
-
-
 def image(pool: NodePool) -> Image:
     """The image of a pool's nodes."""
     return IMAGES[pool.driver, pool.machine.architecture]
@@ -277,52 +242,37 @@ def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:
     }
 
 
-def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
-    """The node group of a pool."""
-    efa = pool.fabric.interfaces if pool.fabric else 0
-    # Nodes with MIG partitions have no nvidia.com/gpu: with the label, Cluster Autoscaler would wait for it forever and
-    # count the nodes as idle (processors/customresources/gpu_processor.go and simulator/utilization/info.go in
-    # https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler); without the 0, it would count on the
-    # machine type's whole GPUs.
-    whole = pool.supply.resource == NVIDIA
-    parts = pool.gpus > 0 and not whole
-    labels = {**pool.labels, **({ACCELERATOR_LABEL: str(pool.machine.gpu)} if pool.driver and whole else {})}
+def node_labels(pool: NodePool) -> dict[str, str]:
+    """Labels of a pool's nodes.
+
+    Nodes with MIG partitions have no nvidia.com/gpu: with the label of whole GPUs, Cluster Autoscaler would wait for it
+    forever and count the nodes as idle (processors/customresources/gpu_processor.go and simulator/utilization/info.go
+    in https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler).
+    """
+    whole = pool.driver and pool.supply.resource == NVIDIA
+    return {**pool.labels, **({ACCELERATOR_LABEL: str(pool.machine.gpu)} if whole else {})}
+
+
+def node_template_tags(cluster: AwsCluster, pool: NodePool) -> dict[str, str]:
+    """Tags that describe nodes to Cluster Autoscaler while it has none, by what the machine type does not tell.
+
+    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
+    """
+    efa, supply = pool.fabric.interfaces if pool.fabric else 0, pool.supply
     disk = pool.machine.local_disk if uses_local_disks(cluster, pool.machine) else pool.disk.size
     resources = {
-        **({NVIDIA: "0"} if parts else {}),
-        **({pool.supply.resource: str(pool.supply.gpus_per_node)} if pool.supply.resource else {}),
+        # Without it, the autoscaler would count on the machine type's whole GPUs beside partitions.
+        **({NVIDIA: "0"} if pool.gpus and supply.resource != NVIDIA else {}),
+        **({supply.resource: str(supply.gpus_per_node)} if supply.resource else {}),
         **({EFA: str(efa)} if efa else {}),
         **huge_pages(pool),
         "ephemeral-storage": format_bytes(disk),
     }
-    # The properties of nodes that Cluster Autoscaler does not know from the machine type:
-    # https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
-    tags = {
-        **{f"{_NODE_TEMPLATE}/label/{key}": value for key, value in labels.items()},
-        **{f"{_NODE_TEMPLATE}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in pool.supply.taints},
+    return {
+        **{f"{_NODE_TEMPLATE}/label/{key}": value for key, value in node_labels(pool).items()},
+        **{f"{_NODE_TEMPLATE}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in supply.taints},
         **{f"{_NODE_TEMPLATE}/resources/{resource}": amount for resource, amount in resources.items()},
     }
-    kinds: Mapping[str, Literal["SPOT", "CAPACITY_BLOCK"]] = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
-    return Group(
-        name=pool.name,
-        machine=pool.machine.type,
-        image=image(pool),
-        release=cluster.images.get(image(pool).ami_type),
-        capacity=kinds.get(pool.capacity.kind, "ON_DEMAND"),
-        reservation=pool.reservation,
-        zones=pool.zones,
-        minimum=pool.supply.min_nodes,
-        maximum=max(1, pool.supply.max_nodes),
-        labels=labels,
-        taints=pool.supply.taints,
-        volumes=volumes(cluster, pool.disk, image(pool), pool.machine, pool.image_disk),
-        interfaces=interfaces(pool.fabric),
-        compact=pool.compact,
-        surge=pool.surge,
-        user_data=node_configuration(image(pool), numa=pool.numa, disks=uses_local_disks(cluster, pool.machine)),
-        alternatives=tuple(machine.type for machine in pool.alternatives),
-        node_template_tags=tags if cluster.grows else {},
-    )
 
 
 def huge_pages(pool: NodePool) -> dict[str, str]:
@@ -330,8 +280,8 @@ def huge_pages(pool: NodePool) -> dict[str, str]:
     return {HUGEPAGES: format_bytes(pool.huge_pages)} if pool.huge_pages else {}
 
 
-def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
-    """The system node group of a created cluster.
+def system_pool(nodes: SystemNodes) -> NodePool:
+    """The system nodes of a created cluster, as a pool.
 
     It has no taint: operators run here, whatever capacity the pools get, and their charts do not tolerate
     `CriticalAddonsOnly`. With another machine it has another name: Pulumi creates it before it deletes the old group,
@@ -339,19 +289,21 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
     """
     of = IMAGES[None, nodes.machine.architecture]
     kind = hashlib.sha256(f"{nodes.machine.type} {of.ami_type}".encode()).hexdigest()[:8]
-    return Group(
+    return NodePool(
         name=f"{SYSTEM}-{kind}",
-        replaced_by_name=True,
-        machine=nodes.machine.type,
-        image=of,
-        release=cluster.images.get(of.ami_type),
-        capacity="ON_DEMAND",
-        zones=(),
-        minimum=nodes.minimum,
-        maximum=max(1, nodes.maximum),
+        machine=nodes.machine,
+        supply=PoolSupply(
+            SYSTEM, "", {}, None, None, {}, (), "on-demand", None, min_nodes=nodes.minimum, max_nodes=nodes.maximum
+        ),
         labels={POOL_LABEL: SYSTEM},
-        volumes=volumes(cluster, Disk(), of, nodes.machine),
-        interfaces=interfaces(None),
+        capacity=OnDemand(kind="on-demand"),
+        zones=(),
+        compact=False,
+        placement_policy=None,
+        fabric=None,
+        dranet=False,
+        disk=Disk(),
+        driver=None,
+        partitioning=Partitioning(),
         surge=Surge(added=1, unavailable=0),
-        user_data=node_configuration(of, disks=uses_local_disks(cluster, nodes.machine)),
     )
