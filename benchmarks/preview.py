@@ -12,9 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gpu_tenancy.engine import files
+from gpu_tenancy.engine import files, relaxed_collector
 from gpu_tenancy.engine.checks import problems
-from gpu_tenancy.engine.isolation import relaxed_collector
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.render import render

@@ -11,7 +11,7 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgs
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.manifests.pods import tolerations
-from gpu_tenancy.model.plan.datasets import CLAIM_SIZE, CachedDataset, CachePlan, CachePod
+from gpu_tenancy.model.plan.datasets import CLAIM_SIZE, CachedDataset, CachePlan
 from gpu_tenancy.model.plan.object_storage import access_mode
 from gpu_tenancy.model.spec.data import CACHES
 
@@ -65,28 +65,19 @@ class Caches(Component):
         inside = self.after(namespace, critical, *policies)
         for cache in caches:
             self._cache(f"{name}-{cache.dataset}", cache, inside)
-        self.register_outputs({"datasets": [cache.dataset for cache in caches]})
 
     def _cache(self, name: str, cache: CachePlan, inside: ResourceOptions) -> None:
         place: ObjectMetaArgsDict = {"name": cache.dataset, "namespace": CACHES}
+        claimed: ObjectMetaArgsDict = {**place, "annotations": {CLAIM_SIZE: format_bytes(cache.claim)}}
         dataset = CustomResource(
-            f"{name}-dataset",
-            cache.api,
-            _DATASET,
-            metadata={**place, "annotations": {CLAIM_SIZE: format_bytes(cache.claim)}},
-            spec=_dataset(cache),
-            opts=inside,
+            f"{name}-dataset", cache.api, _DATASET, metadata=claimed, spec=_dataset(cache), opts=inside
         )
         replaced = [f"spec.{field}" for field in _SIZED]
+        opts = ResourceOptions(
+            parent=self, depends_on=[dataset], replace_on_changes=replaced, delete_before_replace=True
+        )
         runtime = CustomResource(
-            f"{name}-runtime",
-            cache.api,
-            cache.kind,
-            metadata=place,
-            spec=_runtime(cache),
-            opts=ResourceOptions(
-                parent=self, depends_on=[dataset], replace_on_changes=replaced, delete_before_replace=True
-            ),
+            f"{name}-runtime", cache.api, cache.kind, metadata=place, spec=_runtime(cache), opts=opts
         )
         if cache.load:
             load, amounts = cache.load
@@ -116,14 +107,9 @@ class CachedVolume(Component):
     def __init__(self, name: str, cached: CachedDataset, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:CachedVolume", name, opts)
         mount = {"mountPoint": cached.mount, "name": cached.dataset}
-        self.reference = CustomResource(
-            f"{name}-reference",
-            cached.api,
-            _DATASET,
-            metadata={"name": cached.dataset, "namespace": cached.team},
-            spec={"mounts": [mount], "accessModes": [cached.access_mode]},
-            opts=self.own,
-        )
+        metadata: ObjectMetaArgsDict = {"name": cached.dataset, "namespace": cached.team}
+        spec = {"mounts": [mount], "accessModes": [cached.access_mode]}
+        CustomResource(f"{name}-reference", cached.api, _DATASET, metadata=metadata, spec=spec, opts=self.own)
 
 
 def _dataset(cache: CachePlan) -> dict[str, Any]:
@@ -153,7 +139,11 @@ def _dataset(cache: CachePlan) -> dict[str, Any]:
 
 
 def _runtime(cache: CachePlan) -> dict[str, Any]:
-    pods = {pod.key: _component(pod) for pod in cache.pods}
+    pods: dict[str, dict[str, Any]] = {}
+    for pod in cache.pods:
+        flags = (("-Xmx", pod.container.heap), ("-XX:MaxDirectMemorySize=", pod.container.direct))
+        java = [f"{flag}{size // 2**20}m" for flag, size in flags if size]
+        pods[pod.key] = {"resources": _resources(pod.amounts), **({"jvmOptions": java} if java else {})}
     for key in ("master", "worker", "fuse"):
         if key in pods:
             pods[key]["networkMode"] = _NETWORK
@@ -180,12 +170,6 @@ def _level(cache: CachePlan) -> dict[str, Any]:
     in_memory = cache.spec.medium == "memory"
     medium, path = ("MEM", "/dev/shm") if in_memory else ("SSD", "/cache")  # noqa: S108 - of the pod
     return {"mediumtype": medium, "volumeType": "emptyDir", "path": path, **size, "high": "0.95", "low": "0.7"}
-
-
-def _component(pod: CachePod) -> dict[str, Any]:
-    flags = (("-Xmx", pod.container.heap), ("-XX:MaxDirectMemorySize=", pod.container.direct))
-    java = [f"{flag}{size // 2**20}m" for flag, size in flags if size]
-    return {"resources": _resources(pod.amounts), **({"jvmOptions": java} if java else {})}
 
 
 def _resources(amounts: Mapping[str, int]) -> dict[str, Any]:

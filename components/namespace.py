@@ -1,10 +1,10 @@
 """A team's namespace with its ResourceQuotas, LimitRange, NetworkPolicies and LocalQueue."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from typing import Final
 
 import pulumi
+from gpu_tenancy.model.plan.multikueue import CHECK
 from pulumi import ResourceOptions
 from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
@@ -17,11 +17,11 @@ from gpu_tenancy.model.manifests.pods import NAME
 from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS, NOTEBOOK, NOTEBOOK_PORT
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.fabric import claim_name
+from gpu_tenancy.model.plan.people import PREFIX
 from gpu_tenancy.model.spec.serving import GatewayRoute
 
-from .objects import LABELS, Component, Options, fair_sharing, kueue_object
-from .people import team_binding
-from .queues import manager_binding
+from .objects import LABELS, Component, Options, fair_sharing, kueue_object, role_binding
+from .queues import WRITES
 from .serving import OF_LEADERS
 
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
@@ -70,9 +70,10 @@ class TeamNamespace(Component):
         for account in team.service_accounts:
             self._service_account(f"{name}-robot-{account}", account)
         for binding in team.bindings:
-            team_binding(f"{name}-{binding.role}s", team.name, binding, self._inside)
-        if team.manager:
-            manager_binding(f"{name}-manager", team.name, team.manager, self._inside)
+            role, place = f"{PREFIX}{binding.role}", (team.name, f"{PREFIX}{binding.role}s")
+            role_binding(f"{name}-{binding.role}s", place, role, binding.subjects, self._inside)
+        if team.manager:  # which creates workloads here
+            role_binding(f"{name}-manager", (team.name, CHECK), WRITES, [team.manager.account], self._inside)
 
     def _named(self, name: str) -> ObjectMetaArgsDict:
         return {"name": name, "namespace": self._team}
@@ -108,11 +109,7 @@ class TeamNamespace(Component):
         return core.ResourceQuota(name, metadata=self._named(quota.name), spec=spec, opts=self._inside)
 
     def _service_account(self, name: str, account: str, pull_secrets: Iterable[str] = ()) -> core.ServiceAccount:
-        """The ServiceAccount of the team's workloads, or one of those for its CI jobs.
-
-        Pods get no token of it: workloads do not call the API server, CI jobs run elsewhere. They pull images with its
-        `pull_secrets`.
-        """
+        """The account of the team's workloads, or of a CI job: workloads need no token, and CI jobs run elsewhere."""
         return core.ServiceAccount(
             name,
             metadata=self._named(account),
@@ -133,17 +130,16 @@ def _limits(limits: planned.LimitRange) -> core.LimitRangeSpecArgsDict:
     if limits.max:
         container["max"] = format_amounts(limits.max)
     if limits.ratio:
-        container["max_limit_request_ratio"] = {r: _ratio(ratio) for r, ratio in limits.ratio.items()}
+        container["max_limit_request_ratio"] = {
+            resource: str(ratio.numerator) if ratio.denominator == 1 else f"{int(ratio * 1000)}m"
+            for resource, ratio in limits.ratio.items()
+        }
     claim: core.LimitRangeItemArgsDict = {"type": "PersistentVolumeClaim"}
     if limits.claim_min is not None:
         claim["min"] = {"storage": format_bytes(limits.claim_min)}
     if limits.claim_max is not None:
         claim["max"] = {"storage": format_bytes(limits.claim_max)}
     return {"limits": [container, claim] if len(claim) > 1 else [container]}
-
-
-def _ratio(ratio: Fraction) -> str:
-    return str(ratio.numerator) if ratio.denominator == 1 else f"{int(ratio * 1000)}m"
 
 
 def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[networking.NetworkPolicyEgressRuleArgsDict]:

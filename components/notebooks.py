@@ -14,8 +14,17 @@ from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
 from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.servers import RoutePlan
 
-from .objects import DO_NOT_AWAIT, Component, Options, cluster_role, http_route, role_binding
-from .pods import cron_job, namespace_of_jobs, script_container
+from .objects import (
+    DO_NOT_AWAIT,
+    Component,
+    Options,
+    cluster_role,
+    cron_job,
+    http_route,
+    namespace_of_jobs,
+    role_binding,
+    script_container,
+)
 
 SCRIPT: Final = """\
 set -u
@@ -66,7 +75,6 @@ class NotebookStops(Component):
         longest = {"TEAMS": " ".join(f"{team}={seconds}" for team, seconds in teams.items())}
         pod = _ACCOUNT.name, script_container("stop", SCRIPT, longest)
         cron_job(f"{name}-job", metadata, "*/5 * * * *", pod, self.after(namespace, account, role))
-        self.register_outputs({"namespace": NOTEBOOK_STOPS})
 
 
 class TeamNotebooks(Component):

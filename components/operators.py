@@ -21,8 +21,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.values import InfinibandPlan
 from gpu_tenancy.model.plan.people import Subject
 
-from .objects import Component, Options, cluster_role_binding, wire
-from .pods import kubectl_pod, on_pools
+from .objects import Component, Options, cluster_role_binding, kubectl_pod, on_pools, wire
 
 _SECONDS: Final = 900
 
@@ -47,7 +46,7 @@ class Operator(Component):
         super().__init__("gpu-tenancy:operators:Operator", name, opts)
         rights: list[pulumi.Resource] = []
         if plan.reads:
-            # Read access beyond the chart's own roles, for all service accounts of the release's namespace.
+            # Beyond the chart's own roles, for all service accounts of the release's namespace.
             rules: list[PolicyRuleArgsDict] = [
                 {"api_groups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}
                 for group, resource in plan.reads
@@ -69,17 +68,14 @@ class Operator(Component):
             opts=ResourceOptions(parent=self, depends_on=rights, retain_on_delete=plan.definitions_go),
         )
         self.gate = self._gate(f"{name}-gate", plan, plan.probe) if plan.probe else None
-        self.register_outputs({"version": plan.version})
 
     def _gate(self, name: str, plan: ReleasePlan, probe: Probe) -> Job:
         after_release, gate = self.after(self.release), f"{plan.name}-gate"
         metadata: ObjectMetaArgsDict = {"name": gate, "namespace": plan.namespace}
         account = core.ServiceAccount(f"{name}-account", metadata=metadata, opts=after_release)
-        rules: list[PolicyRuleArgsDict] = [
-            {"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}
-        ]
+        creates: PolicyRuleArgsDict = {"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}
         subject = Subject("ServiceAccount", gate, plan.namespace)
-        granted = _granted(name, f"gpu-tenancy-{gate}", rules, subject, after_release)
+        granted = _granted(name, f"gpu-tenancy-{gate}", [creates], subject, after_release)
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
         manifest = core.ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=after_release)
         # If the dry run is rejected, the kubelet restarts the container with back-off.
@@ -127,7 +123,6 @@ class Operators(Component):
         for plan in plans:
             after = self.after(*namespaces[plan.namespace], *list(self.operators.values())[-1:])
             self.operators[plan.name] = Operator(f"{name}-{plan.name}", plan, after)
-        self.register_outputs({"operators": list(self.operators)})
 
     def _namespaces(self, name: str, plans: tuple[ReleasePlan, ...]) -> dict[str, list[pulumi.Resource]]:
         """The namespaces, each with a quota for critical pods if needed; retained if one of their releases is."""
@@ -180,21 +175,17 @@ class Infiniband(Component):
 
     def __init__(self, name: str, plan: InfinibandPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:operators:Infiniband", name, opts)
-        driver, plugin = (
-            {"repository": image.repository, "image": image.image, "version": image.version}
-            for image in (plan.driver, plan.plugin)
-        )
+        images = (plan.driver, plan.plugin)
+        driver, plugin = ({"repository": one.repository, "image": one.image, "version": one.version} for one in images)
         spec: dict[str, Any] = {
             "nodeAffinity": wire(on_pools(plan.pools)),
             "tolerations": tolerations(plan.taints),
             "ofedDriver": {**driver, "upgradePolicy": {"autoUpgrade": False}},
             "sriovDevicePlugin": {**plugin, "config": plan.config},
         }
+        kind = ("mellanox.com/v1alpha1", "NicClusterPolicy")
         metadata: ObjectMetaArgsDict = {"name": "nic-cluster-policy"}
-        self.policy = CustomResource(
-            f"{name}-policy", "mellanox.com/v1alpha1", "NicClusterPolicy", metadata=metadata, spec=spec, opts=self.own
-        )
-        self.register_outputs({})
+        CustomResource(f"{name}-policy", *kind, metadata=metadata, spec=spec, opts=self.own)
 
 
 class Observability(Component):
@@ -214,31 +205,20 @@ class Observability(Component):
         super().__init__("gpu-tenancy:tenancy:Observability", name, opts)
         if of_others:  # Read it, so that a preview fails if it does not exist.
             core.Namespace.get(f"{name}-namespace", namespace, opts=self.own)
-        self.dashboards: dict[str, core.ConfigMap] = {}
         for file, text in plan.dashboards:
             dashboard = file.removesuffix(".json")
-            self.dashboards[file] = core.ConfigMap(
-                f"{name}-{dashboard}",
-                metadata={
-                    "name": f"dashboard-{dashboard}",
-                    "namespace": namespace,
-                    "labels": {"grafana_dashboard": "1"},
-                    "annotations": {"grafana_folder": plan.folders[file]},
-                },
-                data={file: text},
-                opts=self.own,
-            )
+            metadata: ObjectMetaArgsDict = {
+                "name": f"dashboard-{dashboard}",
+                "namespace": namespace,
+                "labels": {"grafana_dashboard": "1"},
+                "annotations": {"grafana_folder": plan.folders[file]},
+            }
+            core.ConfigMap(f"{name}-{dashboard}", metadata=metadata, data={file: text}, opts=self.own)
         if plan.rules:
-            CustomResource(
-                f"{name}-rule",
-                "monitoring.coreos.com/v1",
-                "PrometheusRule",
-                metadata={"name": "gpu-tenancy", "namespace": namespace},
-                spec={"groups": list(plan.rules)},
-                opts=self.own,
-            )
+            kind, spec = ("monitoring.coreos.com/v1", "PrometheusRule"), {"groups": list(plan.rules)}
+            metadata = {"name": "gpu-tenancy", "namespace": namespace}
+            CustomResource(f"{name}-rule", *kind, metadata=metadata, spec=spec, opts=self.own)
         if plan.opencost:
             of_opencost, prices = plan.opencost
-            metadata: ObjectMetaArgsDict = {"name": "gpu-tenancy-prices", "namespace": of_opencost}
+            metadata = {"name": "gpu-tenancy-prices", "namespace": of_opencost}
             core.ConfigMap(f"{name}-prices", metadata=metadata, data={"prices.csv": prices}, opts=self.own)
-        self.register_outputs({"dashboards": list(self.dashboards)})

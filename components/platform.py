@@ -45,25 +45,21 @@ def deploy(project: Path) -> None:
     planned = of_part(plan(configured.stack), configured.part)
 
     async def program() -> dict[str, Any]:
+        """Registers what one Pulumi stack has of an environment; returns its outputs."""
         if configured.secrets:
             pulumi.runtime.register_stack_transformation(filling(configured.secrets))
         mark_objects(configured.part)
         with _quiet():
-            return await _deploy(planned)
+            if planned.part == CLUSTER:
+                return {"connection": _cluster(planned).api.output()}
+            if planned.part == OPERATORS:
+                _operators(planned, _on_cluster(planned))
+                return {}
+            inside = _on_cluster(planned) if planned.part else _foundation(planned)
+            await GradualTenancy("tenancy", planned, inside).register_teams()
+            return outputs(planned)
 
     pulumi.run(program)
-
-
-async def _deploy(planned: Plan) -> dict[str, Any]:
-    """Registers what one Pulumi stack has of an environment; returns its outputs."""
-    if planned.part == CLUSTER:
-        return {"connection": _cluster(planned).api.output()}
-    if planned.part == OPERATORS:
-        _operators(planned, _on_cluster(planned))
-        return {}
-    inside = _on_cluster(planned) if planned.part else _foundation(planned)
-    await GradualTenancy("tenancy", planned, inside).register_teams()
-    return outputs(planned)
 
 
 def _on_cluster(planned: Plan) -> ResourceOptions:
@@ -119,10 +115,7 @@ def _quiet() -> Generator[None]:
 def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = None) -> None:
     """Registers everything that a plan contains.
 
-    Args:
-        planned: of one environment.
-        name: start of the names of all resources, for programs with several platforms; default: none.
-        parent: of the cluster, the operators, the dashboards and the tenancy; default: the stack.
+    For programs with several platforms, `name` is the start of the names of all resources, `parent` their component.
 
     Raises:
         pulumi.RunError: the cloud's package is not installed, or the plan is divided.

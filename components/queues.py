@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import pulumi
-from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Namespace, ServiceAccount
-from pulumi_kubernetes.rbac.v1 import RoleBinding
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 from gpu_tenancy.base.quantity import format_amount, format_amounts
@@ -31,7 +30,6 @@ from .objects import (
     cluster_role_binding,
     fair_sharing,
     kueue_object,
-    role_binding,
 )
 
 
@@ -47,10 +45,8 @@ class Priorities(Component):
 
     def __init__(self, name: str, priorities: Mapping[str, Priority], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Priorities", name, opts)
-        self.classes: dict[str, PriorityClass] = {}
-        self.workload_classes: dict[str, PlainObject] = {}
         for called, priority in priorities.items():
-            self.classes[called] = PriorityClass(
+            PriorityClass(
                 f"{name}-{called}",
                 metadata={"name": called},
                 value=priority.value,
@@ -61,10 +57,7 @@ class Priorities(Component):
                 opts=self.own,
             )
             fields = {"metadata": {"name": called}, "value": priority.value, "description": priority.description}
-            self.workload_classes[called] = PlainObject(
-                f"{name}-{called}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own
-            )
-        self.register_outputs({"classes": list(self.classes)})
+            PlainObject(f"{name}-{called}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own)
 
 
 class Queues(Component):
@@ -92,7 +85,6 @@ class Queues(Component):
         self.gang_queues = {
             queue.name: self._gangs(f"{name}-gangs-{queue.name}", queue) for queue in queues.gang_queues
         }
-        self.register_outputs({"clusterQueues": list(self.cluster_queues), "gangQueues": list(self.gang_queues)})
 
     def _flavor(self, name: str, flavor: ResourceFlavor) -> CustomResource:
         spec: dict[str, Any] = {
@@ -129,16 +121,17 @@ class Queues(Component):
             **_resource_groups(cohort.groups),
             **fair_sharing(cohort.weight),
         }
-        if cohort.parent:
-            after = self.after(*self.flavors.values(), self.cohorts[cohort.parent])
-            return kueue_object(name, "Cohort", {"name": cohort.name}, spec, after)
-        # Without the name of the part, if the environment is several Pulumi stacks.
-        stack = {STACK: pulumi.get_stack().removesuffix(f".{TENANCY}")}
-        after = self.after(*self.flavors.values())
-        return kueue_object(name, "Cohort", {"name": cohort.name, "annotations": stack}, spec, after)
+        metadata: ObjectMetaArgsDict = {"name": cohort.name}
+        if not cohort.parent:  # Without the name of the part, if the environment is several Pulumi stacks.
+            metadata["annotations"] = {STACK: pulumi.get_stack().removesuffix(f".{TENANCY}")}
+        parents = [self.cohorts[cohort.parent]] if cohort.parent else []
+        return kueue_object(name, "Cohort", metadata, spec, self.after(*self.flavors.values(), *parents))
 
     def _queue(self, name: str, queue: ClusterQueue) -> CustomResource:
         spec = queue.spec
+        rules: list[dict[str, Any]] = [{"name": check.name, "onFlavors": [check.flavor]} for check in queue.checks]
+        if queue.dispatches:  # Kueue rejects a MultiKueue check for some flavors only.
+            rules.append({"name": CHECK})
         namespaces = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(queue.namespaces)}
         body: dict[str, Any] = {
             **({"cohortName": spec.cohort} if spec.cohort else {}),
@@ -150,14 +143,13 @@ class Queues(Component):
                 "borrowWithinCohort": {"policy": "LowerPriority" if spec.preemption.borrow else "Never"},
             },
             **_resource_groups(spec.groups, queue.claimed),
-            **_checks(queue),
+            **({"admissionChecksStrategy": {"admissionChecks": rules}} if rules else {}),
             **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if queue.by_usage else {}),
             **fair_sharing(spec.weight),
         }
         # What another Pulumi stack has was deployed before.
         cohort = self.cohorts.get(spec.cohort) if spec.cohort else None
-        named = [*(check.name for check in queue.checks), *([CHECK] if queue.dispatches else [])]
-        checks = [self.checks[check] for check in named if check in self.checks]
+        checks = [self.checks[rule["name"]] for rule in rules if rule["name"] in self.checks]
         after = self.after(*self.flavors.values(), *([cohort] if cohort else []), *checks)
         return kueue_object(name, "ClusterQueue", {"name": queue.name}, body, after)
 
@@ -175,13 +167,6 @@ class Queues(Component):
 
 def _taint(taint: NodeTaint) -> dict[str, str]:
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
-
-
-def _checks(queue: ClusterQueue) -> dict[str, Any]:
-    strategy_rules: list[dict[str, Any]] = [{"name": check.name, "onFlavors": [check.flavor]} for check in queue.checks]
-    if queue.dispatches:  # Kueue rejects a MultiKueue check for some flavors only.
-        strategy_rules.append({"name": CHECK})
-    return {"admissionChecksStrategy": {"admissionChecks": strategy_rules}} if strategy_rules else {}
 
 
 _ENOUGH: Final = 1_000_000
@@ -237,10 +222,9 @@ class WorkerClusters(Component):
         kind, spec = "MultiKueueConfig", {"clusters": list(clusters)}
         config = kueue_object(f"{name}-config", kind, {"name": CHECK}, spec, self.after(*clusters.values()))
         self.check = admission_check(f"{name}-check", CHECK, CONTROLLER, kind, self.after(config))
-        self.register_outputs({"clusters": list(clusters)})
 
 
-_WRITES: Final = f"{CHECK}-team"
+WRITES: Final = f"{CHECK}-team"
 """Name of the ClusterRole and the RoleBindings by which a manager creates workloads."""
 
 
@@ -265,12 +249,6 @@ class ManagerAccess(Component):
             opts=self.own,
         )
         reads = cluster_role(f"{name}-reads", CHECK, access.reads, self.own)
-        cluster_role(f"{name}-writes", _WRITES, access.writes, self.own)
+        cluster_role(f"{name}-writes", WRITES, access.writes, self.own)
         after = self.after(account, reads)
         cluster_role_binding(f"{name}-binding", {"name": CHECK, "labels": LABELS}, CHECK, [manager], after)
-        self.register_outputs({"account": manager.name})
-
-
-def manager_binding(name: str, namespace: str, access: WorkerAccess, opts: ResourceOptions) -> RoleBinding:
-    """The RoleBinding by which a manager creates workloads in a team's namespace."""
-    return role_binding(name, (namespace, CHECK), _WRITES, [access.account], opts)

@@ -63,25 +63,17 @@ class NamespaceSecrets(Component):
         account = ServiceAccount(
             f"{name}-reader", metadata=metadata, automount_service_account_token=False, opts=self.own
         )
-        stores = {
-            store: CustomResource(
-                f"{name}-{store.name}",
-                _API,
-                "SecretStore",
-                metadata={"name": store.name, "namespace": namespace},
-                spec={"provider": _provider(store, reader)},
-                opts=self.after(account),
+        stores: dict[Store, CustomResource] = {}
+        for store in secrets.stores:
+            place: ObjectMetaArgsDict = {"name": store.name, "namespace": namespace}
+            spec, after = {"provider": _provider(store, reader)}, self.after(account)
+            stores[store] = CustomResource(
+                f"{name}-{store.name}", _API, "SecretStore", metadata=place, spec=spec, opts=after
             )
-            for store in secrets.stores
-        }
         for secret in secrets.copied:
+            place, after = {"name": secret.name, "namespace": namespace}, self.after(stores[secret.store])
             copy = CustomResource(
-                f"{name}-{secret.name}",
-                _API,
-                "ExternalSecret",
-                metadata={"name": secret.name, "namespace": namespace},
-                spec=_copy(secret),
-                opts=self.after(stores[secret.store]),
+                f"{name}-{secret.name}", _API, "ExternalSecret", metadata=place, spec=_copy(secret), opts=after
             )
             self.made.append(copy)
 

@@ -1,4 +1,7 @@
-"""A model server: Deployment or LeaderWorkerSet, Service, route, autoscaler, disruption budget."""
+"""A model server: Deployment or LeaderWorkerSet, Service, route, autoscaler, disruption budget.
+
+The autoscaler is a HorizontalPodAutoscaler, or KEDA's ScaledObject with the ServiceMonitor that it needs.
+"""
 
 import math
 from typing import Any, Final
@@ -6,6 +9,7 @@ from typing import Any, Final
 from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import Deployment, DeploymentSpecArgsDict
+from pulumi_kubernetes.autoscaling import v2 as autoscaling
 from pulumi_kubernetes.core.v1 import Service, ServicePortArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
@@ -21,11 +25,11 @@ from gpu_tenancy.model.manifests.pods import (
     queued,
     template_metadata,
 )
-from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, ServerPlan
+from gpu_tenancy.model.plan.signals import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Signal
+from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER
 
-from .objects import DO_NOT_AWAIT, Component, Options, http_route
-from .scaling import METRICS_PORT, autoscaler, metrics_port, service_monitor
+from .objects import DO_NOT_AWAIT, Component, Options, http_route, wire
 from .secrets import checksums
 
 OF_LEADERS: Final = {COMPONENT: LEADER}
@@ -47,6 +51,23 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leader
 `SpecShape` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/pod/pod.go"""
 
 
+_METRICS_PORT: Final = "metrics"
+"""Name of the /metrics port if it differs from the request port."""
+_FAILURES: Final = 3
+"""Number of consecutive failed queries after which KEDA uses the fallback."""
+_BEHAVIOR: Final[autoscaling.HorizontalPodAutoscalerBehaviorArgsDict] = {
+    "scale_up": {
+        "stabilization_window_seconds": 30,
+        "policies": [{"type": "Percent", "value": 100, "period_seconds": 15}],
+    },
+    "scale_down": {
+        "stabilization_window_seconds": 300,
+        "policies": [{"type": "Percent", "value": 10, "period_seconds": 60}],
+    },
+}
+"""Scale up fast and down slowly: a GPU that is released too early costs the model's loading time."""
+
+
 class ModelServer(Component):
     """A model server on GPUs that scales with its load.
 
@@ -55,12 +76,7 @@ class ModelServer(Component):
     The autoscaler is a HorizontalPodAutoscaler, or a ScaledObject if KEDA reads the server's latency, never both. The
     image and the source of a custom metric (an adapter, or KEDA and Prometheus) are not managed here.
 
-    Attributes:
-        workload: the Deployment or LeaderWorkerSet.
-        service: None for a burst, whose pods answer for the Service of their server.
-        autoscaler: owner of the number of replicas; None if it is fixed.
-        route: of clients outside of the cluster; None without one.
-        monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
+    A burst has no Service: its pods answer for the Service of their server.
 
     Example:
         >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
@@ -71,30 +87,28 @@ class ModelServer(Component):
         self._labels = {NAME: server.name}
         self._shared = {PART_OF: server.service} if server.service else {}
         self._named: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": self._labels}
-        self.workload = (
+        workload = (
             self._groups(f"{name}-leader-worker-set", server, server.worker)
             if server.worker
             else self._deployment(f"{name}-deployment", server)
         )
-        self.service = self._service(f"{name}-service", server) if server.has_service else None
-        after = self.after(self.service or self.workload)
+        service = self._service(f"{name}-service", server) if server.has_service else None
+        after = self.after(service or workload)
         place = (server.team, server.name)
-        self.route = http_route(f"{name}-route", place, self._labels, server.route, after) if server.route else None
+        if server.route:
+            http_route(f"{name}-route", place, self._labels, server.route, after)
         # 10 % of the pods, rounded up, can be evicted at a time, so that nodes can be drained. Of groups it is one pod,
         # because its whole group restarts with it.
-        self.disruption_budget = PodDisruptionBudget(
+        PodDisruptionBudget(
             f"{name}-disruption-budget",
             metadata=self._named,
             spec={"max_unavailable": 1 if server.worker else "10%", "selector": {"match_labels": self._labels}},
             opts=self.own,
         )
-        scraped = server.monitor if self.service else None
-        self.monitor = service_monitor(f"{name}-monitor", server, scraped, after) if scraped else None
-        self.autoscaler = (
-            autoscaler(f"{name}-autoscaler", server, server.scaling, self.after(self.workload))
-            if server.scaling
-            else None
-        )
+        if service and server.monitor:
+            _service_monitor(f"{name}-monitor", server, server.monitor, after)
+        if server.scaling:
+            _autoscaler(f"{name}-autoscaler", server, server.scaling, self.after(workload))
 
     def _deployment(self, name: str, server: ServerPlan) -> Deployment:
         labels = self._labels | self._shared | queued(server.queue, server.pod.priority)
@@ -152,9 +166,9 @@ class ModelServer(Component):
 
     def _service(self, name: str, server: ServerPlan) -> Service:
         ports: list[ServicePortArgsDict] = [{"name": "http", "port": 80, "target_port": "http", "protocol": "TCP"}]
-        if metrics_port(server):
+        if _metrics_port(server):
             # Not the pods' port number, which could be 80 too.
-            ports.append({"name": METRICS_PORT, "port": 9090, "target_port": METRICS_PORT, "protocol": "TCP"})
+            ports.append({"name": _METRICS_PORT, "port": 9090, "target_port": _METRICS_PORT, "protocol": "TCP"})
         answering = (self._shared or self._labels) | (OF_LEADERS if server.worker else {})
         return Service(
             name,
@@ -166,8 +180,8 @@ class ModelServer(Component):
 
 def _container(server: ServerPlan) -> dict[str, Any]:
     ports: list[dict[str, Any]] = [{"name": "http", "containerPort": server.port}]
-    if metrics := metrics_port(server):
-        ports.append({"name": METRICS_PORT, "containerPort": metrics})
+    if metrics := _metrics_port(server):
+        ports.append({"name": _METRICS_PORT, "containerPort": metrics})
     return {
         **container(server.pod, "server"),
         "ports": ports,
@@ -184,3 +198,126 @@ def _probe(server: ServerPlan, *, threshold: int) -> dict[str, Any]:
         "timeoutSeconds": 5,
         "failureThreshold": threshold,
     }
+
+
+def _metrics_port(server: ServerPlan) -> int | None:
+    """The /metrics port of a scraped server, if it differs from the request port."""
+    return server.monitor.port if server.monitor and server.monitor.port != server.port else None
+
+
+def _service_monitor(name: str, server: ServerPlan, monitor: Monitor, opts: ResourceOptions) -> CustomResource:
+    """A ServiceMonitor: Prometheus scrapes each pod of a server through the server's Service.
+
+    The scraped series have the labels `namespace`, `service` and `pod`, which the scaling query uses. The release label
+    is for a Prometheus that selects only the ServiceMonitors of its own release, which is the default of
+    kube-prometheus-stack (`serviceMonitorSelectorNilUsesHelmValues`).
+    """
+    endpoint = {
+        "port": _METRICS_PORT if _metrics_port(server) else "http",
+        "path": METRICS_PATH,
+        "interval": f"{SCRAPE_INTERVAL}s",
+    }
+    labels = {NAME: server.name, "release": monitor.release}
+    return CustomResource(
+        name,
+        "monitoring.coreos.com/v1",
+        "ServiceMonitor",
+        metadata={"name": server.name, "namespace": server.team, "labels": labels},
+        spec={"selector": {"matchLabels": {NAME: server.name}}, "endpoints": [endpoint]},
+        opts=opts,
+    )
+
+
+def _autoscaler(
+    name: str, server: ServerPlan, scaling: Scaling, opts: ResourceOptions
+) -> autoscaling.HorizontalPodAutoscaler | CustomResource:
+    """The autoscaler of a server: KEDA's if it reads a metric by a query, else that of Kubernetes."""
+    metadata: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": {NAME: server.name}}
+    if scaling.by_keda:
+        return _scaled_object(name, server, scaling, metadata, opts)
+    api_version, kind = server.api
+    return autoscaling.HorizontalPodAutoscaler(
+        name,
+        metadata={**metadata, "annotations": DO_NOT_AWAIT},
+        spec={
+            "scale_target_ref": {"api_version": api_version, "kind": kind, "name": server.name},
+            "min_replicas": scaling.minimum,
+            "max_replicas": scaling.maximum,
+            "metrics": _metrics(scaling),
+            "behavior": _BEHAVIOR,
+        },
+        opts=opts,
+    )
+
+
+def _metrics(scaling: Scaling) -> list[autoscaling.MetricSpecArgsDict]:
+    metrics: list[autoscaling.MetricSpecArgsDict] = []
+    if scaling.cpu is not None:
+        target: autoscaling.MetricTargetArgsDict = {"type": "Utilization", "average_utilization": scaling.cpu}
+        metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+    of_pods = [(signal.name, signal.target) for signal in scaling.signals]
+    for metric, average in [scaling.latency, *of_pods] if scaling.latency else of_pods:
+        # The metric is in seconds, so 100m is 100 ms. A thousandth is the smallest unit of quantities.
+        target = {"type": "AverageValue", "average_value": f"{round(average * 1000)}m"}
+        metrics.append({"type": "Pods", "pods": {"metric": {"name": metric}, "target": target}})
+    return metrics
+
+
+def _scaled_object(
+    name: str, server: ServerPlan, scaling: Scaling, metadata: ObjectMetaArgsDict, opts: ResourceOptions
+) -> CustomResource:
+    """A ScaledObject of a server. KEDA creates a HorizontalPodAutoscaler from it, so there must be no other.
+
+    That autoscaler has the server's name, as one without KEDA has. So KEDA takes over an existing one instead of
+    rejecting the ScaledObject (`transfer-hpa-ownership`, apis/keda/v1alpha1/scaledobject_webhook.go of KEDA 2.20). To
+    switch back, set a fixed number of replicas first. If Prometheus does not respond or does not scrape the pods, the
+    server keeps its replicas, and the cpu trigger can still add some. Fallback for a metric of type Value requires
+    KEDA 2.18.
+    """
+    api_version, kind = server.api
+    fallback = {
+        "failureThreshold": _FAILURES,
+        "replicas": max(scaling.minimum, 1),
+        "behavior": "currentReplicasIfHigher",
+    }
+    return CustomResource(
+        name,
+        "keda.sh/v1alpha1",
+        "ScaledObject",
+        metadata={**metadata, "annotations": {"scaledobject.keda.sh/transfer-hpa-ownership": "true"}},
+        spec={
+            "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": server.name},
+            "minReplicaCount": scaling.minimum,
+            "maxReplicaCount": scaling.maximum,
+            "fallback": fallback,
+            "advanced": {"horizontalPodAutoscalerConfig": {"name": server.name, "behavior": wire(_BEHAVIOR)}},
+            "triggers": _triggers(scaling),
+        },
+        opts=opts,
+    )
+
+
+def _triggers(scaling: Scaling) -> list[dict[str, Any]]:
+    triggers: list[dict[str, Any]] = []
+    if scaling.cpu is not None:
+        triggers.append({"type": "cpu", "metricType": "Utilization", "metadata": {"value": str(scaling.cpu)}})
+    signals = scaling.signals
+    if scaling.latency and scaling.query:
+        signals = (Signal(*scaling.latency, scaling.query), *signals)
+    for signal in signals:
+        if signal.query is None:
+            continue
+        # Without pods, nothing measures them: an error would then start one again.
+        may_lack = scaling.minimum == 0 and not signal.total
+        metadata = {
+            "serverAddress": signal.query.address,
+            "query": signal.query.expression,
+            "threshold": f"{round(signal.target * 1000) / 1000:.3f}".rstrip("0").rstrip("."),
+            # A missing value is an error and starts the fallback. An idle server has the value 0.
+            "ignoreNullValues": "true" if may_lack else "false",
+        }
+        # With Value, the number of replicas is pods x value / threshold, as for the average of a pod metric.
+        # AverageValue would divide the value by the number of pods again, as if it were a sum over them.
+        metric_type = "AverageValue" if signal.total else "Value"
+        triggers.append({"type": "prometheus", "name": signal.name, "metricType": metric_type, "metadata": metadata})
+    return triggers

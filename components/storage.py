@@ -2,9 +2,7 @@
 
 from typing import Any, Final
 
-from pulumi import ResourceOptions
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
-from pulumi_kubernetes.batch.v1 import CronJob
 from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, Role, RoleBinding
@@ -18,8 +16,17 @@ from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.storage import ClaimPlan, SnapshotPlan, StorageClassPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
-from .objects import DO_NOT_AWAIT, Component, Options, PlainObject, cluster_role_binding, role_ref
-from .pods import cron_job, namespace_of_jobs, script_container
+from .objects import (
+    DO_NOT_AWAIT,
+    Component,
+    Options,
+    PlainObject,
+    cluster_role_binding,
+    cron_job,
+    namespace_of_jobs,
+    role_ref,
+    script_container,
+)
 
 
 class StorageClasses(Component):
@@ -46,7 +53,6 @@ class StorageClasses(Component):
                 allow_volume_expansion=True,
                 opts=self.own,
             )
-        self.register_outputs({})
 
 
 class TeamStorage(Component):
@@ -187,7 +193,6 @@ class Snapshots(Component):
             PlainObject(f"{name}-{made.name}", f"{SNAPSHOT_GROUP}/v1", "VolumeSnapshotClass", fields, self.own)
         if any(made.keep for made in classes):
             self._release(name)
-        self.register_outputs({"namespace": SNAPSHOTS})
 
     def _release(self, name: str) -> None:
         """The right to release contents of snapshots for deletion, and the policy that restricts it to a team's own."""
@@ -200,14 +205,10 @@ class Snapshots(Component):
             opts=self.after(policy),
         )
         # kubectl reads an object before it patches it.
-        ClusterRole(
-            f"{name}-role",
-            metadata=named,
-            rules=[
-                {"api_groups": [SNAPSHOT_GROUP], "resources": ["volumesnapshotcontents"], "verbs": ["get", "patch"]}
-            ],
-            opts=self.own,
-        )
+        rules: Any = [
+            {"api_groups": [SNAPSHOT_GROUP], "resources": ["volumesnapshotcontents"], "verbs": ["get", "patch"]}
+        ]
+        ClusterRole(f"{name}-role", metadata=named, rules=rules, opts=self.own)
         accounts = Subject("Group", f"system:serviceaccounts:{SNAPSHOTS}")
         cluster_role_binding(f"{name}-binding", named, _RIGHT, [accounts], self.after(enforced))
 
@@ -215,10 +216,8 @@ class Snapshots(Component):
 def _releases_only() -> Any:
     """A policy by which an account of a team changes nothing but `deletionPolicy`, in contents of this team."""
     team = f"object.spec.volumeSnapshotRef.namespace == request.userInfo.username.substring({len(_USER)})"
-    fields = (
-        *(f"spec.{field}" for field in ("driver", "source", "volumeSnapshotRef")),
-        *(f"metadata.?{field}" for field in ("labels", "annotations", "finalizers")),
-    )
+    fields = ("spec.driver", "spec.source", "spec.volumeSnapshotRef")
+    fields += ("metadata.?labels", "metadata.?annotations", "metadata.?finalizers")
     only = ["object.spec.deletionPolicy == 'Delete'", *(f"object.{field} == oldObject.{field}" for field in fields)]
     contents = {
         "api_groups": [SNAPSHOT_GROUP],
@@ -253,18 +252,10 @@ class TeamSnapshots(Component):
         super().__init__("gpu-tenancy:tenancy:TeamSnapshots", name, opts)
         account = core.ServiceAccount(f"{name}-account", metadata={"name": team, "namespace": SNAPSHOTS}, opts=self.own)
         named: ObjectMetaArgsDict = {"name": SNAPSHOTS, "namespace": team}
-        Role(
-            f"{name}-role",
-            metadata=named,
-            rules=[
-                {
-                    "api_groups": [SNAPSHOT_GROUP],
-                    "resources": ["volumesnapshots"],
-                    "verbs": ["create", "delete", "list"],
-                }
-            ],
-            opts=self.own,
-        )
+        rules: Any = [
+            {"api_groups": [SNAPSHOT_GROUP], "resources": ["volumesnapshots"], "verbs": ["create", "delete", "list"]}
+        ]
+        Role(f"{name}-role", metadata=named, rules=rules, opts=self.own)
         binding = RoleBinding(
             f"{name}-binding",
             metadata=named,
@@ -273,18 +264,14 @@ class TeamSnapshots(Component):
             opts=self.own,
         )
         after = self.after(account, binding)
-        self.jobs = [_cron_job(f"{name}.{planned.claim}", planned, after) for planned in snapshots]
-        self.register_outputs({})
-
-
-def _cron_job(name: str, planned: SnapshotPlan, opts: ResourceOptions) -> CronJob:
-    variables = {
-        "TEAM": planned.team,
-        "CLAIM": planned.claim,
-        "CLASS": planned.snapshot_class,
-        "KEEP": str(planned.keep),
-        "KEPT": "true" if planned.kept else "false",
-    }
-    metadata: ObjectMetaArgsDict = {"name": planned.name, "namespace": SNAPSHOTS, "labels": {OF: planned.claim}}
-    pod = planned.team, script_container("snapshot", SCRIPT, variables)
-    return cron_job(name, metadata, planned.schedule, pod, opts)
+        for planned in snapshots:
+            variables = {
+                "TEAM": planned.team,
+                "CLAIM": planned.claim,
+                "CLASS": planned.snapshot_class,
+                "KEEP": str(planned.keep),
+                "KEPT": "true" if planned.kept else "false",
+            }
+            metadata: ObjectMetaArgsDict = {"name": planned.name, "namespace": SNAPSHOTS, "labels": {OF: planned.claim}}
+            pod = planned.team, script_container("snapshot", SCRIPT, variables)
+            cron_job(f"{name}.{planned.claim}", metadata, planned.schedule, pod, after)

@@ -1,22 +1,39 @@
-"""All Kubernetes objects of a stack on one cluster, except operators and dashboards."""
+"""All Kubernetes objects of a stack on one cluster, except operators and dashboards; roles and flows of people."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 from pulumi import ResourceOptions
 from pulumi.runtime.settings import get_monitor
+from pulumi_kubernetes.flowcontrol import v1 as flowcontrol
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.model.plan import Plan, TeamPlan
+from gpu_tenancy.model.plan.people import (
+    ADMIN,
+    AUDITOR,
+    FLOW_BORROWED,
+    FLOW_HAND,
+    FLOW_LENDABLE,
+    FLOW_LENGTH,
+    FLOW_NAME,
+    FLOW_PRECEDENCE,
+    FLOW_QUEUES,
+    FLOW_SHARES,
+    MEMBER,
+    PREFIX,
+    AccessPlan,
+    Subject,
+)
 from gpu_tenancy.model.plan.secrets import NO_SECRETS
 
 from .caches import CachedVolume, Caches
 from .guards import Guards
 from .namespace import TeamNamespace
 from .notebooks import NotebookStops, TeamNotebooks
-from .objects import Component, Options
-from .people import Access, FlowControl
+from .objects import LABELS, Component, Options, cluster_role, cluster_role_binding
 from .queues import ManagerAccess, Priorities, Queues
 from .secrets import NamespaceSecrets
 from .serving import ModelServer
@@ -44,23 +61,109 @@ class Team(Component):
         inside = self.after(self.space.namespace, *self.space.bounds)
         if team.secrets != NO_SECRETS:
             inside = _later(inside, NamespaceSecrets(f"{name}-secrets", namespace, team.secrets, inside).made)
-        self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
-        self.storage = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
+        for volume in team.volumes:
+            DatasetVolume(f"{name}.{volume.dataset}", volume, inside)
+        claims = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
         if team.snapshots:
-            TeamSnapshots(f"{name}.snapshots", namespace, team.snapshots, _later(inside, self.storage))
+            TeamSnapshots(f"{name}.snapshots", namespace, team.snapshots, _later(inside, claims))
         if team.notebooks:
             TeamNotebooks(f"{name}.notebooks", namespace, team.notebooks, team.notebook_routes, inside)
-        self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
-        self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
-        self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
-        after = _later(inside, self.runtimes)
-        self.jobs = [TrainingJob(f"{name}.{job.name}", job, after) for job in team.jobs]
-        self.gangs = [GangJob(f"{name}.{gang.name}", gang, inside) for gang in team.gangs]
+        for cached in team.cached:
+            CachedVolume(f"{name}.{cached.dataset}", cached, inside)
+        for server in team.servers:
+            ModelServer(f"{name}.{server.name}", server, inside)
+        runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
+        for job in team.jobs:
+            TrainingJob(f"{name}.{job.name}", job, _later(inside, runtimes))
+        for gang in team.gangs:
+            GangJob(f"{name}.{gang.name}", gang, inside)
         self.register_outputs({"namespace": namespace})
 
 
 def _later(inside: ResourceOptions, others: Sequence[pulumi.Resource]) -> ResourceOptions:
     return ResourceOptions.merge(inside, ResourceOptions(depends_on=[*others]))
+
+
+class Access(Component):
+    """ClusterRoles, and the bindings of administrators, auditors and members in the whole cluster.
+
+    Roles have no wildcards, and nobody is bound who is not in the stack. The RoleBindings of teams are in their
+    namespaces.
+
+    Example:
+        >>> Access("access", plan(stack).access)
+    """
+
+    def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:Access", name, opts)
+        roles = [
+            cluster_role(f"{name}-{role}", f"{PREFIX}{role}", rules, self.own) for role, rules in access.roles.items()
+        ]
+        bound = (
+            # Not `gpu-tenancy-admins`: that binds the administrators that GKE's section has.
+            ("people-admins", ADMIN, access.admins),
+            ("auditors", AUDITOR, access.auditors),
+            ("members", MEMBER, access.members),
+        )
+        with_roles = self.after(*roles)
+        for who, role, subjects in bound:
+            if subjects:
+                metadata: ObjectMetaArgsDict = {"name": f"{PREFIX}{who}", "labels": LABELS}
+                cluster_role_binding(f"{name}-{who}", metadata, role, subjects, with_roles)
+
+
+class FlowControl(Component):
+    """One priority level for the requests of all teams, with a flow for each user (API Priority and Fairness).
+
+    So requests of one team do not delay those of others. Levels and flows of operators and of the control plane are
+    those that Kubernetes has.
+
+    Example:
+        >>> FlowControl("flow-control", plan(stack).flows)
+    """
+
+    def __init__(self, name: str, flows: tuple[Subject, ...], opts: Options = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:FlowControl", name, opts)
+        limited: flowcontrol.LimitedPriorityLevelConfigurationArgsDict = {
+            "nominal_concurrency_shares": FLOW_SHARES,
+            "lendable_percent": FLOW_LENDABLE,
+            "borrowing_limit_percent": FLOW_BORROWED,
+            "limit_response": {
+                "type": "Queue",
+                "queuing": {"queues": FLOW_QUEUES, "hand_size": FLOW_HAND, "queue_length_limit": FLOW_LENGTH},
+            },
+        }
+        level = flowcontrol.PriorityLevelConfiguration(
+            f"{name}-level",
+            metadata={"name": FLOW_NAME},
+            spec={"type": "Limited", "limited": limited},
+            opts=self.own,
+        )
+        resources = {key: ["*"] for key in ("verbs", "api_groups", "resources", "namespaces")}
+        spec: Any = {
+            "priority_level_configuration": {"name": FLOW_NAME},
+            "matching_precedence": FLOW_PRECEDENCE,
+            "distinguisher_method": {"type": "ByUser"},
+            "rules": [
+                {
+                    "subjects": [_of_flow(subject) for subject in flows],
+                    "resource_rules": [{**resources, "cluster_scope": True}],
+                    "non_resource_rules": [{"verbs": ["*"], "non_resource_urls": ["*"]}],
+                }
+            ],
+        }
+        flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": FLOW_NAME}, spec=spec, opts=self.after(level))
+
+
+def _of_flow(subject: Subject) -> dict[str, Any]:
+    match subject.kind:
+        case "Group":
+            return {"kind": subject.kind, "group": {"name": subject.name}}
+        case "User":
+            return {"kind": subject.kind, "user": {"name": subject.name}}
+        case "ServiceAccount":
+            account = {"namespace": subject.namespace, "name": subject.name}
+            return {"kind": subject.kind, "service_account": account}
 
 
 class Tenancy(Component):
@@ -69,9 +172,6 @@ class Tenancy(Component):
     The provider in `opts` selects the cluster. Clusters, node pools and operators are not managed here.
 
     Args:
-        name: of the component.
-        plan: of one environment.
-        opts: parent, provider and dependencies.
         kind: type of the component; programs in other languages have their own.
         prefix: start of the children's names, for programs with several tenancies: it ends in a dot, which no team's
             name contains.

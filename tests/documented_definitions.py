@@ -7,7 +7,7 @@ the documents have them: an object with any other field is rejected.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_tenancy.engine.scopes import DocumentedScope, documented_scopes
+from gpu_tenancy.engine.checks import DocumentedScope, documented_scopes
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster
 

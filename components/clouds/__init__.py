@@ -7,7 +7,7 @@ because a cloud's SDK takes a second to import and is installed as an extra.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -15,6 +15,7 @@ import pulumi_kubernetes as kubernetes
 from gpu_tenancy.base.installing import missing
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.cluster import ClusterPlan
+from gpu_tenancy.model.plan.pools import NodeTaint
 
 from ..objects import Options
 
@@ -46,13 +47,10 @@ class Api:
         return {"identifier": self.identifier, "kubeconfig": self.kubeconfig, **users}
 
     @classmethod
-    def of(cls, name: str, output: pulumi.Output[Mapping[str, Any]], users: Iterable[str] = ()) -> Self:
-        """The API as another Pulumi stack has it.
+    def of(cls, name: str, output: pulumi.Output[Mapping[str, Any]], users: Iterable[str]) -> Self:
+        """The API by the output of another Pulumi stack, with the names in the plan of users that the cloud decides.
 
-        Args:
-            name: of the provider, as there: an object keeps its provider when it moves between the stacks.
-            output: of the other stack.
-            users: names in the plan of users that only the cloud decides.
+        `name` is that of the provider there: an object keeps its provider when it moves between the stacks.
         """
         named = {user: output["users"][user] for user in users}
         return cls(name, output["identifier"], output["kubeconfig"], users=named)
@@ -96,14 +94,6 @@ class Cluster(Protocol):
     system: Sequence[pulumi.Resource]
 
 
-class _OpenCluster(Protocol):
-    def __call__(self, name: str, plan: ClusterPlan, opts: Options = None) -> Cluster: ...
-
-
-class _Module(Protocol):
-    open_cluster: _OpenCluster
-
-
 def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> Cluster:
     """The cluster of a plan with its node pools, made or found.
 
@@ -112,7 +102,7 @@ def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> Cluster:
     """
     cloud = plan.section.cloud
     try:
-        module = cast("_Module", import_module(f"{__name__}.{cloud}"))
+        module = import_module(f"{__name__}.{cloud}")
     except ModuleNotFoundError as error:
         problem = missing(error, f"cluster.cloud: {cloud}")
         if problem is None or (error.name or "").replace("_", "-") != clouds()[cloud].package:
@@ -136,3 +126,11 @@ def section_of(plan: ClusterPlan, kind: type[S]) -> S:
 def once_there(value: pulumi.Input[str], *others: pulumi.Output[str]) -> pulumi.Output[str]:
     """The same value, which is known once others are: whoever uses it comes after the resources that have these."""
     return pulumi.Output.all(value, *others).apply(lambda values: values[0])
+
+
+_EFFECTS: Final = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
+
+
+def node_taints(taints: Iterable[NodeTaint]) -> list[Any]:
+    """Taints as the inputs of node pools of EKS and GKE have them."""
+    return [{"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]} for taint in taints]

@@ -21,7 +21,8 @@ class ExistingCluster:
     path, the same defaults as for kubectl apply.
     """
 
-    def __init__(self, name: str, cluster: Section, opts: Options = None) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, opts: Options = None) -> None:
+        cluster = section_of(plan, Section)
         path = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
         context = _verified(f"{name}-identity", cluster, path, opts) if cluster.uid else cluster.context
         self.api = Api(name, name, path, context, opts)
@@ -57,6 +58,4 @@ def _context(cluster: Section, uid: str | None) -> str:
     return cluster.context or ""
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> ExistingCluster:
-    """The cluster of a stack's kubeconfig."""
-    return ExistingCluster(name, section_of(plan, Section), opts)
+open_cluster = ExistingCluster

@@ -1,19 +1,38 @@
-"""Admission policies for objects that tenants create after the deployment."""
+"""Admission policies for objects that tenants create after the deployment: `policies/` and `defaults/`, filled in."""
 
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from string import Template
 from typing import Any, Final
 
 import pulumi
 from pulumi_kubernetes.admissionregistration import v1 as admissionregistration
 
-from gpu_tenancy.model.plan.guards import GuardsPlan
+from gpu_tenancy.base.quantity import format_amounts
+from gpu_tenancy.model.kinds import WorkloadKind
+from gpu_tenancy.model.manifests.pods import MARGIN, STAYS
+from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
+from gpu_tenancy.model.plan.guards import USUAL_LIMITS, GuardsPlan, own_images, prefix_expression
+from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
+from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
+from gpu_tenancy.model.plan.workloads import SHIPPED
+from gpu_tenancy.model.yaml import read_table
 
 from ..objects import Component, Options
-from .sources import has_parameters, mutation, scope, spec
+from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
 
 DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
 """What MutatingAdmissionPolicies complete."""
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
+
+
+_READ: Final = re.compile(r"\bvariables\.(\w+)")
+_OWNERS: Final = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "/Pod")
+"""Kinds whose children Kueue does not count again, beside its optional integrations."""
 
 
 class Guards(Component):
@@ -40,7 +59,6 @@ class Guards(Component):
         completed = [what for what in DEFAULTS if guards.defaults and (guards.taints or what != "tolerations")]
         defaults = [self._default(f"{name}-default-{what}", what, guards) for what in completed]
         self.bindings: list[pulumi.Resource] = [*guarding, *defaults]
-        self.register_outputs({"action": guards.action})
 
     def _policy(
         self, name: str, rule: str, action: str, guards: GuardsPlan
@@ -51,9 +69,9 @@ class Guards(Component):
             name, metadata={"name": policy_name}, spec=policy_spec, opts=self.own
         )
         binding: Any = {"policy_name": policy_name, "validation_actions": _ACTIONS[action]}
-        if scope(rule) == "Namespaced":
+        if _source(rule).get("scope", "Namespaced") == "Namespaced":
             binding["match_resources"] = {"namespace_selector": _selector(guards)}
-        if has_parameters(rule):
+        if "params" in _source(rule):
             binding["param_ref"] = {"selector": {}, "parameter_not_found_action": "Allow"}
         return admissionregistration.ValidatingAdmissionPolicyBinding(
             f"{name}-binding", metadata={"name": policy_name}, spec=binding, opts=self.after(policy)
@@ -101,3 +119,207 @@ def _selector(guards: GuardsPlan) -> Any:
     key, value = guards.label
     spared = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(guards.spared)}
     return {"match_labels": {key: value}, "match_expressions": [spared]}
+
+
+def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
+    """The spec of the ValidatingAdmissionPolicy `gpu-tenancy-<name>`."""
+    source = _source(name)
+    unless = f"!({source['onlyIf']}) || " if "onlyIf" in source else ""
+    variables = _filled(source, {**source.get("variables", {}), **source["violations"]}, guards)
+    parameter = source.get("params")
+    return {
+        "failure_policy": "Fail",
+        **({"param_kind": {"api_version": parameter["api"], "kind": parameter["kind"]}} if parameter else {}),
+        **_matching(source, guards),
+        "variables": _expressions({**_shared(source, (unless, *variables.values()), guards), **variables}),
+        "validations": [
+            {
+                "expression": f"{unless}size(variables.{violation}) == 0",
+                "message_expression": f"string(variables.{violation}[0])",
+                "message": f"violates the rule gpu-tenancy-{name}",
+                "reason": "Forbidden",
+            }
+            for violation in source["violations"]
+        ],
+    }
+
+
+def mutation(name: str, guards: GuardsPlan) -> dict[str, Any]:
+    """The spec of the MutatingAdmissionPolicy `gpu-tenancy-default-<name>`.
+
+    If it cannot be evaluated, the object stays as it is, and the guards say what to write.
+    """
+    source = _source(name, "defaults")
+    variables, patches = (_filled(source, source[texts], guards) for texts in ("variables", "patches"))
+    read = (source["onlyIf"], *variables.values(), *patches.values())
+    return {
+        "failure_policy": "Ignore",
+        "reinvocation_policy": "Never",
+        **_matching(source, guards),
+        "variables": _expressions({**_shared(source, read, guards), **variables}),
+        # One mutation: the expressions of a second one would see what the first has changed.
+        "mutations": [
+            {
+                "patch_type": "JSONPatch",
+                "json_patch": {
+                    "expression": f"!({source['onlyIf']}) ? [] :\n"
+                    + "\n+ ".join(f"({patch})" for patch in patches.values())
+                },
+            }
+        ],
+    }
+
+
+def _filled(source: Mapping[str, Any], texts: Mapping[str, str], guards: GuardsPlan) -> dict[str, str]:
+    shared = _source("shared")
+    own_values = {**shared["values"], **source.get("values", {})}
+    marks = {**shared["expressions"], **_values(guards), **{name: literal(value) for name, value in own_values.items()}}
+    return {name: Template(text).substitute(marks) for name, text in texts.items()}
+
+
+def _shared(source: Mapping[str, Any], texts: Iterable[str], guards: GuardsPlan) -> dict[str, str]:
+    """The shared variables that some expressions read, and those that these read, in their order."""
+    shared = _filled(source, _source("shared")["variables"], guards)
+    names = set(_READ.findall(" ".join(texts)))
+    for name in reversed([*shared]):
+        if name in names:
+            names.update(_READ.findall(shared[name]))
+    return {name: text for name, text in shared.items() if name in names}
+
+
+def _matching(source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
+    conditions = _source("shared")["conditions"]
+    return {
+        "match_constraints": {
+            "resource_rules": [
+                {
+                    **_resources(rule, guards),
+                    "api_versions": ["*"],
+                    "operations": rule.get("operations", ["CREATE", "UPDATE"]),
+                    "scope": source.get("scope", "Namespaced"),
+                }
+                for rule in source["resources"]
+            ]
+        },
+        "match_conditions": _expressions(
+            _filled(source, {name: conditions[name] for name in source["conditions"]}, guards)
+        ),
+    }
+
+
+def _expressions(texts: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "expression": text} for name, text in texts.items()]
+
+
+@cache
+def _source(name: str, folder: str = "policies") -> dict[str, Any]:
+    return read_table(Path(__file__).with_name(folder) / f"{name}.yaml")
+
+
+def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[str]]:
+    """API groups and resources, of which each combination that exists is meant."""
+    if "kinds" not in rule:
+        return {"api_groups": rule["groups"], "resources": rule["names"]}
+    kinds = {
+        "all": KINDS,
+        "jobs": [kind for kind in KINDS if kind.is_job],
+        "fromTemplate": [
+            kind
+            for kind in KINDS
+            if kind.counts_template and queue_place(kind, guards.frameworks) not in ("templates", "never")
+        ],
+        "counted": _counted(guards),
+        "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
+        "revised": [kind for kind in _counted(guards) if kind.partition],
+        "timed": _timed(guards),
+    }
+    below = f"/{rule['subresource']}" if "subresource" in rule else ""
+    groups = dict.fromkeys(kind.group for kind in kinds[rule["kinds"]])
+    resources = dict.fromkeys(kind.plural + below for kind in kinds[rule["kinds"]])
+    return {"api_groups": [*groups], "resources": [*resources]}
+
+
+def _counted(guards: GuardsPlan) -> list[WorkloadKind]:
+    return [kind for kind in KINDS if kind.counts_template and queue_place(kind, guards.frameworks) == "object"]
+
+
+def _timed(guards: GuardsPlan) -> list[WorkloadKind]:
+    """Kinds of jobs that Kueue queues as one, and can end."""
+    return [
+        kind
+        for kind in KINDS
+        if kind.is_job and _is_queued(kind, guards) and queue_place(kind, guards.frameworks) in {"object", "jobs"}
+    ]
+
+
+def _values(guards: GuardsPlan) -> dict[str, str]:
+
+    def queued(place: str) -> list[str]:
+        return [key(kind) for kind in KINDS if queue_place(kind, guards.frameworks) == place]
+
+    integrated = (key(kind) for kind in KINDS if kind.group not in ("", "apps", "batch"))
+    images = (prefix_expression(prefix) for prefix in (*guards.registries, *own_images()))
+    values: dict[str, object] = {
+        "exempt": guards.exempt,
+        "makers": guards.makers,
+        "trainer": [guards.trainer] if guards.trainer else [],
+        "caches": [guards.caches] if guards.caches else [],
+        "teamLabel": guards.label[0],
+        "teamLabelValue": guards.label[1],
+        "spared": guards.spared,
+        "gpuResources": guards.names,
+        "gpuTaints": list(dict.fromkeys(taint for taints in guards.taints.values() for taint in taints)),
+        "taintsOf": guards.taints,
+        "taintValue": GPU_TAINT_VALUE,
+        "claimsAreGpus": not guards.claims,
+        "uncovered": UNCOVERED,
+        "usualLimits": ",".join(f"{name}={amount}" for name, amount in format_amounts(USUAL_LIMITS).items()),
+        "maxPerNode": guards.max_per_node,
+        "priorityClasses": list(guards.priorities),
+        "priorities": guards.priorities,
+        "preempting": guards.preempting,
+        "runtimes": list(SHIPPED.values()),
+        "allowedImages": "|".join(images),
+        "registries": guards.registries,
+        "accountsOfPods": ACCOUNTS_OF_PODS,
+        "workloadAccount": ACCOUNT,
+        "channelClass": CHANNEL_CLASS,
+        "graceOfJobs": int(guards.grace.jobs),
+        "graceOfServers": int(guards.grace.servers),
+        "stays": STAYS,
+        "margin": MARGIN,
+        # Whose spec, of what Kueue queues, has the field.
+        "endingThemselves": [
+            key(kind)
+            for kind in _timed(guards)
+            if [step.field for step in kind.deadline[-2:]] == ["spec", "activeDeadlineSeconds"]
+            and not any(step.form for step in kind.deadline)
+        ],
+        "internal": [*guards.internal.items()],
+        "public": [*guards.public.items()],
+        "kinds": [key(kind) for kind in KINDS],
+        "servers": [key(kind) for kind in KINDS if kind.work == "serving"],
+        "counted": [key(kind) for kind in _counted(guards)],
+        "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
+        "groupLabels": [kind.label for kind in _counted(guards) if kind.groups],
+        "revised": [key(kind) for kind in _counted(guards) if kind.partition],
+        "trustedOwners": list(dict.fromkeys((*_OWNERS, *integrated, *guards.external))),
+        "queuedByJobs": queued("jobs"),
+        "queuedByPods": queued("templates"),
+        "queuedByEither": queued("either"),
+        "neverQueued": queued("never"),
+        "queuedKinds": [key(kind) for kind in KINDS if _is_queued(kind, guards)],
+    }
+    return {
+        **{name: literal(value) for name, value in values.items()},
+        **places_of_pods(),
+        "gangSpecs": gang_specs(),
+        "partitions": partitions(),
+        "templatePlaces": template_places(),
+    }
+
+
+def _is_queued(kind: WorkloadKind, guards: GuardsPlan) -> bool:
+    """Whether Kueue holds back an object of the kind, or its pods, until a queue admits it."""
+    place = queue_place(kind, guards.frameworks)
+    return kind.integration in guards.frameworks if place == "object" else place != "never"

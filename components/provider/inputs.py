@@ -125,29 +125,19 @@ def _unknown(read: Inputs, path: Path, value: Late) -> Any:
 
 async def _secret(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> Any:
     """A secret text, list of texts or map of texts that is passed on unchanged; any other secret is refused."""
-    value = await output.future(with_unknowns=True)
-    texts = _texts(path, value)
-    if texts is None:
+    value: Any = await output.future(with_unknowns=True)
+    parts: list[tuple[Path, Any]] = [(path, value)]
+    if isinstance(value, dict | list):
+        keys = list(cast("dict[str, Any]", value)) if isinstance(value, dict) else range(len(cast("list[Any]", value)))
+        parts = [((*path, key), value[key]) for key in keys]
+    if not all((part is None or isinstance(part, str | Unknown)) and is_passed_on(place) for place, part in parts):
         read.secrets.append(path)
         return _UNREAD
     if isinstance(value, dict):
-        keys = cast("dict[str, Any]", value)
-        return {key: read.placeholder((*path, key), output[key], secret=True) for key in keys}
+        return {place[-1]: read.placeholder(place, output[place[-1]], secret=True) for place, _ in parts}
     if isinstance(value, list):
-        return [read.placeholder((*path, index), output[index], secret=True) for index in range(len(texts))]
+        return [read.placeholder(place, output[place[-1]], secret=True) for place, _ in parts]
     return read.placeholder(path, output, secret=True)
-
-
-def _texts(path: Path, value: Any) -> list[Any] | None:
-    """The values below a place, if all of them are texts or unknown values that are passed on unchanged."""
-    if isinstance(value, dict):
-        parts = [((*path, key), part) for key, part in cast("dict[str, Any]", value).items()]
-    elif isinstance(value, list):
-        parts = [((*path, index), part) for index, part in enumerate(cast("list[Any]", value))]
-    else:
-        parts = [(path, value)]
-    fits = all((part is None or isinstance(part, str | Unknown)) and is_passed_on(place) for place, part in parts)
-    return [part for _, part in parts] if fits else None
 
 
 def is_passed_on(path: Path) -> bool:

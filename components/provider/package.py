@@ -86,7 +86,7 @@ def package_schema() -> Schema:
         },
         "required": [],
     }
-    cluster = {"$ref": _reference("TenancyCluster"), "description": _TENANCY_CLUSTER_DOC}
+    cluster = {"$ref": f"#/types/{_token('TenancyCluster')}", "description": _TENANCY_CLUSTER_DOC}
     return {
         "name": NAMESPACE,
         "displayName": "GPU tenancy",
@@ -119,10 +119,6 @@ def _token(name: str) -> str:
     return f"{NAMESPACE}:index:{name}"
 
 
-def _reference(name: str) -> str:
-    return f"#/types/{_token(name)}"
-
-
 def _object(name: str, section: Schema, types: Schema) -> Schema:
     return {
         "type": "object",
@@ -136,15 +132,12 @@ def _property(name: str, key: str, value: Schema, types: Schema) -> Schema:
     written = _type(f"{name}{key[0].upper()}{key[1:]}", value, types)
     if "const" in value:
         written["const"] = value["const"]
-    description = value.get("description") or _described(value)
+    # A key can have its only description on a branch of its union.
+    described = (branch["description"] for branch in _branches(value) if "description" in branch)
+    description = value.get("description") or next(described, "")
     if (default := value.get("default")) is not None and isinstance(default, str | int | float) and default != "":
         description += f"\n\nDefault: `{json.dumps(default) if isinstance(default, bool) else default}`."
     return {**written, "description": description}
-
-
-def _described(value: Schema) -> str:
-    """The description of a key that has only one on a branch of its union."""
-    return next((branch["description"] for branch in _branches(value) if "description" in branch), "")
 
 
 def _branches(value: Schema) -> Iterator[Schema]:
@@ -167,22 +160,16 @@ def _type(name: str, value: Schema, types: Schema) -> Schema:
 
 def _single(name: str, value: Schema, types: Schema) -> Schema:
     if "$ref" in value:
-        return {"$ref": _reference(value["$ref"].rpartition("/")[2])}
+        return {"$ref": f"#/types/{_token(value['$ref'].rpartition('/')[2])}"}
     if "enum" in value:
         options = [{"value": option} for option in value["enum"]]
         types[_token(name)] = {"type": value["type"], "description": value.get("description", ""), "enum": options}
-        return {"$ref": _reference(name)}
+        return {"$ref": f"#/types/{_token(name)}"}
     if value["type"] == "array":
         return {"type": "array", "items": _type(name, value["items"], types)}
     if value["type"] == "object":
-        return {"type": "object", "additionalProperties": _values(name, value, types)}
+        # Pulumi's maps have no rule for keys, so the model checks them.
+        values = next(iter(value.get("patternProperties", {}).values()), value.get("additionalProperties"))
+        schema = _type(name, cast("Schema", values), types) if isinstance(values, dict) else _ANY
+        return {"type": "object", "additionalProperties": schema}
     return {"type": value["type"]}
-
-
-def _values(name: str, value: Schema, types: Schema) -> Schema:
-    """The values of a map. Pulumi's maps have no rule for keys, so the model checks them."""
-    by_pattern = list(value.get("patternProperties", {}).values())
-    if by_pattern:
-        return _type(name, by_pattern[0], types)
-    any_value = value.get("additionalProperties")
-    return _type(name, cast("Schema", any_value), types) if isinstance(any_value, dict) else _ANY

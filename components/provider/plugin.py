@@ -2,6 +2,10 @@
 
 The engine starts it and calls it over gRPC:
 https://github.com/pulumi/pulumi/blob/master/proto/pulumi/provider.proto
+
+Pulumi's own host of components, `pulumi.provider.experimental` (tried in 3.272.0), cannot serve it: its Analyzer reads
+neither pydantic models nor unions nor literals; its ComponentProvider drops unknown keys without an error, stops at the
+first missing key, and takes a secret or unknown section for an empty one.
 """
 
 import sys
@@ -14,7 +18,7 @@ from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
 from pulumi.output import UNKNOWN
 from pulumi.provider import ConstructResult, Provider, main
 
-from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
+from gpu_tenancy.base.problems import Problem, StackError, dotted, unknown
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 
@@ -43,13 +47,7 @@ class TenancyProvider(Provider):
     def construct(
         self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
-        """Registers a component with its children.
-
-        Args:
-            name: of the component; names of its children start with it.
-            resource_type: `gpu-tenancy:index:Platform` or `gpu-tenancy:index:Tenancy`.
-            inputs: sections of a stack.
-            options: parent, providers and dependencies of the component.
+        """Registers a component with its children, from the sections of a stack as its inputs.
 
         Raises:
             InputPropertiesError: the type is unknown. Awaiting the URN raises it too, for invalid inputs.
@@ -78,22 +76,26 @@ async def _constructed(
     opts = pulumi.ResourceOptions.merge(options, own)
     if planned is None:
         component = pulumi.ComponentResource(kind, name, {}, opts)
-        pulumi.log.warn(_left_out(read.unknown), component)
+        names = ", ".join(property_path(path) for path in read.unknown)
+        pulumi.log.warn(
+            f"not previewed: a plan needs plain values, and a preview does not know {names}. The component's objects"
+            " are missing in this preview, so existing ones are listed as deleted; the deployment plans with the real"
+            " values. Pass plain values to preview them",
+            component,
+        )
         component.register_outputs(dict.fromkeys(OUTPUTS, UNKNOWN))
         state.update(dict.fromkeys(OUTPUTS, UNKNOWN))
         return component.urn
     try:
-        component = _component(name, kind, planned, opts)
+        component = (
+            Platform(name, planned, opts)
+            if kind == PLATFORM
+            else Tenancy(name, planned, opts, kind=TENANCY, prefix=f"{name}.")
+        )
     except pulumi.RunError as error:
         raise InputPropertiesError(str(error), []) from error
     state.update(outputs(planned))
     return component.urn
-
-
-def _component(name: str, kind: str, planned: Plan, opts: pulumi.ResourceOptions) -> pulumi.ComponentResource:
-    if kind == PLATFORM:
-        return Platform(name, planned, opts)
-    return Tenancy(name, planned, opts, kind=TENANCY, prefix=f"{name}.")
 
 
 def _planned(name: str, kind: str, read: Inputs) -> Plan | None:
@@ -150,12 +152,3 @@ def _refused(name: str, kind: str, problems: Iterable[Problem], read: Inputs) ->
         {"property_path": property_path(problem.path), "reason": problem.reason} for problem in shown
     ]
     return InputPropertiesError(message, details)
-
-
-def _left_out(places: Iterable[Path]) -> str:
-    names = ", ".join(property_path(path) for path in places)
-    return (
-        f"not previewed: a plan needs plain values, and a preview does not know {names}. The component's objects are"
-        " missing in this preview, so existing ones are listed as deleted; the deployment plans with the real values."
-        " Pass plain values to preview them"
-    )

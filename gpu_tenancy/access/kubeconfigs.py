@@ -24,10 +24,10 @@ from gpu_tenancy.cluster.contexts import connect
 from gpu_tenancy.cluster.contexts import kubeconfig as kubeconfig_file
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.engine.embedded import CONTEXT
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.contexts import Entry
 from gpu_tenancy.model.kubeconfig import Server, aks_helper, eks_helper, gke_helper, kubeconfig, of_helper
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.operators.kueue import KUBECONFIG_KEY, TEAM_LABEL, kueue_namespace, worker_access
 from gpu_tenancy.model.plan.people import MEMBER, subject
@@ -246,7 +246,7 @@ def source(cluster: Section, given: Path | None, context: str | None, *, embedde
     """
     if embedded:
         with connect(given, context, embedded=True):
-            return Platform().kubeconfig, CONTEXT
+            return Platform().kubeconfig, EMBEDDED_CONTEXT
     section = cluster if isinstance(cluster, ExistingCluster) else None
     named = Path(section.kubeconfig).expanduser() if section and section.kubeconfig else None
     return kubeconfig_file(given or named), context or (section.context if section and not given else None)

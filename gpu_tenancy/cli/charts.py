@@ -25,7 +25,7 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.yaml import UnreadableError, parse
 
 if TYPE_CHECKING:
-    from gpu_tenancy.engine.releases import HelmRelease
+    from gpu_tenancy.engine.files import HelmRelease
 
 _TIMEOUT: Final = 60
 _CATALOGUE: Final = "gpu_tenancy/model/catalogue/releases.yaml"

@@ -11,7 +11,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
-from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT, STACK
 from gpu_tenancy.model.project import read_stack, stack_names
 
 _ANSWER: Final = 10.0
@@ -73,14 +73,13 @@ def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[
     if not embedded:
         return kubeconfig(given), context
     from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
-    from gpu_tenancy.engine.embedded import CONTEXT  # noqa: PLC0415 - as below
 
     if given is not None or context is not None:
         raise ConsoleError("--embedded cannot be combined with --kubeconfig or --context", "remove one of them")
     found = Platform().kubeconfig
     if not found.is_file():
         raise ConsoleError("the embedded platform is not running", "start it with `tenancy local up`")
-    return found, CONTEXT
+    return found, EMBEDDED_CONTEXT
 
 
 class Place(NamedTuple):

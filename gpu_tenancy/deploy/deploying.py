@@ -1,21 +1,19 @@
 """Deploys the Pulumi stacks of an environment in order."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report, measured
-from gpu_tenancy.deploy.events import SAME, Seen
 from gpu_tenancy.deploy.pulumi_cli import fix_for
-from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered
+from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered, unchanged
 from gpu_tenancy.deploy.repairing import reread
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
-from gpu_tenancy.deploy.states import Entry, State, is_real, is_scaffold, name_of
-from gpu_tenancy.deploy.unchanged import outputs_of, unchanged
+from gpu_tenancy.deploy.states import SAME, Entry, Seen, State, is_real, is_scaffold, name_of, outputs_of
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.catalogue.operators import operators
@@ -74,14 +72,7 @@ class Environment:
     def __init__(
         self, read: Declared, stacks: Stacks, report: Report, reach: Reach, killed: Iterable[str] = ()
     ) -> None:
-        """Reads the states.
-
-        Args:
-            read: the environment's file.
-            stacks: of the environment, unlocked.
-            report: shows a line of progress.
-            reach: opens the cluster of a provider.
-            killed: names of stacks of which a deployment was killed.
+        """Reads the states of the stacks, which are unlocked; a deployment of some may have been killed.
 
         Raises:
             InterruptedDeploymentError: a state has pending operations.
@@ -90,7 +81,8 @@ class Environment:
         self.read, self.stacks, self._report, self._reach = read, stacks, report, reach
         self._rendered: dict[str, Rendered] = {}
         self._killed, self._finished = frozenset(killed), set[str]()
-        self._advance: Callable[[int], None] = _nobody
+        # To nobody: previews are short, and deletions too.
+        self._advance: Callable[[int], None] = lambda _: None
         self._contested: set[str] = set()
         self._moved = False
         self.existing = stacks.existing()
@@ -104,11 +96,6 @@ class Environment:
             context = f", context {section.context}" if section.context else ""
             return f"the cluster of kubeconfig {section.kubeconfig or 'of kubectl'}{context}"
         return f"{section.cloud} cluster {section.name}"
-
-    @property
-    def _of_cluster(self) -> str:
-        """Name of the stack that has the cluster, and tells the others how to reach it."""
-        return f"{self.stacks.environment}.{CLUSTER}"
 
     def check(self) -> None:
         """Refuses resources in a stack that the environment does not have: a deployment would create them once more.
@@ -236,12 +223,9 @@ class Environment:
         """
         self.check()
         ready = [name for name in self.stacks.names if name in self.existing]
-
-        def one(name: str) -> Seen:
-            same = None if policies else self._same(name)
-            return same or self._operate(name, "preview")
-
-        return self._each(ready, one)
+        return self._each(
+            ready, lambda name: (None if policies else self._same(name)) or self._operate(name, "preview")
+        )
 
     def down(self) -> list[Result]:
         """Deletes the resources of all stacks, the last one first, and then the stacks.
@@ -265,7 +249,10 @@ class Environment:
         if name not in self._rendered:
             part = self.stacks.part(name)
             config = {**to_config(self.read.source), **({KEY: part} if part else {})}
-            connection = {"connection": _CONNECTION, **outputs_of(self._states.get(self._of_cluster, {}))}
+            connection = {
+                "connection": _CONNECTION,
+                **outputs_of(self._states.get(f"{self.stacks.environment}.{CLUSTER}", {})),
+            }
             self._rendered[name] = render(
                 self.read.project,
                 project=self.stacks.project,
@@ -280,7 +267,13 @@ class Environment:
         failed: list[ConsoleError] = []
         for name in names:
             try:
-                done.append(self._one(name, action))
+                self._report(f"{name}: started")
+                began = time.monotonic()
+                seen = action(name)
+                teams = {team: dict(counts) for team, counts in seen.teams.items()}
+                result = Result(name, seen.changes, time.monotonic() - began, teams, tuple(seen.destroyed))
+                self._report(f"{name}: {counted(seen.changes) or 'nothing'} ({result.seconds:.0f} s)")
+                done.append(result)
             except PoolsError as error:
                 failed.append(error)
             except ConsoleError as error:
@@ -293,20 +286,22 @@ class Environment:
             raise failed[0]
         return done
 
-    def _one(self, name: str, action: Callable[[str], Seen]) -> Result:
-        self._report(f"{name}: started")
-        began = time.monotonic()
-        seen = action(name)
-        teams = {team: dict(counts) for team, counts in seen.teams.items()}
-        result = Result(name, seen.changes, time.monotonic() - began, teams, tuple(seen.destroyed))
-        self._report(f"{name}: {counted(seen.changes) or 'nothing'} ({result.seconds:.0f} s)")
-        return result
-
     def _operate(self, name: str, command: str, *options: str, at_the_end: bool = False) -> Seen:
+        """Runs a command.
+
+        Raises:
+            ConsoleError: the command failed; with the errors of the engine, or what Pulumi wrote.
+        """
         seen = Seen(self._team_finished)
-        with _watched(name, command, seen):
-            forced = command == "up" and name in self._contested
+        forced = command == "up" and name in self._contested
+        try:
             self.stacks.operate(name, command, *options, on_event=seen, at_the_end=at_the_end, forced=forced)
+        except OperationError as error:
+            why = seen.errors or error.what
+            what = f"pulumi {command} of stack {name} failed"
+            if seen.only_pools:
+                raise PoolsError(f"{what} for node pools only:\n{why}", _NO_POOL) from error
+            raise ConsoleError(f"{what}:\n{why}", fix_for(why)) from error
         return seen
 
     def _team_finished(self, team: str) -> None:
@@ -315,27 +310,6 @@ class Environment:
             self._advance(len(self._finished))
 
 
-def _nobody(_: int) -> None:
-    """Shows progress to nobody: of previews, which are short, and of deletions."""
-
-
 def counted(changes: Mapping[str, int]) -> str:
     """`2 create, 14 same`; empty if there is nothing."""
     return ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()) if number)
-
-
-@contextmanager
-def _watched(stack: str, command: str, seen: Seen) -> Generator[None]:
-    """Explains the failure of a command.
-
-    Raises:
-        ConsoleError: the command failed; with the errors of the engine, or what Pulumi wrote.
-    """
-    try:
-        yield
-    except OperationError as error:
-        why = seen.errors or error.what
-        what = f"pulumi {command} of stack {stack} failed"
-        if seen.only_pools:
-            raise PoolsError(f"{what} for node pools only:\n{why}", _NO_POOL) from error
-        raise ConsoleError(f"{what}:\n{why}", fix_for(why)) from error

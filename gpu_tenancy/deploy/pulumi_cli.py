@@ -87,10 +87,7 @@ class PulumiCli:
 
         A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
         adopts those of these objects that carry the mark of the stack. Other existing objects are refused unless the
-        stack adopts them.
-
-        Returns:
-            Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
+        stack adopts them. Returns how many Kubernetes objects were created, changed, replaced, pruned and unchanged.
 
         Raises:
             ApplyError: objects of somebody else exist; nothing is changed.
@@ -112,23 +109,27 @@ class PulumiCli:
                 left = leftovers(cluster, objects, known, adopt, mark)
             if left:
                 self._project(stack, kubeconfig, [reference.adoptable for reference in left])
-        return _counts(self._succeed("up", "--yes", "--skip-preview", "--json", "--stack", stack))
+        counts = dict.fromkeys(_DONE.values(), 0)
+        for event in _events(self._succeed("up", "--yes", "--skip-preview", "--json", "--stack", stack)):
+            step: dict[str, str] = event.get("resOutputsEvent", {}).get("metadata") or {}
+            # A replacement has three steps; only one of them has the operation "replace".
+            if step.get("type", "").startswith("kubernetes:") and step["op"] in _DONE:
+                counts[_DONE[step["op"]]] += 1
+        return counts
 
     def _project(self, stack: str, kubeconfig: Path, adopt: Sequence[str] = ()) -> list[str]:
-        """Writes a project that runs the same program, so that the user's project folder is not changed.
-
-        Its config is the stack's, with the embedded cluster in place of the stack's cluster.
-
-        Returns:
-            All objects to adopt.
-        """
+        """Writes a project with the stack's config for the embedded cluster; returns all objects to adopt."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write("Pulumi.yaml", generated_project(self.source))
         original = read_stack(stack, self.source)
         declared = load(original)
         adopted = list(dict.fromkeys([*declared.cluster.adopt, *adopt]))
         source = for_embedded(original, declared, kubeconfig, adopted)
-        self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
+        config: dict[str, Any] = to_config(source)
+        for key, text in config.items():
+            with suppress(json.JSONDecodeError):  # structured if it is JSON, as in a config file
+                config[key] = json.loads(text)
+        self._write(f"Pulumi.{stack}.yaml", {"config": config})
         return adopted
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
@@ -141,24 +142,21 @@ class PulumiCli:
         return done.output
 
     def _run(self, *arguments: str) -> "_Done":
+        own = {
+            "PULUMI_BACKEND_URL": (self.folder / "state").as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+        }
         done = subprocess.run(
             [self.program, *arguments, "--non-interactive", "--color", "never"],
             cwd=self.folder,
-            env=self._environment(),
+            env={**os.environ, **own},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
         return _Done(done.returncode == 0, done.stdout, done.stderr)
-
-    def _environment(self) -> Mapping[str, str]:
-        own = {
-            "PULUMI_BACKEND_URL": (self.folder / "state").as_uri(),
-            "PULUMI_CONFIG_PASSPHRASE": "",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-        }
-        return {**os.environ, **own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +176,6 @@ class _Done:
         )
 
 
-def _plain(text: str) -> Any:
-    """A value as in a config file: structured if it is JSON."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-
-
 def _events(output: str) -> Iterator[dict[str, Any]]:
     """The engine's events, one per line; other lines are skipped."""
     for line in output.splitlines():
@@ -193,17 +183,6 @@ def _events(output: str) -> Iterator[dict[str, Any]]:
             event: Any = json.loads(line)
             if isinstance(event, dict):
                 yield cast("dict[str, Any]", event)
-
-
-def _counts(output: str) -> dict[str, int]:
-    """Number of Kubernetes objects for each outcome, in the same words as server-side apply."""
-    counts = dict.fromkeys(_DONE.values(), 0)
-    for event in _events(output):
-        step: dict[str, str] = event.get("resOutputsEvent", {}).get("metadata") or {}
-        # A replacement has three steps; only one of them has the operation "replace".
-        if step.get("type", "").startswith("kubernetes:") and step["op"] in _DONE:
-            counts[_DONE[step["op"]]] += 1
-    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +205,13 @@ class FileBackend:
 
     def abandoned(self, stack: str = "") -> bool:
         """Whether a process of this machine that no longer runs has locked a stack, or any stack."""
-        return any(
-            holder.get("hostname", socket.gethostname()) == socket.gethostname()
-            and not psutil.pid_exists(int(holder["pid"]))
-            for holder in self._holders(stack)
-        )
-
-    def _holders(self, stack: str) -> Iterator[dict[str, str]]:
         for lock in (self.folder / ".pulumi" / "locks").rglob("*.json"):
             if not stack or lock.parent.name == stack:
-                yield json.loads(lock.read_text(encoding="utf-8"))
+                holder = json.loads(lock.read_text(encoding="utf-8"))
+                here = holder.get("hostname", socket.gethostname()) == socket.gethostname()
+                if here and not psutil.pid_exists(int(holder["pid"])):
+                    return True
+        return False
 
     def remove_torn(self) -> None:
         """Removes attributes of state files that a killed run left incomplete.

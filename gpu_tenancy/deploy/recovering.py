@@ -4,17 +4,34 @@ The state of a stack that has only objects with its mark is written at the end o
 a bucket writes all of it at each step otherwise, which is nearly all of the time. So a killed run leaves the state of
 before. The objects tell what it did: those with the mark that the state lacks were created, those that are missing were
 deleted, and those whose fields of Pulumi's provider are not as in the state were changed, by the run or by others.
+
+Whether a deployment would find nothing to do is also known without Pulumi, whose engine asks the provider of each
+object whether it differs, which takes 30 ms of processor time each: for a stack that has only objects of Kubernetes,
+the program tells all inputs without an engine, so they can be compared with the state.
 """
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Final
 from uuid import uuid4
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, maps_at, text_at
-from gpu_tenancy.deploy.states import ROOT, Entry, Mutable, State, is_object, is_scaffold, keys, leftovers, name_of
+from gpu_tenancy.deploy.states import (
+    ROOT,
+    Entry,
+    Mutable,
+    State,
+    is_object,
+    is_scaffold,
+    keys,
+    leftovers,
+    name_of,
+    plain,
+    root_of,
+)
 from gpu_tenancy.engine import objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
@@ -24,11 +41,14 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS, HOLDING
 from gpu_tenancy.model.names import DEPLOYED_BY
 
-_PROVIDER: Final = "pulumi-kubernetes"
+_PLUGIN: Final = "pulumi-kubernetes"
 """Start of the field managers of Pulumi's Kubernetes provider:
 https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
 PROVIDERS: Final = "pulumi:providers:kubernetes"
 """Type of providers of Kubernetes."""
+_OF_ENGINE: Final = frozenset({"__internal", "version"})
+"""Inputs of a provider that the engine adds."""
+_UNKNOWN: Final = "[unknown]"
 
 
 def only_objects(state: State) -> bool:
@@ -67,13 +87,8 @@ def recovered(  # noqa: PLR0913 - what is compared
 ) -> Recovered:
     """Compares a stack's state with its cluster, which is not changed.
 
-    Args:
-        rendered: the stack's program; None if no run was killed, so that the state has all that was created.
-        state: of the stack.
-        states: of all stacks of its environment.
-        cluster: of the stack.
-        adopt: names of objects of others that the stack takes over.
-        mark: of the environment.
+    Without `rendered`, the stack's program, no run was killed: the state has all that was created. The stack takes over
+    objects of others by the names in `adopt`; `states` are those of all stacks of its environment.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
@@ -119,12 +134,8 @@ def _same_cluster(known: Mapping[Reference, Entry], lives: Mapping[Reference, Li
         )
 
 
-def _managed(entry: Entry) -> list[Mapping[str, Json]]:
-    return list(maps_at(entry, "outputs", "metadata", "managedFields"))
-
-
 def _own(managed: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
-    return [one for one in managed if text_at(one, "manager").startswith(_PROVIDER) and "subresource" not in one]
+    return [one for one in managed if text_at(one, "manager").startswith(_PLUGIN) and "subresource" not in one]
 
 
 def _differs(entry: Entry, live: Live | None) -> bool:
@@ -132,7 +143,7 @@ def _differs(entry: Entry, live: Live | None) -> bool:
 
     An object that is held for maintenance is left as it is, because a deployment does not take the hold back.
     """
-    before = _managed(entry)
+    before = list(maps_at(entry, "outputs", "metadata", "managedFields"))
     if live is None:
         return True
     return bool(before) and HOLDING not in live.managers and _own(before) != _own(live.managed)
@@ -144,7 +155,7 @@ def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> 
         return f"{reference}: deleted since the last deployment"
     if isinstance(live, Failure):
         return ""
-    before = _managed(entry)
+    before = list(maps_at(entry, "outputs", "metadata", "managedFields"))
     others = [one for one in live.managed if one not in before and "subresource" not in one and one not in _own([one])]
     names = ", ".join(f"{text_at(one, 'manager')} at {text_at(one, 'time')}" for one in others)
     return f"{reference}: changed since the last deployment by {names}" if names else ""
@@ -205,3 +216,46 @@ class _Building:
             return {key: other[key] for key in ("id", "inputs", "outputs") if key in other}
         inputs = _plain_inputs(one)
         return {"id": str(uuid4()), "inputs": inputs, "outputs": inputs}
+
+
+def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
+    """Whether `pulumi up` of a stack would change none of its resources and outputs.
+
+    False in doubt: where a value is known to an engine only, or another plugin made the objects. The state has secrets
+    and no pending operations.
+    """
+    entries: list[Entry] = list(state.get("resources") or ())
+    root = root_of(entries)
+    there = {str(one["urn"]): one for one in entries if one is not root}
+    registered = {one.urn: one for one in rendered.registrations}
+    if root is None or there.keys() != registered.keys() or len(there) + 1 != len(entries):
+        return False
+    top, before = str(root["urn"]), plain(root.get("outputs") or {}, hidden=True)
+    outputs = {key: plain(value) for key, value in rendered.outputs.items()}
+    return (
+        before.keys() == outputs.keys()
+        and all(value in (_UNKNOWN, before[key]) for key, value in outputs.items())
+        and all(_is_same(one, there[urn], top, mark) for urn, one in registered.items())
+    )
+
+
+def _is_same(one: Registration, entry: Entry, top: str, mark: str) -> bool:
+    around = (
+        entry.get("parent") == (one.parent or top)
+        and bool(entry.get("custom")) == one.custom
+        and bool(entry.get("protect")) == one.protect
+        and {*entry.get("dependencies", ())} == {*one.dependencies}
+        # Of a provider, a resource has the URN and the ID.
+        and entry.get("provider", "").rpartition("::")[0] == one.provider.rpartition("::")[0]
+        and not entry.get("delete")
+    )
+    if not around or one.external_id:
+        return around
+    if one.unknown_paths:
+        return False
+    before = plain(entry.get("inputs") or {})
+    if one.type.startswith(PROVIDERS):
+        if before.get("version") != version(_PLUGIN):
+            return False
+        return {key: value for key, value in before.items() if key not in _OF_ENGINE} == plain(one.inputs)
+    return not one.custom or before == plain(marked(one.inputs, mark))

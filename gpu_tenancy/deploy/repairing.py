@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.deploy.events import Seen
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
-from gpu_tenancy.deploy.states import Entry, State, is_object, plain, without_missing
+from gpu_tenancy.deploy.states import Entry, Seen, State, is_object, plain, without_missing
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Failure, Live, survey
 from gpu_tenancy.kube.references import Reference
@@ -49,12 +48,7 @@ class Repaired:
 def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:
     """Ends the pending operations in the states of an environment, by what is in its cluster, which is not changed.
 
-    Args:
-        stacks: of the environment, unlocked.
-        usual: the kubeconfig for stacks that name none.
-
-    Returns:
-        What was done with each stack that had pending operations.
+    The stacks are unlocked; `usual` is the kubeconfig for those that name none.
 
     Raises:
         ConsoleError: a pending creation is not an object of Kubernetes, the cluster does not answer, or Pulumi fails.

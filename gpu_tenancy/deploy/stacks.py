@@ -14,9 +14,8 @@ from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
-from gpu_tenancy.deploy.events import Event
 from gpu_tenancy.deploy.pulumi_cli import FileBackend, find_pulumi, generated_project
-from gpu_tenancy.deploy.states import State
+from gpu_tenancy.deploy.states import Event, State
 from gpu_tenancy.model.names import deployed_by
 from gpu_tenancy.model.plan.environment import KEY, is_part
 from gpu_tenancy.model.project import Declared, stack_file
@@ -103,7 +102,7 @@ class Stacks:
         with _failing("pulumi stack ls", "run `pulumi login`, then the same command again"):
             summaries = self._workspace.list_stacks()
         names = [summary.name.rpartition("/")[2] for summary in summaries]
-        known = sorted(name for name in names if self._is_own(name))
+        known = sorted(filter(self._is_own, names))
         known.sort(key=lambda name: self.names.index(name) if name in self.names else len(self.names))
         for name in known:
             self._write(name)
@@ -153,13 +152,8 @@ class Stacks:
     ) -> None:
         """Runs `pulumi up`, `preview`, `refresh` or `destroy` for a stack.
 
-        Args:
-            name: of the stack.
-            command: of the CLI.
-            options: of the command.
-            on_event: takes the events of the engine.
-            at_the_end: whether the state is written at the end of the deployment alone.
-            forced: whether fields that others set get the stack's values; objects of others are refused all the same.
+        With `at_the_end`, the state is written at the end of the deployment alone. With `forced`, fields that others
+        set get the stack's values; objects of others are refused all the same.
 
         Raises:
             ConsoleError: another deployment has locked the stack.
@@ -216,13 +210,9 @@ class Stacks:
             return self._workspace.export_stack(name).deployment or {}
 
     def unlock(self, *, forced: bool = False) -> tuple[str, ...]:
-        """Removes the locks of deployments that no longer run, and what they wrote only half.
+        """Removes the locks of deployments that no longer run, and what they wrote only half; returns the stacks.
 
-        Args:
-            forced: whether the user says so; else only of processes of this machine that have ended, in a file backend.
-
-        Returns:
-            Names of the stacks.
+        Unless it is `forced`, only of processes of this machine that have ended, in a file backend.
 
         Raises:
             ConsoleError: the backend cannot be reached.

@@ -1,12 +1,13 @@
-"""Resources in the states of Pulumi stacks."""
+"""Resources in the states of Pulumi stacks, and the events of an operation on them: changes, also by team; errors."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias, cast
 
 from gpu_tenancy.base.json import Json, maps_at
-from gpu_tenancy.engine.recording import SIGNATURE
+from gpu_tenancy.engine.recording import SIGNATURE, STACK_TYPE
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import ApplyError, Failure, foreign, survey
 from gpu_tenancy.kube.references import Key, Reference
@@ -18,16 +19,14 @@ State: TypeAlias = Mapping[str, Any]
 """A deployment as `pulumi stack export` writes it, without the version around it."""
 Mutable: TypeAlias = dict[str, Any]
 """A resource in a new state."""
+Event: TypeAlias = Mapping[str, Any]
+"""A line of `pulumi up --json`: https://pkg.go.dev/github.com/pulumi/pulumi/sdk/v3/go/common/apitype#EngineEvent."""
 
-ROOT: Final = "pulumi:pulumi:Stack"
+ROOT: Final = STACK_TYPE
 """Type of the resource that represents a stack: its state begins with it."""
 TEAM: Final = "gpu-tenancy:tenancy:Team"
 """Type of the component with what is a team's own."""
 _PROVIDER: Final = "pulumi:providers:"
-_NEEDED: Final = ("dependencies", "replaceWith")
-_BY_PROPERTY: Final = "propertyDependencies"
-_WITH: Final = "deletedWith"
-"""Fields with URNs: https://pkg.go.dev/github.com/pulumi/pulumi/sdk/v3/go/common/apitype#ResourceV3."""
 
 
 def name_of(entry: Entry) -> str:
@@ -62,23 +61,36 @@ def is_real(entry: Entry) -> bool:
 def without_missing(entry: Entry, there: set[str]) -> Mutable:
     """A resource without references to what is not in its state: Pulumi refuses a state with them.
 
-    The next deployment records them again, as far as they are in the same stack.
+    The next deployment records them again, as far as they are in the same stack. Fields with URNs:
+    https://pkg.go.dev/github.com/pulumi/pulumi/sdk/v3/go/common/apitype#ResourceV3.
     """
     left = dict(entry)
-    for field in _NEEDED:
+    for field in ("dependencies", "replaceWith"):
         if left.get(field):
             left[field] = [urn for urn in left[field] if urn in there]
-    if by_property := left.get(_BY_PROPERTY):
-        left[_BY_PROPERTY] = {key: [urn for urn in urns or () if urn in there] for key, urns in by_property.items()}
-    if left.get(_WITH) and left[_WITH] not in there:
-        del left[_WITH]
+    if needed := left.get("propertyDependencies"):
+        left["propertyDependencies"] = {
+            key: [urn for urn in urns or () if urn in there] for key, urns in needed.items()
+        }
+    if left.get("deletedWith") and left["deletedWith"] not in there:
+        del left["deletedWith"]
     return left
+
+
+def root_of(entries: Iterable[Entry]) -> Entry | None:
+    """The resource that represents the stack."""
+    return next((one for one in entries if one["type"] == ROOT), None)
+
+
+def outputs_of(state: State) -> dict[str, Any]:
+    """The outputs of a stack, with secrets in clear text; empty if it was never deployed."""
+    root = root_of(state.get("resources") or ())
+    return plain(root.get("outputs") or {}) if root else {}
 
 
 def exported_keys(exported: str) -> frozenset[Key]:
     """The objects in the output of `pulumi stack export`."""
-    state = cast("Mapping[str, Json]", json.loads(exported))
-    return keys(maps_at(state, "deployment", "resources"))
+    return keys(maps_at(cast("Mapping[str, Json]", json.loads(exported)), "deployment", "resources"))
 
 
 def keys(resources: Iterable[Mapping[str, Any]]) -> frozenset[Key]:
@@ -96,12 +108,8 @@ def leftovers(
 ) -> list[Reference]:
     """Existing objects that an earlier run of the same stack created, and that its state does not have.
 
-    Args:
-        cluster: of the stack.
-        objects: that the stack declares.
-        known: objects in its state.
-        adopt: names of objects of others that the stack takes over.
-        mark: of the stack, as `gpu_tenancy.model.names.deployed_by`.
+    The stack declares `objects`, has `known` in its state, and takes over objects of others by the names in `adopt`.
+    Its mark is `gpu_tenancy.model.names.deployed_by`.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
@@ -122,3 +130,97 @@ def leftovers(
     if failures:
         raise ApplyError(failures, ())
     return created
+
+
+_POOLS: Final = frozenset(
+    {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool"}
+)
+"""Types of node pools, on which nothing of other teams depends: `Cluster.system` in components/clouds."""
+SAME: Final = "same"
+"""The operation of the engine on a resource that does not change."""
+_DESTROYS: Final = frozenset({"delete", "replace"})
+
+
+class Seen:
+    """Takes the events of one operation.
+
+    Args:
+        finished: called with the name of each team of which nothing is under way any more; maybe more than once.
+
+    Attributes:
+        changes: number of resources by operation of the engine, such as `create` and `same`.
+        teams: the same of the resources of each team that change.
+        destroyed: names of what is deleted or replaced.
+    """
+
+    def __init__(self, finished: Callable[[str], None]) -> None:
+        self.changes: Mapping[str, int] = {}
+        self.teams: dict[str, Counter[str]] = {}
+        self.destroyed: list[str] = []
+        self._finished = finished
+        self._parents: dict[str, str] = {}
+        self._begun: Counter[str] = Counter()
+        self._registered: set[str] = set()
+        self._failed: set[str] = set()
+        self._diagnostics: dict[str, list[str]] = {}
+
+    @property
+    def changed(self) -> bool:
+        """Whether the operation did anything; a stack that is new did."""
+        return {*self.changes} != {SAME}
+
+    def __call__(self, event: Event) -> None:
+        """Takes one event."""
+        if begun := event.get("resourcePreEvent"):
+            step = begun["metadata"]
+            urn = str(step["urn"])
+            self._parents[urn] = _resource(step).get("parent", "")
+            if _resource(step).get("custom"):
+                self._begun[self._team(urn)] += 1
+        elif ended := event.get("resOutputsEvent") or event.get("resOpFailedEvent"):
+            self._end(ended["metadata"], failed="resOpFailedEvent" in event)
+        elif found := event.get("diagnosticEvent"):
+            message, urn = str(found["message"]).strip(), str(found.get("urn") or "")
+            name = urn.rpartition("::")[2]
+            if message:
+                text = f"{name}: {message}" if name and STACK_TYPE not in urn else message
+                self._diagnostics.setdefault(found["severity"], []).append(text)
+        elif summary := event.get("summaryEvent"):
+            self.changes = summary["resourceChanges"]
+
+    def _end(self, step: Event, *, failed: bool) -> None:
+        urn, team = str(step["urn"]), self._team(str(step["urn"]))
+        if step["type"] == TEAM:
+            self._registered.add(team)
+        if _resource(step).get("custom"):
+            self._begun[team] -= 1
+            if failed:
+                self._failed.add(step["type"])
+            elif step["op"] != SAME:
+                self.teams.setdefault(team, Counter())[step["op"]] += 1
+            if step["op"] in _DESTROYS:
+                self.destroyed.append(f"{step['type'].rpartition(':')[2]} {urn.rpartition('::')[2]}")
+        if team in self._registered and not self._begun[team]:
+            self._finished(team)
+
+    def _team(self, urn: str) -> str:
+        """The team of a resource; empty for what all teams share."""
+        while urn and f"{TEAM}::" not in urn:
+            urn = self._parents.get(urn, "")
+        return urn.rpartition("::")[2]
+
+    @property
+    def only_pools(self) -> bool:
+        """Whether node pools failed and nothing else."""
+        return bool(self._failed) and self._failed <= _POOLS
+
+    @property
+    def errors(self) -> str:
+        """The engine's errors; if there are none, what the program wrote to standard error."""
+        return "\n".join(dict.fromkeys(self._diagnostics.get("error") or self._diagnostics.get("info#err") or ()))
+
+
+def _resource(step: Event) -> Event:
+    """A resource as it will be; if it is deleted, as it was."""
+    resource: Event | None = step.get("new") or step.get("old")
+    return resource or {}

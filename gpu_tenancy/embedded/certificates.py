@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
-from gpu_tenancy.engine.embedded import CONTEXT
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 
 _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -275,10 +275,10 @@ def _kubeconfig(client: str, user: Mapping[str, str], places: Places, ports: Por
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": CONTEXT, "cluster": cluster}],
+        "clusters": [{"name": EMBEDDED_CONTEXT, "cluster": cluster}],
         "users": [{"name": client, "user": dict(user)}],
-        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": client}}],
-        "current-context": CONTEXT,
+        "contexts": [{"name": EMBEDDED_CONTEXT, "context": {"cluster": EMBEDDED_CONTEXT, "user": client}}],
+        "current-context": EMBEDDED_CONTEXT,
     }
     return yaml.safe_dump(config, sort_keys=False)
 

@@ -18,7 +18,6 @@ from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.progress import Report, patient
 from gpu_tenancy.embedded.certificates import (
-    CONTEXT,
     address,
     client_of_etcd,
     make_certificates,
@@ -57,6 +56,7 @@ from gpu_tenancy.embedded.programs import Programs, find_programs, present_progr
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.live import ApplyError
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 from gpu_tenancy.model.yaml import parse_all
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
@@ -137,12 +137,13 @@ class Platform:
         Raises:
             ConsoleError: the kubeconfig is damaged, or its context has another server.
         """
-        cluster = Cluster(self.kubeconfig, CONTEXT, retry_seconds=RETRY_SECONDS)
+        cluster = Cluster(self.kubeconfig, EMBEDDED_CONTEXT, retry_seconds=RETRY_SECONDS)
         running = self._running()
         own = address(running.ports) if running else cluster.server
         if cluster.server != own:
             raise ConsoleError(
-                f"{self.kubeconfig}: context {CONTEXT}: {cluster.server} is not the embedded platform, which is {own}",
+                f"{self.kubeconfig}: context {EMBEDDED_CONTEXT}: {cluster.server} is not the embedded platform, "
+                f"which is {own}",
                 "run `tenancy local up` with the stack that it carries, or `tenancy local down`",
             )
         return cluster

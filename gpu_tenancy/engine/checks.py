@@ -1,18 +1,95 @@
-"""Problems of a rendered stack that are known before it is applied."""
+"""Problems of a rendered stack that are known before it is applied, and the scopes of kinds.
+
+`scopes.yaml` is generated from the OpenAPI document of Kubernetes and the pinned custom resource definitions
+(`make scopes`), so that a preview needs no network. `scopes_documented.yaml` has the kinds whose definitions are not
+pinned, each with the document that shows the scope.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from difflib import get_close_matches
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
-from gpu_tenancy.base.json import at, text_at
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.problems import Problem, nearest
 from gpu_tenancy.engine.objects import DependencyCycleError, KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.engine.scopes import DOCUMENTED, declared_scopes, known_scopes
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.yaml import read_table
+
+GENERATED: Final = Path(__file__).parent / "scopes.yaml"
+DOCUMENTED: Final = Path(__file__).parent / "scopes_documented.yaml"
+
+Kind: TypeAlias = tuple[str, str]
+"""API group (empty for the core group) and kind."""
+
+
+class Scopes(BaseModel):
+    """The kinds of one set of definitions, by API group.
+
+    Attributes:
+        definitions: what defines them, such as `kueue`.
+        sha256: checksum of the definitions.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    definitions: str
+    version: str
+    sha256: str
+    cluster: dict[str, list[str]] = {}
+    namespaced: dict[str, list[str]] = {}
+
+    def kinds(self) -> Iterator[tuple[Kind, bool]]:
+        """Each kind, and whether it is cluster-scoped."""
+        for kinds, cluster_scoped in ((self.cluster, True), (self.namespaced, False)):
+            for group, names in kinds.items():
+                yield from (((group, name), cluster_scoped) for name in names)
+
+
+class DocumentedScope(BaseModel):
+    """The scope of a kind whose definition is not pinned, with its source and the day it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str
+    kind: str
+    scope: Literal["Cluster", "Namespaced"]
+    source: str
+    date: date
+
+
+@cache
+def generated_scopes() -> tuple[Scopes, ...]:
+    """The rows of `scopes.yaml`."""
+    return tuple(TypeAdapter(list[Scopes]).validate_python(read_table(GENERATED)))
+
+
+@cache
+def documented_scopes() -> tuple[DocumentedScope, ...]:
+    """The rows of `scopes_documented.yaml`."""
+    return tuple(TypeAdapter(list[DocumentedScope]).validate_python(read_table(DOCUMENTED)))
+
+
+@cache
+def known_scopes() -> Mapping[Kind, bool]:
+    """Whether each known kind is cluster-scoped."""
+    documented = {(row.group, row.kind): row.scope == "Cluster" for row in documented_scopes()}
+    return documented | {kind: cluster for scopes in generated_scopes() for kind, cluster in scopes.kinds()}
+
+
+def defined_scope(definition: Mapping[str, Json]) -> tuple[Kind, bool]:
+    """The kind that a CustomResourceDefinition defines, and whether it is cluster-scoped."""
+    kind = (text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind"))
+    return kind, text_at(definition, "spec", "scope") == "Cluster"
+
 
 _BUILT_IN_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 
@@ -24,23 +101,20 @@ def problems(rendered: Rendered) -> tuple[str, ...]:
     name for two providers is a duplicate.
     """
     objects = kubernetes_objects(rendered)
-    checks = (
-        _repeated_urns(rendered),
-        _repeated_objects(objects),
-        (message for item in objects for message in _unresolved(item)),
-        _scope_problems(objects),
-        _missing_namespaces(objects, _namespaces(rendered, objects)),
-        _cycles(objects),
+    urns = Counter(registration.urn for registration in rendered.registrations)
+    repeated = (
+        f"{urn}: declared {count} times, but a URN must be unique in a stack; give each resource a unique name"
+        for urn, count in urns.items()
+        if count > 1
     )
-    return tuple(sorted(message for messages in checks for message in messages))
-
-
-def _repeated_urns(rendered: Rendered) -> Iterator[str]:
-    for urn, count in Counter(registration.urn for registration in rendered.registrations).items():
-        if count > 1:
-            yield (
-                f"{urn}: declared {count} times, but a URN must be unique in a stack; give each resource a unique name"
-            )
+    unresolved = (message for item in objects for message in _unresolved(item))
+    missing = _missing_namespaces(rendered, objects)
+    found = [*repeated, *_repeated_objects(objects), *unresolved, *_scope_problems(objects), *missing]
+    try:
+        waves(objects)
+    except DependencyCycleError as error:
+        found.append(f"{error}; remove one of them from depends_on")
+    return tuple(sorted(found))
 
 
 def _repeated_objects(objects: Iterable[KubernetesObject]) -> Iterator[str]:
@@ -76,7 +150,9 @@ def _unresolved(item: KubernetesObject) -> Iterator[str]:
 
 
 def _scope_problems(objects: Sequence[KubernetesObject]) -> Iterator[str]:
-    scopes = {**known_scopes(), **declared_scopes(objects)}
+    definition = ("apiextensions.k8s.io", "CustomResourceDefinition")
+    declared = dict(defined_scope(item.manifest) for item in objects if (item.group, item.kind) == definition)
+    scopes = {**known_scopes(), **declared}
     for item in objects:
         if item.withheld("metadata", "namespace"):
             continue
@@ -98,8 +174,8 @@ def _scope_problems(objects: Sequence[KubernetesObject]) -> Iterator[str]:
             )
 
 
-def _namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> frozenset[str]:
-    """The namespaces that will exist: those of every cluster, declared ones, and those that a Helm release creates."""
+def _missing_namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> Iterator[str]:
+    """Namespaces of objects that will not exist: of every cluster, declared, read, or created by a Helm release."""
     declared = {item.name for item in objects if (item.group, item.kind) == ("", "Namespace")}
     read = {
         registration.external_id
@@ -111,10 +187,7 @@ def _namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> froz
         for registration in rendered.registrations
         if registration.type == "kubernetes:helm.sh/v3:Release" and at(registration.inputs, "createNamespace")
     }
-    return _BUILT_IN_NAMESPACES | declared | read | released
-
-
-def _missing_namespaces(objects: Iterable[KubernetesObject], namespaces: frozenset[str]) -> Iterator[str]:
+    namespaces = _BUILT_IN_NAMESPACES | declared | read | released
     for item in objects:
         if item.namespace and item.namespace not in namespaces:
             near = get_close_matches(item.namespace, sorted(namespaces - {""}), n=1)
@@ -123,13 +196,6 @@ def _missing_namespaces(objects: Iterable[KubernetesObject], namespaces: frozens
                 f"{item.urn}: metadata.namespace is {item.namespace}, but the stack has no Namespace with this name; "
                 f"{hint}"
             )
-
-
-def _cycles(objects: Sequence[KubernetesObject]) -> Iterator[str]:
-    try:
-        waves(objects)
-    except DependencyCycleError as error:
-        yield f"{error}; remove one of them from depends_on"
 
 
 _OF_CLUSTER: Final = "gpu-tenancy:clouds:"

@@ -10,9 +10,9 @@ from rich.tree import Tree
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, format_amount, is_extended, parse_bytes, parse_cpu
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.engine.files import helm_releases
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.kinds import WorkloadKind, kind_of
 
@@ -77,25 +77,22 @@ def _reach(resource: Mapping[str, Json]) -> str:
     return f"{own_text} → {maximum_text}" if maximum else ""
 
 
-def _cluster_queue(manifest: Manifest) -> str:
+def _queue(manifest: Manifest) -> str:
+    """The quotas of a ClusterQueue or a Cohort, if there are any only those of GPUs; and the parent of a Cohort."""
     quotas = list(_quotas(manifest))
     gpus = [text for is_gpu, text in quotas if is_gpu]
-    return _few(gpus or [text for _, text in quotas])
-
-
-def _cohort(manifest: Manifest) -> str:
     parent = text_at(manifest, "spec", "parentName")
-    return "; ".join(filter(None, (f"parent {parent}" if parent else "", _cluster_queue(manifest))))
+    return "; ".join(filter(None, (f"parent {parent}" if parent else "", _few(gpus or [text for _, text in quotas]))))
 
 
 def _limit_range(manifest: Manifest) -> str:
-    return _few(
-        [
-            f"max {name} {_plain(amount)}"
-            for limit in maps_at(manifest, "spec", "limits")
-            for name, amount in _pairs(limit.get("max"))
-        ]
-    )
+    limits = [pair for limit in maps_at(manifest, "spec", "limits") for pair in _pairs(limit.get("max"))]
+    return _few([f"max {name} {_plain(amount)}" for name, amount in limits])
+
+
+def _monitor(manifest: Manifest) -> str:
+    ends = maps_at(manifest, "spec", "endpoints")
+    return _few([f"{text_at(end, 'port')}{text_at(end, 'path') or '/metrics'}" for end in ends])
 
 
 def _field(*path: str, before: str = "") -> Callable[[Manifest], str]:
@@ -136,41 +133,29 @@ def _workload(manifest: Manifest, kind: WorkloadKind) -> str:
 
 
 def _autoscaler(manifest: Manifest) -> str:
+    """The replicas of a HorizontalPodAutoscaler, or of KEDA's ScaledObject with its triggers."""
     target = text_at(manifest, "spec", "scaleTargetRef", "name")
-    low, high = (_plain(at(manifest, "spec", key)) for key in ("minReplicas", "maxReplicas"))
-    return f"{target} {low or 1} → {high}"
-
-
-def _scaled_object(manifest: Manifest) -> str:
-    target = text_at(manifest, "spec", "scaleTargetRef", "name")
-    low, high = (_plain(at(manifest, "spec", f"{key}ReplicaCount")) for key in ("min", "max"))
+    if text_at(manifest, "kind") == "HorizontalPodAutoscaler":
+        low, high = (_plain(at(manifest, "spec", f"{bound}Replicas")) for bound in ("min", "max"))
+        return f"{target} {low or 1} → {high}"
+    low, high = (_plain(at(manifest, "spec", f"{bound}ReplicaCount")) for bound in ("min", "max"))
     triggers = _few([text_at(trigger, "type") for trigger in maps_at(manifest, "spec", "triggers")])
     return " on ".join(filter(None, (f"{target} {low or 0} → {high or 100}", triggers))) if target else ""
-
-
-def _monitor(manifest: Manifest) -> str:
-    ends = maps_at(manifest, "spec", "endpoints")
-    return _few([f"{text_at(end, 'port')}{text_at(end, 'path') or '/metrics'}" for end in ends])
-
-
-def _namespace(manifest: Manifest) -> str:
-    level = text_at(manifest, "metadata", "labels", "pod-security.kubernetes.io/enforce")
-    return f"pod security {level}" if level else ""
 
 
 _KUEUE = "kueue.x-k8s.io"
 _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType(
     {
         ("", "LimitRange"): _limit_range,
-        ("", "Namespace"): _namespace,
+        ("", "Namespace"): _field("metadata", "labels", "pod-security.kubernetes.io/enforce", before="pod security "),
         ("", "ResourceQuota"): _map("spec", "hard"),
         ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
-        (_KUEUE, "ClusterQueue"): _cluster_queue,
-        (_KUEUE, "Cohort"): _cohort,
+        (_KUEUE, "ClusterQueue"): _queue,
+        (_KUEUE, "Cohort"): _queue,
         (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="cluster queue "),
         (_KUEUE, "ResourceFlavor"): _map("spec", "nodeLabels", between="="),
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
-        ("keda.sh", "ScaledObject"): _scaled_object,
+        ("keda.sh", "ScaledObject"): _autoscaler,
         ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
         ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="max unavailable "),
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
@@ -184,12 +169,17 @@ def tree(rendered: Rendered) -> Tree:
 
     Providers and resources that are only read are left out, because the stack does not create them.
     """
-    return _Branches(rendered).tree()
+    branches = _Branches(rendered)
+    listed = [branches.branch(child, frozenset()) for child in branches.children("")]
+    total = plural(sum(count for _, count in listed), "resource")
+    title = (f"{rendered.project}/{rendered.stack}", "bold"), (f"  {total}", "dim")
+    root = Tree(Text.assemble(*title), guide_style="dim")
+    root.children.extend(branch for branch, _ in listed)
+    return root
 
 
 class _Branches:
     def __init__(self, rendered: Rendered) -> None:
-        self._rendered = rendered
         self._objects: Mapping[str, KubernetesObject] = {item.urn: item for item in kubernetes_objects(rendered)}
         self._releases = {release.urn: release for release in helm_releases(rendered)}
         parents = {registration.urn: registration.parent for registration in rendered.registrations}
@@ -202,23 +192,11 @@ class _Branches:
                 parent = parents.get(parent, "")
             self._children[parent].append(registration)
 
-    def tree(self) -> Tree:
-        branches = [self._branch(child, frozenset()) for child in self._sorted("")]
-        total = sum(count for _, count in branches)
-        root = Tree(
-            Text.assemble(
-                (f"{self._rendered.project}/{self._rendered.stack}", "bold"), (f"  {plural(total, 'resource')}", "dim")
-            ),
-            guide_style="dim",
-        )
-        root.children.extend(branch for branch, _ in branches)
-        return root
-
-    def _branch(self, registration: Registration, above: frozenset[str]) -> tuple[Tree, int]:
+    def branch(self, registration: Registration, above: frozenset[str]) -> tuple[Tree, int]:
         """The resource with its descendants, and their number without components."""
         inside = above | {registration.urn}
-        children = () if registration.urn in above else self._sorted(registration.urn)
-        branches = [self._branch(child, inside) for child in children]
+        children = () if registration.urn in above else self.children(registration.urn)
+        branches = [self.branch(child, inside) for child in children]
         beneath = sum(count for _, count in branches)
         label = self._label(registration)
         if not registration.custom:
@@ -229,19 +207,19 @@ class _Branches:
 
     def _label(self, registration: Registration) -> Text:
         item = self._objects.get(registration.urn)
-        if item is None:
-            style = "cyan" if registration.custom else "bold"
+        if item:
+            title = (f"{item.kind} ", "cyan"), item.name or f"({registration.name}: no name)"
+            fields = details(item.shown)
+        else:
             release = self._releases.get(registration.urn)
+            style = "cyan" if registration.custom else "bold"
             title = (f"{_short_type(registration.type)} ", style), release.name if release else registration.name
-            suffix = ((f"  {release.version}", "green"),) if release else ()
-            return Text.assemble(*title, *suffix, no_wrap=True, overflow="ellipsis")
-        name = item.name or f"({registration.name}: no name)"
-        title = (f"{item.kind} ", "cyan"), name
-        fields = details(item.shown)
+            fields = release.version if release else ""
         suffix = ((f"  {fields}", "green"),) if fields else ()
         return Text.assemble(*title, *suffix, no_wrap=True, overflow="ellipsis")
 
-    def _sorted(self, parent: str) -> tuple[Registration, ...]:
+    def children(self, parent: str) -> tuple[Registration, ...]:
+        """The resources below a parent, components first."""
         children = self._children.get(parent, ())
         return tuple(sorted(children, key=lambda child: (child.custom, _short_type(child.type), child.name)))
 

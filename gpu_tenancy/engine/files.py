@@ -1,14 +1,142 @@
-"""A stack's objects as YAML files: one file per object, with the same bytes for the same stack."""
+"""A stack's objects and Helm releases as YAML files: one file for each, with the same bytes for the same stack.
+
+PyYAML turns each value into events and analyzes each character in Python. The objects of a stack have few kinds of
+values, so most texts are written without it, with the same bytes and ten times as fast: `test_engine_files.py` compares
+both. Everything else is left to PyYAML.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, cast
+
+import yaml
 
 from gpu_tenancy.base.errors import naming
-from gpu_tenancy.engine.block import as_yaml
+from gpu_tenancy.base.json import Json, at, int_at, map_at, text_at
 from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue.releases import pinned
+
+_RARE_LINE_BREAK = re.compile(r"[\r\x85\u2028\u2029]")
+_NUMBER_ELSEWHERE = re.compile(r"[-+]?(0o[0-7_]+|\.?[0-9][0-9_.]*([eE][-+]?[0-9]+)?)")
+_SIMPLE: Final = re.compile(r"[A-Za-z0-9_/](?: ?[A-Za-z0-9_./,()=+-]|:(?=[A-Za-z0-9_./-]))*")
+"""Texts that need at most quotes: no indicator of YAML at a place where it would count."""
+_BEGIN_OF_LINE: Final = re.compile(r"(?<=\n)(?=[^\n])")
+_KEY_LENGTH: Final = 100
+"""Characters up to which a text can be a key on one line; PyYAML allows 128."""
+_WIDTH: Final = 2**16
+"""Characters after which PyYAML breaks lines; texts of more than half of them are left to it."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML that every parser reads the same: block text, no anchors, quoted strings that look like numbers."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class gives the signature
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+        """Indents lists under their key, as kubectl and most formatters do."""
+        super().increase_indent(flow, indentless=False)
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if _RARE_LINE_BREAK.search(text):
+        style = '"'  # other styles do not escape these line breaks, and parsers normalize them
+    elif "\n" in text:
+        style = "|"
+    elif _NUMBER_ELSEWHERE.fullmatch(text):
+        # PyYAML follows YAML 1.1 and does not quote 1e3 and 0o17, which are numbers in YAML 1.2.
+        style = "'"
+    # The stub has no type for a scalar's value.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)  # pyright: ignore[reportUnknownMemberType]
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+class _NotSimpleError(Exception):
+    """A value has a text that only PyYAML writes."""
+
+
+def as_yaml(content: Mapping[str, Json]) -> str:
+    """Returns plain data as YAML that every parser reads the same."""
+    if not content:
+        return "{}\n"
+    parts: list[str] = []
+    try:
+        _write_lines(dict(content), "", parts)
+    except _NotSimpleError:
+        return by_pyyaml(content)
+    return "".join(parts)
+
+
+def by_pyyaml(content: Mapping[str, Json]) -> str:
+    """Returns what `as_yaml` returns, written by PyYAML alone."""
+    return yaml.dump(
+        dict(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=False
+    )
+
+
+def _write_lines(content: dict[str, Json] | list[Json], indent: str, parts: list[str]) -> None:
+    """Writes an object or a list; its first line has no indent, because it can follow the hyphen of a list."""
+    keyed = isinstance(content, dict)
+    entries = content.items() if isinstance(content, dict) else (("", item) for item in content)
+    inside, before = f"{indent}  ", ""
+    for key, value in entries:
+        parts.append(f"{before}{_key(key)}:" if keyed else f"{before}- ")
+        before = indent
+        if isinstance(value, dict | list) and value:
+            parts.append(f"\n{inside}" if keyed else "")
+            _write_lines(value, inside, parts)
+        else:
+            parts.append(f"{' ' if keyed else ''}{_scalar(value, indent)}\n")
+
+
+def _scalar(value: Json, indent: str) -> str:
+    """A value on the line of its key or hyphen; lines that follow have two spaces more than `indent`."""
+    if isinstance(value, str):
+        text = _text(value)
+        return text if "\n" not in text else _BEGIN_OF_LINE.sub(indent, text)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        raise _NotSimpleError
+    return "[]" if isinstance(value, list) else "{}"
+
+
+@lru_cache(maxsize=1024)
+def _key(text: str) -> str:
+    if not _SIMPLE.fullmatch(text) or len(text) > _KEY_LENGTH:
+        raise _NotSimpleError
+    return _text(text)
+
+
+@lru_cache(maxsize=4096)
+def _text(text: str) -> str:
+    """A value as YAML, in quotes if it would be a number, a date or another type without them.
+
+    Lines after the first have the indent of an object at the top.
+    """
+    if len(text) > _WIDTH // 2:
+        raise _NotSimpleError
+    if _SIMPLE.fullmatch(text):
+        resolvers = cast("dict[str, list[tuple[str, re.Pattern[str]]]]", yaml.SafeDumper.yaml_implicit_resolvers)
+        has_type = any(pattern.match(text) for _, pattern in resolvers.get(text[0], ()))
+        return f"'{text}'" if _NUMBER_ELSEWHERE.fullmatch(text) or has_type else text
+    written = by_pyyaml({"k": text})
+    if written.endswith("\n...\n"):  # blank lines at the end of a block: a mark follows where the document ends too
+        raise _NotSimpleError
+    return written.removeprefix("k: ").removesuffix("\n")
+
 
 _MARK: Final = "# Written by the offline preview; the next one overwrites it.\n"
 _WRITERS: Final = 2
@@ -36,12 +164,7 @@ def write(objects: Sequence[KubernetesObject], folder: Path) -> list[Path]:
 
 
 def write_texts(contents: Mapping[PurePosixPath, str], folder: Path) -> list[Path]:
-    """Writes texts into a folder, as `write` does, and returns the files, sorted.
-
-    Raises:
-        FileExistsError: an existing file was not written by an earlier run.
-        OSError: a file cannot be written.
-    """
+    """Writes texts into a folder and returns the files, sorted; with the rules and errors of `write`."""
     texts = {folder / path: _MARK + text for path, text in contents.items()}
     earlier = {path: text for path in folder.rglob("*.yaml") if (text := _own_text(path)) is not None}
     if folder.exists():
@@ -98,3 +221,71 @@ def _paths(objects: Iterable[KubernetesObject]) -> dict[PurePosixPath, Kubernete
             raise ValueError(message)
         objects_by_path[path] = item
     return objects_by_path
+
+
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+
+
+@dataclass(frozen=True, slots=True)
+class HelmRelease:
+    """One Helm release: chart, version, and values for output (without secrets).
+
+    Attributes:
+        digest: of an `oci://` chart; empty without one.
+        timeout: of its installation, in seconds; 0 for the default.
+        skip_crds: whether the definitions of its chart are left out.
+    """
+
+    urn: str
+    name: str
+    namespace: str
+    chart: str
+    repository: str
+    version: str
+    values: Mapping[str, Json] = field(repr=False)
+    digest: str = ""
+    timeout: int = 0
+    skip_crds: bool = False
+
+    @property
+    def reference(self) -> str:
+        """The chart as an argument of Helm, with its digest."""
+        return pinned(self.chart, self.digest)
+
+    @property
+    def content(self) -> dict[str, Json]:
+        """The release as plain data, without empty fields."""
+        texts = {key: getattr(self, key) for key in ("name", "namespace", "chart", "repository", "version", "digest")}
+        return {key: value for key, value in {**texts, "values": dict(self.values)}.items() if value}
+
+
+def helm_releases(rendered: Rendered) -> tuple[HelmRelease, ...]:
+    """Returns the releases that a stack declares, in the order of their URNs."""
+    return tuple(
+        _release(registration.urn, registration.shown)
+        for registration in rendered.registrations
+        if registration.type == RELEASE and not registration.external_id
+    )
+
+
+def _release(urn: str, inputs: Mapping[str, Json]) -> HelmRelease:
+    chart = text_at(inputs, "chart")
+    chart, _, digest = chart.partition("@") if chart.startswith("oci://") else (chart, "", "")
+    return HelmRelease(
+        urn=urn,
+        name=text_at(inputs, "name"),
+        namespace=text_at(inputs, "namespace"),
+        chart=chart,
+        repository=text_at(inputs, "repositoryOpts", "repo"),
+        version=text_at(inputs, "version"),
+        values=map_at(inputs, "values"),
+        digest=digest,
+        timeout=int_at(inputs, "timeout"),
+        skip_crds=at(inputs, "skipCrds") is True,
+    )
+
+
+def write_releases(rendered: Rendered, folder: Path) -> list[Path]:
+    """Writes each release to `<namespace>/<name>.yaml`; existing files are handled as by `write`."""
+    releases = {PurePosixPath(item.namespace, f"{item.name}.yaml"): item for item in helm_releases(rendered)}
+    return write_texts({path: as_yaml(release.content) for path, release in releases.items()}, folder)

@@ -16,33 +16,117 @@ import importlib
 import importlib.metadata
 import inspect
 import threading
-from collections.abc import Callable, Generator, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import pulumi
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import source_pb2
 
-from gpu_tenancy.engine.deferred import Deferred, Properties, Resolver
-
 READ_VERSION: Final = "3.272.0"
 """Version of the SDK whose functions have the digests."""
 
 _PLAIN: Final = frozenset({bool, float, int, str, type(None)})
+_DATA: Final = "pulumi.output._OutputData"
+_EXPAND: Final = "pulumi.runtime._depends_on._expand_dependencies"
+Resolver: TypeAlias = Callable[..., None]
+"""Ends the wait for one property, as `pulumi.runtime.rpc.Resolver`."""
+
+
+class Outstanding(set["asyncio.Future[Any]"]):
+    """The outputs that a program waits for at its end, one after another.
+
+    The SDK lists all of them, clears the set and waits until any is done, and does so again for each: its time is
+    quadratic in their number. Here a list of the set has one output, which is no longer in the set.
+    """
+
+    def __iter__(self) -> Iterator["asyncio.Future[Any]"]:
+        yield self.pop()
+
+    def clear(self) -> None:
+        """Keeps the outputs that were not listed."""
+
+
+class _Deferred(pulumi.Output[Any]):
+    """An output whose future is made when it is read for the first time."""
+
+    def __init__(self, start: Callable[..., "asyncio.Future[Any]"], *arguments: Any) -> None:
+        # In `__dict__` and with names that no property has: other names are properties of the value.
+        self.__dict__["__start"] = (start, arguments)
+
+    @property
+    def _data(self) -> "asyncio.Future[Any]":  # pyright: ignore[reportIncompatibleVariableOverride] - made when read
+        own = self.__dict__
+        if "__data" not in own:
+            start, arguments = own.pop("__start")
+            own["__data"] = start(*arguments)
+        return own["__data"]
+
+
+class _Properties(dict[str, Any]):
+    """The outputs of one resource, by name; their values are decoded when the first of them is read.
+
+    The SDK passes it from `transfer_properties` to `resolve_outputs`, as a dict of resolvers.
+    """
+
+    def __init__(self, resource: pulumi.Resource) -> None:
+        super().__init__()
+        self._resource = resource
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._resolve: Callable[[dict[str, Resolver]], None] | None = None
+
+    def settle(self, resolve: Callable[[dict[str, Resolver]], None]) -> None:
+        """Sets what calls the resolvers of properties that are read, now or later.
+
+        Raises:
+            Exception: the SDK cannot decode the resource's outputs, of which one was read.
+        """
+        self._resolve = resolve
+        if self._waiting:
+            resolve({name: self._resolver(future) for name, future in self._waiting.items()})
+            self._waiting.clear()
+
+    def read(self, name: str) -> "asyncio.Future[Any]":
+        """The future of a property."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._resolve is None:
+            self._waiting[name] = future
+            return future
+        try:
+            self._resolve({name: self._resolver(future)})
+        except Exception as failure:  # noqa: BLE001 - a future passes any exception to its reader
+            future.set_exception(failure)
+        return future
+
+    def _resolver(self, future: "asyncio.Future[Any]") -> Resolver:
+        def resolve(
+            value: Any,
+            is_known: bool,  # noqa: FBT001 - the SDK's signature
+            is_secret: bool,  # noqa: FBT001 - the SDK's signature
+            deps: Iterable[pulumi.Resource] | None,
+            failed: Exception | None,
+        ) -> None:
+            if failed is not None:
+                future.set_exception(failed)
+            else:
+                resources = {*(deps or ()), self._resource}
+                future.set_result(_original(_DATA)(resources, value, is_known, is_secret))
+
+        return resolve
 
 
 def differences() -> list[str]:
     """Returns the functions of the installed SDK that are not those that this module was written for."""
-    return [name for name, (_, digest) in _REPLACED.items() if _digest(name) != digest]
 
+    def digest(name: str) -> str:
+        try:
+            return hashlib.sha256(inspect.getsource(_original(name)).encode()).hexdigest()[:16]
+        except (AttributeError, ImportError, OSError, TypeError):
+            return "missing"
 
-def _digest(name: str) -> str:
-    try:
-        return hashlib.sha256(inspect.getsource(_original(name)).encode()).hexdigest()[:16]
-    except (AttributeError, ImportError, OSError, TypeError):
-        return "missing"
+    return [name for name, (_, known) in _REPLACED.items() if digest(name) != known]
 
 
 @cache
@@ -57,66 +141,55 @@ def _original(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(module), attribute)
 
 
-class _Replacement:
-    """Replaces the functions while at least one preview runs, in any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._previews = 0
-
-    @contextlib.contextmanager
-    def __call__(self) -> Generator[None]:
-        if not _supported():
-            yield
-            return
-        with self._lock:
-            self._previews += 1
-            if self._previews == 1:
-                self._set({name: function for name, (function, _) in _REPLACED.items()})
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._previews -= 1
-                if not self._previews:
-                    self._set({name: _original(name) for name in _REPLACED})
-
-    @staticmethod
-    def _set(functions: Mapping[str, Callable[..., Any]]) -> None:
-        for name in (*_REPLACED, "pulumi.runtime._depends_on._expand_dependencies", "pulumi.output._OutputData"):
-            _original(name)
-        for name, function in functions.items():
-            module, _, attribute = name.rpartition(".")
-            setattr(importlib.import_module(module), attribute, function)
+_LOCK: Final = threading.Lock()
+_PREVIEWS: Final[list[None]] = []
+"""One entry for each preview that runs, in any thread."""
 
 
-lean: Final = _Replacement()
-"""Context manager: the functions of the SDK are replaced in its body."""
+@contextlib.contextmanager
+def lean() -> Generator[None]:
+    """Replaces the functions of the SDK while at least one preview runs, in any thread."""
+    if not _supported():
+        yield
+        return
+    with _LOCK:
+        _PREVIEWS.append(None)
+        if len(_PREVIEWS) == 1:
+            for name in (*_REPLACED, _EXPAND, _DATA):
+                _original(name)
+            _set({name: function for name, (function, _) in _REPLACED.items()})
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _PREVIEWS.pop()
+            if not _PREVIEWS:
+                _set({name: _original(name) for name in _REPLACED})
 
 
-def _no_stack_trace() -> source_pb2.StackTrace:
-    """A resource's place in the program is only for the engine's messages."""
-    return source_pb2.StackTrace()
+def _set(functions: Mapping[str, Callable[..., Any]]) -> None:
+    for name, function in functions.items():
+        module, _, attribute = name.rpartition(".")
+        setattr(importlib.import_module(module), attribute, function)
 
 
 def _create_urn(name: Any, type_: Any, parent: Any = None, *others: Any) -> pulumi.Output[str]:
     """For known texts, without tasks; the SDK calls it for each resource and uses it only without a monitor."""
     if not (isinstance(name, str) and isinstance(type_, str) and isinstance(parent, str)):
         return _original("pulumi.runtime.resource.create_urn")(name, type_, parent, *others)
-    urn = f"{parent[: parent.rfind('::')]}${type_}::{name}"
-    return Deferred(_known, urn)
 
+    def known(value: str) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_result(_original(_DATA)(set(), value, is_known=True, is_secret=False))
+        return future
 
-def _known(value: str) -> "asyncio.Future[Any]":
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.set_result(_original("pulumi.output._OutputData")(set(), value, is_known=True, is_secret=False))
-    return future
+    return _Deferred(known, f"{parent[: parent.rfind('::')]}${type_}::{name}")
 
 
 def _collapse_alias_to_urn(alias: Any, *others: Any) -> pulumi.Output[str]:
     """Only programs under an engine without alias specifications read it."""
     original = _original("pulumi.resource.collapse_alias_to_urn")
-    return Deferred(lambda: original(alias, *others)._data)
+    return _Deferred(lambda: original(alias, *others)._data)
 
 
 async def _resolve_depends_on_urns(depends_on: Any, from_resource: pulumi.Resource | None = None) -> set[str]:
@@ -124,47 +197,44 @@ async def _resolve_depends_on_urns(depends_on: Any, from_resource: pulumi.Resour
     listed = cast("list[Any]", depends_on) if isinstance(depends_on, list) else [depends_on]
     if not all(isinstance(item, pulumi.Resource) for item in listed):
         return await _original("pulumi.runtime.resource._resolve_depends_on_urns")(depends_on, from_resource)
-    expand = _original("pulumi.runtime._depends_on._expand_dependencies")
-    return set(await expand(set(listed), from_resource))
+    return set(await _original(_EXPAND)(set(listed), from_resource))
 
 
 def _transfer_properties(
     res: pulumi.Resource,
     props: Mapping[str, Any],
     custom: bool,  # noqa: FBT001 - the SDK's signature
-) -> Properties:
-    properties = Properties(res, _original("pulumi.output._OutputData"))
+) -> _Properties:
+    properties = _Properties(res)
     for name in props:
         if name != "urn" and not (name == "id" and custom):
-            res.__dict__[name] = properties.output(name)
+            res.__dict__[name] = _Deferred(properties.read, name)
     return properties
 
 
 def _resolve_outputs(
-    res: pulumi.Resource, given: Struct, returned: Struct, deps: Any, resolvers: Properties, *flags: bool, **named: bool
+    res: pulumi.Resource,
+    given: Struct,
+    returned: Struct,
+    deps: Any,
+    resolvers: _Properties,
+    *flags: bool,
+    **named: bool,
 ) -> None:
     """Keeps the bytes of both structures, which take a tenth of their memory, until an output is read."""
     inputs = given.SerializeToString(deterministic=True)
     outputs = returned.SerializeToString(deterministic=True)
     if inputs == outputs:
         inputs = outputs
-    resolvers.settle(partial(_decode, res, inputs, outputs, deps, flags, named))
+
+    def decode(waiting: dict[str, Resolver]) -> None:
+        original = _original("pulumi.runtime.rpc.resolve_outputs")
+        original(res, Struct.FromString(inputs), Struct.FromString(outputs), deps, waiting, *flags, **named)
+
+    resolvers.settle(decode)
 
 
-def _decode(  # noqa: PLR0913, PLR0917 - those of the SDK
-    res: pulumi.Resource,
-    inputs: bytes,
-    outputs: bytes,
-    deps: Any,
-    flags: tuple[bool, ...],
-    named: dict[str, bool],
-    waiting: dict[str, Resolver],
-) -> None:
-    original = _original("pulumi.runtime.rpc.resolve_outputs")
-    original(res, Struct.FromString(inputs), Struct.FromString(outputs), deps, waiting, *flags, **named)
-
-
-def _resolve_outputs_due_to_exception(resolvers: Properties, exn: Exception) -> None:
+def _resolve_outputs_due_to_exception(resolvers: _Properties, exn: Exception) -> None:
     original = _original("pulumi.runtime.rpc.resolve_outputs_due_to_exception")
     resolvers.settle(lambda waiting: original(waiting, exn))
 
@@ -201,7 +271,8 @@ _REPLACED: Final[Mapping[str, tuple[Callable[..., Any], str]]] = MappingProxyTyp
         "pulumi._types.unwrap_type": (_unwrap_type, "6ccd35036cb0b3d4"),
         "pulumi.output.contains_unknowns": (_contains_unknowns, "7a62cfc4a045e138"),
         "pulumi.resource.collapse_alias_to_urn": (_collapse_alias_to_urn, "9e6f1a29605d68d4"),
-        "pulumi.runtime.resource._get_stack_trace": (_no_stack_trace, "3943b22730169251"),
+        # A resource's place in the program is only for the engine's messages.
+        "pulumi.runtime.resource._get_stack_trace": (source_pb2.StackTrace, "3943b22730169251"),
         "pulumi.runtime.resource._resolve_depends_on_urns": (_resolve_depends_on_urns, "0cf5c16d45fca656"),
         "pulumi.runtime.resource.create_urn": (_create_urn, "b4efa209c920a83a"),
         "pulumi.runtime.rpc.contains_unknowns": (_contains_unknowns, "1f1f335b6f48b960"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from gpu_tenancy.base.json import Json, Path, text_at
@@ -87,46 +87,28 @@ def kubernetes_objects(rendered: Rendered) -> tuple[KubernetesObject, ...]:
     """Returns the objects that a stack declares, in the order of their URNs."""
     objects = _KNOWN.get(rendered)
     if objects is None:
-        objects = _KNOWN[rendered] = _objects(rendered)
+        needs = _Needs(rendered.registrations)
+        declared = filter(is_object, rendered.registrations)
+        objects = _KNOWN[rendered] = tuple(_object(registration, needs.of(registration)) for registration in declared)
     return objects
 
 
-def _objects(rendered: Rendered) -> tuple[KubernetesObject, ...]:
-    needs = _Needs(rendered.registrations)
-    return tuple(
-        KubernetesObject(
-            manifest=_manifest(registration.inputs),
-            urn=registration.urn,
-            depends_on=needs.of(registration),
-            secret_paths=tuple(dict.fromkeys((*registration.secret_paths, *_secret_data(registration)))),
-            unknown_paths=registration.unknown_paths,
-        )
-        for registration in rendered.registrations
-        if is_object(registration)
+def _object(registration: Registration, depends_on: tuple[str, ...]) -> KubernetesObject:
+    inputs = registration.inputs
+    # The data of a Secret is secret even if the program did not mark it.
+    data = ("data", "stringData") if inputs.get("kind") == "Secret" else ()
+    secrets = (*registration.secret_paths, *((key,) for key in data if key in inputs))
+    return KubernetesObject(
+        manifest={**{key: inputs[key] for key in _FIRST_KEYS if key in inputs}, **inputs},
+        urn=registration.urn,
+        depends_on=depends_on,
+        secret_paths=tuple(dict.fromkeys(secrets)),
+        unknown_paths=registration.unknown_paths,
     )
 
 
-def _manifest(inputs: Mapping[str, Json]) -> dict[str, Json]:
-    order = (
-        *(key for key in _FIRST_KEYS if key in inputs),
-        *(key for key in inputs if key not in _FIRST_KEYS),
-    )
-    return {key: inputs[key] for key in order}
-
-
-def _secret_data(registration: Registration) -> tuple[Path, ...]:
-    """The data of a Secret, which is secret even if the program did not mark it."""
-    if registration.inputs.get("kind") != "Secret":
-        return ()
-    return tuple((key,) for key in ("data", "stringData") if key in registration.inputs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A node of the dependency search: a resource as a `whole` with its children, or only its dependencies."""
-
-    urn: str
-    whole: bool = False
+_Step: TypeAlias = tuple[str, bool]
+"""A node of the dependency search: a URN, and whether it is the whole resource with its children, or only its needs."""
 
 
 class _Needs:
@@ -148,7 +130,7 @@ class _Needs:
             self._children.setdefault(registration.parent, []).append(registration.urn)
 
     def of(self, registration: Registration) -> tuple[str, ...]:
-        urns = self._objects(_Step(registration.urn)) - {registration.urn}
+        urns = self._objects((registration.urn, False)) - {registration.urn}
         if urns not in self._sorted:
             self._sorted[urns] = tuple(sorted(urns))
         return self._sorted[urns]
@@ -158,44 +140,39 @@ class _Needs:
         if start in self._met:
             return self._met[start]
         urns: set[str] = set()
-        seen = {start}
-        left = [start]
+        seen, left = {start}, [start]
         while left:
             step = left.pop()
             if step in self._met:
                 urns |= self._met[step]
                 continue
-            registration = self._known[step.urn]
-            if step.whole and is_object(registration):
-                urns.add(step.urn)
+            urn, whole = step
+            if whole and is_object(self._known[urn]):
+                urns.add(urn)
                 continue
-            for following in self._next(registration, step):
-                if following not in seen:
-                    seen.add(following)
-                    left.append(following)
+            following = [one for one in self._next(self._known[urn], whole=whole) if one not in seen]
+            seen.update(following)
+            left += following
         all_urns = frozenset(urns)
         self._met[start] = self._same.setdefault(all_urns, all_urns)  # siblings share one set
         return self._met[start]
 
-    def _next(self, registration: Registration, step: _Step) -> Iterator[_Step]:
-        if step.whole:  # Not an object: all its children and its own dependencies.
-            yield _Step(step.urn)
-            yield from (_Step(child, whole=True) for child in self._children.get(step.urn, ()))
+    def _next(self, registration: Registration, *, whole: bool) -> Iterator[_Step]:
+        if whole:  # Not an object: all its children and its own dependencies.
+            yield registration.urn, False
+            yield from ((child, True) for child in self._children.get(registration.urn, ()))
             return
-        ancestors = frozenset(self._ancestors(registration))
+        parent = above = self._known.get(registration.parent)
+        ancestors: set[str] = set()
+        while above is not None:
+            ancestors.add(above.urn)
+            above = self._known.get(above.parent)
         provider = registration.provider.rpartition("::")[0]
         for urn in sorted({*registration.dependencies, provider} - ancestors):
             if urn in self._known:
-                yield _Step(urn, whole=True)
-        parent = self._known.get(registration.parent)
+                yield urn, True
         if parent is not None:
-            yield _Step(parent.urn, whole=is_object(parent))
-
-    def _ancestors(self, registration: Registration) -> Iterable[str]:
-        parent = self._known.get(registration.parent)
-        while parent is not None:
-            yield parent.urn
-            parent = self._known.get(parent.parent)
+            yield parent.urn, is_object(parent)
 
 
 class DependencyCycleError(ValueError):
@@ -204,6 +181,10 @@ class DependencyCycleError(ValueError):
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = tuple(cycle)
         super().__init__("dependency cycle: " + " → ".join(self.cycle))
+
+
+_Foundation: TypeAlias = tuple[str, str, str]
+"""A namespace, or the definition of a kind: `Namespace`, ``, name, or `CustomResourceDefinition`, group, kind."""
 
 
 def waves(objects: Sequence[KubernetesObject]) -> tuple[tuple[KubernetesObject, ...], ...]:
@@ -216,11 +197,18 @@ def waves(objects: Sequence[KubernetesObject]) -> tuple[tuple[KubernetesObject, 
         DependencyCycleError: there is a dependency cycle.
     """
     positions = {urn: index for index, urn in reversed([(index, item.urn) for index, item in enumerate(objects)])}
-    foundations = _foundations(objects)
+    foundations: dict[_Foundation, int] = {}
+    for index, item in enumerate(objects):
+        if (item.group, item.kind) == ("", "Namespace"):
+            foundations.setdefault(("Namespace", "", item.name), index)
+        elif item.kind == "CustomResourceDefinition":
+            group, kind = (text_at(item.manifest, "spec", *path) for path in (("group",), ("names", "kind")))
+            foundations.setdefault(("CustomResourceDefinition", group, kind), index)
     sorter = TopologicalSorter[int]()
     for index, item in enumerate(objects):
         before = {positions[urn] for urn in item.depends_on if urn in positions}
-        before |= {foundations[key] for key in _foundations_of(item) if key in foundations}
+        needed = ("Namespace", "", item.namespace), ("CustomResourceDefinition", item.group, item.kind)
+        before |= {foundations[key] for key in needed if key in foundations}
         sorter.add(index, *sorted(before - {index}))
     try:
         sorter.prepare()
@@ -234,22 +222,3 @@ def waves(objects: Sequence[KubernetesObject]) -> tuple[tuple[KubernetesObject, 
         grouped.append(tuple(objects[index] for index in sorted(ready)))
         sorter.done(*ready)
     return tuple(grouped)
-
-
-_Foundation = tuple[str, str, str]
-
-
-def _foundations(objects: Sequence[KubernetesObject]) -> dict[_Foundation, int]:
-    positions: dict[_Foundation, int] = {}
-    for index, item in enumerate(objects):
-        if (item.group, item.kind) == ("", "Namespace"):
-            positions.setdefault(("Namespace", "", item.name), index)
-        elif item.kind == "CustomResourceDefinition":
-            spec = ("spec", "group"), ("spec", "names", "kind")
-            group, kind = (text_at(item.manifest, *path) for path in spec)
-            positions.setdefault(("CustomResourceDefinition", group, kind), index)
-    return positions
-
-
-def _foundations_of(item: KubernetesObject) -> tuple[_Foundation, _Foundation]:
-    return ("Namespace", "", item.namespace), ("CustomResourceDefinition", item.group, item.kind)

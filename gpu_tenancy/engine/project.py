@@ -1,26 +1,33 @@
 """Stacks of a Pulumi project, rendered without the Pulumi engine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.errors import RenderError
 from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.engine import relaxed_collector
 from gpu_tenancy.engine.checks import adoption_problems, problems
-from gpu_tenancy.engine.embedded import CONTEXT, with_named_classes
-from gpu_tenancy.engine.isolation import relaxed_collector
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
+from gpu_tenancy.model.plan.storage import SnapshotPlan, class_name, snapshots
+from gpu_tenancy.model.plan.storage import service_of as storage_service
 from gpu_tenancy.model.project import Declared, declared
 from gpu_tenancy.model.source import Source, to_config
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.spec.data import Storage
+
+_OF_CREATED: Final = ("class", "keep", "snapshots")
+"""Keys of storage that name or need a class that is made with a created cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,7 @@ def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence
     cluster = {
         "cloud": "existing",
         "kubeconfig": str(kubeconfig),
-        "context": CONTEXT,
+        "context": EMBEDDED_CONTEXT,
         "autoscaler": stack.cluster.grows,
         # Nodes of the embedded platform run no pods: nothing of it is missing there.
         "provides": list(needs()),
@@ -99,7 +106,42 @@ def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence
     # from those that run jobs, also where no job of the stack needs them.
     environment = Environment(stack)
     operators = {to_camel(name): "installed" for name in OF_JOBS if there(environment, name)}
-    sections = {**whole(source).sections, "cluster": cluster, "operators": operators}
+    sections: dict[str, Any] = {**whole(source).sections, "cluster": cluster, "operators": operators}
     if "teams" in sections:
-        sections["teams"] = with_named_classes(sections["teams"], stack)
+        sections["teams"] = {
+            name: {**team, **_with_named_classes(team, stack, name)} for name, team in sections["teams"].items()
+        }
     return replace(source, sections=sections)
+
+
+def _with_named_classes(written: Mapping[str, Any], stack: Stack, team: str) -> dict[str, Any]:
+    """The sections of a team with storage, which names classes in place of having them made.
+
+    The embedded platform is an existing cluster, for which none are made. Its volumes are created for their claims, so
+    the classes need not exist. Storage that has the cloud's default class has that of the platform.
+    """
+    spec = stack.teams[team]
+    taken = {planned.claim: planned for planned in snapshots(stack.cluster, team, spec)}
+    changed: dict[str, Any] = {}
+    if spec.storage:
+        changed["storage"] = {
+            name: _stored(written["storage"][name], stack, storage, taken.get(name))
+            for name, storage in spec.storage.items()
+        }
+    if spec.notebooks:
+        home = _stored(written["notebooks"]["home"], stack, spec.notebooks.home, None)
+        changed["notebooks"] = {**written["notebooks"], "home": home}
+    return changed
+
+
+def _stored(
+    written: Mapping[str, Any], stack: Stack, storage: Storage, taken: SnapshotPlan | None
+) -> Mapping[str, Any]:
+    service, made = storage_service(stack.cluster, storage)
+    # Whether a class is made for storage that could not be had without it.
+    if made is None or not (storage.kind or storage.mode == "shared" or not storage.keep or storage.snapshots):
+        return written
+    kept = {key: value for key, value in written.items() if key not in _OF_CREATED}
+    if taken:
+        kept["snapshots"] = {"schedule": taken.schedule, "keep": taken.keep, "class": taken.snapshot_class}
+    return {**kept, "storageClass": class_name(service, storage)}

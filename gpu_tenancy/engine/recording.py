@@ -10,7 +10,7 @@ from typing import Final, NoReturn, TypeVar, cast
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct, Value
-from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks
+from pulumi.runtime import Mocks
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import alias_pb2, callback_pb2, provider_pb2, resource_pb2
 
@@ -55,7 +55,10 @@ class _Decoder:
     def value(self, value: Value, at: Path) -> Json:
         match value.WhichOneof("kind"):
             case "string_value":
-                return self._text(value.string_value, at)
+                text = value.string_value
+                if text == UNKNOWN:
+                    self.unknowns.append(at)
+                return intern(text) if len(text) <= _SHORT else text
             case "number_value":
                 number = value.number_value
                 return int(number) if number.is_integer() else number
@@ -67,11 +70,6 @@ class _Decoder:
                 return [self.value(item, (*at, index)) for index, item in enumerate(value.list_value.values)]
             case _:
                 return None
-
-    def _text(self, text: str, at: Path) -> str:
-        if text == UNKNOWN:
-            self.unknowns.append(at)
-        return intern(text) if len(text) <= _SHORT else text
 
     def _struct(self, struct: Struct, at: Path) -> Json:
         fields = struct.fields
@@ -85,10 +83,9 @@ class _Decoder:
 
 
 def decode(struct: Struct) -> Decoded:
-    """Decodes the properties of a resource.
+    """Decodes the properties of a resource; a reference to another resource becomes its URN.
 
-    A reference to another resource becomes its URN. Whole numbers become `int`, because a Struct has only floats and an
-    API server rejects `8.0` replicas.
+    Whole numbers become `int`, because a Struct has only floats and an API server rejects `8.0` replicas.
     """
     decoder = _Decoder()
     properties = decoder.fields(struct, ())
@@ -162,16 +159,6 @@ def shown(
     return safe if isinstance(safe, dict) else {}
 
 
-class _NoMocks(Mocks):
-    """`MockMonitor` requires mocks, but `RecordingMonitor` never calls them."""
-
-    def call(self, args: MockCallArgs) -> NoReturn:
-        raise OfflineError(args.token)
-
-    def new_resource(self, args: MockResourceArgs) -> NoReturn:
-        raise OfflineError(args.name)
-
-
 class RecordingMonitor(MockMonitor):
     """Pulumi's mock monitor, with complete registrations and without translation.
 
@@ -180,14 +167,12 @@ class RecordingMonitor(MockMonitor):
     the types of parents.
 
     Args:
-        project: name of the project, for URNs.
-        stack: name of the stack, for URNs.
         answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`. Functions that list
             what exists in a cloud have empty answers: offline, nothing is known to exist.
     """
 
     def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
-        super().__init__(_NoMocks())
+        super().__init__(cast("Mocks", None))  # it never calls them
         self.sharing = Sharing(1)
         """The processes that register parts of the program; `render` sets others."""
         self.project = project
@@ -200,10 +185,7 @@ class RecordingMonitor(MockMonitor):
         self._states: dict[str, tuple[str, bytes]] = {}  # a Struct takes ten times the memory of its bytes
 
     def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """The parts that the program has to register in this process; others register the rest at the same time.
-
-        Each part has to be independent of the others.
-        """
+        """The parts, independent of each other, that the program has to register in this process."""
         return self.sharing.share(parts)
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -226,7 +208,34 @@ class RecordingMonitor(MockMonitor):
         if len(cast("Sized", request.transforms)):  # the stub has no element type
             _reject_transforms(urn)
         decoded = decode(request.object)
-        self.registrations.append(self._registration(urn, request, decoded))
+        self.registrations.append(
+            Registration(
+                urn=urn,
+                type=intern(request.type),
+                name=request.name,
+                custom=request.custom,
+                inputs=decoded.properties,
+                parent=self._parent(request.parent),
+                dependencies=_urns(request.dependencies),
+                property_dependencies={
+                    key: _urns(of.urns) for key, of in sorted(request.propertyDependencies.items()) if of.urns
+                },
+                provider=intern(request.provider),
+                protect=request.protect,
+                ignore_changes=tuple(request.ignoreChanges),
+                replace_on_changes=tuple(request.replaceOnChanges),
+                delete_before_replace=request.deleteBeforeReplace,
+                retain_on_delete=request.retainOnDelete,
+                aliases=tuple(
+                    alias.urn or json.dumps(MessageToDict(alias.spec), sort_keys=True)
+                    for alias in cast("Iterable[alias_pb2.Alias]", request.aliases)
+                ),
+                additional_secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
+                import_id=request.importId,
+                secret_paths=decoded.secret_paths,
+                unknown_paths=decoded.unknown_paths,
+            )
+        )
         id_ = _id(request.name, decoded.properties) if request.custom else ""
         self._states[urn] = (id_, request.object.SerializeToString())
         return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=request.object)
@@ -234,7 +243,7 @@ class RecordingMonitor(MockMonitor):
     def ReadResource(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ReadResourceRequest
     ) -> resource_pb2.ReadResourceResponse:
-        """Records a resource that the program reads, of which only the id is known."""
+        """Records a resource that the program reads: it answers what the program says, and `answers` of its type."""
         urn = intern(self.make_urn(request.parent, request.type, request.name))
         decoded = decode(request.properties)
         self.registrations.append(
@@ -253,7 +262,10 @@ class RecordingMonitor(MockMonitor):
             )
         )
         self._states[urn] = (request.id, request.properties.SerializeToString())
-        return resource_pb2.ReadResourceResponse(urn=urn, properties=self._state(request))
+        state = Struct()
+        state.CopyFrom(request.properties)
+        state.update(self._answers.get(request.type, {}))
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=state)
 
     def RegisterResourceOutputs(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
@@ -283,65 +295,21 @@ class RecordingMonitor(MockMonitor):
     def Call(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ResourceCallRequest
     ) -> provider_pb2.CallResponse:
-        """Answers a resource method from `answers`, as `Invoke` does.
-
-        Raises:
-            OfflineError: there is no answer.
-        """
+        """Answers a resource method from `answers`, with the error of `Invoke`."""
         response = provider_pb2.CallResponse()
         getattr(response, "return").CopyFrom(self._answer(request.tok))
         return response
 
     def RegisterStackTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
-        """Rejects a stack transform.
-
-        Raises:
-            OfflineError: always, because a preview without the transform would be wrong.
-        """
+        """Raises an OfflineError, because a preview without the transform would be wrong."""
         _reject_transforms(f"stack transform {request.token}")
 
     def RegisterStackInvokeTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
-        """Rejects an invoke transform, as `RegisterStackTransform` does.
-
-        Raises:
-            OfflineError: always.
-        """
+        """Raises an OfflineError, as `RegisterStackTransform` does."""
         _reject_transforms(f"stack invoke transform {request.token}")
-
-    def _registration(self, urn: str, request: resource_pb2.RegisterResourceRequest, decoded: Decoded) -> Registration:
-        return Registration(
-            urn=urn,
-            type=intern(request.type),
-            name=request.name,
-            custom=request.custom,
-            inputs=decoded.properties,
-            parent=self._parent(request.parent),
-            dependencies=_urns(request.dependencies),
-            property_dependencies={
-                key: _urns(of.urns) for key, of in sorted(request.propertyDependencies.items()) if of.urns
-            },
-            provider=intern(request.provider),
-            protect=request.protect,
-            ignore_changes=tuple(request.ignoreChanges),
-            replace_on_changes=tuple(request.replaceOnChanges),
-            delete_before_replace=request.deleteBeforeReplace,
-            retain_on_delete=request.retainOnDelete,
-            aliases=tuple(_alias(alias) for alias in cast("Iterable[alias_pb2.Alias]", request.aliases)),
-            additional_secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
-            import_id=request.importId,
-            secret_paths=decoded.secret_paths,
-            unknown_paths=decoded.unknown_paths,
-        )
 
     def _parent(self, urn: str) -> str:
         return "" if urn == self._stack_urn else intern(urn)
-
-    def _state(self, request: resource_pb2.ReadResourceRequest) -> Struct:
-        """What is known of a resource that exists: what the program says, and what the caller knows of its type."""
-        state = Struct()
-        state.CopyFrom(request.properties)
-        state.update(self._answers.get(request.type, {}))
-        return state
 
     def _answer(self, token: str) -> Struct:
         if token not in self._answers:
@@ -378,7 +346,3 @@ def _id(name: str, inputs: Mapping[str, Json]) -> str:
 def _urns(urns: Iterable[str]) -> tuple[str, ...]:
     """URNs in order. Each message has its own copy of a text; resources share one."""
     return tuple(sorted(map(intern, urns)))
-
-
-def _alias(alias: alias_pb2.Alias) -> str:
-    return alias.urn or json.dumps(MessageToDict(alias.spec), sort_keys=True)

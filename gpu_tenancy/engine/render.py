@@ -1,12 +1,18 @@
 """Runs a Pulumi program without an engine, a cloud, a cluster or a login, and records its resources."""
 
+import asyncio
+import contextlib
 import json
 import runpy
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import TypeVar, TypeVarTuple, Unpack
 
 from pulumi.runtime import Settings, configure, reset_options, run_in_stack
 from pulumi.runtime.config import set_all_config
@@ -14,11 +20,13 @@ from pulumi.runtime.settings import SETTINGS, get_monitor
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.engine.deferred import Outstanding
-from gpu_tenancy.engine.isolation import event_loop, program_scope, relaxed_collector
-from gpu_tenancy.engine.lean import lean
+from gpu_tenancy.engine import relaxed_collector
+from gpu_tenancy.engine.lean import Outstanding, lean
 from gpu_tenancy.engine.recording import NO_ANSWERS, RecordingMonitor, Registration, shown
 from gpu_tenancy.engine.sharing import Sharing
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -50,12 +58,9 @@ def render(
     Calls are independent of each other and of mocks that the caller has set, because the state of the SDK is in context
     variables and each call has its own context. It runs an event loop, so it cannot be called from a coroutine.
 
-    Args:
-        program: the program's folder or its `__main__.py`.
-        project: name of the project, as in `Pulumi.yaml`.
-        stack: name of the stack.
-        config: values by full key (`gpu-tenancy:pools`); objects as JSON text, as from the engine.
-        answers: results of provider functions by token, and states of resources that are read by type.
+    The program is a folder or its `__main__.py`. The config has values by full key (`gpu-tenancy:pools`), objects as
+    JSON text, as from the engine; `answers` are results of provider functions by token, and states of resources that
+    are read by type.
 
     Raises:
         ConsoleError: the program imports a package that is not installed.
@@ -80,13 +85,21 @@ def render(
 
 
 def _rendered(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> Rendered:
-    with program_scope(main.parent):
+    with _program_scope(main.parent):
         copy_context().run(_run, main, monitor, config)
+    registrations = monitor.sharing.joined(monitor.registrations)
+    counts = Counter(registration.urn for registration in registrations)
+
+    def order(registration: Registration) -> tuple[str, str]:
+        """By URN, and duplicates by their inputs, so that the order of registration does not matter."""
+        urn = registration.urn
+        return urn, json.dumps(registration.inputs, sort_keys=True) if counts[urn] > 1 else ""
+
     outputs = monitor.outputs
     return Rendered(
         project=monitor.project,
         stack=monitor.stack,
-        registrations=_sorted(monitor.sharing.joined(monitor.registrations)),
+        registrations=tuple(sorted(registrations, key=order)),
         outputs=shown(outputs.properties, outputs.secret_paths, outputs.unknown_paths),
     )
 
@@ -119,31 +132,93 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
 
     setattr(SETTINGS, "outputs", Outstanding())  # noqa: B010 - the stub misses the descriptor
     try:
-        with event_loop() as loop, lean():
+        with _event_loop() as loop, lean():
             complete = False
             try:
                 loop.run_until_complete(run_in_stack(program))
                 complete = True
             finally:
-                if not monitor.sharing.is_first:
+                if monitor.sharing.answer is not None:
                     monitor.sharing.leave(monitor.registrations, complete=complete)
     finally:
-        _forget(monitor)
+        # The SDK keeps the first monitor of a process as the default of all contexts.
+        if Context().run(get_monitor) is monitor:
+            setattr(SETTINGS, "monitor", None)  # noqa: B010 - of this context; the stub misses the descriptor
+            setattr(SETTINGS, "monitor", None)  # noqa: B010 - where it is None already: the default
 
 
-def _forget(monitor: RecordingMonitor) -> None:
-    """Removes a monitor from the SDK, which keeps the first one of a process as the default of all contexts."""
-    if Context().run(get_monitor) is monitor:
-        setattr(SETTINGS, "monitor", None)  # noqa: B010 - of this context; the stub misses the descriptor
-        setattr(SETTINGS, "monitor", None)  # noqa: B010 - where it is None already: the default
+@contextlib.contextmanager
+def _program_scope(folder: Path) -> Generator[None]:
+    """Runs its body as the engine runs a program: its folder is the working directory and first on `sys.path`.
+
+    Afterwards both are restored, and modules from the program's folder are unloaded, so that two programs can each
+    have a `helpers.py`, and module state does not outlive its stack. A package that was imported before is kept,
+    because a partial reload would duplicate its classes.
+    """
+    roots_before = {name.partition(".")[0] for name in sys.modules}
+    path_before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    sys.path_importer_cache.pop(str(folder), None)  # it can be outdated
+    try:
+        with contextlib.chdir(folder):
+            yield
+    finally:
+        sys.path[:] = path_before
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] not in roots_before and _lives_in(module, folder):
+                del sys.modules[name]
 
 
-def _sorted(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
-    """Sorts by URN, and duplicates by their inputs, so that the order of registration does not matter."""
-    counts = Counter(registration.urn for registration in registrations)
+def _lives_in(module: ModuleType, folder: Path) -> bool:
+    spec = module.__spec__
+    if spec is None:
+        return False
+    places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
+    # A virtual environment is often inside the project's folder; its packages are kept.
+    return any(
+        place is not None and Path(place).is_relative_to(folder) and "site-packages" not in Path(place).parts
+        for place in places
+    )
 
-    def order(registration: Registration) -> tuple[str, str]:
-        urn = registration.urn
-        return urn, json.dumps(registration.inputs, sort_keys=True) if counts[urn] > 1 else ""
 
-    return tuple(sorted(registrations, key=order))
+class _InlineLoop(asyncio.SelectorEventLoop):
+    """An event loop that runs blocking calls immediately.
+
+    Pulumi sends requests from a thread pool, because they can block. Here a request is a function call. Threads would
+    make the order of registrations random, and all resources that are ready would keep their requests in memory until
+    the next round of the loop.
+    """
+
+    def run_in_executor(
+        self,
+        executor: Executor | None,  # noqa: ARG002 - the base class gives the signature
+        func: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        """Returns a future that is done."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as failure:  # noqa: BLE001 - a future passes any exception to its reader
+            future.set_exception(failure)
+        return future
+
+
+@contextlib.contextmanager
+def _event_loop() -> Generator[asyncio.AbstractEventLoop]:
+    """A separate event loop for one render, deterministic and without tasks left at its end."""
+    loop = _InlineLoop()
+    # After one failure the dependent resources fail too; only the first is raised.
+    loop.set_exception_handler(lambda _loop, _context: None)
+    try:
+        yield loop
+    finally:
+        loop.run_until_complete(_cancel_the_rest())
+        loop.close()
+
+
+async def _cancel_the_rest() -> None:
+    pending = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)

@@ -15,7 +15,7 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
@@ -48,18 +48,14 @@ class Sharing:
         """Process and pipe of each other share."""
         self.shared = False
         """Whether several processes register parts."""
-        self._answer: int | None = None
-        """In a process with a further share: the pipe to the first process."""
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process has the whole result at the end."""
-        return self._answer is None
+        self.answer: int | None = None
+        """In a process with a further share: the pipe to the first process, which has the whole result at the end."""
 
     def share(self, parts: Sequence[T]) -> Sequence[T]:
         """The parts that this process has to register; forks at the first call with many of them."""
         shares = min(self._cores, len(parts) // (SMALLEST // 2))
-        if shares < 2 or self.shared or not _can_fork():  # noqa: PLR2004 - one share is all
+        can_fork = sys.platform == "linux" and threading.active_count() == 1
+        if shares < 2 or self.shared or not can_fork:  # noqa: PLR2004 - one share is all
             return parts
         self.shared = True
         for number in range(1, shares):
@@ -76,22 +72,21 @@ class Sharing:
             os.close(writer)
             self._others.append((process, reader))
             return False
-        os.close(reader)
-        for _, pipe in self._others:
+        for pipe in (reader, *(pipe for _, pipe in self._others)):
             os.close(pipe)
         self._others.clear()
-        self._answer = writer
+        self.answer = writer
         asyncio._set_running_loop(loop)  # asyncio knows a running loop by its process
         return True
 
     # pyrefly: ignore[bad-return]
     def leave(self, registrations: Sequence[Registration], *, complete: bool) -> NoReturn:
         """Ends a process with a further share, after it sent its registrations if these are complete."""
-        assert self._answer is not None  # noqa: S101 - the first process goes on
+        assert self.answer is not None  # noqa: S101 - the first process goes on
         status = 1
         try:
             if complete:
-                with os.fdopen(self._answer, "wb") as pipe:
+                with os.fdopen(self.answer, "wb") as pipe:
                     pickle.dump(registrations, pipe, pickle.HIGHEST_PROTOCOL)
                 status = 0
         finally:
@@ -107,16 +102,6 @@ class Sharing:
         joined = list(own)
         if self._others and len(known) != len(own):
             raise ShareError
-        for registration in self._received():
-            same = known.get(registration.urn)
-            if same is None:
-                joined.append(registration)
-            elif same != registration:
-                raise ShareError
-            known[registration.urn] = registration
-        return joined
-
-    def _received(self) -> Iterator[Registration]:
         while self._others:
             process, reader = self._others.pop()
             with os.fdopen(reader, "rb") as pipe:
@@ -124,7 +109,13 @@ class Sharing:
             _, status = os.waitpid(process, 0)
             if status:
                 raise ShareError
-            yield from pickle.loads(content)  # noqa: S301 - from a fork of this process
+            for registration in pickle.loads(content):  # noqa: S301 - from a fork of this process
+                if registration.urn not in known:
+                    joined.append(registration)
+                elif known[registration.urn] != registration:
+                    raise ShareError
+                known[registration.urn] = registration
+        return joined
 
     def abandon(self) -> None:
         """Waits for processes whose registrations are not read; each ends when its pipe is closed."""
@@ -139,7 +130,3 @@ def _cores() -> int:
     if given.isdigit():
         return max(1, int(given))
     return min(_MOST, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
-
-
-def _can_fork() -> bool:
-    return sys.platform == "linux" and threading.active_count() == 1

@@ -9,10 +9,9 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, Path, map_at, text_at
-from gpu_tenancy.engine.block import as_yaml
+from gpu_tenancy.engine.files import RELEASE, HelmRelease, as_yaml, helm_releases
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.releases import RELEASE, HelmRelease, helm_releases
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.kinds import kinds
 

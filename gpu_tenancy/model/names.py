@@ -87,3 +87,5 @@ PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
 """Annotation of a Job that Volcano schedules: the minimum number of pods that must fit before any of them starts.
 Volcano's podgroup controller reads it: https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup."""
+EMBEDDED_CONTEXT: Final = "gpu-tenancy-embedded"
+"""Name of the cluster and the context in every kubeconfig of the embedded platform."""

@@ -20,8 +20,8 @@ from gpu_tenancy.cli.charts import ChartPin, chart_pins, chart_rows
 from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.doctor import results
 from gpu_tenancy.embedded.platform import Carried, Platform
+from gpu_tenancy.engine.files import helm_releases
 from gpu_tenancy.engine.project import preview
-from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.names import STACK

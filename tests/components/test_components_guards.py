@@ -11,10 +11,10 @@ from builders import Data, planned, pool, stack, team
 from components_builders import Program, tenancy
 from cpu_stacks import CPUS
 
-from components.guards import DEFAULTS, sources
+from components import guards as sources
+from components.guards import DEFAULTS, mutation
+from components.guards import spec as filled
 from components.guards.cel import KINDS, literal, queue_place
-from components.guards.sources import mutation
-from components.guards.sources import spec as filled
 from gpu_tenancy.model.yaml import read_table
 
 PODS = [

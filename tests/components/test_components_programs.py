@@ -16,7 +16,7 @@ from repository import ROOT
 from components import caches, guards, namespace, queues, serving, storage, tenancy, training
 from components.clouds.azure.pools import IMAGE
 from components.clouds.gcp.daemons import PAUSE
-from components.pods import KUBECTL_AND_SHELL
+from components.objects import KUBECTL_AND_SHELL
 from components.tenancy import AT_ONCE
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine import lean

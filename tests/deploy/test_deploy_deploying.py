@@ -16,11 +16,9 @@ from deploy_builders import PROJECT, States, sections, state_of
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.deploy.deploying import Environment
-from gpu_tenancy.deploy.events import Event, Seen
-from gpu_tenancy.deploy.recovering import PROVIDERS, marked
+from gpu_tenancy.deploy.recovering import PROVIDERS, marked, unchanged
 from gpu_tenancy.deploy.stacks import OperationError, Stacks
-from gpu_tenancy.deploy.states import State
-from gpu_tenancy.deploy.unchanged import unchanged
+from gpu_tenancy.deploy.states import Event, Seen, State
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.kube.client import Cluster
@@ -294,7 +292,7 @@ def rendered(opened: Opened) -> Rendered:
 
 @pytest.fixture
 def state(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> State:
-    monkeypatch.setattr("gpu_tenancy.deploy.unchanged.version", installed)
+    monkeypatch.setattr("gpu_tenancy.deploy.recovering.version", installed)
     return complete(state_of(sections()), rendered)
 
 
@@ -396,7 +394,7 @@ def test_pulumi_is_not_asked_where_nothing_changes(opened: Opened, state: State)
 
 
 def test_a_part_that_is_the_same_is_left_alone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_tenancy.deploy.unchanged.version", installed)
+    monkeypatch.setattr("gpu_tenancy.deploy.recovering.version", installed)
     states = {"ml.tenancy": state_of(sections(split=True), "tenancy")}
     environment, _ = opened(sections(split=True), states)
     parts = {name: complete(found, environment.render(name)) for name, found in states.items()}

@@ -21,11 +21,11 @@ from gpu_tenancy.embedded import certificates
 from gpu_tenancy.embedded.parts import API_SERVER, ETCD, PARTS
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.embedded.processes import marked, start
-from gpu_tenancy.engine.embedded import CONTEXT
 from gpu_tenancy.kube.apply import Change, apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import wait_for
 from gpu_tenancy.local.up import Options, up
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 
 pytestmark = pytest.mark.platform
 
@@ -76,7 +76,7 @@ def another_server_is_refused(platform: Platform) -> None:
     for item in config["clusters"]:
         item["cluster"]["server"] = "https://127.0.0.1:1"
     platform.kubeconfig.write_text(yaml.safe_dump(config))
-    own = rf"context {CONTEXT}: https://127\.0\.0\.1:1 is not the embedded platform, which is https://127\.0\.0\.1:\d+"
+    own = rf"context {EMBEDDED_CONTEXT}: https://127\.0\.0\.1:1 is not the embedded platform, which is https://127\.0\.0\.1:\d+"
     with pytest.raises(ConsoleError, match=own):
         platform.cluster()
     is_repaired(platform, own)

@@ -19,7 +19,7 @@ from gpu_tenancy.embedded.definitions.scopes import (
     pins_checksum,
     table,
 )
-from gpu_tenancy.engine.scopes import GENERATED, Scopes, documented_scopes, generated_scopes, known_scopes
+from gpu_tenancy.engine.checks import GENERATED, Scopes, documented_scopes, generated_scopes, known_scopes
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
 from gpu_tenancy.model.yaml import read_table
 

@@ -13,10 +13,9 @@ from rendered_stacks import stack_of_repository
 from rich.console import Console
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.engine import block
-from gpu_tenancy.engine.block import as_yaml, by_pyyaml
+from gpu_tenancy.engine import files
 from gpu_tenancy.engine.details import details, tree
-from gpu_tenancy.engine.files import to_yaml, write
+from gpu_tenancy.engine.files import as_yaml, by_pyyaml, to_yaml, write
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.project import stack_names
@@ -312,7 +311,7 @@ def test_the_usual_object_is_written_without_pyyaml(monkeypatch: pytest.MonkeyPa
         raise AssertionError
 
     monkeypatch.setattr(yaml, "dump", no)
-    block.__dict__["_text"].cache_clear()
+    files.__dict__["_text"].cache_clear()
     text = as_yaml({"metadata": {"name": "a", "labels": {"x.io/y": "8"}}, "items": [{"b": 1}, ["c", True, None]]})
     assert text == (
         "metadata:\n  name: a\n  labels:\n    x.io/y: '8'\nitems:\n  - b: 1\n  - - c\n    - true\n    - null\n"

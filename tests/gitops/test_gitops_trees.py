@@ -24,9 +24,9 @@ from gitops_builders import (
 )
 from starts import GUARD
 
+from gpu_tenancy.engine.files import helm_releases
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.gitops.manifests import OPERATORS, TENANCY, WORK, refusals, stays
 

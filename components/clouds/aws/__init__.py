@@ -15,12 +15,24 @@ from gpu_tenancy.model.spec.data import CACHES
 
 from ...objects import Component, Options
 from .. import Api, section_of
-from .addons import BEFORE_NODES, CNI, ON_NODES, Addons, drivers, release
-from .control_plane import ControlPlane, Network
-from .data import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles, data_access
-from .identity import Grant, Role, SecretReaders, certificate, ci_entries, kubeconfig, name_of, people_entries
-from .karpenter import Karpenter, NodeRole
-from .nodes import ClusterContext, efa_plugin, pool_group, system_group
+from .control_plane import BEFORE_NODES, CNI, ON_NODES, Addons, ControlPlane, Network, drivers, release
+from .identity import (
+    LUSTRE_KIND,
+    SHARED_KIND,
+    Grant,
+    LustreNetwork,
+    Role,
+    SecretReaders,
+    SharedFiles,
+    certificate,
+    ci_entries,
+    data_access,
+    kubeconfig,
+    name_of,
+    people_entries,
+)
+from .karpenter import Karpenter
+from .nodes import ClusterContext, efa_plugin, system_pool
 from .policies import managed_policy, node_trust, partition
 from .pools import ClusterAutoscaler, NodeGroup
 
@@ -81,7 +93,6 @@ class EksCluster(Component):
         system = self._created(name, plane) if plane else []
         self._pools(name, system)
         self.system: Sequence[pulumi.Resource] = [*system, *targets]
-        self.register_outputs({"name": section.name})
 
     def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
         """What a created cluster needs before its pools: access, add-ons, system nodes, and a default StorageClass.
@@ -119,8 +130,8 @@ class EksCluster(Component):
         if plan.system is None:
             return []
         role = self._node_role(f"{name}-system-role", "system", NODE_POLICIES)
-        group = system_group(self._section, plan.system)
-        nodes = NodeGroup(f"{name}-system", group, context, role.arn, self.after(plane.cluster, *addons, role)).group
+        pool, after = system_pool(plan.system), self.after(plane.cluster, *addons, role)
+        nodes = NodeGroup(f"{name}-system", pool, context, role.arn, after).group
         after_nodes = self.after(nodes)
         needed = {
             "s3": any(identity.team != CACHES for identity in plan.identities),
@@ -158,11 +169,10 @@ class EksCluster(Component):
         if section.autoscaler == "karpenter":
             role = name_of(section.node_role) if section.node_role else f"{section.name}-node"
             passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
-            Karpenter(f"{name}-karpenter", pools, self._context, NodeRole(role, passed), in_cluster)
+            Karpenter(f"{name}-karpenter", pools, self._context, (role, passed), in_cluster)
             return
         for pool in pools:
-            group = pool_group(section, pool)
-            NodeGroup(f"{name}-pool-{pool.name}", group, self._context, role_arn, self.after(*before))
+            NodeGroup(f"{name}-pool-{pool.name}", pool, self._context, role_arn, self.after(*before))
         if section.autoscaler == "cluster-autoscaler":
             queued = any(pool.supply.provisioning for pool in pools)
             ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)

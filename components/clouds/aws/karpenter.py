@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pulumi
@@ -16,7 +15,7 @@ from gpu_tenancy.model.plan.rollouts import KARPENTER_DRAINS
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from ...objects import Component, Options
-from .addons import release
+from .control_plane import release
 from .identity import PodRole
 from .nodes import ClusterContext, Volume, huge_pages, image, image_alias, interfaces, node_configuration, volumes
 from .policies import karpenter_policies, queue_policy
@@ -89,11 +88,8 @@ def _ebs(volume: Volume) -> Spec:
 def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Spec]:
     """Specs of a pool's NodePools by name: one with its minimum number of nodes, one for the nodes above it.
 
-    Two NodePools are needed because a NodePool is either static (`replicas`, alpha) or dynamic.
-
-    Args:
-        pool: the planned pool.
-        drift: when nodes with pods that differ from the pool are replaced; None for never.
+    Two NodePools are needed because a NodePool is either static (`replicas`, alpha) or dynamic. Nodes with pods that
+    differ from the pool are replaced in the windows of `drift`; None for never.
     """
     minimum, maximum = pool.supply.min_nodes, pool.supply.max_nodes
     above, largest = maximum - minimum, max(machine.cpu for machine in (pool.machine, *pool.alternatives))
@@ -203,34 +199,25 @@ EVENTS: Final = {
 https://github.com/aws/karpenter-provider-aws/blob/main/website/content/en/preview/concepts/disruption.md#interruption."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRole:
-    """The IAM role of nodes that Karpenter creates.
-
-    Attributes:
-        arn: its ARN, or a pattern that matches it.
-    """
-
-    name: str
-    arn: str
-
-
 class Karpenter(Component):
     """Karpenter with its own IAM role, and an EC2NodeClass and NodePools for each pool.
 
     Its own pods need nodes that it does not create: the system nodes of a created cluster, or existing nodes. Its
     custom resource definitions are a separate release, so that Helm updates them.
+
+    Args:
+        role: name of the IAM role of its nodes, and its ARN or a pattern that matches it.
     """
 
     def __init__(
-        self, name: str, pools: Sequence[NodePool], context: ClusterContext, nodes: NodeRole, opts: Options = None
+        self, name: str, pools: Sequence[NodePool], context: ClusterContext, role: tuple[str, str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Karpenter", name, opts)
-        self._context = context
+        self._context, (self._role, arn) = context, role
         queue = self._interruptions(name)
         spot = any(pool.capacity.kind == "spot" for pool in pools)
-        policies = karpenter_policies(context.name, context.section.region, nodes.arn, context.name, spot=spot)
-        role = PodRole(f"{name}-role", context, _KARPENTER, policies, self.own)
+        policies = karpenter_policies(context.name, context.section.region, arn, context.name, spot=spot)
+        own_role = PodRole(f"{name}-role", context, _KARPENTER, policies, self.own)
         definitions = release(f"{name}-definitions", "karpenter-crd", {}, self.own)
         values = {
             "settings": {
@@ -246,10 +233,9 @@ class Karpenter(Component):
             "serviceAccount": {"name": _KARPENTER},
             "controller": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}},
         }
-        self.release = release(f"{name}-release", _KARPENTER, values, self.after(role, definitions, queue))
+        self.release = release(f"{name}-release", _KARPENTER, values, self.after(own_role, definitions, queue))
         for pool in pools:
-            self._pool(name, pool, nodes)
-        self.register_outputs({})
+            self._pool(name, pool)
 
     def _interruptions(self, name: str) -> aws.sqs.QueuePolicy:
         cluster, tags = self._context.name, self._context.tags
@@ -275,7 +261,7 @@ class Karpenter(Component):
         policy = queue.arn.apply(queue_policy)
         return aws.sqs.QueuePolicy(f"{name}-interruptions-policy", queue_url=queue.url, policy=policy, opts=self.own)
 
-    def _pool(self, name: str, pool: NodePool, nodes: NodeRole) -> None:
+    def _pool(self, name: str, pool: NodePool) -> None:
         context, own = self._context, f"{name}-{pool.name}"
         group_name: str | None = None
         dependencies: list[pulumi.Resource] = [self.release]
@@ -283,7 +269,7 @@ class Karpenter(Component):
             group_name = f"{context.name}-{pool.name}"
             dependencies.append(placement_group(f"{own}-near", group_name, context.tags, self))
         after, named = self.after(*dependencies), {"name": pool.name}
-        spec = node_class(pool, context, nodes.name, group_name)
+        spec = node_class(pool, context, self._role, group_name)
         ec2_node_class = CustomResource(
             f"{own}-class", "karpenter.k8s.aws/v1", "EC2NodeClass", metadata=named, spec=spec, opts=after
         )

@@ -1,9 +1,8 @@
 """Facts about EKS nodes, their images and disks, and functions from a planned pool to a node group."""
 
-import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import pulumi
@@ -12,9 +11,9 @@ from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, Network, cloud_tables
 from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
-from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, NodeTaint, uses_local_disks
+from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, PoolSupply, uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AmiType, AwsCluster
-from gpu_tenancy.model.spec.pools import Disk, Numa
+from gpu_tenancy.model.spec.pools import Disk, Numa, OnDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +140,10 @@ https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A disk of a node.
+    """A disk of a node: its size in GiB and throughput in MiB/s.
 
     Attributes:
-        gib: size in GiB.
         key: ARN of its KMS key; None for the account's.
-        throughput: in MiB/s.
-        iops: I/O operations per second.
         snapshot: ID of the snapshot that it starts as; None for an empty disk.
     """
 
@@ -185,21 +181,12 @@ def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int
 def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
     """The configuration of a node, to which EKS and Karpenter add their own parts; None if the image's own is enough.
 
-    Args:
-        of: image of the node.
-        disks: whether images, containers and ephemeral storage are on the local disks.
-        numa: policy of the topology manager; None for no alignment with NUMA nodes.
+    With `disks`, images, containers and ephemeral storage are on the local disks.
     """
     parts = (_NUMA[of.family].format(policy=numa) if numa else "") + (_DISKS[of.family] if disks else "")
     if not parts:
         return None
     return _MIME.format(spec=parts) if of.family == "al2023" else parts
-
-
-def user_data(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
-    """The same in Base64, for launch templates."""
-    text = node_configuration(of, disks=disks, numa=numa)
-    return base64.b64encode(text.encode()).decode() if text else None
 
 
 SYSTEM: Final = "gpu-tenancy-system"
@@ -212,63 +199,17 @@ EFA: Final = "vpc.amazonaws.com/efa"
 
 _NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
 
-Effect = Literal["NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE"]
-_EFFECTS: Final[Mapping[str, Effect]] = {
-    "NoSchedule": "NO_SCHEDULE",
-    "NoExecute": "NO_EXECUTE",
-    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of a node.
+    """A network interface of a node: indexes of its network card and of the device on the card.
 
-    Attributes:
-        card: index of the network card.
-        device: index of the device on the card.
-        kind: `interface` has IP addresses; `efa-only` has none, and is for traffic between GPUs only.
+    An `interface` has IP addresses; `efa-only` has none, and is for traffic between GPUs only.
     """
 
     card: int
     device: int
     kind: Literal["interface", "efa-only"]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One managed node group.
-
-    Attributes:
-        capacity: EKS's capacity type.
-        release: release of the image; None for the latest when the group's version is set.
-        reservation: id of a capacity reservation or a capacity block, or ARN of a resource group of reservations.
-        zones: empty for all zones of the cluster.
-        maximum: maximum number of nodes; at least 1, which EKS requires.
-        node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
-        user_data: configuration of its nodes in Base64; None without.
-        replaced_by_name: whether another machine or image has another name, so that both groups can run side by side.
-    """
-
-    name: str
-    machine: str
-    image: Image
-    release: str | None
-    capacity: Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
-    zones: tuple[str, ...]
-    minimum: int
-    maximum: int
-    labels: Mapping[str, str]
-    volumes: tuple[Volume, ...]
-    interfaces: tuple[Interface, ...]
-    surge: Surge
-    user_data: str | None
-    taints: tuple[tuple[str, str, Effect], ...] = ()
-    reservation: str | None = None
-    compact: bool = False
-    alternatives: tuple[str, ...] = ()
-    node_template_tags: Mapping[str, str] = field(default_factory=dict[str, str])
-    replaced_by_name: bool = False
 
 
 def image(pool: NodePool) -> Image:
@@ -291,59 +232,47 @@ def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:
     https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin
     """
     wired = [pool for pool in pools if pool.fabric]
+    if not wired:
+        return None
+    machines = sorted({pool.machine.type for pool in wired})
     taints = dict.fromkeys((taint.key, taint.effect) for pool in wired for taint in pool.supply.taints)
-    return (
-        {
-            "supportedInstanceLabels": {
-                "keys": ["node.kubernetes.io/instance-type"],
-                "values": sorted({pool.machine.type for pool in wired}),
-            },
-            "tolerations": [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints],
-        }
-        if wired
-        else None
-    )
+    return {
+        "supportedInstanceLabels": {"keys": ["node.kubernetes.io/instance-type"], "values": machines},
+        "tolerations": [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints],
+    }
 
 
-def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
-    """The node group of a pool."""
-    efa = pool.fabric.interfaces if pool.fabric else 0
-    # Nodes with MIG partitions have no nvidia.com/gpu: with the label, Cluster Autoscaler would wait for it forever and
-    # count the nodes as idle (processors/customresources/gpu_processor.go and simulator/utilization/info.go in
-    # https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler); without the 0, it would count on the
-    # machine type's whole GPUs.
-    whole = pool.supply.resource == NVIDIA
-    parts = pool.gpus > 0 and not whole
-    labels = {**pool.labels, **({ACCELERATOR_LABEL: str(pool.machine.gpu)} if pool.driver and whole else {})}
+def node_labels(pool: NodePool) -> dict[str, str]:
+    """Labels of a pool's nodes.
+
+    Nodes with MIG partitions have no nvidia.com/gpu: with the label of whole GPUs, Cluster Autoscaler would wait for it
+    forever and count the nodes as idle (processors/customresources/gpu_processor.go and simulator/utilization/info.go
+    in https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler).
+    """
+    whole = pool.driver and pool.supply.resource == NVIDIA
+    return {**pool.labels, **({ACCELERATOR_LABEL: str(pool.machine.gpu)} if whole else {})}
+
+
+def node_template_tags(cluster: AwsCluster, pool: NodePool) -> dict[str, str]:
+    """Tags that describe nodes to Cluster Autoscaler while it has none, by what the machine type does not tell.
+
+    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
+    """
+    efa, supply = pool.fabric.interfaces if pool.fabric else 0, pool.supply
     disk = pool.machine.local_disk if uses_local_disks(cluster, pool.machine) else pool.disk.size
     resources = {
-        **({NVIDIA: "0"} if parts else {}),
-        **({pool.supply.resource: str(pool.supply.gpus_per_node)} if pool.supply.resource else {}),
+        # Without it, the autoscaler would count on the machine type's whole GPUs beside partitions.
+        **({NVIDIA: "0"} if pool.gpus and supply.resource != NVIDIA else {}),
+        **({supply.resource: str(supply.gpus_per_node)} if supply.resource else {}),
         **({EFA: str(efa)} if efa else {}),
         **huge_pages(pool),
         "ephemeral-storage": format_bytes(disk),
     }
-    kinds: Mapping[str, Literal["SPOT", "CAPACITY_BLOCK"]] = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
-    return Group(
-        name=pool.name,
-        machine=pool.machine.type,
-        image=image(pool),
-        release=cluster.images.get(image(pool).ami_type),
-        capacity=kinds.get(pool.capacity.kind, "ON_DEMAND"),
-        reservation=pool.reservation,
-        zones=pool.zones,
-        minimum=pool.supply.min_nodes,
-        maximum=max(1, pool.supply.max_nodes),
-        labels=labels,
-        taints=tuple((taint.key, taint.value, _EFFECTS[taint.effect]) for taint in pool.supply.taints),
-        volumes=volumes(cluster, pool.disk, image(pool), pool.machine, pool.image_disk),
-        interfaces=interfaces(pool.fabric),
-        compact=pool.compact,
-        surge=pool.surge,
-        user_data=user_data(image(pool), numa=pool.numa, disks=uses_local_disks(cluster, pool.machine)),
-        alternatives=tuple(machine.type for machine in pool.alternatives),
-        node_template_tags=_node_template_tags(labels, pool.supply.taints, resources) if cluster.grows else {},
-    )
+    return {
+        **{f"{_NODE_TEMPLATE}/label/{key}": value for key, value in node_labels(pool).items()},
+        **{f"{_NODE_TEMPLATE}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in supply.taints},
+        **{f"{_NODE_TEMPLATE}/resources/{resource}": amount for resource, amount in resources.items()},
+    }
 
 
 def huge_pages(pool: NodePool) -> dict[str, str]:
@@ -351,8 +280,8 @@ def huge_pages(pool: NodePool) -> dict[str, str]:
     return {HUGEPAGES: format_bytes(pool.huge_pages)} if pool.huge_pages else {}
 
 
-def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
-    """The system node group of a created cluster.
+def system_pool(nodes: SystemNodes) -> NodePool:
+    """The system nodes of a created cluster, as a pool.
 
     It has no taint: operators run here, whatever capacity the pools get, and their charts do not tolerate
     `CriticalAddonsOnly`. With another machine it has another name: Pulumi creates it before it deletes the old group,
@@ -360,33 +289,21 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
     """
     of = IMAGES[None, nodes.machine.architecture]
     kind = hashlib.sha256(f"{nodes.machine.type} {of.ami_type}".encode()).hexdigest()[:8]
-    return Group(
+    return NodePool(
         name=f"{SYSTEM}-{kind}",
-        replaced_by_name=True,
-        machine=nodes.machine.type,
-        image=of,
-        release=cluster.images.get(of.ami_type),
-        capacity="ON_DEMAND",
-        zones=(),
-        minimum=nodes.minimum,
-        maximum=max(1, nodes.maximum),
+        machine=nodes.machine,
+        supply=PoolSupply(
+            SYSTEM, "", {}, None, None, {}, (), "on-demand", None, min_nodes=nodes.minimum, max_nodes=nodes.maximum
+        ),
         labels={POOL_LABEL: SYSTEM},
-        volumes=volumes(cluster, Disk(), of, nodes.machine),
-        interfaces=interfaces(None),
+        capacity=OnDemand(kind="on-demand"),
+        zones=(),
+        compact=False,
+        placement_policy=None,
+        fabric=None,
+        dranet=False,
+        disk=Disk(),
+        driver=None,
+        sharing=None,
         surge=Surge(added=1, unavailable=0),
-        user_data=user_data(of, disks=uses_local_disks(cluster, nodes.machine)),
     )
-
-
-def _node_template_tags(
-    labels: Mapping[str, str], taints: tuple[NodeTaint, ...], resources: Mapping[str, str]
-) -> dict[str, str]:
-    """Tags with the properties of nodes that Cluster Autoscaler does not know from the machine type.
-
-    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
-    """
-    return {
-        **{f"{_NODE_TEMPLATE}/label/{key}": value for key, value in labels.items()},
-        **{f"{_NODE_TEMPLATE}/taint/{taint.key}": f"{taint.value}:{taint.effect}" for taint in taints},
-        **{f"{_NODE_TEMPLATE}/resources/{resource}": amount for resource, amount in resources.items()},
-    }

@@ -1,5 +1,6 @@
 """Managed node groups of EKS, and Cluster Autoscaler, which scales them."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,10 +12,25 @@ from pulumi_aws.eks.outputs import NodeGroupResource
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
+from gpu_tenancy.model.plan.cluster import NodePool
+from gpu_tenancy.model.plan.pools import uses_local_disks
+
 from ...objects import RBAC, Component, Options
-from .addons import NAMESPACE, release
+from .. import node_taints
+from .control_plane import NAMESPACE, release
 from .identity import PodRole
-from .nodes import ClusterContext, Group, Interface, Volume
+from .nodes import (
+    SYSTEM,
+    ClusterContext,
+    Interface,
+    Volume,
+    image,
+    interfaces,
+    node_configuration,
+    node_labels,
+    node_template_tags,
+    volumes,
+)
 from .policies import autoscaler_policy
 
 
@@ -25,15 +41,6 @@ class LiveBounds:
     auto_scaling_group: str
     minimum: int
     maximum: int
-
-    def running(self, parent: pulumi.Resource, after: pulumi.Resource) -> pulumi.Output[int]:
-        """The number of nodes that the autoscaler wants, read when a resource is ready.
-
-        The Auto Scaling group is asked, because the node group's own number can be outdated:
-        https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
-        """
-        invoke = pulumi.InvokeOutputOptions(parent=parent, depends_on=[after])
-        return aws.autoscaling.get_group_output(name=self.auto_scaling_group, opts=invoke).desired_capacity
 
 
 def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds | None:
@@ -58,6 +65,10 @@ LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"
 """Tag that tells policies that the number of nodes is read from the cloud before it is sent."""
 
 
+_CAPACITY: Final = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
+"""EKS's capacity types by kind of capacity; all others are ON_DEMAND."""
+
+
 class NodeGroup(Component):
     """A managed node group with its launch template and, if the pool is compact, its placement group.
 
@@ -72,91 +83,106 @@ class NodeGroup(Component):
     """
 
     def __init__(
-        self, name: str, group: Group, context: ClusterContext, role: pulumi.Input[str], opts: Options = None
+        self, name: str, pool: NodePool, context: ClusterContext, role: pulumi.Input[str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:NodeGroup", name, opts)
-        template = self._template(name, group, context)
-        block = group.capacity == "CAPACITY_BLOCK"
-        live = live_bounds(context.name, group.name, self) if context.section.grows else None
-        edited = live is not None and (live.minimum, live.maximum) != (group.minimum, group.maximum)
+        section, template = context.section, self._template(name, pool, context)
+        minimum, maximum = pool.supply.min_nodes, max(1, pool.supply.max_nodes)  # EKS requires 1 as the maximum
+        live = live_bounds(context.name, pool.name, self) if section.grows else None
+        edited = live is not None and (live.minimum, live.maximum) != (minimum, maximum)
         size: aws.eks.NodeGroupScalingConfigArgsDict = {
-            "min_size": group.minimum,
-            "max_size": group.maximum,
-            "desired_size": group.minimum,
+            "min_size": minimum,
+            "max_size": maximum,
+            "desired_size": minimum,
         }
+        # With another machine or image, system nodes have another name, so that both groups can run side by side.
+        is_system = pool.supply.name == SYSTEM
+        capacity = _CAPACITY.get(pool.capacity.kind, "ON_DEMAND")
+        machines = [pool.machine.type, *(machine.type for machine in pool.alternatives)]
         if live and edited:
             # The provider always sends the number of nodes together with the bounds, and EKS ends what is above it and
             # rejects a number outside of the bounds: `expandNodegroupScalingConfig` in
             # https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go. So the
             # number is what runs, and a lower maximum takes effect when the autoscaler has removed nodes.
-            running = live.running(self, template)
+            # The Auto Scaling group is asked when the template is ready, because the node group's own number can be
+            # outdated: https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
+            invoke = pulumi.InvokeOutputOptions(parent=self, depends_on=[template])
+            running = aws.autoscaling.get_group_output(name=live.auto_scaling_group, opts=invoke).desired_capacity
             size = {
-                "min_size": group.minimum,
-                "max_size": running.apply(lambda nodes: max(group.maximum, nodes)),
-                "desired_size": running.apply(lambda nodes: max(group.minimum, nodes)),
+                "min_size": minimum,
+                "max_size": running.apply(lambda nodes: max(maximum, nodes)),
+                "desired_size": running.apply(lambda nodes: max(minimum, nodes)),
             }
         self.group = aws.eks.NodeGroup(
             f"{name}-group",
             cluster_name=context.name,
-            node_group_name=group.name,
+            node_group_name=pool.name,
             node_role_arn=role,
-            subnet_ids=context.subnets_in(group.zones),
+            subnet_ids=context.subnets_in(pool.zones),
             # The version of a created control plane. For an existing one, the version at creation stays.
-            version=context.section.create.version if context.section.create else None,
+            version=section.create.version if section.create else None,
             # Without a release, the latest at creation and at each change of the version.
-            release_version=group.release,
-            ami_type=group.image.ami_type,
-            capacity_type=group.capacity,
+            release_version=section.images.get(image(pool).ami_type),
+            ami_type=image(pool).ami_type,
+            capacity_type=capacity,
             # EKS requires the machine type of a capacity block in the launch template, and any other here.
-            instance_types=None if block else [group.machine, *group.alternatives],
+            instance_types=None if capacity == "CAPACITY_BLOCK" else machines,
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             scaling_config=size,
-            labels=group.labels,
-            taints=[{"key": key, "value": value, "effect": effect} for key, value, effect in group.taints],
+            labels=node_labels(pool),
+            taints=node_taints(pool.supply.taints),
             update_config={
                 # MINIMAL terminates a node before it starts the next; DEFAULT temporarily doubles the group.
-                "update_strategy": "DEFAULT" if group.surge.added else "MINIMAL",
-                "max_unavailable": max(1, group.surge.unavailable),
+                "update_strategy": "DEFAULT" if pool.surge.added else "MINIMAL",
+                "max_unavailable": max(1, pool.surge.unavailable),
             },
             # One node at a time, for all group sizes. EKS pauses repairs if 20 % of a larger group is unhealthy:
             # https://docs.aws.amazon.com/eks/latest/userguide/node-repair.html
             node_repair_config={"enabled": True, "max_parallel_nodes_repaired_count": 1},
-            tags={**context.tags, **({LIVE_SIZE: "live"} if context.section.grows else {})},
+            tags={**context.tags, **({LIVE_SIZE: "live"} if section.grows else {})},
             opts=ResourceOptions(
                 parent=self,
                 protect=context.protect,
                 # Two groups cannot have the same name, and a second set of GPUs is rarely available. Otherwise the
                 # provider deletes a group first only if the name stays.
-                delete_before_replace=None if group.replaced_by_name else True,
+                delete_before_replace=None if is_system else True,
                 # If the bounds are as they should be, nothing is sent: the stored number of nodes is old.
                 ignore_changes=["scalingConfig"] if live and not edited else [],
             ),
         )
         asg_name = self.group.resources.apply(auto_scaling_group_name)
-        for key, value in group.node_template_tags.items():
+        tags = node_template_tags(section, pool) if section.grows and not is_system else {}
+        for key, value in tags.items():
             aws.autoscaling.Tag(
                 f"{name}-{key.partition('node-template/')[2]}",
                 autoscaling_group_name=asg_name,
                 tag={"key": key, "value": value, "propagate_at_launch": False},
                 opts=self.own,
             )
-        self.register_outputs({"name": group.name})
 
-    def _template(self, name: str, group: Group, context: ClusterContext) -> aws.ec2.LaunchTemplate:
-        called, block = f"{context.name}-{group.name}", group.capacity == "CAPACITY_BLOCK"
+    def _template(self, name: str, pool: NodePool, context: ClusterContext) -> aws.ec2.LaunchTemplate:
+        called, block = f"{context.name}-{pool.name}", pool.capacity.kind == "capacity-block"
         placement: aws.ec2.LaunchTemplatePlacementArgsDict | None = None
-        if group.compact:
+        if pool.compact:
             placement = {"group_name": placement_group(f"{name}-near", called, context.tags, self).name}
+        reserved: aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None = None
+        if pool.reservation and pool.reservation.startswith("arn:"):
+            reserved = {"capacity_reservation_target": {"capacity_reservation_resource_group_arn": pool.reservation}}
+        elif pool.reservation:
+            reserved = {"capacity_reservation_target": {"capacity_reservation_id": pool.reservation}}
         market: aws.ec2.LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
         tags = {**context.tags, "Name": called}
+        disks = volumes(context.section, pool.disk, image(pool), pool.machine, pool.image_disk)
+        local = uses_local_disks(context.section, pool.machine)
+        configuration = node_configuration(image(pool), numa=pool.numa, disks=local)
         return aws.ec2.LaunchTemplate(
             f"{name}-template",
             name=called,
             update_default_version=True,
-            instance_type=group.machine if block else None,
-            user_data=group.user_data,
+            instance_type=pool.machine.type if block else None,
+            user_data=base64.b64encode(configuration.encode()).decode() if configuration else None,
             instance_market_options=market if block else None,
-            capacity_reservation_specification=_reserved(group.reservation),
+            capacity_reservation_specification=reserved,
             placement=placement,
             metadata_options={
                 "http_endpoint": "enabled",
@@ -165,8 +191,8 @@ class NodeGroup(Component):
                 "http_put_response_hop_limit": 1,
                 "instance_metadata_tags": "disabled",
             },
-            block_device_mappings=[{"device_name": volume.device, "ebs": _ebs(volume)} for volume in group.volumes],
-            network_interfaces=[_interface(interface, context.security_group) for interface in group.interfaces],
+            block_device_mappings=[{"device_name": volume.device, "ebs": _ebs(volume)} for volume in disks],
+            network_interfaces=[_interface(interface, context.security_group) for interface in interfaces(pool.fabric)],
             tag_specifications=[
                 {"resource_type": kind, "tags": tags} for kind in ("instance", "volume", "network-interface")
             ],
@@ -190,14 +216,6 @@ def placement_group(
 def auto_scaling_group_name(resources: Sequence[NodeGroupResource]) -> str:
     """Name of the Auto Scaling group that EKS creates for a node group."""
     return next(group.name or "" for resource in resources for group in resource.autoscaling_groups or ())
-
-
-def _reserved(reservation: str | None) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
-    if reservation is None:
-        return None
-    if reservation.startswith("arn:"):
-        return {"capacity_reservation_target": {"capacity_reservation_resource_group_arn": reservation}}
-    return {"capacity_reservation_target": {"capacity_reservation_id": reservation}}
 
 
 def _ebs(volume: Volume) -> aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict:
@@ -271,8 +289,7 @@ class ClusterAutoscaler(Component):
             "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
         }
         # The pods get their credentials when they start, so the association must exist first.
-        self.release = release(f"{name}-release", _AUTOSCALER, values, self.after(role))
-        self.register_outputs({})
+        release(f"{name}-release", _AUTOSCALER, values, self.after(role))
 
     def _requests(self, name: str) -> None:
         """Rights to handle ProvisioningRequests, which the chart's role does not have."""

@@ -10,7 +10,6 @@ from pulumi import ResourceOptions
 from pulumi_azure_native import containerservice
 from pulumi_azure_native.compute import ProximityPlacementGroup
 from pulumi_azure_native.containerservice.outputs import ManagedClusterOIDCIssuerProfileResponse
-from pydantic import BaseModel, Field
 
 from gpu_tenancy.model.kubeconfig import Server, aks_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
@@ -20,7 +19,15 @@ from gpu_tenancy.model.yaml import parse
 from ...objects import Component, Options
 from .. import Api, section_of
 from .control_plane import AksControlPlane
-from .identities import CiIdentity, SecretReaderIdentity, data_access, registry_rights
+from .identities import (
+    CiIdentity,
+    Principal,
+    Right,
+    SecretReaderIdentity,
+    data_access,
+    kubelet_of,
+    role_assignment,
+)
 from .pools import MemoryLock, PoolCluster, agent_pool
 
 
@@ -38,11 +45,11 @@ class AksCluster(Component):
     created, so that its nodes share one InfiniBand network (https://learn.microsoft.com/azure/aks/use-amd-gpus).
 
     Attributes:
-        kubernetes: provider of the cluster's Kubernetes API.
         system: what InfiniBand needs on nodes; the system pool is part of the cluster.
     """
 
-    def __init__(self, name: str, plan: ClusterPlan, section: AzureCluster, opts: Options = None) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, opts: Options = None) -> None:
+        section = section_of(plan, AzureCluster)
         azure = azure_native.Provider(f"{name}-azure", subscription_id=section.subscription)
         with_azure = ResourceOptions.merge(opts, ResourceOptions(providers=[azure]))
         super().__init__("gpu-tenancy:clouds:AksCluster", name, with_azure)
@@ -68,15 +75,25 @@ class AksCluster(Component):
             late[f"{CLIENT_ID_OF}{team}"] = client
         for reader in plan.readers:
             late |= SecretReaderIdentity(f"{name}-secrets-{reader.team}", place, reader, issuer, self.own).names
-        self.api = self._api(f"{name}-kubernetes", section, cluster, late)
+        credentials = containerservice.list_managed_cluster_user_credentials_output(
+            resource_group_name=section.resource_group,
+            resource_name=cluster.name,
+            format="exec",
+            opts=pulumi.InvokeOutputOptions(parent=self),
+        )
+        # It contains only an address and a certificate, although its source is secret.
+        kubeconfig = pulumi.Output.unsecret(credentials.apply(own_kubeconfig))
+        self.api = Api(f"{name}-kubernetes", section.name, kubeconfig, users=late, opts=self.own)
         self.kubernetes = self.api.provider()
         for registry in plan.registries if section.create else ():
-            registry_rights(f"{name}-pull-{registry.rpartition('/')[2]}", place, registry, cluster, self.own)
+            # Nodes also pull from it as a pull-through cache.
+            kubelet = Principal(cluster.identity_profile.apply(kubelet_of))
+            pulling = f"{name}-pull-{registry.rpartition('/')[2]}"
+            role_assignment(pulling, section, kubelet, Right("AcrPull", registry), self.own)
         self.system: Sequence[pulumi.Resource] = ()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
             self.system = [MemoryLock(f"{name}-memory-lock", wired, within)]
-        self.register_outputs({"id": cluster.id})
 
     def _placement(self, name: str, pool: NodePool, place: PoolCluster) -> ProximityPlacementGroup:
         """A pool's proximity placement group: https://learn.microsoft.com/azure/aks/reduce-latency-ppg.
@@ -95,48 +112,13 @@ class AksCluster(Component):
             opts=ResourceOptions(parent=self, replace_on_changes=["intent", "zones"], delete_before_replace=True),
         )
 
-    def _api(
-        self,
-        name: str,
-        section: AzureCluster,
-        cluster: containerservice.ManagedCluster,
-        users: dict[str, pulumi.Output[str]],
-    ) -> Api:
-        credentials = containerservice.list_managed_cluster_user_credentials_output(
-            resource_group_name=section.resource_group,
-            resource_name=cluster.name,
-            format="exec",
-            opts=pulumi.InvokeOutputOptions(parent=self),
-        )
-        # It contains only an address and a certificate, although its source is secret.
-        kubeconfig = pulumi.Output.unsecret(credentials.apply(own_kubeconfig))
-        return Api(name, section.name, kubeconfig, users=users, opts=self.own)
-
 
 def _issuer(parts: Sequence[str | ManagedClusterOIDCIssuerProfileResponse]) -> str:
     """URL of the issuer of the cluster's tokens; empty for a cluster without one, whose teams have no identities."""
     return next((part.issuer_url for part in parts if isinstance(part, ManagedClusterOIDCIssuerProfileResponse)), "")
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> AksCluster:
-    """The AKS cluster of a stack, created or existing, with its pools."""
-    return AksCluster(name, plan, section_of(plan, AzureCluster), opts)
-
-
-class _Server(BaseModel):
-    server: str
-    authority: str = Field(alias="certificate-authority-data")
-
-
-class _NamedCluster(BaseModel):
-    name: str
-    cluster: _Server
-
-
-class _Kubeconfig(BaseModel):
-    """The clusters of a kubeconfig; its users are not read."""
-
-    clusters: list[_NamedCluster]
+open_cluster = AksCluster
 
 
 def own_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
@@ -152,6 +134,7 @@ def own_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentia
         message = "AKS gave no kubeconfig; whoever deploys needs the role Azure Kubernetes Service Cluster User"
         raise pulumi.RunError(message)
     text = base64.b64decode(credentials.kubeconfigs[0].value).decode()
-    entry = _Kubeconfig.model_validate(parse(text)).clusters[0]
-    server = Server(entry.name, entry.cluster.server, entry.cluster.authority)
+    entry = parse(text)["clusters"][0]
+    cluster = entry["cluster"]
+    server = Server(entry["name"], cluster["server"], cluster["certificate-authority-data"])
     return json.dumps(of_helper(server, aks_helper(), "kubelogin"))

@@ -75,7 +75,6 @@ class Network(Component):
             opts=kept,
         )
         self.subnet = pulumi.Output.concat(vnet.id, f"/subnets/{_SUBNET}")
-        self.register_outputs({"subnet": self.subnet})
 
 
 AUTOSCALER: Final[containerservice.ManagedClusterPropertiesAutoScalerProfileArgsDict] = {
@@ -94,10 +93,6 @@ def upgrade_channels(creation: AksCreation, *, gpus: bool) -> containerservice.M
     The channels are of the whole cluster, and both drain nodes; SecurityPatch patches nodes live if it can. A change
     between SecurityPatch and None replaces no node, but a change to Unmanaged does (read 2026-11-24):
     https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image.
-
-    Args:
-        creation: settings of the cluster.
-        gpus: whether it has GPU pools.
     """
     if gpus and creation.gpu_upgrades == "on-demand":
         return {"upgrade_channel": "none", "node_os_upgrade_channel": "None"}
@@ -186,7 +181,9 @@ class AksControlPlane(Component):
                 "type": containerservice.ResourceIdentityType.USER_ASSIGNED,
                 # Unknown until the identity exists. A preview returns a list of known ids unchanged, but the SDK
                 # expects a map in the result.
-                "user_assigned_identities": pulumi.Output.all(identity.id, identity.principal_id).apply(first_alone),
+                "user_assigned_identities": pulumi.Output.all(identity.id, identity.principal_id).apply(
+                    lambda ids: ids[:1]
+                ),
             },
             enable_rbac=True,
             disable_local_accounts=True,
@@ -260,7 +257,6 @@ class AksControlPlane(Component):
                 maintenance_window=window,
                 opts=self.own,
             )
-        self.register_outputs({"id": self.cluster.id})
 
 
 def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) -> dict[str, Right]:
@@ -278,11 +274,6 @@ def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) 
         **({"disks": Right("Contributor", creation.disk_encryption_set)} if creation.disk_encryption_set else {}),
         **{f"reserved-{group.rpartition('/')[2]}": Right("Contributor", group) for group in reserved},
     }
-
-
-def first_alone(values: list[str]) -> list[str]:
-    """A list of the first value only."""
-    return values[:1]
 
 
 def _entrance(creation: AksCreation) -> containerservice.ManagedClusterAPIServerAccessProfileArgsDict:

@@ -11,7 +11,6 @@ import pulumi
 from pulumi import ResourceOptions
 from pulumi_azure_native import storage
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
-from pulumi_azure_native.containerservice import ManagedCluster
 from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
 
@@ -118,22 +117,12 @@ class CiIdentity(Component):
     In a created cluster it can list the user credentials, which have no rights by themselves; for an existing cluster,
     the report has the command.
 
-    Args:
-        place: where it is created.
-        account: of a team.
-        cluster: resource ID of the cluster, as its output, so that the role assignment depends on it.
-
     Attributes:
         object_id: its name as a user of the cluster.
     """
 
     def __init__(
-        self,
-        name: str,
-        place: PoolCluster,
-        account: ServiceAccountPlan,
-        cluster: pulumi.Output[str],
-        opts: Options = None,
+        self, name: str, place: PoolCluster, account: ServiceAccountPlan, cluster: pulumi.Output[str], opts: Options
     ) -> None:
         super().__init__("gpu-tenancy:clouds:RobotIdentity", name, opts)
         section = place.section
@@ -141,12 +130,10 @@ class CiIdentity(Component):
         identity = managed_identity(f"{name}-identity", section, identity_name, place.tags, self.own)
         token = (section.identity_provider, account.subject)
         federated(f"{name}-subject", section, identity, ("ci", token), self.own)
-        if section.create:
-            role_assignment(
-                f"{name}-login", section, Principal(identity.principal_id), Right(USER_ROLE, cluster), self.own
-            )
+        if section.create:  # `cluster` is its resource ID, so the assignment depends on it.
+            right = Right(USER_ROLE, cluster)
+            role_assignment(f"{name}-login", section, Principal(identity.principal_id), right, self.own)
         self.object_id = identity.principal_id
-        self.register_outputs({})
 
 
 SECRETS_USER: Final = "Key Vault Secrets User"
@@ -175,25 +162,14 @@ class SecretReaderIdentity(Component):
             vault = f"/subscriptions/{section.subscription}/resourceGroups/{store.group}/providers/Microsoft.KeyVault"
             for secret in names:
                 right = Right(SECRETS_USER, f"{vault}/vaults/{store.place}/secrets/{secret}")
-                role_assignment(
-                    f"{name}-{store.place}-{secret}", section, Principal(identity.principal_id), right, self.own
-                )
+                assigned = f"{name}-{store.place}-{secret}"
+                role_assignment(assigned, section, Principal(identity.principal_id), right, self.own)
         client, tenant = reader.annotations.values()
         self.names = {client: identity.client_id, tenant: identity.tenant_id}
-        self.register_outputs({})
 
 
-PULL: Final = "AcrPull"
 _KUBELET: Final = "kubeletidentity"
 """Identity with which nodes pull images; all node pools of a cluster share it."""
-
-
-def registry_rights(
-    name: str, place: PoolCluster, registry: str, cluster: ManagedCluster, opts: ResourceOptions
-) -> RoleAssignment:
-    """The role with which the nodes of a cluster pull from a registry, also as a pull-through cache."""
-    kubelet = cluster.identity_profile.apply(kubelet_of)
-    return role_assignment(name, place.section, Principal(kubelet), Right(PULL, registry), opts)
 
 
 def kubelet_of(profile: Mapping[str, UserAssignedIdentityManagedClusterResponse] | None) -> str:
@@ -235,21 +211,19 @@ class TeamAccess(Component):
             right = Right(BLOB_ROLES[grant.writes], container, condition)
             role_assignment(f"{name}-{grant.dataset}", section, Principal(identity.principal_id), right, self.own)
         self.client_id = identity.client_id
-        self.register_outputs({})
 
 
 class DatasetAccount(Component):
     """A storage account for datasets with its containers, in the cluster's resource group.
 
-    It has no public access and no keys, keeps versions of blobs, and deleted ones for 30 days; Azure encrypts it. It
-    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
-    to delete it.
+    It has no public access and no keys, keeps versions of blobs, and deleted ones for 30 days; Azure encrypts it. It is
+    kept.
     """
 
     def __init__(self, name: str, place: PoolCluster, containers: Sequence[MadeBucket], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetAccount", name, opts)
         section = place.section
-        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=place.protect)
+        kept = self.kept(protect=place.protect)
         group = section.resource_group
         account = storage.StorageAccount(
             f"{name}-account",
@@ -287,17 +261,12 @@ class DatasetAccount(Component):
             )
             for made in containers
         ]
-        self.register_outputs({"account": account.name})
 
 
 def data_access(
     name: str, plan: ClusterPlan, place: PoolCluster, issuer: pulumi.Output[str], parent: pulumi.Resource
 ) -> dict[str, pulumi.Output[str]]:
-    """The identities of all teams, after the storage accounts that the stack creates.
-
-    Returns:
-        Client IDs of the identities, by their names.
-    """
+    """The identities of all teams, after the storage accounts that the stack creates: client IDs by name."""
     by_account: dict[str, list[MadeBucket]] = {}
     for made in plan.buckets:
         by_account.setdefault(made.bucket.account, []).append(made)

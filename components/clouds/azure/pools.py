@@ -11,11 +11,9 @@ from pulumi_kubernetes.core.v1 import ContainerArgsDict
 
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
-from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
-from ...objects import Component, Options
-from ...pods import node_daemon_set, on_each_node, on_pools
+from ...objects import Component, Options, node_daemon_set, on_each_node, on_pools
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
@@ -87,6 +85,26 @@ def agent_pool(
     """
     section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes
+    # The devices of nodes, which the autoscaler does not know of an empty scale set; `_` stands for `/`:
+    # https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/azure
+    devices = {supply.resource: supply.gpus_per_node}
+    if pool.fabric and (fabric := fabrics().get(pool.fabric.fabric or "")):
+        devices[fabric.resource] = pool.fabric.interfaces
+    told = {f"{TEMPLATE}{name.replace('/', '_')}": str(count) for name, count in devices.items() if name}
+    # For each number of compute slices, AKS has only the profile with the most partitions: for an A100 with 80 GB
+    # `1g.10gb`, but not `1g.20gb` (`leastMemory` in `model/catalogue/clouds.yaml`). The profile of a pool cannot be
+    # changed: https://learn.microsoft.com/azure/aks/gpu-multi-instance.
+    mig = pool.sharing.mig.profile if pool.sharing and pool.sharing.mig else None
+    # Trusted Launch: https://learn.microsoft.com/azure/aks/use-trusted-launch. GPU machines do not support it: Secure
+    # Boot rejects NVIDIA's driver as AKS and the GPU Operator install it, and the ND family with A100 has no Trusted
+    # Launch. Arm machines do not either.
+    boot: containerservice.AgentPoolSecurityProfileArgsDict = {"enable_secure_boot": True, "enable_vtpm": True}
+    # https://learn.microsoft.com/azure/aks/upgrade-aks-node-pools-rolling
+    upgrade: containerservice.AgentPoolUpgradeSettingsArgsDict = {
+        "max_surge": str(pool.surge.added),
+        "max_unavailable": str(pool.surge.unavailable),
+        "drain_timeout_in_minutes": DRAIN_MINUTES,
+    }
     # AKS installs no driver for AMD: https://learn.microsoft.com/azure/aks/use-amd-gpus
     driver: containerservice.GPUProfileArgsDict = {"driver": "Install" if pool.driver == "managed" else "None"}
     # With NUMA nodes: https://learn.microsoft.com/azure/aks/custom-node-configuration
@@ -113,7 +131,10 @@ def agent_pool(
         min_count=supply.min_nodes if varies else None,
         max_count=supply.max_nodes if varies else None,
         node_labels={**pool.labels, **({SPOT: "spot"} if spot else {})},
-        node_taints=[taint_text(taint) for taint in supply.taints],
+        # As AKS and kubectl write a taint: `key=value:effect`.
+        node_taints=[
+            f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in supply.taints
+        ],
         availability_zones=list(pool.zones) or None,
         vnet_subnet_id=cluster.subnet,
         enable_node_public_ip=False,
@@ -127,10 +148,10 @@ def agent_pool(
         proximity_placement_group_id=placement,
         gpu_profile=driver if pool.gpus else None,
         kubelet_config=aligned if pool.numa else None,
-        gpu_instance_profile=partitions(pool),
-        security_profile=_boot(pool),
-        upgrade_settings=None if spot else _upgrade(pool),
-        tags={**cluster.tags, **(_template_tags(pool) if section.autoscaler_tags and varies else {})},
+        gpu_instance_profile=MIG[int(mig.partition("g.")[0])] if mig else None,
+        security_profile=None if pool.gpus or pool.machine.architecture != "amd64" else boot,
+        upgrade_settings=None if spot else upgrade,  # AKS rejects them for spot pools.
+        tags={**cluster.tags, **(told if section.autoscaler_tags and varies else {})},
         opts=ResourceOptions(
             parent=cluster.parent,
             protect=cluster.protect,
@@ -141,57 +162,6 @@ def agent_pool(
             delete_before_replace=True,
         ),
     )
-
-
-def _template_tags(pool: NodePool) -> dict[str, str]:
-    """Tags with the devices of nodes, which the autoscaler does not know of an empty scale set; `_` stands for `/`.
-
-    https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/azure
-    """
-    devices = {pool.supply.resource: pool.supply.gpus_per_node}
-    if pool.fabric and (fabric := fabrics().get(pool.fabric.fabric or "")):
-        devices[fabric.resource] = pool.fabric.interfaces
-    return {f"{TEMPLATE}{name.replace('/', '_')}": str(count) for name, count in devices.items() if name}
-
-
-def taint_text(taint: NodeTaint) -> str:
-    """A taint in the form of AKS and kubectl: `key=value:effect`."""
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
-
-
-def partitions(pool: NodePool) -> str | None:
-    """AKS's MIG profile of a pool; None if AKS does not partition its GPUs.
-
-    For each number of compute slices, AKS has only the profile with the most partitions: for an A100 with 80 GB
-    `1g.10gb`, but not `1g.20gb` (`leastMemory` in `model/catalogue/clouds.yaml`). The profile of a pool cannot be
-    changed: https://learn.microsoft.com/azure/aks/gpu-multi-instance.
-    """
-    profile = pool.sharing.mig.profile if pool.sharing and pool.sharing.mig else None
-    return MIG[int(profile.partition("g.")[0])] if profile else None
-
-
-def _boot(pool: NodePool) -> containerservice.AgentPoolSecurityProfileArgsDict | None:
-    """Trusted Launch, for machines that support it: https://learn.microsoft.com/azure/aks/use-trusted-launch.
-
-    GPU machines do not: Secure Boot rejects NVIDIA's driver as AKS and the GPU Operator install it, and the ND family
-    with A100 has no Trusted Launch. Arm machines do not either.
-    """
-    if pool.gpus or pool.machine.architecture != "amd64":
-        return None
-    return {"enable_secure_boot": True, "enable_vtpm": True}
-
-
-def _upgrade(pool: NodePool) -> containerservice.AgentPoolUpgradeSettingsArgsDict:
-    """Upgrade settings of a pool; AKS rejects them for spot pools.
-
-    https://learn.microsoft.com/azure/aks/upgrade-aks-node-pools-rolling
-    """
-    return {
-        "max_surge": str(pool.surge.added),
-        "max_unavailable": str(pool.surge.unavailable),
-        "drain_timeout_in_minutes": DRAIN_MINUTES,
-    }
 
 
 NAME: Final = "gpu-tenancy-memory-lock"
@@ -240,5 +210,4 @@ class MemoryLock(Component):
         }
         labels = {"app.kubernetes.io/name": NAME}
         spec = on_each_node(labels, {"containers": [raise_limit]}, on_pools(pools))
-        self.daemon_set = node_daemon_set(f"{name}-daemonset", NAME, labels, spec, self.own)
-        self.register_outputs({})
+        node_daemon_set(f"{name}-daemonset", NAME, labels, spec, self.own)

@@ -36,18 +36,26 @@ class GkeCluster(Component):
     no credentials.
 
     Attributes:
-        kubernetes: provider of its Kubernetes API.
         system: its system pool, the driver installer if a pool has the driver mode `operator`, and what GPUDirect needs
             if a pool has `fabric`.
     """
 
-    def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: Options = None) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, opts: Options = None) -> None:
+        cluster = section_of(plan, GcpCluster)
         super().__init__("gpu-tenancy:clouds:GkeCluster", name, opts)
         self._plan, self._section = plan, cluster
         self._rights: list[pulumi.Resource] = []
         self._account = cluster.node_service_account or self._node_account(f"{name}-node")
         self.cluster = self._cluster(f"{name}-gke", cluster)
-        self.api = self._api(f"{name}-kubernetes")
+        by_name = cluster.endpoint == "dns"
+        ends = self.cluster.control_plane_endpoints_config
+        access = pulumi.Output.all(
+            name=cluster.name,
+            endpoint=ends.apply(dns_name) if by_name else self.cluster.endpoint,
+            authority=None if by_name else self.cluster.master_auth.apply(authority),
+        )
+        identifier = f"{cluster.project}/{cluster.location}/{cluster.name}"
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=self.own)
         self.kubernetes = self.api.provider()
         before = [self.cluster, *self._rights]
         place = PoolCluster(cluster, self._account, plan.tags, self, before, plan.protect)
@@ -81,10 +89,20 @@ class GkeCluster(Component):
         after_cluster = self.after(self.cluster)
         data_access(f"{name}-data", plan, cluster, self.cluster, after_cluster)
         for registry in plan.registries:
-            self._reads(f"{name}-reads", registry)
+            # Nodes also pull from a repository of another project, also as a pull-through cache:
+            # https://cloud.google.com/artifact-registry/docs/integrate-gke
+            _, project, _, location, _, repository = registry.split("/")
+            artifactregistry.RepositoryIamMember(
+                f"{name}-reads-{project}-{location}-{repository}",
+                project=project,
+                location=location,
+                repository=repository,
+                role=READER,
+                member=pulumi.Output.concat("serviceAccount:", self._account),
+                opts=self.own,
+            )
         for reader in plan.readers:
             SecretRights(f"{name}-secrets-{reader.team}", cluster, reader, after_cluster)
-        self.register_outputs({"cluster": cluster.name})
 
     def _node_account(self, name: str) -> pulumi.Output[str]:
         """The service account of the nodes, with the minimum roles; pods have their own through Workload Identity."""
@@ -103,22 +121,6 @@ class GkeCluster(Component):
                 projects.IAMMember(right, project=section.project, role=role, member=account.member, opts=self.own)
             )
         return account.email
-
-    def _reads(self, name: str, registry: str) -> None:
-        """The right of the nodes to pull from a repository of another project, also as a pull-through cache.
-
-        https://cloud.google.com/artifact-registry/docs/integrate-gke
-        """
-        _, project, _, location, _, repository = registry.split("/")
-        artifactregistry.RepositoryIamMember(
-            f"{name}-{project}-{location}-{repository}",
-            project=project,
-            location=location,
-            repository=repository,
-            role=READER,
-            member=pulumi.Output.concat("serviceAccount:", self._account),
-            opts=self.own,
-        )
 
     def _cluster(self, name: str, cluster: GcpCluster) -> container.Cluster:
         plan, creation = self._plan, cluster.create
@@ -139,16 +141,6 @@ class GkeCluster(Component):
         )
         return create_cluster(name, plan, NewCluster(cluster, creation, self._account, key, network), opts)
 
-    def _api(self, name: str) -> Api:
-        section, by_name = self._section, self._section.endpoint == "dns"
-        access = pulumi.Output.all(
-            name=section.name,
-            endpoint=self.cluster.control_plane_endpoints_config.apply(dns_name) if by_name else self.cluster.endpoint,
-            authority=None if by_name else self.cluster.master_auth.apply(authority),
-        )
-        identifier = f"{section.project}/{section.location}/{section.name}"
-        return Api(name, identifier, access.apply(kubeconfig), opts=self.own)
-
     def _domain_policy(self, name: str, pool: NodePool) -> pulumi.Output[str] | None:
         """Name of a policy that places a pool's machines in one NVLink domain; None if the pool needs none of its own.
 
@@ -167,6 +159,4 @@ class GkeCluster(Component):
         ).name
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> GkeCluster:
-    """The GKE cluster of a stack, created or existing, with its node pools."""
-    return GkeCluster(name, plan, section_of(plan, GcpCluster), opts)
+open_cluster = GkeCluster

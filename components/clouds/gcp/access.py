@@ -71,7 +71,6 @@ class CiIdentity(Component):
             projects.IAMMember(
                 f"{name}-login", project=section.project, role=VIEWER, member=self.account.member, opts=self.own
             )
-        self.register_outputs({})
 
 
 ACCESSOR: Final = "roles/secretmanager.secretAccessor"
@@ -97,7 +96,6 @@ class SecretRights(Component):
                     member=section.account_member(reader.team, READER),
                     opts=self.own,
                 )
-        self.register_outputs({})
 
 
 _DAYS_OF_OLD: Final = 90
@@ -135,22 +133,20 @@ class TeamRights(Component):
                     )
                 else:
                     storage.BucketIAMMember(right, bucket=bucket, role=role, member=member, opts=self.own)
-        self.register_outputs({})
 
 
 class DatasetBucket(Component):
     """A bucket for datasets in the cluster's region, with a managed folder for each dataset that is a folder.
 
     It has no public access and no access lists, and keeps old versions of objects for 90 days; Google encrypts it. It
-    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
-    to delete it.
+    is kept.
     """
 
     def __init__(
         self, name: str, plan: ClusterPlan, section: GcpCluster, made: MadeBucket, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetBucket", name, opts)
-        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=plan.protect)
+        kept = self.kept(protect=plan.protect)
         bucket = storage.Bucket(
             f"{name}-bucket",
             name=made.bucket.bucket,
@@ -174,7 +170,6 @@ class DatasetBucket(Component):
             )
             for folder in made.folders
         ] or [bucket]
-        self.register_outputs({"bucket": bucket.name})
 
 
 def data_access(

@@ -1,7 +1,6 @@
 """A created GKE cluster with its network and maintenance windows, and the key that encrypts its secrets."""
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pulumi
@@ -83,7 +82,6 @@ class Network(Component):
         )
         named = once_there(subnetwork.name, nat.id)
         self.names = ClusterNetwork(vpc.name, named, "pods", "services")
-        self.register_outputs({"network": vpc.name})
 
 
 _ROTATION: Final = 90 * 86400
@@ -122,7 +120,7 @@ class SecretsKey(Component):
 
     def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, opts)
-        kept = ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True)
+        kept = self.kept(protect=plan.protect)
         ring = kms.KeyRing(f"{name}-ring", location=cluster.region, project=cluster.project, opts=kept)
         key = kms.CryptoKey(
             f"{name}-key",
@@ -144,11 +142,9 @@ class SecretsKey(Component):
             member=agent.member,
             opts=ResourceOptions(parent=self, retain_on_delete=True),
         )
-        self.register_outputs({})
 
 
-@dataclass(frozen=True, slots=True)
-class NewCluster:
+class NewCluster(NamedTuple):
     """The inputs of a new cluster.
 
     Attributes:

@@ -15,8 +15,7 @@ from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.fabric import network_name
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 
-from ...objects import Component, Options
-from ...pods import node_daemon_set, on_each_node, on_nodes, on_pools
+from ...objects import Component, Options, node_daemon_set, on_each_node, on_nodes, on_pools
 
 PAUSE: Final[ContainerArgsDict] = {
     "name": "pause",
@@ -99,11 +98,14 @@ class DriverInstaller(Component):
             {"key": "cloud.google.com/gke-gpu-driver-version", "operator": "DoesNotExist"},
             {"key": NO_PLUGIN_LABEL, "operator": "In", "values": ["true"]},
         )
-        self.daemon_set = _node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, self.own)
-        self.register_outputs({})
+        _node_daemon_set(f"{name}-daemonset", NAME, pod, nodes, self.own)
 
 
 INJECTOR: Final = "device-injector"
+_INJECTED: Final = (
+    HostMount(name="dev", host="/dev", path="/dev"),
+    HostMount(name="nri", host="/var/run/nri", path="/var/run/nri"),
+)
 _NETWORKING: Final = "networking.gke.io"
 
 
@@ -134,9 +136,8 @@ class GpuFabric(Component):
         injectors = {kind: row.injector for kind in by_fabric if (row := fabrics()[kind]).injector}
         if injectors:
             injected = [pool for kind in injectors for pool in by_fabric[kind]]
-            image = str(next(iter(injectors.values())))
-            self._daemon_set(f"{name}-{INJECTOR}", INJECTOR, _injecting(image), injected)
-        self.register_outputs({})
+            volumes, inject = _mounting(INJECTOR, str(next(iter(injectors.values()))), _INJECTED)
+            self._daemon_set(f"{name}-{INJECTOR}", INJECTOR, {"volumes": volumes, "containers": [inject]}, injected)
 
     def _network(self, name: str, network: FabricNetwork, mode: str) -> None:
         version, kind = f"{_NETWORKING}/v1", "GKENetworkParamSet"
@@ -190,15 +191,6 @@ def _installing(installer: Installer) -> PodSpecArgsDict:
     command = ["/bin/sh", "-c", "\n".join(installer.command)]
     volumes, install = _mounting(installer.name, installer.image, installer.mounts)
     return {"volumes": volumes, "containers": [PAUSE], "init_containers": [*steps, {**install, "command": command}]}
-
-
-def _injecting(image: str) -> PodSpecArgsDict:
-    mounts = (
-        HostMount(name="dev", host="/dev", path="/dev"),
-        HostMount(name="nri", host="/var/run/nri", path="/var/run/nri"),
-    )
-    volumes, inject = _mounting(INJECTOR, image, mounts)
-    return {"volumes": volumes, "containers": [inject]}
 
 
 def _mounting(name: str, image: str, mounts: Sequence[HostMount]) -> tuple[list[VolumeArgsDict], ContainerArgsDict]:

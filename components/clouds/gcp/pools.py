@@ -17,9 +17,10 @@ from pulumi_gcp import container
 from gpu_tenancy.model.catalogue import Machine
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.cluster import NodePool, SystemNodes
-from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.pools import FlexStart, Queued, Reserved, Spot
+
+from .. import node_taints
 
 GKE_LABELS: Final = "cloud.google.com/"
 """Prefix of labels that GKE sets from the pool's other inputs, and that must not be an input."""
@@ -31,11 +32,6 @@ OPERATOR: Final = "operator"
 
 _GIB: Final = 2**30
 _SYSTEM_DISK: Final = 100
-_EFFECTS: Final = {
-    "NoSchedule": "NO_SCHEDULE",
-    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
-    "NoExecute": "NO_EXECUTE",
-}
 _HYPERDISK_ONLY: Final = (
     "a3-ultragpu-",
     "a4-",
@@ -93,6 +89,7 @@ def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNode
     Raises:
         ValueError: GKE's name for the machine's GPUs is unknown.
     """
+    set_by_gke = clouds()["gcp"].capacity[pool.capacity.kind].taints  # they must not be inputs
     config: container.NodePoolNodeConfigArgsDict = {
         **_every_node(pool.machine, cluster),
         "disk_size_gb": pool.disk.size // _GIB,
@@ -100,7 +97,9 @@ def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNode
             **{key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
             **(_DRANET if pool.dranet else {}),
         },
-        "taints": [_taint(taint) for taint in pool.supply.taints if not _set_by_gke(pool, taint)],
+        "taints": node_taints(
+            taint for taint in pool.supply.taints if f"{taint.key}={taint.value}:{taint.effect}" not in set_by_gke
+        ),
         **_capacity(pool),
     }
     if pool.disk.key:
@@ -195,24 +194,9 @@ def _accelerator(pool: NodePool) -> container.NodePoolNodeConfigGuestAccelerator
     return accelerator
 
 
-def _taint(taint: NodeTaint) -> container.NodePoolNodeConfigTaintArgsDict:
-    return {"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]}
-
-
-def _set_by_gke(pool: NodePool, taint: NodeTaint) -> bool:
-    """Whether GKE adds the taint, so that it must not be an input."""
-    return f"{taint.key}={taint.value}:{taint.effect}" in clouds()["gcp"].capacity[pool.capacity.kind].taints
-
-
-def _placement(pool: NodePool, domain: pulumi.Input[str] | None) -> container.NodePoolPlacementPolicyArgsDict | None:
-    """Placement close together: by an existing policy, that of an NVLink domain, or one that GKE creates; None without.
-
-    A reservation is used only with its own policy: https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/3347.
-    """
-    policy = pool.placement_policy or domain
-    if policy is not None:
-        return {"type": "COMPACT", "policy_name": policy}
-    return {"type": "COMPACT"} if pool.compact else None
+def _zones(section: GcpCluster, zones: Sequence[str] = ()) -> int:
+    """The number of zones of a pool."""
+    return len(section.node_zones(zones)) or _REGIONS_ZONES
 
 
 def first_nodes(minimum: int, maximum: int, zones: int) -> int:
@@ -252,13 +236,15 @@ def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.In
     `end_time` of this message (read 2026-11-24):
     https://docs.cloud.google.com/dotnet/docs/reference/Google.Cloud.Container.V1/latest/Google.Cloud.Container.V1.NodePool.Types.ExclusionUntilEndOfSupport.
 
-    Args:
-        name: of the resource.
-        pool: the planned pool.
-        cluster: that it belongs to.
-        domain: name of the policy that is created for the pool's NVLink domain.
+    `domain` is the name of the policy that is created for the pool's NVLink domain.
     """
     section, supply = cluster.section, pool.supply
+    # Close together: by an existing policy, by the one of an NVLink domain, or by one that GKE creates. A reservation
+    # is used only with its own policy: https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/3347.
+    placement: container.NodePoolPlacementPolicyArgsDict | None = {"type": "COMPACT"} if pool.compact else None
+    policy = pool.placement_policy or domain
+    if policy is not None:
+        placement = {"type": "COMPACT", "policy_name": policy}
     short_lived = isinstance(pool.capacity, FlexStart | Queued)
     excluded = pool.gpus and not short_lived and section.gpu_upgrades != "windows"
     maintenance: list[container.NodePoolMaintenancePolicyArgsDict] = [
@@ -278,7 +264,7 @@ def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.In
         location=section.location,
         project=section.project,
         node_locations=list(pool.zones) or None,
-        initial_node_count=_first_nodes(section, supply.min_nodes, supply.max_nodes, pool.zones),
+        initial_node_count=first_nodes(supply.min_nodes, supply.max_nodes, _zones(section, pool.zones)),
         # In all zones together. `ANY` uses zones with available machines, and unused reservations first; `BALANCED`
         # spreads nodes over zones:
         # https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy.
@@ -290,7 +276,7 @@ def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.In
         management={"auto_upgrade": True, "auto_repair": not short_lived},
         upgrade_settings=None if short_lived else surge,
         maintenance_policies=maintenance if excluded else None,
-        placement_policy=_placement(pool, domain),
+        placement_policy=placement,
         queued_provisioning=queued if pool.capacity.kind == "queued" else None,
         network_config=_network(pool, section),
         node_config=_node_config(pool, cluster),
@@ -312,7 +298,7 @@ def system_pool(name: str, system: SystemNodes, cluster: PoolCluster) -> contain
         cluster=section.name,
         location=section.location,
         project=section.project,
-        initial_node_count=_first_nodes(section, system.minimum, system.maximum, ()),
+        initial_node_count=first_nodes(system.minimum, system.maximum, _zones(section)),
         autoscaling={
             "total_min_node_count": system.minimum,
             "total_max_node_count": system.maximum,
@@ -324,10 +310,6 @@ def system_pool(name: str, system: SystemNodes, cluster: PoolCluster) -> contain
         node_config={**_every_node(system.machine, cluster), "disk_size_gb": _SYSTEM_DISK},
         opts=_options(cluster, replaced_by_name=True),
     )
-
-
-def _first_nodes(section: GcpCluster, minimum: int, maximum: int, zones: Sequence[str]) -> int:
-    return first_nodes(minimum, maximum, len(section.node_zones(zones)) or _REGIONS_ZONES)
 
 
 def _options(cluster: PoolCluster, *, replaced_by_name: bool = False) -> ResourceOptions:

@@ -369,7 +369,7 @@ def charts(
         from gpu_tenancy.cli.charts import chart_pins, chart_rows
         from gpu_tenancy.doctor import results
         from gpu_tenancy.engine import project as projects
-        from gpu_tenancy.engine.releases import helm_releases
+        from gpu_tenancy.engine.files import helm_releases
         from gpu_tenancy.model.project import project_folder
 
         preview = projects.preview(stack, project_folder(project))

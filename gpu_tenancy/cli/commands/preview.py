@@ -81,7 +81,7 @@ def preview(
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
-    from gpu_tenancy.engine.isolation import relaxed_collector
+    from gpu_tenancy.engine import relaxed_collector
 
     # The first one for what cannot be recorded, such as on a full disk.
     with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
@@ -262,7 +262,7 @@ def _aging(stack_preview: "Preview") -> list[str]:
     """What the stack uses of the catalogue that is older than half a year, where it creates nodes."""
     import datetime as dt
 
-    from gpu_tenancy.engine.releases import helm_releases
+    from gpu_tenancy.engine.files import helm_releases
     from gpu_tenancy.model.catalogue.releases import aging
     from gpu_tenancy.model.spec.cluster import service_of
 
@@ -275,8 +275,7 @@ def _aging(stack_preview: "Preview") -> list[str]:
 
 def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
     """Writes the report, the objects and the Helm values; returns the lines that name the files."""
-    from gpu_tenancy.engine.files import write
-    from gpu_tenancy.engine.releases import write_releases
+    from gpu_tenancy.engine.files import write, write_releases
     from gpu_tenancy.review.build import as_json
     from gpu_tenancy.review.comment import comment
     from gpu_tenancy.review.page import page

@@ -23,7 +23,7 @@ from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, needed_go
 from gpu_tenancy.embedded.definitions import fetch, module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
 from gpu_tenancy.embedded.toolchain import find_go
-from gpu_tenancy.engine.scopes import GENERATED, Kind, Scopes, defined_scope, generated_scopes
+from gpu_tenancy.engine.checks import GENERATED, Kind, Scopes, defined_scope, generated_scopes
 from gpu_tenancy.model.yaml import read_table
 
 OPENAPI: Final = Module("k8s.io/kubernetes", KUBERNETES, "api/openapi-spec")

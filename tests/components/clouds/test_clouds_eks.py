@@ -332,7 +332,7 @@ def test_pools_follow_the_add_ons_and_these_the_control_plane() -> None:
 
 
 ADDONS_ALONE: Final = """
-from components.clouds.aws.addons import BEFORE_NODES, Addons
+from components.clouds.aws.control_plane import BEFORE_NODES, Addons
 from components.clouds.aws.nodes import ClusterContext
 
 section = made.cluster.section

@@ -21,7 +21,6 @@ from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.doctor import upgrades
-from gpu_tenancy.embedded.certificates import CONTEXT
 from gpu_tenancy.embedded.definitions.pins import read_definitions
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -30,6 +29,7 @@ from gpu_tenancy.kube.pruning import DEFINITION, stored_kinds
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.up import up
+from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 
 CACHE: Final = platformdirs.user_cache_path("gpu-tenancy").absolute()
 pytestmark = [
@@ -187,7 +187,7 @@ def test_an_upgrade_evicts_nothing_and_loses_nothing(place: Place) -> None:
     # Meanwhile nobody can create a job, and what runs goes on.
     place.platform.controllers.stop()
     with (
-        Cluster(place.platform.kubeconfig, CONTEXT, retry_seconds=0) as impatient,
+        Cluster(place.platform.kubeconfig, EMBEDDED_CONTEXT, retry_seconds=0) as impatient,
         pytest.raises(ApiError, match="failed calling webhook"),
     ):
         impatient.create(job("meanwhile", 1), dry_run=True)

@@ -11,9 +11,8 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, go_duration
-from gpu_tenancy.model.catalogue.access import Verb
+from gpu_tenancy.model.catalogue.access import Rule, Verb
 from gpu_tenancy.model.catalogue.operators import charts, operators
-from gpu_tenancy.model.catalogue.roles import Rule
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import CLAIM_CLASSES, USER
 from gpu_tenancy.model.plan.environment import Environment
