@@ -10,7 +10,7 @@ from datetime import datetime
 from threading import Condition, Event, Thread
 from typing import Final
 
-from benchmarks.agree.objects import KUEUE, NAMESPACE
+from benchmarks.agree.kueue import KUEUE, NAMESPACE
 from gpu_tenancy.base.json import int_at, maps_at, text_at, texts_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnreachableError

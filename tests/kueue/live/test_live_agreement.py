@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from queue_changes import Changed, agrees, change, play_changes, with_change
 from queueing import Queueing
 
 from benchmarks.agree import kueue
-from benchmarks.agree.changes import Changed, agrees, play_changes
-from benchmarks.agree.changing import with_change
 from benchmarks.agree.comparing import Compared, compare
 from benchmarks.agree.drawing import draw
-from benchmarks.agree.playing import Pace, Played, Stage
+from benchmarks.agree.playing import Pace, Played, Stage, stage
 from gpu_tenancy.kueue import Quotas, preemptors
 from gpu_tenancy.kueue.scenarios import read_tenancy
 
@@ -96,8 +95,8 @@ def scenarios(*, fair: bool) -> list[dict[str, Any]]:
     return [*played, *taken(fair=fair)]
 
 
-def play(stage: Stage, chosen: Sequence[dict[str, Any]], pace: Pace) -> list[Played]:
-    return stage.play_all(chosen, pace, lambda _: None)
+def play(on: Stage, chosen: Sequence[dict[str, Any]], pace: Pace) -> list[Played]:
+    return on.play_all(chosen, pace, lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +118,12 @@ def played(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[Resul
     """The comparison in one mode; fair sharing off is last, as the platform had it."""
     fair: bool = request.param
     chosen = scenarios(fair=fair)
-    with kueue.stage(queueing.platform, chosen, queueing.report, fair=fair) as stage:
-        found = compare(chosen, partial(play, stage))
+    with stage(queueing.platform, chosen, queueing.report, fair=fair, then=change) as on:
+        found = compare(chosen, partial(play, on))
         changed = [one for one in found if "change" in one.scenario]
         foreseen = [one.plays[-1] for one in changed if agrees(one.plays[-1])]
         again = [one.scenario for one in changed if not agrees(one.plays[-1])]
-        yield Results(found, foreseen, play_changes(stage, again) if again else [])
+        yield Results(found, foreseen, play_changes(on, again) if again else [])
         kueue.clear(queueing.cluster)
 
 
