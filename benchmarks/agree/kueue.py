@@ -16,7 +16,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.quantity import amounts
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.controllers.table import module_of, read_rows
 from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
@@ -94,13 +94,13 @@ def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> No
             }
         )
     )
-    rows = choosing.rows_of(Tree(stack))
+    rows = table.rows_of(Tree(stack))
     pins = needed(read_pins(), {"kueue.x-k8s.io"})
     install(cluster, fetch(pins, made.cache, report), made.cache, report)
-    found, unavailable = choosing.find(rows, made.cache, report)
+    found, unavailable = table.find(rows, made.cache, report)
     for program, reason in unavailable.items():
-        raise ConsoleError(f"{program} is not available: {reason}", f"set {choosing.FOLDER} to a folder with it")
-    made.controllers.bring(cluster, choosing.wanted(stack, found), made.cache, report)
+        raise ConsoleError(f"{program} is not available: {reason}", f"set {table.FOLDER} to a folder with it")
+    made.controllers.bring(cluster, table.wanted(stack, found), made.cache, report)
 
 
 def shared(scenarios: Sequence[Data]) -> list[Manifest]:

@@ -63,13 +63,10 @@ def make_certificates(places: Places) -> None:
 
     etcd has its own CA, so that clients of the API server have no access to it. So has the API server as a client of
     other API servers, because its certificate speaks for every user. Only the key of the API server's own CA is kept,
-    for certificates of people: it gives no more than the administrator's key beside it. Only the owner can read the
-    files.
-
-    Raises:
-        OSError: the folder is not writable.
+    for certificates of people: it gives no more than the administrator's key beside it.
     """
-    if _complete(places):
+    files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
+    if all(_valid(Path(places.certificate(file))) for file in files):
         return
     folder = places.certificates.with_suffix(".new")
     shutil.rmtree(folder, ignore_errors=True)
@@ -89,10 +86,7 @@ def make_certificates(places: Places) -> None:
 
 
 def issue_client(places: Places, user: str, group: str | None, seconds: float) -> dict[str, str]:
-    """A certificate for a person, by which the API server knows a user and their group; no file is written.
-
-    Returns:
-        The user entry of a kubeconfig.
+    """The user entry of a kubeconfig with a certificate, by which the API server knows a user and their group.
 
     Raises:
         ConsoleError: X.509 has no room for the name.
@@ -116,12 +110,6 @@ def client_of_etcd(places: Places) -> ssl.SSLContext:
     return context
 
 
-def _complete(places: Places) -> bool:
-    """Whether every certificate exists and is valid."""
-    files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
-    return all(_valid(Path(places.certificate(file))) for file in files)
-
-
 def _valid(file: Path) -> bool:
     if not file.is_file():
         return False
@@ -135,12 +123,9 @@ def make_webhook_certificates(folder: Path, services: Sequence[str], authority: 
     Unlike other keys, the CA's is kept: some operators check it before they use a certificate that they find.
 
     Args:
-        folder: for the files.
+        folder: for `ca.crt`, `ca.key`, `tls.crt` and `tls.key`, whose contents are returned.
         services: DNS names that the server certificate is also for.
         authority: DNS name of the CA; may be empty.
-
-    Returns:
-        The contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`.
     """
     if not _valid(folder / "tls.crt"):
         # The certificate rotator of Open Policy Agent, which operators use, reads RSA keys of CAs only.
@@ -248,30 +233,23 @@ def address(ports: Ports) -> str:
 
 def write_client_configs(places: Places, ports: Ports) -> None:
     """Writes the administrator's kubeconfig, and one for each part that is a client."""
-    write_private(places.kubeconfig, _kubeconfig("admin", _pair("admin", places), places, ports))
-    for client in _PARTS:
-        write_private(places.client_config(client), _kubeconfig(client, _pair(client, places), places, ports))
+    for client, file in {"admin": places.kubeconfig, **{part: places.client_config(part) for part in _PARTS}}.items():
+        user = {
+            "client-certificate-data": _data(places.certificate(client)),
+            "client-key-data": _data(places.key(client)),
+        }
+        _write_kubeconfig(file, client, user, places, ports)
 
 
 def write_account_config(places: Places, name: str, token: str) -> Path:
     """Writes the kubeconfig of a controller, for the token of its ServiceAccount; returns its path."""
     file = places.client_config(name)
-    write_private(file, _kubeconfig(name, {"token": token}, places, read_ports(places)))
+    _write_kubeconfig(file, name, {"token": token}, places, read_ports(places))
     return file
 
 
-def _pair(client: str, places: Places) -> dict[str, str]:
-    return {
-        "client-certificate-data": _data(places.certificate(client)),
-        "client-key-data": _data(places.key(client)),
-    }
-
-
-def _kubeconfig(client: str, user: Mapping[str, str], places: Places, ports: Ports) -> str:
-    cluster = {
-        "server": address(ports),
-        "certificate-authority-data": _data(places.certificate("authority")),
-    }
+def _write_kubeconfig(file: Path, client: str, user: Mapping[str, str], places: Places, ports: Ports) -> None:
+    cluster = {"server": address(ports), "certificate-authority-data": _data(places.certificate("authority"))}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -280,7 +258,7 @@ def _kubeconfig(client: str, user: Mapping[str, str], places: Places, ports: Por
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": client}}],
         "current-context": CONTEXT,
     }
-    return yaml.safe_dump(config, sort_keys=False)
+    write_private(file, yaml.safe_dump(config, sort_keys=False))
 
 
 def _data(file: str) -> str:

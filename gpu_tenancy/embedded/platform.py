@@ -25,9 +25,8 @@ from gpu_tenancy.embedded.certificates import (
     write_client_configs,
 )
 from gpu_tenancy.embedded.controllers import Controllers
-from gpu_tenancy.embedded.definitions import annotated, install
+from gpu_tenancy.embedded.definitions import Etcd, annotated, install
 from gpu_tenancy.embedded.definitions.pins import Pin
-from gpu_tenancy.embedded.definitions.stored import Etcd
 from gpu_tenancy.embedded.parts import (
     API_SERVER,
     CONTROLLERS,

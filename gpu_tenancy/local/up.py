@@ -15,17 +15,23 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import ended
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
-from gpu_tenancy.embedded.channels import bring_channels, bring_templates
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.controllers.launching import Wanted
 from gpu_tenancy.embedded.controllers.table import Row, read_rows
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.drivers import (
+    bring_channels,
+    bring_claims,
+    bring_secrets,
+    bring_templates,
+    bring_volumes,
+    remove_claims,
+)
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.programs import find_programs
-from gpu_tenancy.embedded.volumes import bring_claims, bring_secrets, bring_volumes, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import Preview, rendered
 from gpu_tenancy.kube.apply import ApplyError, apply
@@ -149,9 +155,9 @@ def up(
 def _up(name: str, platform: Platform, report: Report, project: Path, options: Options) -> Outcome:
     report(f"reading stack {name}")
     read = declared(name, project)
-    operators = choosing.rows_of(Tree(read.stack)) if options.controllers == "all" else dict[str, Row]()
+    operators = table.rows_of(Tree(read.stack)) if options.controllers == "all" else dict[str, Row]()
     other = other_stack(platform, name)
-    prepared = platform.prepared and choosing.prepared(operators, platform.cache)
+    prepared = platform.prepared and table.prepared(operators, platform.cache)
     if prepared and not other:
         stack_preview = _rendered_meanwhile(read, platform, operators, report, options.service)
     else:  # the user may have to decide, or can read the preview while something is built
@@ -168,7 +174,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     definitions = fetch(pins, platform.cache, report)
     if other:
         find_programs(platform.cache, report)
-        choosing.find(operators, platform.cache, report)
+        table.find(operators, platform.cache, report)
         report(f"deleting stack {other}")
         platform.down(report)
     platform.up(report, options.service, definitions)
@@ -264,11 +270,11 @@ def _wanted(
     """The charts whose controllers run, and why others do not; says which programs are not available."""
     if not operators:
         return (), dict.fromkeys(read_rows(), "no controllers run here (--controllers none)")
-    found, unavailable = choosing.find(operators, platform.cache, report)
+    found, unavailable = table.find(operators, platform.cache, report)
     for reason in dict.fromkeys(unavailable.values()):
         missing = ", ".join(sorted(program for program, why in unavailable.items() if why == reason))
-        report(f"not started: {missing}: {reason}; set {choosing.FOLDER} to a folder with these programs")
-    started = choosing.wanted(stack_preview.declared, found)
+        report(f"not started: {missing}: {reason}; set {table.FOLDER} to a folder with these programs")
+    started = table.wanted(stack_preview.declared, found)
     titles = {chart: catalogue()[row.operator].title if row.operator else chart for chart, row in operators.items()}
     charts = titles.keys() - {one.name for one in started}
     return started, {chart: f"{titles[chart]} could not be built" for chart in charts}

@@ -19,10 +19,9 @@ import yaml
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, needed_go
+from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, find_go, needed_go
 from gpu_tenancy.embedded.definitions import fetch, module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
-from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.engine.scopes import GENERATED, Kind, Scopes, defined_scope, generated_scopes
 from gpu_tenancy.model.yaml import read_table
 
