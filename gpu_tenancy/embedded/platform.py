@@ -138,8 +138,7 @@ class Platform:
         """
         cluster = Cluster(self.kubeconfig, CONTEXT, retry_seconds=RETRY_SECONDS)
         running = self._running()
-        own = address(running.ports) if running else cluster.server
-        if cluster.server != own:
+        if running and cluster.server != (own := address(running.ports)):
             raise ConsoleError(
                 f"{self.kubeconfig}: context {CONTEXT}: {cluster.server} is not the embedded platform, which is {own}",
                 "run `tenancy local up` with the stack that it carries, or `tenancy local down`",
@@ -181,8 +180,8 @@ class Platform:
 
         Args:
             report: receives a line before the platform is started.
-            service: whose admission settings it has (`admission.services`); empty for those with which it runs.
-            files: the file of each definition that it has from the start, as `fetch` returns them.
+            service: whose admission settings it has (`parts.services`); empty for those with which it runs.
+            files: of the definitions that it has from the start, as `fetch` returns them.
 
         Raises:
             ConsoleError: a program is not available, a part does not start, or a definition is not served; all parts
@@ -195,15 +194,20 @@ class Platform:
             self.install(files, report)
 
     def _bring(self, report: Report, service: str, files: Mapping[Pin, Path]) -> None:
-        before = self._running()
-        service = service or (before.service if before else "")
-        other = bool(before) and service != before.service
-        if self._runs() and not other:
-            self._restore_kubeconfig(report)
-            if self._answers():
-                return
+        before, reason = self._running(), ""
+        if before:
+            service = service or before.service
+            exited = [part for part in PARTS if part not in before.parts or not before.parts[part].process]
+            if service != before.service:
+                reason = f"admission settings of {service.upper()}"
+            elif exited:
+                reason = f"{', '.join(exited)} exited"
+            else:
+                self._restore_kubeconfig(report)
+                if self._answers():
+                    return
+                reason = "the API server does not answer"
         programs = find_programs(self.cache, report)
-        reason = f"admission settings of {service.upper()}" if other else self._exited()
         self._stop()
         report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
         make_certificates(self.places)
@@ -215,10 +219,6 @@ class Platform:
 
         The controller of quotas looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
         these kinds where a ResourceQuota counts them (`status unknown for quota`); when it starts, it knows all kinds.
-
-        Args:
-            files: the file of each definition, as `fetch` returns them.
-            report: receives a line with the number of definitions.
 
         Raises:
             ConsoleError: the cluster rejects a definition, or a definition is not served in time.
@@ -298,10 +298,6 @@ class Platform:
             raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
         raise failure(part, what, log)
 
-    def _runs(self) -> bool:
-        running = self._running()
-        return running is not None and not _missing(running)
-
     def _restore_kubeconfig(self, report: Report) -> None:
         """Writes the kubeconfigs again if the administrator's does not lead to this platform."""
         try:
@@ -318,14 +314,6 @@ class Platform:
         """
         if running := self._running():
             self._check_running(running)
-
-    def _exited(self) -> str:
-        """Why a platform that was started does not work; empty if it was not started."""
-        running = self._running()
-        if running is None:
-            return ""
-        exited = ", ".join(_missing(running))
-        return f"{exited} exited" if exited else "the API server does not answer"
 
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
@@ -357,11 +345,6 @@ class Platform:
     def _lock(self, what: str) -> Path:
         """The file of a lock; it is in the cache, because `down` deletes the home."""
         return self.cache / f"{what}-{hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]}.lock"
-
-
-def _missing(running: _Running) -> list[str]:
-    """The parts that do not run."""
-    return [part for part in PARTS if part not in running.parts or not running.parts[part].process]
 
 
 def _end(running: _Running) -> None:

@@ -90,12 +90,10 @@ class Controllers:
         self._record.unlink(missing_ok=True)
 
     def remove(self, cluster: Cluster, kept: Collection[str] = ()) -> None:
-        """Stops controllers, and deletes what would reject, convert or serve objects without them.
+        """Stops all controllers but the kept ones, and deletes what would reject, convert or serve objects without them.
 
-        Args:
-            cluster: of the platform.
-            kept: names of controllers that go on. The API server is told nothing new about theirs: each change of a
-                definition has it build handlers, OpenAPI and watches of that kind again.
+        Nothing of the kept ones changes: after each change of a definition, the API server builds handlers, OpenAPI and
+        watches of that kind again.
         """
         recorded = self.recorded()
         removed = {controller.name for controller in recorded}.difference(kept)

@@ -83,11 +83,7 @@ def built_in_kinds(openapi: Mapping[str, Json]) -> Mapping[Kind, bool]:
 
 
 def operator_scopes(files: Mapping[Pin, Path]) -> Iterator[Scopes]:
-    """The kinds of each operator's pinned definitions.
-
-    Args:
-        files: the file of each definition, as `fetch` returns them.
-    """
+    """The kinds of each operator's pinned definitions, whose files are as `fetch` returns them."""
     ordered = sorted(files, key=lambda pin: (pin.operator, pin.file))
     for (operator, version), pins in groupby(ordered, lambda pin: (pin.operator, pin.version)):
         listed = list(pins)
