@@ -81,25 +81,22 @@ def compared(scenario: Data, plays: Sequence[Played]) -> Compared:
     states = states[: len(last.observed)]
     steps = tuple(_foreseen(one, like=other) == other for one, other in zip(states, last.observed, strict=True))
     livelock = any(state.livelock for state in states)
+    if livelock and not any(played.settled for played in counted):
+        verdict: Verdict = "livelock"
+    elif not _same(counted):
+        verdict = "unstable"
+    elif not livelock and last.settled and all(steps):
+        verdict = "agrees"
+    else:  # Kueue would decide otherwise with another random id.
+        verdict = "unstable" if any(played.tie for played in counted) else "differs"
     return Compared(
         scenario,
-        _verdict(counted, steps, livelock=livelock),
+        verdict,
         steps,
         tuple(_same_preemptions(one, trace) for one, trace in zip(states, last.trace, strict=True)),
         livelock,
         counted,
     )
-
-
-def _verdict(plays: Sequence[Played], steps: Sequence[bool], *, livelock: bool) -> Verdict:
-    if livelock and not any(played.settled for played in plays):
-        return "livelock"
-    if not _same(plays):
-        return "unstable"
-    if not livelock and plays[-1].settled and all(steps):
-        return "agrees"
-    # Kueue would decide otherwise with another random id.
-    return "unstable" if any(played.tie for played in plays) else "differs"
 
 
 def _same(plays: Sequence[Played]) -> bool:

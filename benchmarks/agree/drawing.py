@@ -138,7 +138,13 @@ def tenancy(shape: Shape, chance: Random, *, fair: bool) -> Tenancy:
     queues = [drawn.queue(f"q{letter}", chance.choice(cohorts)["name"]) for letter in "abcdef"[:many]]
     if shape.equal:
         queues = [{**queue, "resources": queues[0]["resources"]} for queue in queues]
-    used = set(_used(cohorts, queues))
+    parents: Mapping[str, str | None] = {cohort["name"]: cohort["parent"] for cohort in cohorts}
+    used: set[str] = set()  # the cohorts with queues, and all above them
+    for queue in queues:
+        name: str | None = queue.get("cohort")
+        while name:
+            used.add(name)
+            name = parents[name]
     if chance.random() < shape.odd and set(cohorts[0]) == {"name", "parent"}:
         used.discard(ROOT)  # it is only named
     return Tenancy([cohort for cohort in cohorts if cohort["name"] in used], queues, resources)
@@ -175,16 +181,6 @@ def _own(chance: Random, flavors: Sequence[str], *, root: bool) -> Data:
             line["lendingLimit"] = chance.randint(0, 4)
         lines.append(line)
     return {"quota": lines}
-
-
-def _used(cohorts: Sequence[Data], queues: Sequence[Data]) -> Iterator[str]:
-    """The cohorts with queues, and all above them."""
-    parents: Mapping[str, str | None] = {cohort["name"]: cohort["parent"] for cohort in cohorts}
-    for queue in queues:
-        name: str | None = queue.get("cohort")
-        while name:
-            yield name
-            name = parents[name]
 
 
 def _weight(chance: Random, part: float) -> Data:
@@ -319,7 +315,9 @@ class _Story:
             if self.left:
                 yield self._submit([name], chance.randint(1, 3))
         for _ in range(chance.choice((0, 1, 1, 2))):
-            yield {**self._finish(), **(self._submit(names, 1) if chance.random() < _AGAIN else {})}
+            finished = chance.sample(self.alive, min(len(self.alive), chance.randint(1, 2)))
+            self.alive = [name for name in self.alive if name not in finished]
+            yield {"finish": finished, **(self._submit(names, 1) if chance.random() < _AGAIN else {})}
 
     def _submit(self, queues: Sequence[str], many: int) -> Data:
         drawn = [self._workload(self.chance.choice(queues)) for _ in range(min(many, self.left))]
@@ -327,16 +325,16 @@ class _Story:
         self.alive += [workload["name"] for workload in drawn]
         return {"submit": drawn} if drawn else {}
 
-    def _finish(self) -> Data:
-        names = self.chance.sample(self.alive, min(len(self.alive), self.chance.randint(1, 2)))
-        self.alive = [name for name in self.alive if name not in names]
-        return {"finish": names}
-
     def _workload(self, queue: str) -> Data:
         chance, shape = self.chance, self.shape
         self.submitted += 1
         pods = chance.choice((1, 2, 2, 3, 3, 4, 5, 6)) if chance.random() < shape.gangs else 1
-        resources, amount = self.made.resources, self._amount(pods)
+        resources = self.made.resources
+        if shape.strict and chance.random() < _NEVER_FITS:
+            amount = self.made.total + chance.randint(1, 6)
+        else:
+            most = 2 * max(1, self.made.largest // pods)
+            amount = min(most, chance.choices((1, 2, 3, 4, most), (7, 9, 5, 4, 3))[0])
         requests = {resource: amount if resource == resources[0] else chance.randint(1, 3) for resource in resources}
         priority = chance.choice((None, *PRIORITIES)) if chance.random() < shape.priorities else None
         return {
@@ -346,10 +344,3 @@ class _Story:
             "pods": pods,
             **({"priority": priority} if priority else {}),
         }
-
-    def _amount(self, pods: int) -> int:
-        chance = self.chance
-        if self.shape.strict and chance.random() < _NEVER_FITS:
-            return self.made.total + chance.randint(1, 6)
-        most = 2 * max(1, self.made.largest // pods)
-        return min(most, chance.choices((1, 2, 3, 4, most), (7, 9, 5, 4, 3))[0])

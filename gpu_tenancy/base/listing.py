@@ -80,7 +80,10 @@ class PlainTable(Table):
             justify = "right" if self._numbers[at] else "left"
             table.add_column(self._headings[at], justify=justify, no_wrap=not self._texts[at], width=width)
         for line in self._lines:
-            table.add_row(*(_folded(line[at], width) for at, width in zip(kept, widths, strict=True)))
+            cells = [line[at].split("\n", allow_blank=True) for at in kept]
+            table.add_row(
+                *(Text("\n").join(folded(part, n) for part in cell) for cell, n in zip(cells, widths, strict=True))
+            )
         return table
 
     def _widths(self, kept: Sequence[int], width: int | None) -> list[int] | None:
@@ -120,7 +123,3 @@ class PlainTable(Table):
             for heading, cell in zip(self._headings, line, strict=True):
                 if cell.plain:
                     yield Text.assemble((f"{heading:{width}}", "dim"), cell)
-
-
-def _folded(cell: Text, width: int) -> Text:
-    return Text("\n").join(folded(line, width) for line in cell.split("\n", allow_blank=True))

@@ -40,11 +40,11 @@ _OTHER: Final = re.compile(r"##(?=vso\[|teamcity\[)")
 
 def as_text(text: str) -> str:
     r"""Whole lines with control characters and the starts of workflow commands escaped, as `\x1b` and `:\x3a`."""
-    return _OTHER.sub(r"#\\x23", _COMMAND.sub(_escaped, visible(text, _SHOWN)))
 
+    def escaped(match: re.Match[str]) -> str:
+        return rf"{match['key']}\x3a" if match["key"] else rf"{match['old']}\x5b"
 
-def _escaped(match: re.Match[str]) -> str:
-    return rf"{match['key']}\x3a" if match["key"] else rf"{match['old']}\x5b"
+    return _OTHER.sub(r"#\\x23", _COMMAND.sub(escaped, visible(text, _SHOWN)))
 
 
 def command(line: str) -> Text:

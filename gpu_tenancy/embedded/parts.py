@@ -84,11 +84,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Ports on the loopback.
-
-    Attributes:
-        kwok: where all nodes answer.
-    """
+    """Ports on the loopback; all nodes answer at kwok's."""
 
     api: int
     etcd: int

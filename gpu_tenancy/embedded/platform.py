@@ -38,7 +38,6 @@ from gpu_tenancy.embedded.parts import (
     admission_flags,
     admission_objects,
     flags,
-    read_ports,
 )
 from gpu_tenancy.embedded.processes import (
     Started,
@@ -203,7 +202,11 @@ class Platform:
             elif exited:
                 reason = f"{', '.join(exited)} exited"
             else:
-                self._restore_kubeconfig(report)
+                try:
+                    self.cluster().close()
+                except ConsoleError as error:  # the administrator's kubeconfig does not lead to this platform
+                    report(f"writing the kubeconfig of the platform again: {error.what}")
+                    write_client_configs(self.places, before.ports)
                 if self._answers():
                     return
                 reason = "the API server does not answer"
@@ -297,14 +300,6 @@ class Platform:
         if _FULL in tail(log, _SEARCHED):
             raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
         raise failure(part, what, log)
-
-    def _restore_kubeconfig(self, report: Report) -> None:
-        """Writes the kubeconfigs again if the administrator's does not lead to this platform."""
-        try:
-            self.cluster().close()
-        except ConsoleError as error:
-            report(f"writing the kubeconfig of the platform again: {error.what}")
-            write_client_configs(self.places, read_ports(self.places))
 
     def check(self) -> None:
         """Checks that every started part still runs.

@@ -27,7 +27,7 @@ from gpu_tenancy.embedded.controllers.adapting import (
     plain,
     pod_of,
 )
-from gpu_tenancy.embedded.controllers.table import RENDERER, Program, Wanted, chart_folder, render, with_more
+from gpu_tenancy.embedded.controllers.table import RENDERER, Wanted, chart_folder, render, with_more
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, read_ports
 from gpu_tenancy.embedded.processes import free_ports
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -54,7 +54,7 @@ class Launch:
     objects: Sequence[Manifest]
     places: Places
     certificates: dict[str, Mapping[str, str]]
-    ports: Mapping[str, Mapping[str, int]]
+    ports: dict[str, Mapping[str, int]]
 
     def at_ports(self, before: Mapping[str, Mapping[str, int]]) -> "Launch":
         """The same, at the ports that programs had before: so webhooks and conversions stay as they are."""
@@ -148,8 +148,11 @@ def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report:
     objects = [placed(cluster, manifest, release.namespace) for manifest in rendered]
     services = [f"{text_at(o, 'metadata', 'name')}.{release.namespace}.svc" for o in objects if o["kind"] == "Service"]
     programs = item.row.programs
-    launch = Launch(item, objects, places, {}, {name: _ports(program) for name, program in programs.items()})
+    launch = Launch(item, objects, places, {}, {})
     for name, program in programs.items():
+        texts = json.dumps([program.arguments, program.settings])
+        named = [port for port in _PORTS if f"{{{port}}}" in texts]
+        launch.ports[name] = dict(zip(named, free_ports(len(named)), strict=True))
         folder = launch.folder(name) / "certificates"
         launch.certificates[name] = make_webhook_certificates(folder, services, program.authority)
     apply_all(cluster, [*plain(objects), *_reads(release)])
@@ -169,13 +172,6 @@ def placed(cluster: Cluster, manifest: Manifest, namespace: str) -> Manifest:
         if not cluster.resource(str(manifest["apiVersion"]), str(manifest["kind"])).namespaced:
             return {**manifest, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
     return {**manifest, "metadata": {"namespace": namespace, **metadata}}
-
-
-def _ports(program: Program) -> dict[str, int]:
-    """A free port for each port that the arguments or settings of a program name."""
-    texts = json.dumps([program.arguments, program.settings])
-    names = [name for name in _PORTS if f"{{{name}}}" in texts]
-    return dict(zip(names, free_ports(len(names)), strict=True))
 
 
 def _reads(release: ReleasePlan) -> Iterator[Manifest]:

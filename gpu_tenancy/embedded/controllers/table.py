@@ -52,12 +52,7 @@ class _Row(BaseModel):
 
 
 class Ready(_Row):
-    """What answers 200 when a program works.
-
-    Attributes:
-        port: name of a port.
-        path: of the URL.
-    """
+    """The URL that answers 200 when a program works, with the name of its port."""
 
     port: str
     path: str
@@ -213,13 +208,7 @@ def with_more(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One chart whose controllers should run.
-
-    Attributes:
-        name: of the chart in the table of controllers.
-        release: of the operator, with the stack's values.
-        programs: path of each program, by its name in the table.
-    """
+    """One chart whose controllers should run, with the stack's values, and the path of each program by its name."""
 
     name: str
     row: Row

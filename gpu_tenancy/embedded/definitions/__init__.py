@@ -103,7 +103,7 @@ def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) 
     with tempfile.TemporaryDirectory() as folder:
         if sums is None:
             write_text(Path(folder) / "go.mod", f"module definitions\n\ngo {'.'.join(map(str, GO))}\n")
-            write_text(Path(folder) / "go.sum", "".join(dict.fromkeys(map(_go_sum, modules))))
+            write_text(Path(folder) / "go.sum", "".join(dict.fromkeys(module.go_sum for module in modules)))
         done = go.output("mod", "download", "-json", *queries, folder=sums or Path(folder))
     answers: dict[str, dict[str, Any]] = {}
     rest = done.stdout.strip()
@@ -122,15 +122,6 @@ def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) 
                 ),
             )
     return {module: Path(answers[module.query]["Dir"]) for module in modules}
-
-
-def _go_sum(module: Module) -> str:
-    """The lines of a module; without them, Go would ask its checksum database."""
-    if module.sums is None:
-        raise ValueError(f"{module.query} has no checksums")
-    of_module, of_go_mod = module.sums
-    name, version = module.name, module.version
-    return f"{name} {version} {of_module}\n{name} {version}/go.mod {of_go_mod}\n"
 
 
 def _keep(pin: Pin, content: bytes, cache: Path) -> None:

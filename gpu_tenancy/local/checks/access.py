@@ -56,7 +56,8 @@ _Answers: TypeAlias = Mapping[_Asked, bool]
 def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
     """Checks roles in each team, and what only administrators may do; nothing if no team has people."""
     planned, names = grants(tree), people(tree)
-    tenants = sorted({grant.subject for grant in planned} - {grant.subject for grant in planned if _is_admin(grant)})
+    admins = {grant.subject for grant in planned if grant.role == ADMIN}
+    tenants = sorted({grant.subject for grant in planned} - admins)
     if not tenants:
         return
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -70,21 +71,20 @@ def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
             return dict(zip(asked, pool.map(answer, asked), strict=True))
 
         for team in tree.stack.teams:
-            around = _around(team, tenants, planned)
+            # Everybody with a role in the team or a role to read all teams, and some others.
+            inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == AUDITOR}
+            others = [who for who in tenants if who not in inside]
+            around = [*(who for who in tenants if who in inside), *others[:_OTHERS]]
             answers = answered((who, _question(ability, team)) for who in around for ability in ABILITIES)
             yield _roles(team, around, answers, planned, names)
-        yield _reserved(answered(_changes(tenants, planned)), names)
-
-
-def _is_admin(grant: Grant) -> bool:
-    return grant.role == ADMIN
-
-
-def _around(team: str, tenants: Iterable[Subject], planned: Iterable[Grant]) -> list[Subject]:
-    """Everybody with a role in a team or a role to read all teams, and some others."""
-    inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == AUDITOR}
-    others = [who for who in tenants if who not in inside]
-    return [*(who for who in tenants if who in inside), *others[:_OTHERS]]
+        places = {who: sorted({grant.namespace for grant in planned if grant.subject == who}) for who in tenants}
+        changes = [
+            (who, Question(verb, resource, place))
+            for who in tenants
+            for verb, resource in RESERVED
+            for place in (places[who] if resource.namespaced else [WHOLE])
+        ]
+        yield _reserved(answered(changes), names)
 
 
 def _question(ability: str, team: str) -> Question:
@@ -109,15 +109,6 @@ def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Ite
     others = len(able[()])
     seen += [f"{others} other{'s' * (others > 1)}: nothing"] if others else []
     return Check(f"people may do in {team} what their role says, and nothing else", "; ".join(wrong or seen), not wrong)
-
-
-def _changes(tenants: Iterable[Subject], planned: Iterable[Grant]) -> Iterator[_Asked]:
-    """What only administrators may do, for everybody else, where they have a role."""
-    for who in tenants:
-        places = sorted({grant.namespace for grant in planned if grant.subject == who})
-        for verb, resource in RESERVED:
-            for place in places if resource.namespaced else [WHOLE]:
-                yield who, Question(verb, resource, place)
 
 
 def _reserved(answers: _Answers, names: _Names) -> Check:

@@ -23,6 +23,7 @@ from gpu_tenancy.kube.references import Reference
 
 _API: Final = "custom.metrics.k8s.io/v1beta2"
 """What the autoscaler reads: https://github.com/kubernetes/metrics/blob/master/pkg/apis/custom_metrics/v1beta2/types.go"""
+_LIST: Final = "MetricValueList"
 _SERVICE: Final = Reference("v1", "Service", "gpu-tenancy-check", "kube-system")
 _SERVED: Final = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta2.custom.metrics.k8s.io")
 _VERSIONS: Final = ("v1beta1", "v1beta2")
@@ -60,7 +61,20 @@ def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[Simulated]:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         Thread(target=server.serve_forever, daemon=True).start()
         try:
-            serve(cluster, _service(), server.server_port, certificates["ca.crt"])
+            group, _, version = _API.partition("/")
+            service: Manifest = {
+                "apiVersion": _SERVED.api_version,
+                "kind": _SERVED.kind,
+                "metadata": {"name": _SERVED.name},
+                "spec": {
+                    "group": group,
+                    "version": version,
+                    "groupPriorityMinimum": 100,
+                    "versionPriority": 100,
+                    "service": {"name": _SERVICE.name, "namespace": _SERVICE.namespace},
+                },
+            }
+            serve(cluster, service, server.server_port, certificates["ca.crt"])
             yield shown
         finally:
             withdraw(cluster)
@@ -74,22 +88,7 @@ def withdraw(cluster: Cluster) -> None:
         cluster.delete(_SERVICE, wait=0)
 
 
-def _service() -> Manifest:
-    group, _, version = _API.partition("/")
-    target: Json = {"name": _SERVICE.name, "namespace": _SERVICE.namespace}
-    spec: Json = {
-        "group": group,
-        "version": version,
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "service": target,
-    }
-    kind: Manifest = {"apiVersion": _SERVED.api_version, "kind": _SERVED.kind, "metadata": {"name": _SERVED.name}}
-    return {**kind, "spec": spec}
-
-
-@contextmanager
-def _server(cluster: Cluster, shown: Simulated) -> Generator[ThreadingHTTPServer]:
+def _server(cluster: Cluster, shown: Simulated) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = _answer(cluster, shown, self.path)
@@ -101,41 +100,28 @@ def _server(cluster: Cluster, shown: Simulated) -> Generator[ThreadingHTTPServer
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
             """Nothing: it would be between the lines of the command."""
 
-    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
-        yield server
+    return ThreadingHTTPServer((LOOPBACK, 0), Handler)
 
 
 def _answer(cluster: Cluster, shown: Simulated, address: str) -> Manifest | None:
     """The answer to a request of the API server: the kinds, or one metric of the pods that a selector is for."""
-    parts, kind = urlsplit(address), "MetricValueList"
+    parts = urlsplit(address)
     match [unquote(part) for part in parts.path.removeprefix(f"/apis/{_API}").split("/")[1:]]:
         case []:
             kinds: list[Json] = [
-                {
-                    "name": f"pods/{name}",
-                    "singularName": "",
-                    "namespaced": True,
-                    "kind": "MetricValueList",
-                    "verbs": ["get"],
-                }
+                {"name": f"pods/{name}", "singularName": "", "namespaced": True, "kind": _LIST, "verbs": ["get"]}
                 for name in shown.values
             ]
             return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API, "resources": kinds}
         case ["namespaces", namespace, "pods", "*", name] if name in shown.values:
             labels = ",".join(parse_qs(parts.query).get("labelSelector", []))
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            value: dict[str, Json] = {"metric": {"name": name}, "timestamp": now, "value": f"{shown.values[name]}m"}
+            pod: dict[str, Json] = {"kind": "Pod", "apiVersion": "v1", "namespace": namespace}
             items: list[Json] = [
-                {
-                    "describedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": pod},
-                    "metric": {"name": name},
-                    "timestamp": now,
-                    "value": f"{shown.values[name]}m",
-                }
-                for pod in (
-                    text_at(one, "metadata", "name")
-                    for one in cluster.list("v1", "Pod", namespace=namespace, labels=labels)
-                )
+                {"describedObject": {**pod, "name": text_at(one, "metadata", "name")}, **value}
+                for one in cluster.list("v1", "Pod", namespace=namespace, labels=labels)
             ]
-            return {"kind": kind, "apiVersion": _API, "metadata": {}, "items": items}
+            return {"kind": _LIST, "apiVersion": _API, "metadata": {}, "items": items}
         case _:
             return None
