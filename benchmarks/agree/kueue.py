@@ -22,7 +22,6 @@ from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.pruning import empty
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.manifests.jobs import job_manifest
@@ -60,22 +59,6 @@ def platform(home: Path, report: Report) -> Generator[Platform]:
         yield made
     finally:
         made.down(report)
-
-
-def clear(cluster: Cluster) -> None:
-    """Deletes all that scenarios have left, for a platform that others use."""
-    namespace = Reference("v1", "Namespace", NAMESPACE)
-    cluster.delete(namespace, wait=0)
-    empty(cluster, NAMESPACE)
-    for kind in KINDS:
-        for item in cluster.list(KUEUE, kind, labels=SCENARIO, metadata_only=True):
-            cluster.delete(Reference.of(item), wait=0)
-    for kind in KINDS:
-        cluster.wait_for(
-            lambda kind=kind: not cluster.list(KUEUE, kind, labels=SCENARIO, metadata_only=True),
-            what=f"the {kind}s of scenarios to be deleted",
-        )
-    cluster.wait_gone(namespace, timeout=300)
 
 
 def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> None:

@@ -8,7 +8,7 @@ from gpu_tenancy.access.planned import shown
 from gpu_tenancy.access.rules import WHOLE, Holder
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.spec.people import Person
 

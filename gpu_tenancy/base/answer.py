@@ -11,7 +11,7 @@ import yaml
 from rich.console import Group, RenderableType
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 
 
 class Form(StrEnum):

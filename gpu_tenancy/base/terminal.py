@@ -14,8 +14,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
-from gpu_tenancy.base.listing import PlainTable
-from gpu_tenancy.base.output import Output
+from gpu_tenancy.base.output import Output, PlainTable
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.progress import Advance, Report
 from gpu_tenancy.base.texts import plural

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, NotFoundError
 

@@ -7,7 +7,7 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural

@@ -19,6 +19,9 @@ from benchmarks.agree import kueue
 from benchmarks.agree.comparing import Compared, compare
 from benchmarks.agree.drawing import draw
 from benchmarks.agree.playing import Pace, Played, Stage, stage
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.pruning import empty
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kueue import Quotas, preemptors
 from gpu_tenancy.kueue.scenarios import read_tenancy
 
@@ -113,6 +116,22 @@ class Results:
     others: list[Changed]
 
 
+def clear(cluster: Cluster) -> None:
+    """Deletes all that scenarios have left, for a platform that others use."""
+    namespace = Reference("v1", "Namespace", kueue.NAMESPACE)
+    cluster.delete(namespace, wait=0)
+    empty(cluster, kueue.NAMESPACE)
+    for kind in kueue.KINDS:
+        for item in cluster.list(kueue.KUEUE, kind, labels=kueue.SCENARIO, metadata_only=True):
+            cluster.delete(Reference.of(item), wait=0)
+    for kind in kueue.KINDS:
+        cluster.wait_for(
+            lambda kind=kind: not cluster.list(kueue.KUEUE, kind, labels=kueue.SCENARIO, metadata_only=True),
+            what=f"the {kind}s of scenarios to be deleted",
+        )
+    cluster.wait_gone(namespace, timeout=300)
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["fair sharing on", "fair sharing off"])
 def played(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[Results]:
     """The comparison in one mode; fair sharing off is last, as the platform had it."""
@@ -124,7 +143,7 @@ def played(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[Resul
         foreseen = [one.plays[-1] for one in changed if agrees(one.plays[-1])]
         again = [one.scenario for one in changed if not agrees(one.plays[-1])]
         yield Results(found, foreseen, play_changes(on, again) if again else [])
-        kueue.clear(queueing.cluster)
+        clear(queueing.cluster)
 
 
 @pytest.fixture(scope="module")
