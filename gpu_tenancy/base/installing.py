@@ -39,12 +39,7 @@ def _of_extras(own: Distribution) -> Iterator[tuple[str, str, str]]:
 
 
 def missing(error: ModuleNotFoundError, what: str) -> ConsoleError | None:
-    """The error for a package of an extra that is not installed; None for any other module.
-
-    Args:
-        error: of the import.
-        what: needs the package, such as a command.
-    """
+    """The error for a package of an extra that `what`, such as a command, needs; None for any other module."""
     name = (error.name or "").partition(".")[0].replace("_", "-")
     if name not in {package for package, _, _ in _of_extras(distribution(_PACKAGE))}:
         if name == _PACKAGE or find_spec("pulumi"):

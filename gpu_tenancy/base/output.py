@@ -60,7 +60,14 @@ def folded(text: Text, width: int) -> Text:
     """
     before = _BEFORE.match(text.plain)
     indent = Text((before[0] if before else "").translate(_AFTER))
-    pieces = text.divide(_breaks(text.plain, width, len(indent)))
+    breaks: list[int] = []  # the offsets at which lines after the first one start
+    used = len(indent)
+    for word in _WORD.finditer(text.plain, used):
+        if used > len(indent) and used + cell_len(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            used = len(indent)
+        used += cell_len(word[0])
+    pieces = text.divide(breaks)
     for piece in pieces[:-1]:
         piece.rstrip()
     return Text("\n").join(indent + piece if at else piece for at, piece in enumerate(pieces))
@@ -100,7 +107,8 @@ class Output(Console):
         return _plain(segments)
 
     def _wrapped(self, line: list[Segment]) -> Iterable[Segment]:
-        if sum(segment.cell_length for segment in line) <= self.width or any(map(_is_whole, line)):
+        whole = any(segment.style is not None and "whole" in segment.style.meta for segment in line)
+        if whole or sum(segment.cell_length for segment in line) <= self.width:
             return line
         text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
         return folded(text, self.width).render(self)
@@ -121,10 +129,6 @@ def words(text: str) -> list[str]:
     return [word[0].rstrip() for word in _WORD.finditer(text)]
 
 
-def _is_whole(segment: Segment) -> bool:
-    return segment.style is not None and "whole" in segment.style.meta
-
-
 def _lines(segments: Iterable[Segment]) -> Iterable[list[Segment]]:
     """The segments of each line; those of controls alone."""
     line: list[Segment] = []
@@ -140,19 +144,6 @@ def _lines(segments: Iterable[Segment]) -> Iterable[list[Segment]]:
         if rest:
             line.append(Segment(rest, segment.style))
     yield line
-
-
-def _breaks(text: str, width: int, indent: int) -> list[int]:
-    """The offsets at which lines after the first one start."""
-    found: list[int] = []
-    used = indent
-    for word in _WORD.finditer(text, indent):
-        length = cell_len(word[0].rstrip())
-        if used > indent and used + length > width:
-            found.append(word.start())
-            used = indent
-        used += cell_len(word[0])
-    return found
 
 
 def _plain(segments: Iterable[Segment]) -> Iterable[Segment]:
@@ -181,12 +172,9 @@ class PlainTable(Table):
     """
 
     def __init__(self, headings: Sequence[str], *, title: str = "", drop: Sequence[str] = ()) -> None:
-        """A table without rows.
+        """A table without rows; the columns `drop` may be left out, in this order.
 
-        Args:
-            headings: from left to right; `#` at the end means numbers, `~` texts that may wrap, `#~` both.
-            title: above the headings; empty for none.
-            drop: headings of the columns that may be left out, in this order.
+        In headings, `#` at the end means numbers, `~` texts that may wrap, `#~` both.
         """
         super().__init__()
         self._headings = [heading.rstrip("#~") for heading in headings]

@@ -204,14 +204,9 @@ def build(
     source: str = CONTROL_PLANE,
     what: str = f"Kubernetes {KUBERNETES}, etcd and kwok",
 ) -> None:
-    """Builds programs into the cache; an interrupted build is continued from the compiler's own cache.
+    """Builds programs of a source into the cache; an interrupted build is continued from the compiler's own cache.
 
-    Args:
-        cache: folder for the programs.
-        report: receives lines of progress.
-        packages: the Go package of each program.
-        source: name of the folder with the go.mod.
-        what: title of the programs.
+    `packages` has the Go package of each program, and `what` is the title of all of them.
 
     Raises:
         ConsoleError: there is no compiler, or the build failed.

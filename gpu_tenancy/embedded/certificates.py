@@ -122,10 +122,8 @@ def make_webhook_certificates(folder: Path, services: Sequence[str], authority: 
 
     Unlike other keys, the CA's is kept: some operators check it before they use a certificate that they find.
 
-    Args:
-        folder: for `ca.crt`, `ca.key`, `tls.crt` and `tls.key`, whose contents are returned.
-        services: DNS names that the server certificate is also for.
-        authority: DNS name of the CA; may be empty.
+    Returns the contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`. The server certificate is also for `services`,
+    which are DNS names; `authority` is the DNS name of the CA, or empty.
     """
     if not _valid(folder / "tls.crt"):
         # The certificate rotator of Open Policy Agent, which operators use, reads RSA keys of CAs only.

@@ -39,13 +39,9 @@ _SIMULATED: Final = "Simulated: nothing measures it."
 
 @contextmanager
 def serving(platform: Platform, stack: Stack, port: int, folder: Path) -> Generator[ThreadingHTTPServer]:
-    """A server for a Prometheus, with the files that lead it there; run its `serve_forever`.
+    """A server for a Prometheus, with the files that lead it there, and the stack's dashboards and rules.
 
-    Args:
-        platform: that runs.
-        stack: that it carries, whose dashboards and rules are written.
-        port: on the loopback; 0 for any free one.
-        folder: for the files.
+    Run its `serve_forever`. The port is on the loopback; 0 is any free one.
 
     Raises:
         ConsoleError: the port cannot be used.

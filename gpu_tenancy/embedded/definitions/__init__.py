@@ -164,13 +164,7 @@ _ANNOTATION: Final = "gpu-tenancy.dev/sha256"
 
 
 def install(cluster: Cluster, files: Mapping[Pin, Path], cache: Path, report: Report) -> bool:
-    """Installs every missing definition, and waits until all of them are served; returns whether any was missing.
-
-    Args:
-        cluster: of the embedded platform.
-        files: as `fetch` returns them.
-        cache: folder for reduced copies.
-        report: receives a line with the number of definitions.
+    """Installs every missing definition of `fetch`, and waits until all are served; returns whether any was missing.
 
     Raises:
         ConsoleError: the cluster rejects a definition, or a definition is not served in time.
@@ -240,11 +234,7 @@ def stored(definition: Manifest) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Etcd:
-    """An etcd on which no API server runs yet.
-
-    Attributes:
-        trust: with the certificate of a client.
-    """
+    """An etcd on which no API server runs yet; `trust` has the certificate of a client."""
 
     host: str
     port: int
@@ -291,12 +281,8 @@ def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
 
     The API server encodes, compares and validates a definition a dozen times until it is served.
 
-    Conversion needs the operator's webhook, which is not installed yet; objects are stored without conversion.
-
-    Args:
-        pin: of the definition.
-        file: with its content, which was verified.
-        cache: folder for a copy in JSON, since YAML takes seconds to read for all operators.
+    Conversion needs the operator's webhook, which is not installed yet; objects are stored without conversion. The
+    cache has a copy in JSON, since YAML takes seconds to read for all operators.
     """
     copy = cache / "definitions" / f"reduced-{_FORM}" / f"{pin.sha256}.json"
     with suppress(OSError, ValueError):

@@ -42,10 +42,6 @@ def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[Simulated]:
 
     The API server asks at a free port of loopback. Whoever else on this machine does gets the simulated values too.
 
-    Args:
-        cluster: of the embedded platform.
-        names: of the metrics.
-
     Raises:
         WaitTimeoutError: the API server does not find the served API.
     """

@@ -60,13 +60,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A queue requests what it can have, and then more, while more is idle.
-
-    Attributes:
-        fitting: jobs that it can run.
-        beyond: a job that it cannot run.
-        available: what it can have.
-    """
+    """A queue requests what is available to it (`fitting`), and then a job `beyond`, while more is idle."""
 
     queue: str
     measure: Measure

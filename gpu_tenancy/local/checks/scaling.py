@@ -241,11 +241,7 @@ def simplified(
     A metric that nothing serves blocks every removal of pods, which is why the others are left out. The engine that
     deployed the autoscaler owns its fields again afterwards: otherwise its next run would find a conflict.
 
-    Args:
-        cluster: with the autoscaler.
-        scaler: the autoscaler.
-        step: number of pods that it may add or remove in 15 seconds.
-        served: names of metrics that are served, besides CPU.
+    It may add or remove `step` pods in 15 seconds; `served` are the names of metrics that are served besides CPU.
 
     Raises:
         ApiError: the autoscaler does not exist.
