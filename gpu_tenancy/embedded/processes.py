@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -122,14 +122,11 @@ def _runs(process: psutil.Process) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """Free ports of loopback; reserved at the same time, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for listener in sockets:
             listener.bind(("127.0.0.1", 0))
         return [int(listener.getsockname()[1]) for listener in sockets]
-    finally:
-        for listener in sockets:
-            listener.close()
 
 
 def tail(log: Path, lines: int = 12) -> str:

@@ -65,7 +65,7 @@ def kubernetes_scopes(cache: Path, report: Report) -> Scopes:
     """
     folder = module_folders([OPENAPI], find_go(needed_go(), cache, report), SOURCE)[OPENAPI]
     content = (folder / OPENAPI.folder / "swagger.json").read_bytes()
-    return _scopes("kubernetes", KUBERNETES, _checksum([content]), built_in_kinds(json.loads(content)))
+    return _scopes("kubernetes", KUBERNETES, hashlib.sha256(content).hexdigest(), built_in_kinds(json.loads(content)))
 
 
 def built_in_kinds(openapi: Mapping[str, Json]) -> Mapping[Kind, bool]:
@@ -93,14 +93,8 @@ def operator_scopes(files: Mapping[Pin, Path]) -> Iterator[Scopes]:
 
 def pins_checksum(pins: Sequence[Pin]) -> str:
     """One checksum for several definitions: of their pinned checksums, in the order of their files."""
-    return _checksum(pin.sha256.encode() for pin in sorted(pins, key=lambda pin: pin.file))
-
-
-def _checksum(contents: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for content in contents:
-        digest.update(content)
-    return digest.hexdigest()
+    sums = "".join(pin.sha256 for pin in sorted(pins, key=lambda pin: pin.file))
+    return hashlib.sha256(sums.encode()).hexdigest()
 
 
 def _scopes(definitions: str, version: str, sha256: str, kinds: Mapping[Kind, bool]) -> Scopes:

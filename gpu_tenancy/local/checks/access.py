@@ -75,7 +75,7 @@ def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
             inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == AUDITOR}
             others = [who for who in tenants if who not in inside]
             around = [*(who for who in tenants if who in inside), *others[:_OTHERS]]
-            answers = answered((who, _question(ability, team)) for who in around for ability in ABILITIES)
+            answers = answered((who, Question(*ABILITIES[one], team)) for who in around for one in ABILITIES)
             yield _roles(team, around, answers, planned, names)
         places = {who: sorted({grant.namespace for grant in planned if grant.subject == who}) for who in tenants}
         changes = [
@@ -87,18 +87,14 @@ def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
         yield _reserved(answered(changes), names)
 
 
-def _question(ability: str, team: str) -> Question:
-    verb, resource = ABILITIES[ability]
-    return Question(verb, resource, team)
-
-
 def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Iterable[Grant], names: _Names) -> Check:
     able: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     wrong: list[str] = []
     for who in around:
         own = [grant for grant in planned if grant.subject in identity(who)]
-        may = {ability: answers[who, _question(ability, team)] for ability in ABILITIES}
-        should = dict(zip(ABILITIES, allowed(own, [_question(ability, team) for ability in ABILITIES]), strict=True))
+        questions = {ability: Question(verb, resource, team) for ability, (verb, resource) in ABILITIES.items()}
+        may = {ability: answers[who, question] for ability, question in questions.items()}
+        should = dict(zip(questions, allowed(own, list(questions.values())), strict=True))
         able[tuple(ability for ability in may if may[ability])].append(shown(who, names))
         wrong += [
             f"{shown(who, names)} may {'' if may[ability] else 'not '}{ability}, against the stack"
