@@ -103,10 +103,7 @@ def promises(summary: Summary) -> Table:
     for holding in summary.holdings:
         flavor = supply[holding.flavor]
         listed.add_row(
-            holding.team,
-            holding.flavor,
-            holding.scheduler,
-            *(amount_text(holding.resource, n) for n in (holding.guaranteed, holding.limit, holding.used)),
+            *holding.cells,
             f"{amount_text(flavor.resource, flavor.used)} of {amount_text(flavor.resource, flavor.capacity)}",
             "yes" if holding.lends else "no",
         )

@@ -43,6 +43,12 @@ class Holding:
     lends: bool
     resource: str
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its texts in a table, from the team to the usage."""
+        amounts = (amount_text(self.resource, amount) for amount in (self.guaranteed, self.limit, self.used))
+        return self.team, self.flavor, self.scheduler, *amounts
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:

@@ -2,9 +2,8 @@
 
 import json
 import ssl
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,28 +28,23 @@ _SERVED: Final = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta2.c
 _VERSIONS: Final = ("v1beta1", "v1beta2")
 
 
-@dataclass
-class Simulated:
-    """The values of metrics, in thousandths, which each pod has; empty if another program serves the API."""
-
-    values: dict[str, int] = field(default_factory=dict[str, int])
-
-
 @contextmanager
-def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[Simulated]:
-    """Serves metrics of pods with a value of 0 while the block runs.
+def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[dict[str, int]]:
+    """Serves metrics of pods while the block runs, with the values of the yielded dict, in thousandths; at first 0.
+
+    The dict is empty if another program serves the API.
 
     The API server asks at a free port of loopback. Whoever else on this machine does gets the simulated values too.
 
     Raises:
         WaitTimeoutError: the API server does not find the served API.
     """
-    shown = Simulated(dict.fromkeys(names, 0))
+    values = dict.fromkeys(names, 0)
     withdraw(cluster)
-    if not shown.values or any(cluster.exists(*_SERVED[:2], f"{one}.custom.metrics.k8s.io") for one in _VERSIONS):
-        yield Simulated()
+    if not values or any(cluster.exists(*_SERVED[:2], f"{one}.custom.metrics.k8s.io") for one in _VERSIONS):
+        yield {}
         return
-    with TemporaryDirectory() as folder, _server(cluster, shown) as server:
+    with TemporaryDirectory() as folder, _server(cluster, values) as server:
         certificates = make_webhook_certificates(Path(folder), [f"{_SERVICE.name}.{_SERVICE.namespace}.svc"], "")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(Path(folder) / "tls.crt", Path(folder) / "tls.key")
@@ -71,7 +65,7 @@ def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[Simulated]:
                 },
             }
             serve(cluster, service, server.server_port, certificates["ca.crt"])
-            yield shown
+            yield values
         finally:
             withdraw(cluster)
             server.shutdown()
@@ -84,10 +78,10 @@ def withdraw(cluster: Cluster) -> None:
         cluster.delete(_SERVICE, wait=0)
 
 
-def _server(cluster: Cluster, shown: Simulated) -> ThreadingHTTPServer:
+def _server(cluster: Cluster, values: Mapping[str, int]) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = _answer(cluster, shown, self.path)
+            found = _answer(cluster, values, self.path)
             self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
@@ -99,20 +93,20 @@ def _server(cluster: Cluster, shown: Simulated) -> ThreadingHTTPServer:
     return ThreadingHTTPServer((LOOPBACK, 0), Handler)
 
 
-def _answer(cluster: Cluster, shown: Simulated, address: str) -> Manifest | None:
+def _answer(cluster: Cluster, values: Mapping[str, int], address: str) -> Manifest | None:
     """The answer to a request of the API server: the kinds, or one metric of the pods that a selector is for."""
     parts = urlsplit(address)
     match [unquote(part) for part in parts.path.removeprefix(f"/apis/{_API}").split("/")[1:]]:
         case []:
             kinds: list[Json] = [
                 {"name": f"pods/{name}", "singularName": "", "namespaced": True, "kind": _LIST, "verbs": ["get"]}
-                for name in shown.values
+                for name in values
             ]
             return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API, "resources": kinds}
-        case ["namespaces", namespace, "pods", "*", name] if name in shown.values:
+        case ["namespaces", namespace, "pods", "*", name] if name in values:
             labels = ",".join(parse_qs(parts.query).get("labelSelector", []))
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            value: dict[str, Json] = {"metric": {"name": name}, "timestamp": now, "value": f"{shown.values[name]}m"}
+            value: dict[str, Json] = {"metric": {"name": name}, "timestamp": now, "value": f"{values[name]}m"}
             pod: dict[str, Json] = {"kind": "Pod", "apiVersion": "v1", "namespace": namespace}
             items: list[Json] = [
                 {"describedObject": {**pod, "name": text_at(one, "metadata", "name")}, **value}

@@ -21,7 +21,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.local.checks.check import Check
-from gpu_tenancy.local.checks.metrics import Simulated, simulated
+from gpu_tenancy.local.checks.metrics import simulated
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
@@ -69,9 +69,9 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
         scaler = Reference(*_HPA, server.name, server.team)
         with (
             simulated(cluster, targets(server.scaling)) as metrics,
-            simplified(cluster, scaler, _adds(server), metrics.values) as others,
+            simplified(cluster, scaler, _adds(server), metrics) as others,
         ):
-            served.update(metrics.values)
+            served.update(metrics)
             run = _Run(cluster, server, metrics)
             try:
                 yield from _checks(run, server.scaling, others)
@@ -133,7 +133,7 @@ def _checks(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Iterator[
     load = math.ceil(run.server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
     loads = [_Load("load", f"{amount_text(CPU, load)} CPUs of simulated load", load)]
     for name, target in targets(scaling).items():
-        if name in run.metrics.values:
+        if name in run.metrics:
             value = math.ceil(_THOUSAND * target * scaling.maximum * _OVERLOAD)
             text = f"simulated {name} of {value / _THOUSAND:g}, target {target:g}"
             loads.append(_Load(f"a high {name}", text, values={name: value}))
@@ -173,13 +173,13 @@ class _Run:
 
     cluster: Cluster
     server: ServerPlan
-    metrics: Simulated
+    metrics: dict[str, int]
     counts: list[int] = field(default_factory=list[int])
 
     def settle(self, load: _Load, pods: int) -> bool:
         """Has the pods measure a load until the given number runs; whether that happened in time."""
         del self.counts[:-1]
-        self.metrics.values.update({name: load.values.get(name, 0) for name in self.metrics.values})
+        self.metrics.update({name: load.values.get(name, 0) for name in self.metrics})
         what = f"{self.server.team}/{self.server.name} to have {pods} pods"
         try:
             return self.cluster.wait_for(lambda: self._step(load.cpu, pods), what=what, timeout=PATIENCE, poll=_POLL)
