@@ -278,6 +278,5 @@ def _failure(log: Path, what: str, source: str) -> ConsoleError:
         instead = "set GOPROXY to a module proxy, or install the Pulumi CLI: https://www.pulumi.com/docs/install/"
     detail = why or f"Last log lines:{chr(10)}{tail(log, 15)}"
     return ConsoleError(
-        f"building {what} failed. {detail}",
-        trusting(detail, f"see the full log in {log}, or {instead}"),
+        f"building {what} failed. {detail}", trusting(detail, f"see the full log in {log}, or {instead}")
     )

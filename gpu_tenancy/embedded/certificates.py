@@ -23,6 +23,7 @@ from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
 from gpu_tenancy.engine.embedded import CONTEXT
 
 _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+_Subject: TypeAlias = dict[x509.ObjectIdentifier, str]
 
 _VALIDITY: Final = timedelta(days=3650)
 _RENEWED: Final = timedelta(days=1)
@@ -31,6 +32,11 @@ _LONGEST: Final = 64
 """Characters of a common name: ub-common-name in RFC 5280."""
 _SKEW: Final = timedelta(hours=1)
 """The certificates must stay valid if the clock is set back a little."""
+_UNUSED: Final = (
+    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("crl_sign", "encipher_only", "decipher_only"),
+)
+"""Usages that no key has."""
 
 # Names as in Kubernetes' bootstrap RBAC; system:masters has all permissions:
 # https://kubernetes.io/docs/setup/best-practices/certificates/
@@ -41,10 +47,7 @@ _CLUSTER: Final = {
     "scheduler": {NameOID.COMMON_NAME: "system:kube-scheduler"},
     "kwok": {NameOID.COMMON_NAME: "gpu-tenancy-kwok"},
 }
-_ETCD: Final = {
-    "etcd": {NameOID.COMMON_NAME: "etcd"},
-    "etcd-client": {NameOID.COMMON_NAME: "kube-apiserver"},
-}
+_ETCD: Final = {"etcd": {NameOID.COMMON_NAME: "etcd"}, "etcd-client": {NameOID.COMMON_NAME: "kube-apiserver"}}
 _FRONT_PROXY: Final = {"front-proxy": {NameOID.COMMON_NAME: "front-proxy-client"}}
 """What the API server shows to the API servers of further groups, which then believe the user names that it sends."""
 
@@ -147,19 +150,14 @@ class _Authority:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     def issue(
-        self,
-        subject: dict[x509.ObjectIdentifier, str],
-        key: ec.EllipticCurvePrivateKey,
-        *more: str,
-        validity: timedelta | None = None,
+        self, subject: _Subject, key: ec.EllipticCurvePrivateKey, *more: str, validity: timedelta = _VALIDITY
     ) -> str:
         """A server certificate for loopback and `more` names, and client certificate, because an etcd peer is both."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK)), *map(x509.DNSName, more)]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
-            _builder(_name(subject), self.certificate.subject, key, validity or _VALIDITY)
-            .add_extension(_usage(signs=False), critical=True)
+            _builder(_name(subject), self.certificate.subject, key, validity, signs=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(identifier, critical=False)  # required by Python's strict verification
@@ -172,9 +170,8 @@ class _Authority:
 def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
     key, subject = key or _key(), _name({NameOID.COMMON_NAME: name})
     builder = (
-        _builder(subject, subject, key, _VALIDITY)
+        _builder(subject, subject, key, _VALIDITY, signs=True)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     if names:
@@ -182,8 +179,11 @@ def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
     return _Authority(builder.sign(key, hashes.SHA256()), key)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedelta) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedelta, *, signs: bool
+) -> x509.CertificateBuilder:
+    now, unused = datetime.now(UTC), dict.fromkeys(_UNUSED, False)
+    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=signs, **unused)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -192,24 +192,11 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedel
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SKEW)
         .not_valid_after(now + validity)
+        .add_extension(usage, critical=True)
     )
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(parts: dict[x509.ObjectIdentifier, str]) -> x509.Name:
+def _name(parts: _Subject) -> x509.Name:
     return x509.Name([x509.NameAttribute(oid, value) for oid, value in parts.items()])
 
 

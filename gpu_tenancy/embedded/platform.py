@@ -17,13 +17,7 @@ from pydantic import TypeAdapter
 from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.progress import Report, patient
-from gpu_tenancy.embedded.certificates import (
-    CONTEXT,
-    address,
-    client_of_etcd,
-    make_certificates,
-    write_client_configs,
-)
+from gpu_tenancy.embedded.certificates import CONTEXT, address, client_of_etcd, make_certificates, write_client_configs
 from gpu_tenancy.embedded.controllers import Controllers
 from gpu_tenancy.embedded.definitions import Etcd, annotated, install
 from gpu_tenancy.embedded.definitions.pins import Pin
