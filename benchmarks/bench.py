@@ -52,14 +52,14 @@ _THREADS: Final = 8
 """Of the pool that applies without waiting, as many as our own apply has."""
 
 
-def _work() -> None:
-    json.loads(json.dumps([{"name": str(number), "value": number % 7} for number in range(200_000)]))
-
-
 def previews() -> Iterator[tuple[str, float]]:
     """Processor time of previews and reviews as multiples of a fixed piece of work, and memory in MiB."""
+
+    def fixed() -> None:
+        json.loads(json.dumps([{"name": str(number), "value": number % 7} for number in range(200_000)]))
+
     for teams in TEAMS:
-        work = min(timeit.repeat(_work, timer=time.process_time, number=1, repeat=5))
+        work = min(timeit.repeat(fixed, timer=time.process_time, number=1, repeat=5))
         command = [sys.executable, "-m", "benchmarks.preview", str(teams)]
         environment = {**os.environ, "GPU_TENANCY_CORES": "1"}
         ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -99,19 +99,14 @@ def applies() -> Iterator[tuple[str, float]]:
             floors = _floors(platform, project)
         with _platform(Path(folder) / "up") as platform:
             for turn, floor in zip(("first", "again"), floors, strict=True):
-                moments: dict[str, float] = {}
-                whole = _seconds(partial(_up, platform, project, moments))
+                moments: dict[str, float] = {}  # at which each stage begins, by the first word of the line of progress
+
+                def report(line: str, moments: dict[str, float] = moments) -> None:
+                    moments.setdefault(line.partition(" ")[0], time.perf_counter())
+
+                whole = _seconds(lambda: up("benchmark", platform, report, project, Options(controllers="none")))
                 yield f"apply of {APPLIED} teams, {turn}", (moments["waiting"] - moments["applying"]) / floor
                 yield f"local up of {APPLIED} teams, {turn} ({whole:.1f} s)", whole / floor
-
-
-def _up(platform: Platform, project: Path, moments: dict[str, float]) -> None:
-    """Takes the moment at which each stage begins, by the first word of the line of progress."""
-
-    def report(line: str) -> None:
-        moments.setdefault(line.partition(" ")[0], time.perf_counter())
-
-    up("benchmark", platform, report, project, Options(controllers="none"))
 
 
 def _project(folder: Path) -> Path:

@@ -53,7 +53,10 @@ def _team(number: int) -> dict[str, Any]:
 
 @relaxed_collector()  # as the command does
 def measure(teams: int) -> dict[str, float]:
-    """Seconds of a preview, seconds of processor time of it and of its review, and its peak of memory in MiB."""
+    """Seconds of a preview, seconds of processor time of it and of its review, and its peak of memory in MiB.
+
+    A review is the report, the comment and both policy packs.
+    """
     folder = project_folder()
     render(folder, project="gpu-tenancy", stack="imports", config=to_config(Source(stack(1))))
     began, before = time.perf_counter(), _processor()
@@ -67,21 +70,17 @@ def measure(teams: int) -> dict[str, float]:
         files.write(objects, Path(out) / "objects")
         seconds, previewed = time.perf_counter() - began, _processor()
     memory = _peak()
-    reviewed = _review(Preview("benchmark", loaded, rendered, objects, loaded), folder)
-    return {"seconds": seconds, "preview": previewed - before, "review": reviewed, "memory": memory}
 
-
-def _review(preview: Preview, folder: Path) -> float:
-    """Seconds of processor time of the report, the comment and both policy packs."""
     from gpu_tenancy.review.build import review  # noqa: PLC0415 - no memory of the preview
     from gpu_tenancy.review.comment import comment  # noqa: PLC0415
     from gpu_tenancy.review.page import page  # noqa: PLC0415
 
-    before = _processor()
-    done = review(preview, folder, policies=("workloads", "clouds"))
+    began_review = _processor()
+    done = review(Preview("benchmark", loaded, rendered, objects, loaded), folder, policies=("workloads", "clouds"))
     comment(done)
     page(done)
-    return _processor() - before
+    reviewed = _processor() - began_review
+    return {"seconds": seconds, "preview": previewed - before, "review": reviewed, "memory": memory}
 
 
 def _peak() -> float:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import pulumi
-from gpu_tenancy.model.plan.multikueue import CHECK
 from pulumi import ResourceOptions
 from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
@@ -17,6 +16,7 @@ from gpu_tenancy.model.manifests.pods import NAME
 from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS, NOTEBOOK, NOTEBOOK_PORT
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.fabric import claim_name
+from gpu_tenancy.model.plan.operators.kueue import CHECK
 from gpu_tenancy.model.plan.people import PREFIX
 from gpu_tenancy.model.spec.serving import GatewayRoute
 

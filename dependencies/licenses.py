@@ -1,6 +1,8 @@
-"""The license of each locked package, and whether it is one that is allowed."""
+"""The packages of `uv.lock`, what each is there for, and whether its license is one that is allowed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageMetadata, PackageNotFoundError, metadata
 from pathlib import Path
@@ -9,13 +11,83 @@ from typing import Any, Final
 import yaml
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from dependencies.lock import DEVELOPMENT, ROOT, Package, locked
-
+ROOT: Final = Path(__file__).parents[1]
+LOCK: Final = ROOT / "uv.lock"
 PAGE: Final = ROOT / "docs" / "licenses.md"
 UNKNOWN: Final = "unknown"
 _CLASSIFIER: Final = "License ::"
 _LONGEST: Final = 80
 """Characters of a license's name; some packages have the whole text in its place."""
+PROJECT: Final = "gpu-tenancy"
+RUN, DEPLOY, DEVELOPMENT = "run", "deploy", "development"
+"""Uses of a package: of every user, of those who deploy, and of this repository only. The other extras, such as `aws`,
+include `deploy`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A locked package.
+
+    Attributes:
+        use: the first that applies of `run`, the name of an extra, `development`.
+        files: its wheels and its source, with their SHA-256 in hexadecimal.
+    """
+
+    name: str
+    version: str
+    use: str
+    files: tuple[tuple[str, str], ...]
+    needs: tuple[str, ...]
+
+
+def locked() -> tuple[Package, ...]:
+    """The packages of `uv.lock` without the project itself, by name."""
+    entries = _entries()
+    uses = _uses(entries)
+    packages: list[Package] = []
+    for name, entry in sorted(entries.items()):
+        if name != PROJECT:
+            parts = (*entry.get("wheels", ()), *([entry["sdist"]] if "sdist" in entry else []))
+            files = {(part["url"].rpartition("/")[2], part["hash"].removeprefix("sha256:")) for part in parts}
+            needs = set(_names(entry.get("dependencies", ())))
+            use = uses.get(name, DEVELOPMENT)
+            packages.append(Package(name, entry["version"], use, tuple(sorted(files)), tuple(sorted(needs))))
+    return tuple(packages)
+
+
+def direct() -> frozenset[str]:
+    """The names of the packages that the project, or one of its extras, names itself."""
+    return frozenset(name for _, names in _wanted(_entries()[PROJECT]) for name in names)
+
+
+def _entries() -> dict[str, Any]:
+    return {entry["name"]: entry for entry in tomllib.loads(LOCK.read_text(encoding="utf-8"))["package"]}
+
+
+def _wanted(project: Any) -> Iterator[tuple[str, list[str]]]:
+    yield RUN, list(_names(project["dependencies"]))
+    extras: Mapping[str, Any] = project.get("optional-dependencies", {})
+    for extra in sorted(extras, key=lambda name: (name != DEPLOY, name)):
+        yield extra, list(_names(extras[extra]))
+
+
+def _uses(entries: Mapping[str, Any]) -> dict[str, str]:
+    uses: dict[str, str] = {}
+    for use, names in _wanted(entries[PROJECT]):
+        waiting = [*names]
+        while waiting:
+            name = waiting.pop()
+            if name not in uses:
+                uses[name] = use
+                # With all of its extras: rather more than are installed than fewer.
+                extras = entries[name].get("optional-dependencies", {}).values()
+                for wanted in (entries[name].get("dependencies", ()), *extras):
+                    waiting += _names(wanted)
+    return uses
+
+
+def _names(wanted: Iterable[Any]) -> Iterator[str]:
+    return (entry["name"] for entry in wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +127,11 @@ def license_of(package: str, table: Rules) -> str | None:
         about = metadata(package)
     except PackageNotFoundError:
         return None
-    return next((found for text in _written(about) if (found := _expression(text, table))), UNKNOWN)
+    for text in _written(about):
+        if len(text) <= _LONGEST:
+            with suppress(InvalidLicenseExpression):
+                return canonicalize_license_expression(table.written.get(text, text))
+    return UNKNOWN
 
 
 def _written(about: PackageMetadata) -> Iterator[str]:
@@ -66,15 +142,6 @@ def _written(about: PackageMetadata) -> Iterator[str]:
     for classifier in about.get_all("Classifier", []):
         if classifier.startswith(_CLASSIFIER):
             yield classifier.rpartition(" :: ")[2]
-
-
-def _expression(text: str, table: Rules) -> str:
-    if len(text) > _LONGEST:
-        return ""
-    try:
-        return canonicalize_license_expression(table.written.get(text, text))
-    except InvalidLicenseExpression:
-        return ""
 
 
 def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Rules) -> list[str]:

@@ -21,8 +21,7 @@ from cyclonedx.model.component import ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from dependencies.licenses import PAGE, listed
-from dependencies.lock import DEVELOPMENT, PROJECT, Package, direct, locked
+from dependencies.licenses import DEVELOPMENT, PAGE, PROJECT, Package, direct, listed, locked
 
 # The decorators of its classes hide the types of their constructors.
 _MODEL, _COMPONENT, _BOM = cast("Any", model), cast("Any", component), cast("Any", bom)

@@ -12,8 +12,8 @@ import pytest
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.building import find_go
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.embedded.toolchain import find_go
 
 VERSION: Final = "v0.12.0"
 BUILD: Final = "GPU_TENANCY_BUILD_ADAPTER"

@@ -10,7 +10,7 @@ from removing import remove
 from repository import ROOT
 
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import Pin, needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
@@ -29,7 +29,7 @@ QUEUES: Final = "kueue.x-k8s.io"
 
 def definitions_of(stack: Stack) -> tuple[Pin, ...]:
     """The definitions of Kueue and of a stack's operators."""
-    return needed(read_pins(), {QUEUES}, choosing.rows_of(Tree(stack)))
+    return needed(read_pins(), {QUEUES}, table.rows_of(Tree(stack)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Queueing:
 
         Objects of the stack are not applied: neither its queues nor its guards.
         """
-        rows = choosing.rows_of(Tree(stack))
+        rows = table.rows_of(Tree(stack))
         self.platform.install(fetch(definitions_of(stack), self.platform.cache, self.report), self.report)
-        found, unavailable = choosing.find(rows, self.platform.cache, self.report)
+        found, unavailable = table.find(rows, self.platform.cache, self.report)
         assert unavailable == {}
-        wanted = choosing.wanted(stack, found)
+        wanted = table.wanted(stack, found)
         self.platform.controllers.bring(self.cluster, wanted, self.platform.cache, self.report)

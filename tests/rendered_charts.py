@@ -12,11 +12,11 @@ from originals import original
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.building import find_go
+from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.controllers.table import RENDERER, chart_folder, read_rows, render
 from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
-from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
@@ -55,7 +55,7 @@ TEMPLATED: Final = ("Deployment", "DaemonSet", "StatefulSet", "Job")
 def rendered(release: ReleasePlan, report: Report) -> list[Manifest]:
     """The objects of a release's chart, with hooks and those of charts in it, without definitions in `crds`."""
     store = platformdirs.user_cache_path("gpu-tenancy")
-    program = choosing.find({}, store, report)[0][RENDERER]
+    program = table.find({}, store, report)[0][RENDERER]
     if release.name in {**NOT_RENDERED, **cloud_charts()}:
         return render(program, of_upstream(release.name), release)
     if release.name in _FOLDERS:

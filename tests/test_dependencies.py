@@ -15,8 +15,19 @@ from repository import ROOT
 from starts import GUARD
 
 from dependencies import licenses
-from dependencies.licenses import PAGE, is_allowed, license_of, listed, problems, rules
-from dependencies.lock import DEVELOPMENT, RUN, Package, direct, locked
+from dependencies.licenses import (
+    DEVELOPMENT,
+    PAGE,
+    RUN,
+    Package,
+    direct,
+    is_allowed,
+    license_of,
+    listed,
+    locked,
+    problems,
+    rules,
+)
 
 # Licenses.
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from repository import ROOT
 from starts import GUARD
 
-from gpu_tenancy.embedded.toolchain import REQUIREMENTS, WHEEL
+from gpu_tenancy.embedded.building import REQUIREMENTS, WHEEL
 
 EXPORTED = {
     "policy-workloads": ROOT / "policy/workloads/requirements.txt",

@@ -15,8 +15,8 @@ from repository import ROOT
 from starts import GUARD
 
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.building import find_go
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.embedded.toolchain import find_go
 
 FOLDER: Final = ROOT / ".github/workflows"
 WORKFLOWS: Final = sorted(file.name for file in FOLDER.glob("*.yaml"))

@@ -2,20 +2,20 @@
 
 import datetime as dt
 import json
+import re
+import textwrap
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from benchmarks.agree import kueue, reporting
-from benchmarks.agree.comparing import Compared, compare
-from benchmarks.agree.drawing import draw
-from benchmarks.agree.playing import Pace, Played, Stage
-from benchmarks.agree.reporting import Run
-from benchmarks.agree.tenancies import Data
+from benchmarks.agree import kueue
+from benchmarks.agree.comparing import Compared, Verdict, compare
+from benchmarks.agree.drawing import Data, draw
+from benchmarks.agree.playing import Pace, Played, stage
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import measured
@@ -24,6 +24,93 @@ from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
 MINIMUM: Final = 200
 """Scenarios of a run that may be written into the docs."""
+REQUIRED: Final = 0.99
+"""The part of the counted scenarios that must agree in every step."""
+PAGE: Final = Path("docs/simulation.md")
+_MEASURED: Final = re.compile(
+    r"(?P<start><!-- accuracy: written by `make agree DOCS=yes` -->\n).*?(?=<!-- end of accuracy -->)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All scenarios of one run.
+
+    Attributes:
+        kueue: version of Kueue.
+        source: where the scenarios come from: `seed 1`, or a file.
+        date: ISO date of the run.
+    """
+
+    kueue: str
+    source: str
+    date: str
+    scenarios: Sequence[Compared]
+
+    @property
+    def counted(self) -> list[Compared]:
+        """The scenarios that count."""
+        return [one for one in self.scenarios if one.counted]
+
+    @property
+    def agreement(self) -> float:
+        """The part of the counted scenarios that agree; 0 if none counts."""
+        return len(self.of("agrees")) / len(self.counted) if self.counted else 0.0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the simulation is right often enough."""
+        return self.agreement >= REQUIRED
+
+    def of(self, verdict: Verdict) -> list[Compared]:
+        """The scenarios with a verdict."""
+        return [one for one in self.scenarios if one.verdict == verdict]
+
+    def sentences(self) -> Iterator[str]:
+        """The result in words."""
+        steps = [step for one in self.counted for step in one.steps]
+        preemptions = sum(same for one in self.counted for same in one.preemptions)
+        preempting = sum(
+            any(text[0] == "-" for step in one.plays[-1].trace for _, text in step) for one in self.scenarios
+        )
+        yield (
+            f"{len(self.of('agrees'))} of {len(self.counted)} scenarios agree in every step "
+            f"({self.agreement:.1%}; required: {REQUIRED:.0%}), {sum(steps)} of {len(steps)} steps."
+        )
+        yield f"Kueue preempted workloads in {preempting} of {len(self.scenarios)} scenarios."
+        yield (
+            "The preempted workloads and those that they were preempted for agree in "
+            f"{preemptions} of {len(steps)} steps."
+        )
+        uncounted: dict[Verdict, str] = {
+            "unstable": "Kueue itself decides differently from play to play",
+            "livelock": "neither Kueue nor the simulation comes to rest",
+        }
+        for verdict, reason in uncounted.items():
+            if found := self.of(verdict):
+                names = ", ".join(one.scenario["id"] for one in found)
+                yield f"Not counted, because {reason}: {len(found)} ({names})."
+
+    def markdown(self) -> str:
+        """The result for the docs: a paragraph, and how many scenarios of each class agree."""
+        measured = (
+            f"On {self.date}, {len(self.scenarios)} random scenarios ({self.source}) were played on Kueue "
+            f"{self.kueue} and in the simulation."
+        )
+        text = " ".join([measured, *self.sentences()])
+        lines = ["", textwrap.fill(text, 130, break_long_words=False, break_on_hyphens=False), ""]
+        lines += ["| class | fair sharing off | fair sharing on |", "|---|---|---|"]
+        for name in [*sorted({one.scenario["class"] for one in self.scenarios}), "all"]:
+            cells: list[str] = []
+            for fair in (False, True):
+                verdicts = [
+                    one.verdict
+                    for one in self.counted
+                    if one.scenario["fairSharing"] is fair and name in {"all", one.scenario["class"]}
+                ]
+                cells.append(f"{verdicts.count('agrees')} of {len(verdicts)}" if verdicts else "-")
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        return "\n".join([*lines, "", ""])
 
 
 def main(
@@ -32,9 +119,7 @@ def main(
     scenarios: Annotated[
         Path | None, typer.Option(help="File with one JSON scenario per line, to play instead of random ones.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for report.json, misses.jsonl and the platform's data.")] = Path(
-        "out/agree"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for misses.jsonl and the platform's data.")] = Path("out/agree"),
     docs: Annotated[bool, typer.Option("--docs", help="Write the result into docs/simulation.md.")] = False,  # noqa: FBT002
 ) -> None:
     """Play random scenarios on the real Kueue and in the simulation, and report the agreement.
@@ -44,20 +129,20 @@ def main(
     with terminal.errors():
         if docs and (scenarios or count < MINIMUM):
             raise ConsoleError(f"--docs: fewer than {MINIMUM} random scenarios", f"specify --count {MINIMUM} or more")
-        played = _read(scenarios) if scenarios else draw(seed, count)
+        chosen = _read(scenarios) if scenarios else draw(seed, count)
         began = time.monotonic()
         with alone(out / "lock", terminal.report, "comparing the simulation with Kueue"):
-            results = [one for fair in (False, True) for one in _mode(played, out / "platform", fair=fair)]
-        run = Run(
-            kueue=kueue.version(),
-            source=str(scenarios) if scenarios else f"seed {seed}",
-            date=dt.datetime.now(dt.UTC).date().isoformat(),
-            seconds=time.monotonic() - began,
-            scenarios=results,
-        )
-        _show(run, reporting.write(run, out))
+            results = [one for fair in (False, True) for one in play_mode(chosen, out / "platform", fair=fair)]
+        minutes, seconds = divmod(round(time.monotonic() - began), 60)
+        source = str(scenarios) if scenarios else f"seed {seed}"
+        run = Run(kueue.version(), source, dt.datetime.now(dt.UTC).date().isoformat(), results)
+        terminal.out.print(f"{run.markdown()}played in {minutes} min {seconds} s", highlight=False, markup=False)
+        for one in run.of("differs"):
+            terminal.out.print(f"differs: {difference(one)}", highlight=False)
+        if misses := write_misses(run, out):
+            terminal.out.print(f"misses: {misses}", highlight=False)
         if docs:
-            reporting.update_page(run)
+            update_page(run)
         if not run.enough:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
@@ -86,36 +171,51 @@ def _read(file: Path) -> list[Data]:
     return found
 
 
-def _mode(scenarios: Sequence[Data], home: Path, *, fair: bool) -> list[Compared]:
+def play_mode(scenarios: Sequence[Data], home: Path, *, fair: bool) -> list[Compared]:
     """Plays the scenarios of one mode, on a platform of their own: what others have left would be scheduled again."""
     chosen = [scenario for scenario in scenarios if scenario["fairSharing"] is fair]
     if not chosen:
         return []
-    with (
-        kueue.platform(home, terminal.report) as platform,
-        kueue.stage(platform, chosen, terminal.report, fair=fair) as stage,
-    ):
-        return compare(chosen, partial(_play, stage))
+    what = f"playing with fair sharing {'on' if fair else 'off'}"
+    with kueue.platform(home, terminal.report) as platform, stage(platform, chosen, terminal.report, fair=fair) as on:
+
+        def play(some: Sequence[Data], pace: Pace) -> list[Played]:
+            with measured(terminal.report, what, len(some), "scenarios") as advance:
+                return on.play_all(some, pace, advance)
+
+        return compare(chosen, play)
 
 
-def _play(stage: Stage, scenarios: Sequence[Data], pace: Pace) -> list[Played]:
-    mode = "on" if scenarios[0]["fairSharing"] else "off"
-    with measured(terminal.report, f"playing with fair sharing {mode}", len(scenarios), "scenarios") as advance:
-        return stage.play_all(scenarios, pace, advance)
+def difference(one: Compared) -> str:
+    """Where a scenario differs."""
+    wrong = [str(number) for number, agrees in enumerate(one.steps, start=1) if not agrees]
+    places = [f"step {', '.join(wrong)}"] if wrong else []
+    if one.livelock:
+        places.append("only the simulation does not come to rest")
+    elif not one.plays[-1].settled:
+        places.append("only Kueue does not come to rest")
+    return f"{one.scenario['id']}: {'; '.join(places)}"
 
 
-def _show(run: Run, files: Sequence[Path]) -> None:
-    minutes, seconds = divmod(round(run.seconds), 60)
-    title = f"Kueue {run.kueue}, {len(run.scenarios)} scenarios ({run.source}), {minutes} min {seconds} s"
-    table = terminal.table("class", "fair sharing off#", "fair sharing on#", title=title)
-    for row in reporting.rows(run):
-        table.add_row(*row)
-    terminal.out.print(table)
-    for sentence in reporting.sentences(run):
-        terminal.out.print(sentence, highlight=False)
-    for one in run.of("differs"):
-        terminal.out.print(f"differs: {reporting.difference(one)}", highlight=False)
-    terminal.out.print(f"files: {', '.join(str(file) for file in files)}", highlight=False)
+def write_misses(run: Run, out: Path) -> Path | None:
+    """Writes `misses.jsonl`: the scenarios that differ, as recordings; None if none does."""
+    file = out / "misses.jsonl"
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{json.dumps(one.recording)}\n" for one in run.of("differs")), encoding="utf-8")
+    return file if run.of("differs") else None
+
+
+def update_page(run: Run, page: Path = PAGE) -> None:
+    """Replaces what the page says about accuracy.
+
+    Raises:
+        ValueError: the page has no place for it.
+    """
+    text = page.read_text(encoding="utf-8")
+    if not _MEASURED.search(text):
+        msg = f"{page}: no lines `<!-- accuracy: written by … -->` and `<!-- end of accuracy -->`; add them"
+        raise ValueError(msg)
+    page.write_text(_MEASURED.sub(lambda match: match["start"] + run.markdown(), text), encoding="utf-8")
 
 
 if __name__ == "__main__":

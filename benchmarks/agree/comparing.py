@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from benchmarks.agree.drawing import Data
 from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
-from benchmarks.agree.tenancies import Data
 from gpu_tenancy.kueue import Settled, run
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
@@ -76,49 +76,44 @@ def compared(scenario: Data, plays: Sequence[Played]) -> Compared:
         plays: in their order. The first was in a hurry: it does not count if all others agree with one another.
     """
     states = run(read_tenancy(scenario), read_steps(scenario))
-    several = "flavors" in plays[-1].observed[0]
     counted = tuple(plays if len(plays) == 1 or not _same(plays[1:]) else plays[1:])
     last = counted[-1]
     states = states[: len(last.observed)]
-    steps = tuple(_foreseen(one, flavors=several) == other for one, other in zip(states, last.observed, strict=True))
+    steps = tuple(_foreseen(one, like=other) == other for one, other in zip(states, last.observed, strict=True))
     livelock = any(state.livelock for state in states)
+    if livelock and not any(played.settled for played in counted):
+        verdict: Verdict = "livelock"
+    elif not _same(counted):
+        verdict = "unstable"
+    elif not livelock and last.settled and all(steps):
+        verdict = "agrees"
+    else:  # Kueue would decide otherwise with another random id.
+        verdict = "unstable" if any(played.tie for played in counted) else "differs"
     return Compared(
         scenario,
-        _verdict(counted, steps, livelock=livelock),
+        verdict,
         steps,
-        tuple(_preemptions(one) == _recorded(trace) for one, trace in zip(states, last.trace, strict=True)),
+        tuple(_same_preemptions(one, trace) for one, trace in zip(states, last.trace, strict=True)),
         livelock,
         counted,
     )
-
-
-def _verdict(plays: Sequence[Played], steps: Sequence[bool], *, livelock: bool) -> Verdict:
-    if livelock and not any(played.settled for played in plays):
-        return "livelock"
-    if not _same(plays):
-        return "unstable"
-    if not livelock and plays[-1].settled and all(steps):
-        return "agrees"
-    # Kueue would decide otherwise with another random id.
-    return "unstable" if any(played.tie for played in plays) else "differs"
 
 
 def _same(plays: Sequence[Played]) -> bool:
     return all(played.same(plays[0]) for played in plays)
 
 
-def _foreseen(settled: Settled, *, flavors: bool) -> Data:
+def _foreseen(settled: Settled, *, like: Data) -> Data:
+    """The simulated state in the form of an observed one, which has flavors if there are several."""
+    flavors = {one.name: dict(one.flavors[0]) for one in settled.admitted}
     return {
         "admitted": [workload.name for workload in settled.admitted],
         "pending": [workload.name for workload in settled.pending],
-        **({"flavors": {one.name: dict(one.flavors[0]) for one in settled.admitted}} if flavors else {}),
+        **({"flavors": flavors} if "flavors" in like else {}),
     }
 
 
-def _preemptions(settled: Settled) -> Counter[str]:
-    """The simulated preemptions as in a trace; their order may depend on milliseconds."""
-    return Counter(f"-{one.name} {one.reason} by {one.by}" for one in settled.evicted)
-
-
-def _recorded(trace: Sequence[Sequence[Any]]) -> Counter[str]:
-    return Counter(text for _, text in trace if text.startswith("-"))
+def _same_preemptions(settled: Settled, trace: Sequence[Sequence[Any]]) -> bool:
+    """Whether a trace has the simulated preemptions; their order may depend on milliseconds."""
+    simulated = Counter(f"-{one.name} {one.reason} by {one.by}" for one in settled.evicted)
+    return simulated == Counter(text for _, text in trace if text.startswith("-"))

@@ -1,16 +1,26 @@
 """Draws scenarios by chance: queues that contend for quota, and workloads that are submitted and finish.
 
-The classes are those of the recordings in `tests/kueue/recordings`. The generator is Python's, not Hypothesis: a seed
-gives the same scenarios everywhere, and a miss is not shrunk, because each attempt would take half a minute.
+The classes are those of the recordings in `tests/kueue/recordings`, and Kueue's webhooks accept what is drawn. The
+generator is Python's, not Hypothesis: a seed gives the same scenarios everywhere, and a miss is not shrunk, because
+each attempt would take half a minute.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from benchmarks.agree.tenancies import SHAPES, Data, Shape, Tenancy, tenancy
-
+Data: TypeAlias = dict[str, Any]
+GPU: Final = "nvidia.com/gpu"
+ROOT: Final = "root"
+_RECLAIM: Final = {"Any": 12, "LowerPriority": 7, "Never": 2}
+_WITHIN: Final = {"Never": 8, "LowerPriority": 9, "LowerOrNewerEqualPriority": 3}
+_WEIGHTS: Final = (0, 0.5, 1, 1, 2, 2, 3, 4)
+_FUNGIBILITY: Final = ("MayStopSearch", "TryNextFlavor")
+_PREFERENCES: Final = ("BorrowingOverPreemption", "PreemptionOverBorrowing")
+_OFTEN: Final = 0.6
+_HALF: Final = 0.5
+_SELDOM: Final = 0.3
 WORKLOADS: Final = 14
 """Of a scenario, at most."""
 PRIORITIES: Final = {"low": 10, "mid": 50, "high": 100}
@@ -22,6 +32,225 @@ _AGAIN: Final = 0.4
 """Part of the steps with a finish in which a workload is also submitted."""
 _NEVER_FITS: Final = 0.1
 """Part of the workloads that are larger than all quota together, in classes with `StrictFIFO`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One class.
+
+    Attributes:
+        equal: all queues have the same quota.
+        zero: part of the queues that have no nominal quota.
+        weights: part of the queues and cohorts with a weight.
+        lending: part of the quotas with a lending limit.
+        levels: depth of the tree of cohorts; 1 is a flat one.
+        flavors: numbers of flavors to choose from.
+        second: part of the scenarios with CPUs beside GPUs.
+        strict: part of the queues with `StrictFIFO`.
+        priorities: part of the workloads with a priority class.
+        gangs: part of the workloads with several pods.
+        odd: part of the queues that lack a flavor; half as many have no cohort; and part of the scenarios whose root
+            cohort is only named, by queues and other cohorts.
+        borrowers: part of the queues with `borrowWithinCohort`, without fair sharing; Kueue has it only there.
+        modes: fair sharing off, on.
+    """
+
+    name: str
+    equal: bool = False
+    zero: float = 0.0
+    weights: float = 0.0
+    lending: float = 0.0
+    levels: int = 1
+    flavors: tuple[int, ...] = (1,)
+    second: float = 0.0
+    strict: float = 0.0
+    priorities: float = 0.0
+    gangs: float = 0.0
+    odd: float = 0.0
+    borrowers: float = 0.0
+    modes: tuple[bool, ...] = (False, True)
+
+
+SHAPES: Final = (
+    Shape("flat-equal", equal=True, second=0.25),
+    Shape("flat-weights", weights=1.0, zero=0.1, second=0.25),
+    Shape("tree", levels=3, weights=0.5, lending=0.2, zero=0.15),
+    Shape("priorities", priorities=0.8, second=0.15),
+    Shape("lending", lending=0.7, zero=0.1),
+    Shape("fifo", strict=0.7, priorities=0.1),
+    Shape("two-flavors", flavors=(2,), zero=0.3, lending=0.3, priorities=0.2),
+    Shape("gang", gangs=0.7, strict=0.25, second=0.2),
+    Shape("guarantee-zero", zero=0.5),
+    Shape(
+        "mixed",
+        zero=0.2,
+        weights=0.7,
+        lending=0.3,
+        levels=4,
+        flavors=(1, 2, 2, 3),
+        second=0.35,
+        strict=0.25,
+        priorities=0.7,
+        gangs=0.3,
+        odd=0.2,
+        borrowers=0.25,
+    ),
+    Shape("borrow-within-cohort", priorities=0.9, borrowers=0.7, modes=(False,)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """Queues and cohorts, in the form of a scenario.
+
+    Attributes:
+        resources: of each pod; GPUs first.
+    """
+
+    cohorts: list[Data]
+    queues: list[Data]
+    resources: tuple[str, ...]
+
+    @property
+    def largest(self) -> int:
+        """The largest nominal quota of GPUs of a queue; at least 1."""
+        return max(1, *self._nominal())
+
+    @property
+    def total(self) -> int:
+        """All nominal quotas of GPUs together."""
+        return sum(self._nominal())
+
+    def _nominal(self) -> list[int]:
+        lines = (line for owner in self.queues for line in owner["resources"])
+        return [line["nominal"] for line in lines if line["resource"] == self.resources[0]]
+
+
+def tenancy(shape: Shape, chance: Random, *, fair: bool) -> Tenancy:
+    """Draws queues and cohorts of a class."""
+    resources = (GPU, "cpu") if chance.random() < shape.second else (GPU,)
+    count = chance.choice(shape.flavors)
+    flavors = ["main"] if count == 1 else [f"f{number + 1}" for number in range(count)]
+    weights = shape.weights if fair or shape.name == "flat-weights" else 0.0
+    cohorts = list(_cohorts(shape, chance, flavors, weights))
+    drawn = _Queues(shape, chance, flavors, resources, weights, 0.0 if fair else shape.borrowers)
+    many = chance.randint(3, 6) if shape.levels > 1 else chance.randint(2, 5)
+    queues = [drawn.queue(f"q{letter}", chance.choice(cohorts)["name"]) for letter in "abcdef"[:many]]
+    if shape.equal:
+        queues = [{**queue, "resources": queues[0]["resources"]} for queue in queues]
+    parents: Mapping[str, str | None] = {cohort["name"]: cohort["parent"] for cohort in cohorts}
+    used: set[str] = set()  # the cohorts with queues, and all above them
+    for queue in queues:
+        name: str | None = queue.get("cohort")
+        while name:
+            used.add(name)
+            name = parents[name]
+    if chance.random() < shape.odd and set(cohorts[0]) == {"name", "parent"}:
+        used.discard(ROOT)  # it is only named
+    return Tenancy([cohort for cohort in cohorts if cohort["name"] in used], queues, resources)
+
+
+def _cohorts(shape: Shape, chance: Random, flavors: Sequence[str], weights: float) -> Iterator[Data]:
+    """A tree of cohorts, each after its parent; only some have quota of their own."""
+    yield {"name": ROOT, "parent": None, **(_own(chance, flavors, root=True) if shape.levels > 1 else {})}
+    parents = [ROOT]
+    for level in range(1, shape.levels):
+        names = [f"m{level}{letter}" for letter in "abc"[: chance.randint(1, 3)]]
+        for name in names:
+            yield {
+                "name": name,
+                "parent": chance.choice(parents),
+                **_own(chance, flavors, root=False),
+                **_weight(chance, weights),
+            }
+        parents = names
+        if chance.random() < _SELDOM:
+            return
+
+
+def _own(chance: Random, flavors: Sequence[str], *, root: bool) -> Data:
+    """The quota of a cohort itself. A root has no limits."""
+    if chance.random() > _SELDOM:
+        return {}
+    lines: list[Data] = []
+    for flavor in flavors:
+        line: Data = {"flavor": flavor, "resource": GPU, "nominal": chance.choice((0, 0, 1, 2, 3))}
+        if not root and chance.random() < _OFTEN:
+            line["borrowingLimit"] = chance.choice((0, 2, 4))
+        if not root and chance.random() < _SELDOM:
+            line["lendingLimit"] = chance.randint(0, 4)
+        lines.append(line)
+    return {"quota": lines}
+
+
+def _weight(chance: Random, part: float) -> Data:
+    return {"weight": chance.choice(_WEIGHTS)} if chance.random() < part else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    """Draws the queues of one scenario."""
+
+    shape: Shape
+    chance: Random
+    flavors: Sequence[str]
+    resources: Sequence[str]
+    weights: float
+    borrowers: float
+
+    def queue(self, name: str, cohort: str) -> Data:
+        chance, shape = self.chance, self.shape
+        flavors = chance.sample(self.flavors, len(self.flavors)) if chance.random() < _SELDOM else list(self.flavors)
+        if chance.random() < shape.odd:
+            flavors = flavors[: max(1, len(flavors) - 1)]
+        alone = chance.random() < shape.odd / 2
+        return {
+            "name": name,
+            **({} if alone else {"cohort": cohort}),
+            "strategy": "StrictFIFO" if chance.random() < shape.strict else "BestEffortFIFO",
+            "preemption": self._preemption(),
+            "resources": [
+                self._line(flavor, resource, alone=alone) for flavor in flavors for resource in self.resources
+            ],
+            **self._fungibility(),
+            **_weight(chance, self.weights),
+        }
+
+    def _preemption(self) -> Data:
+        chance = self.chance
+        reclaim = chance.choices(tuple(_RECLAIM), tuple(_RECLAIM.values()))[0]
+        within = chance.choices(tuple(_WITHIN), tuple(_WITHIN.values()))[0]
+        if reclaim == "Never" or chance.random() >= self.borrowers:
+            return {"reclaimWithinCohort": reclaim, "withinClusterQueue": within}
+        threshold = chance.choice((None, 0, 10, 50, 100))
+        return {
+            "reclaimWithinCohort": reclaim,
+            "withinClusterQueue": within,
+            "borrowWithinCohort": {
+                "policy": "LowerPriority",
+                **({} if threshold is None else {"maxPriorityThreshold": threshold}),
+            },
+        }
+
+    def _fungibility(self) -> Data:
+        if len(self.flavors) == 1 or self.chance.random() > _OFTEN:
+            return {}
+        borrow, preempt = (self.chance.choice(_FUNGIBILITY) for _ in range(2))
+        preferred = {borrow, preempt} == {"TryNextFlavor"} and self.chance.random() < _OFTEN
+        preference = {"preference": self.chance.choice(_PREFERENCES)} if preferred else {}
+        return {"flavorFungibility": {"whenCanBorrow": borrow, "whenCanPreempt": preempt, **preference}}
+
+    def _line(self, flavor: str, resource: str, *, alone: bool) -> Data:
+        chance, shape = self.chance, self.shape
+        nominal = 0 if chance.random() < shape.zero else chance.randint(1, 6 if len(self.flavors) == 1 else 4)
+        line: Data = {"flavor": flavor, "resource": resource, "nominal": nominal}
+        if alone:
+            return line  # limits need a cohort
+        if chance.random() < _HALF:
+            line["borrowingLimit"] = chance.choice((0, 2, 2, 4, 6, max(1, nominal), max(2, 2 * nominal)))
+        if chance.random() < shape.lending:
+            line["lendingLimit"] = chance.randint(0, nominal)
+        return line
 
 
 def classes() -> tuple[tuple[str, bool], ...]:
@@ -86,7 +315,9 @@ class _Story:
             if self.left:
                 yield self._submit([name], chance.randint(1, 3))
         for _ in range(chance.choice((0, 1, 1, 2))):
-            yield {**self._finish(), **(self._submit(names, 1) if chance.random() < _AGAIN else {})}
+            finished = chance.sample(self.alive, min(len(self.alive), chance.randint(1, 2)))
+            self.alive = [name for name in self.alive if name not in finished]
+            yield {"finish": finished, **(self._submit(names, 1) if chance.random() < _AGAIN else {})}
 
     def _submit(self, queues: Sequence[str], many: int) -> Data:
         drawn = [self._workload(self.chance.choice(queues)) for _ in range(min(many, self.left))]
@@ -94,16 +325,16 @@ class _Story:
         self.alive += [workload["name"] for workload in drawn]
         return {"submit": drawn} if drawn else {}
 
-    def _finish(self) -> Data:
-        names = self.chance.sample(self.alive, min(len(self.alive), self.chance.randint(1, 2)))
-        self.alive = [name for name in self.alive if name not in names]
-        return {"finish": names}
-
     def _workload(self, queue: str) -> Data:
         chance, shape = self.chance, self.shape
         self.submitted += 1
         pods = chance.choice((1, 2, 2, 3, 3, 4, 5, 6)) if chance.random() < shape.gangs else 1
-        resources, amount = self.made.resources, self._amount(pods)
+        resources = self.made.resources
+        if shape.strict and chance.random() < _NEVER_FITS:
+            amount = self.made.total + chance.randint(1, 6)
+        else:
+            most = 2 * max(1, self.made.largest // pods)
+            amount = min(most, chance.choices((1, 2, 3, 4, most), (7, 9, 5, 4, 3))[0])
         requests = {resource: amount if resource == resources[0] else chance.randint(1, 3) for resource in resources}
         priority = chance.choice((None, *PRIORITIES)) if chance.random() < shape.priorities else None
         return {
@@ -113,10 +344,3 @@ class _Story:
             "pods": pods,
             **({"priority": priority} if priority else {}),
         }
-
-    def _amount(self, pods: int) -> int:
-        chance = self.chance
-        if self.shape.strict and chance.random() < _NEVER_FITS:
-            return self.made.total + chance.randint(1, 6)
-        most = 2 * max(1, self.made.largest // pods)
-        return min(most, chance.choices((1, 2, 3, 4, most), (7, 9, 5, 4, 3))[0])

@@ -3,14 +3,14 @@
 import re
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Condition, Event, Thread
 from typing import Final
 
-from benchmarks.agree.objects import KUEUE, NAMESPACE
+from benchmarks.agree.kueue import KUEUE, NAMESPACE
 from gpu_tenancy.base.json import int_at, maps_at, text_at, texts_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
@@ -102,19 +102,14 @@ class View:
                 self.workloads.pop(name, None)
             else:
                 self.workloads[name] = now
-                self._note(name, before, now)
+                if now.evicting and not (before and before.evicting):
+                    self.events.append((self.last, "-", name, now.evicted, now.preemptor))
+                    rivals = [rival for other, rival in self.workloads.items() if other != name]
+                    same = (now.priority, now.reserved)
+                    self.tie = self.tie or any((rival.priority, rival.reserved) == same for rival in rivals)
+                if now.admitted and not (before and before.admitted):
+                    self.events.append((self.last, "+", name, "", ""))
             self.changed.notify_all()
-
-    def _note(self, name: str, before: Workload | None, now: Workload) -> None:
-        if now.evicting and not (before and before.evicting):
-            self.events.append((self.last, "-", name, now.evicted, now.preemptor))
-            self.tie = self.tie or any(
-                (rival.priority, rival.reserved) == (now.priority, now.reserved)
-                for other, rival in self.workloads.items()
-                if other != name
-            )
-        if now.admitted and not (before and before.admitted):
-            self.events.append((self.last, "+", name, "", ""))
 
 
 class Observer:
@@ -169,15 +164,9 @@ class Observer:
     def _once(self, since: str) -> str:
         for event in self._cluster.watch(KUEUE, "Workload", namespace=NAMESPACE, since=since, seconds=_SECONDS):
             since = text_at(event.object, "metadata", "resourceVersion")
-            for owner in _jobs(event.object):
-                prefix, _, name = owner.partition("-")
-                with suppress(KeyError):
+            for owner in maps_at(event.object, "metadata", "ownerReferences"):
+                prefix, _, name = text_at(owner, "name").partition("-")
+                if text_at(owner, "kind") == "Job" and prefix in self._views:
                     gone = event.type == "DELETED"
                     self._views[prefix].update(name, None if gone else read_workload(event.object))
         return since
-
-
-def _jobs(manifest: Manifest) -> Iterator[str]:
-    for owner in maps_at(manifest, "metadata", "ownerReferences"):
-        if text_at(owner, "kind") == "Job":
-            yield text_at(owner, "name")

@@ -7,17 +7,20 @@ one, and in a later second, since Kueue orders workloads by timestamps in second
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from threading import Lock
 from typing import Any, Final
 
-from benchmarks.agree.changing import Outcome, changed_objects, foreseen
-from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
+from benchmarks.agree.drawing import Data
+from benchmarks.agree.kueue import KUEUE, NAMESPACE, SCENARIO, Objects, shared, start
 from benchmarks.agree.observing import Observer, View
-from benchmarks.agree.tenancies import Data
 from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import is_true
 
@@ -52,14 +55,14 @@ class Played:
         trace: for each step, events with the seconds since the step began, as in the recordings.
         settled: whether Kueue came to rest after each action.
         tie: whether Kueue decided by a random id at some point.
-        change: what the scenario's change was foreseen to do, and what it did; None without a change.
+        after: what the stage's `then` returned; None without it, or if Kueue did not come to rest.
     """
 
     observed: list[Data]
     trace: list[list[list[Any]]]
     settled: bool
     tie: bool
-    change: tuple[Outcome, Outcome] | None = None
+    after: Any = None
 
     def same(self, other: "Played") -> bool:
         """Whether both plays had the same states."""
@@ -67,12 +70,15 @@ class Played:
 
 
 class Stage:
-    """A cluster with Kueue on which scenarios are played."""
+    """A cluster with Kueue on which scenarios are played.
 
-    def __init__(self, cluster: Cluster, observer: Observer) -> None:
-        self.cluster, self.observer = cluster, observer
-        self._number = 0
-        self._numbering = Lock()
+    Attributes:
+        then: called with each play after its last step, if Kueue came to rest; tests act on the cluster there.
+    """
+
+    def __init__(self, cluster: Cluster, observer: Observer, then: "Callable[[Play], Any] | None" = None) -> None:
+        self.cluster, self.observer, self.then = cluster, observer, then
+        self._numbers = count(1)
 
     def play_all(self, scenarios: Sequence[Data], pace: Pace, advance: Callable[[int], None]) -> list[Played]:
         """Plays scenarios, some at the same time.
@@ -80,12 +86,12 @@ class Stage:
         Raises:
             ApiError, ConsoleError: the cluster rejects an object or does not answer.
         """
-        done = 0
+        done, counting = 0, Lock()
 
         def play(scenario: Data) -> Played:
             nonlocal done
-            played = _Play(self, scenario, self._prefix(), pace).run()
-            with self._numbering:
+            played = Play(self, scenario, f"s{next(self._numbers):04}", pace).run()
+            with counting:
                 done += 1
                 advance(done)
             return played
@@ -98,69 +104,87 @@ class Stage:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _prefix(self) -> str:
-        with self._numbering:
-            self._number += 1
-            return f"s{self._number:04}"
+
+@contextmanager
+def stage(
+    made: Platform,
+    scenarios: Sequence[Data],
+    report: Report,
+    *,
+    fair: bool,
+    then: "Callable[[Play], Any] | None" = None,
+) -> Generator[Stage]:
+    """Has Kueue run with or without fair sharing, with what scenarios share; their objects stay."""
+    with made.cluster() as cluster, made.cluster() as watched:
+        start(made, cluster, report, fair=fair)
+        for manifest in shared(scenarios):
+            cluster.apply(manifest)
+        observer = Observer(watched)
+        with observer.following():
+            yield Stage(cluster, observer, then)
 
 
 @dataclass(slots=True)
-class _Play:
-    """One play of one scenario."""
+class Play:
+    """One play of one scenario.
+
+    Attributes:
+        prefix: of the names of its objects.
+        uids: the workload of each Job, by the Job's uid.
+        alive: names of the workloads that have not finished.
+    """
 
     stage: Stage
     scenario: Data
     prefix: str
     pace: Pace
-    began: float = 0.0
     uids: dict[str, str] = field(default_factory=dict[str, str])
+    alive: list[str] = field(default_factory=list[str])
 
     @property
     def objects(self) -> Objects:
+        """The scenario's objects."""
         return Objects(self.scenario, self.prefix)
 
     @property
     def view(self) -> View:
+        """What was observed of its workloads."""
         return self.stage.observer.view(self.prefix)
 
     def run(self) -> Played:
+        """Plays all steps, as far as Kueue comes to rest."""
         observed: list[Data] = []
         trace: list[list[list[Any]]] = []
-        settled, change = True, None
-        alive: list[str] = []
+        settled, after = True, None
         self._set_up()
         try:
             for step in self.scenario["steps"]:
-                self.began, begun = time.monotonic(), len(self.view.events)
-                actions: list[tuple[float, str]] = []
+                began, begun = time.monotonic(), len(self.view.events)
+                moments: list[tuple[float, str]] = []
                 for action, workload in _actions(step):
-                    self._next_second()
-                    actions.append((time.monotonic(), f"{action} {_name(workload)}"))
-                    settled = self._act(action, workload, alive)
+                    self.next_second()
+                    moments.append((time.monotonic(), f"{action} {_name(workload)}"))
+                    settled = self._act(action, workload)
                     if not settled:
                         break
-                trace.append(self._trace(actions, begun))
-                observed.append(self._observed(alive))
+                moments += [
+                    (
+                        moment,
+                        f"+{name}" if sign == "+" else f"-{name} {reason} by {self.uids.get(preemptor, 'unknown')}",
+                    )
+                    for moment, sign, name, reason, preemptor in self.view.events[begun:]
+                ]
+                trace.append([[round(moment - began, 1), text] for moment, text in sorted(moments)])
+                observed.append(self.observed())
                 if not settled:
                     break
-            if settled and "change" in self.scenario:
-                settled, change = self._change(alive)
+            if settled and self.stage.then:
+                after = self.stage.then(self)
         finally:
-            self._hold()
-        return Played(observed, trace, settled, self.view.tie, change)
-
-    def _change(self, alive: Sequence[str]) -> tuple[bool, tuple[Outcome, Outcome]]:
-        """Changes the queues; whether the scenario came to rest, and what was foreseen and done."""
-        self._next_second()
-        cluster = self.stage.cluster
-        expected = foreseen(cluster, self.scenario, self.prefix)
-        before, begun = self._observed(alive)["admitted"], len(self.view.events)
-        for manifest in changed_objects(self.scenario, self.prefix):
-            cluster.apply(manifest, force=True)
-        settled = self._rest("", begun, submitted=False)
-        preempted = {event[2] for event in self.view.events[begun:] if event[1] == "-"}
-        joined = set(self._observed(alive)["admitted"]) - set(before)
-        return settled, (expected, Outcome(tuple(sorted(preempted)), tuple(sorted(joined))))
+            # The first workload of such a queue keeps the scheduler busy for ever.
+            for queue in self.objects.blocking_queues():
+                self.stage.cluster.patch(queue, {"spec": {"stopPolicy": "Hold"}})
+        return Played(observed, trace, settled, self.view.tie, after)
 
     def _set_up(self) -> None:
         cluster = self.stage.cluster
@@ -176,19 +200,26 @@ class _Play:
         cluster.wait_for(active, timeout=_READY, what=f"the queues of {self.scenario['id']} to be active")
         time.sleep(self.stage.observer.reaction)  # cohorts have no such condition
 
-    def _act(self, action: str, workload: Any, alive: list[str]) -> bool:
+    def _act(self, action: str, workload: Any) -> bool:
         """Submits or finishes a workload, and waits; whether the scenario came to rest."""
         cluster, name, begun = self.stage.cluster, _name(workload), len(self.view.events)
         if action == "submit":
             made = cluster.create(self.objects.job(workload))
             self.uids[text_at(made, "metadata", "uid")] = name
-            alive.append(name)
+            self.alive.append(name)
         else:
             cluster.delete(self.objects.job_reference(name), wait=0)
-            alive.remove(name)
-        return self._rest(name, begun, submitted=action == "submit")
+            self.alive.remove(name)
+        return self.rest(name, begun, submitted=action == "submit")
 
-    def _rest(self, name: str, begun: int, *, submitted: bool) -> bool:
+    def rest(self, name: str, begun: int, *, submitted: bool) -> bool:
+        """Waits until nothing changes any more; False if that takes too long.
+
+        Args:
+            name: of the workload that was submitted or finished; empty for none.
+            begun: number of events before.
+            submitted: whether it was submitted.
+        """
         view, started = self.view, time.monotonic()
         decided = False
         while True:
@@ -203,7 +234,10 @@ class _Play:
                 evictions = any(event[1] == "-" for event in view.events[begun:])
                 if submitted and not changing and not evictions and workload and workload.admitted:
                     return True  # it took free quota, so that nothing else can change
-                quiet = self._quiet(requeued=not submitted or evictions, decided=decided)
+                # Seconds without any change after which nothing changes any more.
+                quiet = self.stage.observer.reaction + self.pace.margin
+                if not decided or not submitted or evictions:
+                    quiet += REQUEUE
                 left = max(view.last, started) + quiet - now
                 if not changing and left <= 0:
                     return True
@@ -211,40 +245,24 @@ class _Play:
                     return False
                 view.changed.wait(_HALF if changing else min(left, _HALF))
 
-    def _quiet(self, *, requeued: bool, decided: bool) -> float:
-        """Seconds without any change after which nothing changes any more."""
-        reaction = self.stage.observer.reaction + self.pace.margin
-        return reaction if decided and not requeued else REQUEUE + reaction
-
-    def _next_second(self) -> None:
+    def next_second(self) -> None:
         """Waits for a second in which nothing was created or admitted yet."""
         with self.view.changed:
             workloads = tuple(self.view.workloads.values())
         latest = max((second for one in workloads for second in (one.created, one.reserved or 0)), default=0)
         time.sleep(max(0.0, latest + 1.02 - time.time()))
 
-    def _observed(self, alive: Sequence[str]) -> Data:
+    def observed(self) -> Data:
+        """What is admitted and pending now, as in the recordings."""
         with self.view.changed:
             workloads = dict(self.view.workloads)
-        admitted = [name for name in alive if name in workloads and workloads[name].admitted]
+        admitted = [name for name in self.alive if name in workloads and workloads[name].admitted]
         flavors = {line["flavor"] for queue in self.scenario["clusterQueues"] for line in queue["resources"]}
         return {
             "admitted": admitted,
-            "pending": [name for name in alive if name not in admitted],
+            "pending": [name for name in self.alive if name not in admitted],
             **({"flavors": {name: dict(workloads[name].flavors) for name in admitted}} if len(flavors) > 1 else {}),
         }
-
-    def _trace(self, actions: Sequence[tuple[float, str]], begun: int) -> list[list[Any]]:
-        events = [
-            (moment, f"+{name}" if sign == "+" else f"-{name} {reason} by {self.uids.get(preemptor, 'unknown')}")
-            for moment, sign, name, reason, preemptor in self.view.events[begun:]
-        ]
-        return [[round(moment - self.began, 1), text] for moment, text in sorted([*actions, *events])]
-
-    def _hold(self) -> None:
-        """Stops queues whose first workload keeps the scheduler busy for ever."""
-        for queue in self.objects.blocking_queues():
-            self.stage.cluster.patch(queue, {"spec": {"stopPolicy": "Hold"}})
 
 
 def _actions(step: Data) -> Iterator[tuple[str, Any]]:

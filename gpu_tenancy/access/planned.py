@@ -14,7 +14,7 @@ from gpu_tenancy.access.rules import ALL, EVERYBODY, WHOLE, Grant, Holder, Rule
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import parse_duration
 from gpu_tenancy.cluster.contexts import Place, default_stack

@@ -11,7 +11,7 @@ import yaml
 from rich.console import Group, RenderableType
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 
 
 class Form(StrEnum):
@@ -42,13 +42,9 @@ def is_for_programs(form: Form | None) -> bool:
 
 
 def answer(form: Form | None, data: object, *shown: RenderableType, names: Iterable[str] | None = None) -> None:
-    """Prints the answer of a command.
+    """Prints the answer of a command: `data`, which JSON can express, for programs, and `shown` for a person.
 
-    Args:
-        form: of the option `--output`.
-        data: the answer for programs: what JSON can express.
-        shown: the answer for a person.
-        names: for the form `name`; left out, the first column of the first table of `shown`.
+    The form `name` prints `names`; without them, the first column of the first table of `shown`.
     """
     if is_for_programs(form):
         for_programs(form, data, _names(shown) if names is None else names)

@@ -32,16 +32,16 @@ def read_json(text: str) -> Any:
         ValueError: not JSON, nested too deeply for the parser, or with a number that JSON does not have or that has too
             many digits.
     """
+
+    def constant(text: str) -> Any:
+        msg = f"{text} is not a JSON number"
+        raise ValueError(msg)
+
     try:
-        return json.loads(text, parse_constant=_no_number, parse_int=_number(int), parse_float=_number(float))
+        return json.loads(text, parse_constant=constant, parse_int=_number(int), parse_float=_number(float))
     except RecursionError:
         msg = "is nested too deeply"
         raise ValueError(msg) from None
-
-
-def _no_number(text: str) -> Any:
-    msg = f"{text} is not a JSON number"
-    raise ValueError(msg)
 
 
 def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -90,7 +90,10 @@ def _rule(value: Any) -> tuple[str, str, str | None] | None:
         sign = hidden(value)
         return (f"contains {_named(sign)}", "remove it", shortened(value)) if sign else None
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        return "is a number beyond 64 bits", f"set at most {LARGEST_INTEGER}", _digits(value)
+        bits = value.bit_length()
+        # Python refuses to write more than 4,300 digits; 3 bits are less than a digit.
+        written = str(value) if bits <= 3 * MOST_DIGITS else f"a number of {bits:,} bits"
+        return "is a number beyond 64 bits", f"set at most {LARGEST_INTEGER}", written
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a finite number", "set a number", str(value)
     return None
@@ -98,12 +101,6 @@ def _rule(value: Any) -> tuple[str, str, str | None] | None:
 
 def _named(sign: str) -> str:
     return f"the invisible character U+{ord(sign):04X}"
-
-
-def _digits(number: int) -> str:
-    """The number in decimal, or its size: Python refuses to write more than 4,300 digits."""
-    bits = number.bit_length()
-    return str(number) if bits <= 3 * MOST_DIGITS else f"a number of {bits:,} bits"  # 3 bits are less than a digit
 
 
 def check_values(file: pathlib.Path, data: Any) -> None:

@@ -26,13 +26,10 @@ def install_command(package: str) -> str:
     python = shlex.quote(sys.executable)
     with_uv = (own.read_text("INSTALLER") or "").strip() == "uv" and which("uv")
     install = f"uv pip install --python {python}" if with_uv else f"{python} -m pip install"
-    return f"{install} {shlex.quote(_requirement(own, package))}"
-
-
-def _requirement(own: Distribution, package: str) -> str:
-    """The extra `deploy` for one of its packages, which need one another; else the package with its versions."""
+    # The whole extra for one of its packages, which need one another; else the package with its versions.
     listed = {extra: requirement for name, requirement, extra in _of_extras(own) if name == package}
-    return f"{_PACKAGE}[{_DEPLOY}]" if _DEPLOY in listed else next(iter(listed.values()), package)
+    wanted = f"{_PACKAGE}[{_DEPLOY}]" if _DEPLOY in listed else next(iter(listed.values()), package)
+    return f"{install} {shlex.quote(wanted)}"
 
 
 def _of_extras(own: Distribution) -> Iterator[tuple[str, str, str]]:
@@ -42,12 +39,7 @@ def _of_extras(own: Distribution) -> Iterator[tuple[str, str, str]]:
 
 
 def missing(error: ModuleNotFoundError, what: str) -> ConsoleError | None:
-    """The error for a package of an extra that is not installed; None for any other module.
-
-    Args:
-        error: of the import.
-        what: needs the package, such as a command.
-    """
+    """The error for a package of an extra that `what`, such as a command, needs; None for any other module."""
     name = (error.name or "").partition(".")[0].replace("_", "-")
     if name not in {package for package, _, _ in _of_extras(distribution(_PACKAGE))}:
         if name == _PACKAGE or find_spec("pulumi"):

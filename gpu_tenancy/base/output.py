@@ -8,14 +8,15 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
-from rich.style import Style
+from rich.style import Style, StyleType
+from rich.table import Table
 from rich.text import Text
 
 from gpu_tenancy.base.errors import naming
@@ -40,11 +41,11 @@ _OTHER: Final = re.compile(r"##(?=vso\[|teamcity\[)")
 
 def as_text(text: str) -> str:
     r"""Whole lines with control characters and the starts of workflow commands escaped, as `\x1b` and `:\x3a`."""
-    return _OTHER.sub(r"#\\x23", _COMMAND.sub(_escaped, visible(text, _SHOWN)))
 
+    def escaped(match: re.Match[str]) -> str:
+        return rf"{match['key']}\x3a" if match["key"] else rf"{match['old']}\x5b"
 
-def _escaped(match: re.Match[str]) -> str:
-    return rf"{match['key']}\x3a" if match["key"] else rf"{match['old']}\x5b"
+    return _OTHER.sub(r"#\\x23", _COMMAND.sub(escaped, visible(text, _SHOWN)))
 
 
 def command(line: str) -> Text:
@@ -59,7 +60,14 @@ def folded(text: Text, width: int) -> Text:
     """
     before = _BEFORE.match(text.plain)
     indent = Text((before[0] if before else "").translate(_AFTER))
-    pieces = text.divide(_breaks(text.plain, width, len(indent)))
+    breaks: list[int] = []  # the offsets at which lines after the first one start
+    used = len(indent)
+    for word in _WORD.finditer(text.plain, used):
+        if used > len(indent) and used + cell_len(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            used = len(indent)
+        used += cell_len(word[0])
+    pieces = text.divide(breaks)
     for piece in pieces[:-1]:
         piece.rstrip()
     return Text("\n").join(indent + piece if at else piece for at, piece in enumerate(pieces))
@@ -99,7 +107,8 @@ class Output(Console):
         return _plain(segments)
 
     def _wrapped(self, line: list[Segment]) -> Iterable[Segment]:
-        if sum(segment.cell_length for segment in line) <= self.width or any(map(_is_whole, line)):
+        whole = any(segment.style is not None and "whole" in segment.style.meta for segment in line)
+        if whole or sum(segment.cell_length for segment in line) <= self.width:
             return line
         text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
         return folded(text, self.width).render(self)
@@ -120,10 +129,6 @@ def words(text: str) -> list[str]:
     return [word[0].rstrip() for word in _WORD.finditer(text)]
 
 
-def _is_whole(segment: Segment) -> bool:
-    return segment.style is not None and "whole" in segment.style.meta
-
-
 def _lines(segments: Iterable[Segment]) -> Iterable[list[Segment]]:
     """The segments of each line; those of controls alone."""
     line: list[Segment] = []
@@ -141,19 +146,6 @@ def _lines(segments: Iterable[Segment]) -> Iterable[list[Segment]]:
     yield line
 
 
-def _breaks(text: str, width: int, indent: int) -> list[int]:
-    """The offsets at which lines after the first one start."""
-    found: list[int] = []
-    used = indent
-    for word in _WORD.finditer(text, indent):
-        length = cell_len(word[0].rstrip())
-        if used > indent and used + length > width:
-            found.append(word.start())
-            used = indent
-        used += cell_len(word[0])
-    return found
-
-
 def _plain(segments: Iterable[Segment]) -> Iterable[Segment]:
     """The segments of whole lines as text; a command may begin in one segment and end in the next."""
     line = ""
@@ -164,6 +156,117 @@ def _plain(segments: Iterable[Segment]) -> Iterable[Segment]:
         shown = as_text(line + segment.text)[len(line) :]
         yield Segment(shown, segment.style)
         line = (line + shown).rpartition("\n")[2]
+
+
+_GAP: Final = 2
+"""Cells between two columns."""
+_TEXT: Final = 20
+"""Cells of a column of text below which another column is left out; less if the text is shorter."""
+
+
+class PlainTable(Table):
+    """A table without borders whose cells are text: `[red]` in a cell is shown, not obeyed. Pass a `Text` for a style.
+
+    Where the terminal is too narrow, texts wrap at words; then columns are left out; and if that is not enough, each
+    row is a block with a line for each column.
+    """
+
+    def __init__(self, headings: Sequence[str], *, title: str = "", drop: Sequence[str] = ()) -> None:
+        """A table without rows; the columns `drop` may be left out, in this order.
+
+        In headings, `#` at the end means numbers, `~` texts that may wrap, `#~` both.
+        """
+        super().__init__()
+        self._headings = [heading.rstrip("#~") for heading in headings]
+        self._numbers = [heading.rstrip("~").endswith("#") for heading in headings]
+        self._texts = [heading.endswith("~") for heading in headings]
+        self._title, self._drop = title, drop
+        self._lines: list[list[Text]] = []
+
+    def add_row(self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False) -> None:
+        """Adds a row of texts."""
+        del style, end_section
+        self._lines.append([cell if isinstance(cell, Text) else Text(str(cell or "")) for cell in cells])
+
+    @property
+    def records(self) -> list[dict[str, str]]:
+        """The rows for programs, by heading."""
+        return [dict(zip(self._headings, (cell.plain for cell in line), strict=True)) for line in self._lines]
+
+    @property
+    def names(self) -> list[str]:
+        """What the rows are about: the different texts of the first column."""
+        return list(dict.fromkeys(line[0].plain for line in self._lines if line[0].plain))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = isinstance(console, Output) and console.is_narrow
+        kept = list(range(len(self._headings)))
+        widths = self._widths(kept, options.max_width if narrow else None)
+        for heading in self._drop:
+            if widths:
+                break
+            kept.remove(self._headings.index(heading))
+            widths = self._widths(kept, options.max_width)
+        if self._title:
+            yield Text(self._title, style="italic")
+        if widths is None:
+            yield from self._blocks()
+            return
+        yield self._table(kept, widths)
+        if left_out := [heading for at, heading in enumerate(self._headings) if heading and at not in kept]:
+            yield Text(f"not shown, because the terminal is narrow: {', '.join(left_out)}", style="dim")
+
+    def _table(self, kept: Sequence[int], widths: Sequence[int]) -> Table:
+        # With a width of its own, it is not cut where the output is not a terminal.
+        width = sum(widths) + _GAP * (len(widths) - 1)
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", width=width)
+        for at, width in zip(kept, widths, strict=True):
+            justify = "right" if self._numbers[at] else "left"
+            table.add_column(self._headings[at], justify=justify, no_wrap=not self._texts[at], width=width)
+        for line in self._lines:
+            cells = [line[at].split("\n", allow_blank=True) for at in kept]
+            table.add_row(
+                *(Text("\n").join(folded(part, n) for part in cell) for cell, n in zip(cells, widths, strict=True))
+            )
+        return table
+
+    def _widths(self, kept: Sequence[int], width: int | None) -> list[int] | None:
+        """The width of each column; None if they do not fit."""
+        natural = [max(cell_len(part) for cell in self._cells(at) for part in cell.split("\n")) for at in kept]
+        if width is None:
+            return natural
+        free = width - _GAP * (len(kept) - 1)
+        least = [full if not self._texts[at] else self._least(at, full) for at, full in zip(kept, natural, strict=True)]
+        if sum(least) > free:
+            return None
+        # The narrowest texts first: what they do not need, the others have.
+        spare, widths = free - sum(least), list(least)
+        growing = sorted(
+            (full - low, at) for at, (low, full) in enumerate(zip(least, natural, strict=True)) if full > low
+        )
+        for number, (wanted, at) in enumerate(growing):
+            share = min(wanted, spare // (len(growing) - number))
+            widths[at] += share
+            spare -= share
+        return widths
+
+    def _least(self, at: int, full: int) -> int:
+        """The width of a column that may wrap: of its longest word, and of texts that are to be read not much less."""
+        longest = max(cell_len(word) for cell in self._cells(at) for word in words(cell))
+        return max(0 if self._numbers[at] else min(full, _TEXT), longest, 1)
+
+    def _cells(self, at: int) -> Iterator[str]:
+        yield self._headings[at]
+        yield from (line[at].plain for line in self._lines)
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        width = max(map(len, self._headings)) + _GAP
+        for number, line in enumerate(self._lines):
+            if number:
+                yield Text("")
+            for heading, cell in zip(self._headings, line, strict=True):
+                if cell.plain:
+                    yield Text.assemble((f"{heading:{width}}", "dim"), cell)
 
 
 def write_text(file: Path, text: str) -> None:

@@ -94,7 +94,7 @@ def unknown(kind: str, name: str, known: Iterable[str], listing: str = "") -> tu
         kind: the noun of what is named, such as `flavor`.
         name: the unknown name.
         known: the names that exist.
-        listing: command that lists all of them, shown if there are too many for an error.
+        listing: command that lists all of them, shown if they are too many for an error.
     """
     names = sorted(set(known))
     match = _match(name, names)
@@ -109,13 +109,7 @@ def _match(name: str, names: list[str]) -> str | None:
 
 
 def listed(name: str, known: Iterable[str], listing: str = "") -> str:
-    """All names of a short list; of a long one the nearest, with the total and the command that lists all.
-
-    Args:
-        name: the names nearest to this one are shown.
-        known: the names that exist.
-        listing: command that lists all of them.
-    """
+    """All names of a short list; of a long one those nearest to a name, the total and the command that lists all."""
     names = sorted(set(known))
     if len(names) <= _LISTED:
         return ", ".join(names)

@@ -33,25 +33,15 @@ class Bars(Protocol):
 def measured(report: Report, what: str, total: int, unit: str) -> Generator[Advance]:
     """Shows progress as a bar if the report can draw one, otherwise as a line every `INTERVAL` seconds.
 
-    Args:
-        report: receives the lines.
-        what: the work, such as `compiling`.
-        total: number of units.
-        unit: noun for the units, such as `packages`.
+    `what` is the work, such as `compiling`, and `unit` the noun for its units, such as `packages`.
     """
     if isinstance(report, Bars):
         with report.bar(what, total, unit) as advance:
             yield advance
         return
-    with _in_lines(report, what, total, unit) as advance:
-        yield advance
-
-
-@contextmanager
-def _in_lines(report: Report, what: str, total: int, unit: str) -> Generator[Advance]:
     began, done, ended = time.monotonic(), 0, Event()
 
-    def advance(now: int) -> None:
+    def count(now: int) -> None:
         nonlocal done
         done = now
 
@@ -62,7 +52,7 @@ def _in_lines(report: Report, what: str, total: int, unit: str) -> Generator[Adv
     reporter = Thread(target=report_regularly, daemon=True)
     reporter.start()
     try:
-        yield advance
+        yield count
     finally:
         ended.set()
         reporter.join()

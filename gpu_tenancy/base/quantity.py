@@ -119,7 +119,7 @@ def format_amount(resource: str, amount: int) -> str:
 
     The prefix of a ResourceQuota is ignored: `requests.cpu` is formatted as `cpu`.
     """
-    kind = resource.removeprefix("requests.").removeprefix("limits.")
+    kind = plain(resource)
     if kind == CPU:
         return format_cpu(amount)
     of_bytes = kind in {MEMORY, "storage"} or kind.startswith("hugepages-")

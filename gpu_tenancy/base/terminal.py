@@ -14,8 +14,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
-from gpu_tenancy.base.listing import PlainTable
-from gpu_tenancy.base.output import Output
+from gpu_tenancy.base.output import Output, PlainTable
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.progress import Advance, Report
 from gpu_tenancy.base.texts import plural
@@ -122,12 +121,16 @@ def errors(stack: str = "") -> Generator[None]:
     except RenderError as error:
         problems(error.problems, f"the resources of stack {stack}")
         raise typer.Exit(INTERNAL) from error
-    except (ConsoleError, *_of_program()) as error:
+    except (ConsoleError, *_pulumi_errors()) as error:
         error_line(str(error))
         raise typer.Exit(STACK_WRONG) from error
     except OSError as error:
-        if (message := _file_problem(error)) is None:
-            raise
+        if isinstance(error, FileExistsError) and error.errno is None:
+            message = str(error)  # raised by this program with a complete message
+        elif error.errno in _FIXES:
+            message = f"{error.filename or 'a file'}: {error.strerror}; {_FIXES[error.errno]}"
+        else:
+            raise  # a bug in this program
         error_line(message)
         raise typer.Exit(STACK_WRONG) from error
     except KeyboardInterrupt as error:
@@ -135,7 +138,7 @@ def errors(stack: str = "") -> Generator[None]:
         raise typer.Exit(INTERRUPTED) from error
 
 
-def _of_program() -> tuple[type[Exception], ...]:
+def _pulumi_errors() -> tuple[type[Exception], ...]:
     """Pulumi's RunError, which a program raises with its own message; there is none if nothing imported Pulumi."""
     pulumi = sys.modules.get("pulumi")
     return (pulumi.RunError,) if pulumi else ()
@@ -162,15 +165,6 @@ _FIXES: Final = {
     errno.ENOTDIR: "remove the file, or specify another folder",
 }
 """Fixes for problems with the user's files or disk; any other OSError is a bug in this program."""
-
-
-def _file_problem(error: OSError) -> str | None:
-    """The problem with its fix; None if the error is a bug in this program."""
-    if isinstance(error, FileExistsError) and error.errno is None:
-        return str(error)  # raised by this program with a complete message
-    if error.errno not in _FIXES:
-        return None
-    return f"{error.filename or 'a file'}: {error.strerror}; {_FIXES[error.errno]}"
 
 
 def error_line(message: str) -> None:

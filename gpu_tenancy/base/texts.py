@@ -83,9 +83,7 @@ _LONGEST: Final = 80
 def hidden(text: str, allowed: str = _LINES + _JOINERS) -> str:
     """The first character of a text that is not visible as itself; empty if there is none.
 
-    Args:
-        text: any text.
-        allowed: characters that are accepted all the same; by default those of texts with several lines.
+    Allowed characters are accepted all the same; by default those of texts with several lines.
     """
     if _PLAIN.fullmatch(text):
         return ""
@@ -93,21 +91,15 @@ def hidden(text: str, allowed: str = _LINES + _JOINERS) -> str:
 
 
 def visible(text: str, allowed: str = _JOINERS) -> str:
-    r"""The text with each such character escaped, as `\x1b` or `\u202e`.
-
-    Args:
-        text: any text.
-        allowed: characters that are left as they are; none of them ends a line by default.
-    """
+    r"""The text with each such character escaped, as `\x1b` or `\u202e`; those allowed by default end no line."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(
-        sign if sign in allowed or unicodedata.category(sign) not in _HIDDEN else _escaped(sign) for sign in text
+        sign
+        if sign in allowed or unicodedata.category(sign) not in _HIDDEN
+        else sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for sign in text
     )
-
-
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:

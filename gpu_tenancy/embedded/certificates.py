@@ -23,6 +23,7 @@ from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
 from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 
 _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+_Subject: TypeAlias = dict[x509.ObjectIdentifier, str]
 
 _VALIDITY: Final = timedelta(days=3650)
 _RENEWED: Final = timedelta(days=1)
@@ -31,6 +32,11 @@ _LONGEST: Final = 64
 """Characters of a common name: ub-common-name in RFC 5280."""
 _SKEW: Final = timedelta(hours=1)
 """The certificates must stay valid if the clock is set back a little."""
+_UNUSED: Final = (
+    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("crl_sign", "encipher_only", "decipher_only"),
+)
+"""Usages that no key has."""
 
 # Names as in Kubernetes' bootstrap RBAC; system:masters has all permissions:
 # https://kubernetes.io/docs/setup/best-practices/certificates/
@@ -41,10 +47,7 @@ _CLUSTER: Final = {
     "scheduler": {NameOID.COMMON_NAME: "system:kube-scheduler"},
     "kwok": {NameOID.COMMON_NAME: "gpu-tenancy-kwok"},
 }
-_ETCD: Final = {
-    "etcd": {NameOID.COMMON_NAME: "etcd"},
-    "etcd-client": {NameOID.COMMON_NAME: "kube-apiserver"},
-}
+_ETCD: Final = {"etcd": {NameOID.COMMON_NAME: "etcd"}, "etcd-client": {NameOID.COMMON_NAME: "kube-apiserver"}}
 _FRONT_PROXY: Final = {"front-proxy": {NameOID.COMMON_NAME: "front-proxy-client"}}
 """What the API server shows to the API servers of further groups, which then believe the user names that it sends."""
 
@@ -63,13 +66,10 @@ def make_certificates(places: Places) -> None:
 
     etcd has its own CA, so that clients of the API server have no access to it. So has the API server as a client of
     other API servers, because its certificate speaks for every user. Only the key of the API server's own CA is kept,
-    for certificates of people: it gives no more than the administrator's key beside it. Only the owner can read the
-    files.
-
-    Raises:
-        OSError: the folder is not writable.
+    for certificates of people: it gives no more than the administrator's key beside it.
     """
-    if _complete(places):
+    files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
+    if all(_valid(Path(places.certificate(file))) for file in files):
         return
     folder = places.certificates.with_suffix(".new")
     shutil.rmtree(folder, ignore_errors=True)
@@ -89,10 +89,7 @@ def make_certificates(places: Places) -> None:
 
 
 def issue_client(places: Places, user: str, group: str | None, seconds: float) -> dict[str, str]:
-    """A certificate for a person, by which the API server knows a user and their group; no file is written.
-
-    Returns:
-        The user entry of a kubeconfig.
+    """The user entry of a kubeconfig with a certificate, by which the API server knows a user and their group.
 
     Raises:
         ConsoleError: X.509 has no room for the name.
@@ -116,12 +113,6 @@ def client_of_etcd(places: Places) -> ssl.SSLContext:
     return context
 
 
-def _complete(places: Places) -> bool:
-    """Whether every certificate exists and is valid."""
-    files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
-    return all(_valid(Path(places.certificate(file))) for file in files)
-
-
 def _valid(file: Path) -> bool:
     if not file.is_file():
         return False
@@ -134,13 +125,8 @@ def make_webhook_certificates(folder: Path, services: Sequence[str], authority: 
 
     Unlike other keys, the CA's is kept: some operators check it before they use a certificate that they find.
 
-    Args:
-        folder: for the files.
-        services: DNS names that the server certificate is also for.
-        authority: DNS name of the CA; may be empty.
-
-    Returns:
-        The contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`.
+    Returns the contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`. The server certificate is also for `services`,
+    which are DNS names; `authority` is the DNS name of the CA, or empty.
     """
     if not _valid(folder / "tls.crt"):
         # The certificate rotator of Open Policy Agent, which operators use, reads RSA keys of CAs only.
@@ -164,19 +150,14 @@ class _Authority:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     def issue(
-        self,
-        subject: dict[x509.ObjectIdentifier, str],
-        key: ec.EllipticCurvePrivateKey,
-        *more: str,
-        validity: timedelta | None = None,
+        self, subject: _Subject, key: ec.EllipticCurvePrivateKey, *more: str, validity: timedelta = _VALIDITY
     ) -> str:
         """A server certificate for loopback and `more` names, and client certificate, because an etcd peer is both."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK)), *map(x509.DNSName, more)]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
-            _builder(_name(subject), self.certificate.subject, key, validity or _VALIDITY)
-            .add_extension(_usage(signs=False), critical=True)
+            _builder(_name(subject), self.certificate.subject, key, validity, signs=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(identifier, critical=False)  # required by Python's strict verification
@@ -189,9 +170,8 @@ class _Authority:
 def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
     key, subject = key or _key(), _name({NameOID.COMMON_NAME: name})
     builder = (
-        _builder(subject, subject, key, _VALIDITY)
+        _builder(subject, subject, key, _VALIDITY, signs=True)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     if names:
@@ -199,8 +179,11 @@ def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
     return _Authority(builder.sign(key, hashes.SHA256()), key)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedelta) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedelta, *, signs: bool
+) -> x509.CertificateBuilder:
+    now, unused = datetime.now(UTC), dict.fromkeys(_UNUSED, False)
+    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=signs, **unused)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -209,24 +192,11 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedel
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SKEW)
         .not_valid_after(now + validity)
+        .add_extension(usage, critical=True)
     )
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(parts: dict[x509.ObjectIdentifier, str]) -> x509.Name:
+def _name(parts: _Subject) -> x509.Name:
     return x509.Name([x509.NameAttribute(oid, value) for oid, value in parts.items()])
 
 
@@ -248,30 +218,23 @@ def address(ports: Ports) -> str:
 
 def write_client_configs(places: Places, ports: Ports) -> None:
     """Writes the administrator's kubeconfig, and one for each part that is a client."""
-    write_private(places.kubeconfig, _kubeconfig("admin", _pair("admin", places), places, ports))
-    for client in _PARTS:
-        write_private(places.client_config(client), _kubeconfig(client, _pair(client, places), places, ports))
+    for client, file in {"admin": places.kubeconfig, **{part: places.client_config(part) for part in _PARTS}}.items():
+        user = {
+            "client-certificate-data": _data(places.certificate(client)),
+            "client-key-data": _data(places.key(client)),
+        }
+        _write_kubeconfig(file, client, user, places, ports)
 
 
 def write_account_config(places: Places, name: str, token: str) -> Path:
     """Writes the kubeconfig of a controller, for the token of its ServiceAccount; returns its path."""
     file = places.client_config(name)
-    write_private(file, _kubeconfig(name, {"token": token}, places, read_ports(places)))
+    _write_kubeconfig(file, name, {"token": token}, places, read_ports(places))
     return file
 
 
-def _pair(client: str, places: Places) -> dict[str, str]:
-    return {
-        "client-certificate-data": _data(places.certificate(client)),
-        "client-key-data": _data(places.key(client)),
-    }
-
-
-def _kubeconfig(client: str, user: Mapping[str, str], places: Places, ports: Ports) -> str:
-    cluster = {
-        "server": address(ports),
-        "certificate-authority-data": _data(places.certificate("authority")),
-    }
+def _write_kubeconfig(file: Path, client: str, user: Mapping[str, str], places: Places, ports: Ports) -> None:
+    cluster = {"server": address(ports), "certificate-authority-data": _data(places.certificate("authority"))}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -280,7 +243,7 @@ def _kubeconfig(client: str, user: Mapping[str, str], places: Places, ports: Por
         "contexts": [{"name": EMBEDDED_CONTEXT, "context": {"cluster": EMBEDDED_CONTEXT, "user": client}}],
         "current-context": EMBEDDED_CONTEXT,
     }
-    return yaml.safe_dump(config, sort_keys=False)
+    write_private(file, yaml.safe_dump(config, sort_keys=False))
 
 
 def _data(file: str) -> str:

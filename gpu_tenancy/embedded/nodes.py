@@ -1,10 +1,9 @@
 """Simulated nodes with the GPUs, labels and taints of a stack's pools."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -66,14 +65,13 @@ class NodeShape:
 def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
     """The nodes of a stack's pools, each pool at its maximum size."""
     pools = Environment(stack).pools.values()
-    return tuple(node for pool in pools if pool.supply for node in _of_pool(pool.supply))
-
-
-def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:
-    capacity = {**format_amounts(pool.node), "pods": _PODS}
-    for number in range(pool.max_nodes):
-        labels = {**pool.node_labels, **_place(pool, number)}
-        yield NodeShape(f"{pool.name}-{number}", labels, pool.taints, capacity)
+    nodes: list[NodeShape] = []
+    for pool in (pool.supply for pool in pools if pool.supply):
+        capacity = {**format_amounts(pool.node), "pods": _PODS}
+        for number in range(pool.max_nodes):
+            labels = {**pool.node_labels, **_place(pool, number)}
+            nodes.append(NodeShape(f"{pool.name}-{number}", labels, pool.taints, capacity))
+    return tuple(nodes)
 
 
 def _place(pool: PoolSupply, number: int) -> Mapping[str, str]:
@@ -106,11 +104,27 @@ def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
     existing = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
     wanted = {shape.name for shape in shapes}
     stale = [Reference.of(node) for name, node in existing.items() if name not in wanted]
+
+    def bring(shape: NodeShape) -> str:
+        before = existing.get(shape.name)
+        if before is not None and _current(before, shape):
+            return "unchanged"
+        after, resized = _put(cluster, shape.manifest, shape.capacity)
+        if before is None:
+            return "created"
+        # Of the fields that we set; the resourceVersion changes with each heartbeat.
+        fields = (("metadata", "labels"), ("spec", "taints"))
+        return "changed" if resized or any(at(before, *field) != at(after, *field) for field in fields) else "unchanged"
+
+    def all_ready() -> bool:
+        nodes = cluster.list("v1", "Node", labels=OURS)
+        return wanted <= {text_at(node, "metadata", "name") for node in nodes if _ready(node)}
+
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(cluster.delete, stale))
-        changes = Counter(pool.map(partial(_bring, cluster, existing), shapes))
+        changes = Counter(pool.map(bring, shapes))
     within = 60 + len(wanted) / 10  # ten times as long as kwok takes for that many on a quiet machine
-    cluster.wait_for(lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=within)
+    cluster.wait_for(all_ready, what=f"{len(wanted)} nodes to be ready", timeout=within)
     return changes + Counter({"pruned": len(stale)})
 
 
@@ -126,16 +140,6 @@ def add_node(cluster: Cluster, shape: NodeShape) -> None:
         del labels[OURS]
     _put(cluster, manifest, shape.capacity)
     cluster.wait_for(lambda: _ready(cluster.get("v1", "Node", shape.name) or {}), what=f"node {shape.name} to be ready")
-
-
-def _bring(cluster: Cluster, existing: Mapping[str, Manifest], shape: NodeShape) -> str:
-    before = existing.get(shape.name)
-    if before is not None and _current(before, shape):
-        return "unchanged"
-    after, resized = _put(cluster, shape.manifest, shape.capacity)
-    if before is None:
-        return "created"
-    return "changed" if resized or _ours(before) != _ours(after) else "unchanged"
 
 
 def _current(node: Mapping[str, Json], shape: NodeShape) -> bool:
@@ -162,16 +166,6 @@ def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> t
     }
     cluster.patch(Reference.of(manifest), {"status": status}, subresource="status")
     return node, True
-
-
-def _ours(node: Mapping[str, Json]) -> tuple[Json, Json]:
-    """The fields of a node that we set; its resourceVersion changes with each heartbeat."""
-    return at(node, "metadata", "labels"), at(node, "spec", "taints")
-
-
-def _all_ready(cluster: Cluster, wanted: set[str]) -> bool:
-    ready = {text_at(node, "metadata", "name") for node in cluster.list("v1", "Node", labels=OURS) if _ready(node)}
-    return wanted <= ready
 
 
 def _ready(node: Mapping[str, Json]) -> bool:

@@ -84,11 +84,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Ports on the loopback.
-
-    Attributes:
-        kwok: where all nodes answer.
-    """
+    """Ports on the loopback; all nodes answer at kwok's."""
 
     api: int
     etcd: int
@@ -193,12 +189,8 @@ def _controllers(places: Places, _ports: Ports) -> list[str]:
 
 
 def _scheduler(places: Places, _ports: Ports) -> list[str]:
-    return [
-        f"--kubeconfig={places.client_config('scheduler')}",
-        "--leader-elect=false",
-        "--secure-port=0",
-        "--profiling=false",
-    ]
+    kubeconfig = f"--kubeconfig={places.client_config('scheduler')}"
+    return [kubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false"]
 
 
 def _nodes(places: Places, ports: Ports) -> list[str]:
@@ -216,9 +208,6 @@ def _nodes(places: Places, ports: Ports) -> list[str]:
     ]
 
 
-_PLUGIN: Final = "ResourceQuota"
-
-
 @cache
 def services() -> Mapping[str, Admission]:
     """The settings of each Kubernetes service, by its name in lower case, such as `gke`."""
@@ -226,11 +215,9 @@ def services() -> Mapping[str, Admission]:
 
 
 def admission_flags(service: str, home: Path) -> list[str]:
-    """Flags of the API server of a service.
+    """Flags of the API server of one of `services`, with their configuration in the platform's folder.
 
-    Args:
-        service: a name of `services`; empty for Kubernetes' defaults.
-        home: folder of the platform, in which the configuration is written.
+    Without a service, Kubernetes' defaults hold.
     """
     if not service:
         return []
@@ -246,7 +233,7 @@ def admission_flags(service: str, home: Path) -> list[str]:
     admission = {
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "AdmissionConfiguration",
-        "plugins": [{"name": _PLUGIN, "configuration": configuration}],
+        "plugins": [{"name": "ResourceQuota", "configuration": configuration}],
     }
     write_private(file, json.dumps(admission))
     return [

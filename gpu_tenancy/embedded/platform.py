@@ -17,16 +17,10 @@ from pydantic import TypeAdapter
 from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.progress import Report, patient
-from gpu_tenancy.embedded.certificates import (
-    address,
-    client_of_etcd,
-    make_certificates,
-    write_client_configs,
-)
+from gpu_tenancy.embedded.certificates import address, client_of_etcd, make_certificates, write_client_configs
 from gpu_tenancy.embedded.controllers import Controllers
-from gpu_tenancy.embedded.definitions import annotated, install
+from gpu_tenancy.embedded.definitions import Etcd, annotated, install
 from gpu_tenancy.embedded.definitions.pins import Pin
-from gpu_tenancy.embedded.definitions.stored import Etcd
 from gpu_tenancy.embedded.parts import (
     API_SERVER,
     CONTROLLERS,
@@ -38,7 +32,6 @@ from gpu_tenancy.embedded.parts import (
     admission_flags,
     admission_objects,
     flags,
-    read_ports,
 )
 from gpu_tenancy.embedded.processes import (
     Started,
@@ -139,8 +132,7 @@ class Platform:
         """
         cluster = Cluster(self.kubeconfig, EMBEDDED_CONTEXT, retry_seconds=RETRY_SECONDS)
         running = self._running()
-        own = address(running.ports) if running else cluster.server
-        if cluster.server != own:
+        if running and cluster.server != (own := address(running.ports)):
             raise ConsoleError(
                 f"{self.kubeconfig}: context {EMBEDDED_CONTEXT}: {cluster.server} is not the embedded platform, "
                 f"which is {own}",
@@ -183,8 +175,8 @@ class Platform:
 
         Args:
             report: receives a line before the platform is started.
-            service: whose admission settings it has (`admission.services`); empty for those with which it runs.
-            files: the file of each definition that it has from the start, as `fetch` returns them.
+            service: whose admission settings it has (`parts.services`); empty for those with which it runs.
+            files: of the definitions that it has from the start, as `fetch` returns them.
 
         Raises:
             ConsoleError: a program is not available, a part does not start, or a definition is not served; all parts
@@ -197,15 +189,24 @@ class Platform:
             self.install(files, report)
 
     def _bring(self, report: Report, service: str, files: Mapping[Pin, Path]) -> None:
-        before = self._running()
-        service = service or (before.service if before else "")
-        other = bool(before) and service != before.service
-        if self._runs() and not other:
-            self._restore_kubeconfig(report)
-            if self._answers():
-                return
+        before, reason = self._running(), ""
+        if before:
+            service = service or before.service
+            exited = [part for part in PARTS if part not in before.parts or not before.parts[part].process]
+            if service != before.service:
+                reason = f"admission settings of {service.upper()}"
+            elif exited:
+                reason = f"{', '.join(exited)} exited"
+            else:
+                try:
+                    self.cluster().close()
+                except ConsoleError as error:  # the administrator's kubeconfig does not lead to this platform
+                    report(f"writing the kubeconfig of the platform again: {error.what}")
+                    write_client_configs(self.places, before.ports)
+                if self._answers():
+                    return
+                reason = "the API server does not answer"
         programs = find_programs(self.cache, report)
-        reason = f"admission settings of {service.upper()}" if other else self._exited()
         self._stop()
         report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
         make_certificates(self.places)
@@ -217,10 +218,6 @@ class Platform:
 
         The controller of quotas looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
         these kinds where a ResourceQuota counts them (`status unknown for quota`); when it starts, it knows all kinds.
-
-        Args:
-            files: the file of each definition, as `fetch` returns them.
-            report: receives a line with the number of definitions.
 
         Raises:
             ConsoleError: the cluster rejects a definition, or a definition is not served in time.
@@ -300,18 +297,6 @@ class Platform:
             raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
         raise failure(part, what, log)
 
-    def _runs(self) -> bool:
-        running = self._running()
-        return running is not None and not _missing(running)
-
-    def _restore_kubeconfig(self, report: Report) -> None:
-        """Writes the kubeconfigs again if the administrator's does not lead to this platform."""
-        try:
-            self.cluster().close()
-        except ConsoleError as error:
-            report(f"writing the kubeconfig of the platform again: {error.what}")
-            write_client_configs(self.places, read_ports(self.places))
-
     def check(self) -> None:
         """Checks that every started part still runs.
 
@@ -320,14 +305,6 @@ class Platform:
         """
         if running := self._running():
             self._check_running(running)
-
-    def _exited(self) -> str:
-        """Why a platform that was started does not work; empty if it was not started."""
-        running = self._running()
-        if running is None:
-            return ""
-        exited = ", ".join(_missing(running))
-        return f"{exited} exited" if exited else "the API server does not answer"
 
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
@@ -359,11 +336,6 @@ class Platform:
     def _lock(self, what: str) -> Path:
         """The file of a lock; it is in the cache, because `down` deletes the home."""
         return self.cache / f"{what}-{hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]}.lock"
-
-
-def _missing(running: _Running) -> list[str]:
-    """The parts that do not run."""
-    return [part for part in PARTS if part not in running.parts or not running.parts[part].process]
 
 
 def _end(running: _Running) -> None:

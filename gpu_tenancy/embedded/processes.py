@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -101,26 +101,18 @@ _CHILDREN: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
 def stop(started: Iterable[Started]) -> None:
     """Terminates all processes at once, kills those that do not exit, and returns when all have exited."""
-    running = {item.pid: process for item in started if (process := item.process)}
-    for process in running.values():
-        with suppress(psutil.Error):
-            process.terminate()
-    _wait(running, TERMINATED_WITHIN)
-    for process in running.values():
-        with suppress(psutil.Error):
-            if process.is_running():
-                process.kill()
-    _wait(running, TERMINATED_WITHIN)
+    processes = [process for item in started if (process := item.process)]
+    for send in (psutil.Process.terminate, psutil.Process.kill):
+        for process in filter(_runs, processes):
+            with suppress(psutil.Error):
+                send(process)
+        deadline = time.monotonic() + TERMINATED_WITHIN
+        while time.monotonic() < deadline and any(map(_runs, processes)):
+            time.sleep(0.05)
 
 
-def _wait(running: dict[int, psutil.Process], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and any(_runs(pid, process) for pid, process in running.items()):
-        time.sleep(0.05)
-
-
-def _runs(pid: int, process: psutil.Process) -> bool:
-    child = _CHILDREN.get(pid)
+def _runs(process: psutil.Process) -> bool:
+    child = _CHILDREN.get(process.pid)
     if child is not None:
         return child.poll() is None
     with suppress(psutil.Error):
@@ -130,14 +122,11 @@ def _runs(pid: int, process: psutil.Process) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """Free ports of loopback; reserved at the same time, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for listener in sockets:
             listener.bind(("127.0.0.1", 0))
         return [int(listener.getsockname()[1]) for listener in sockets]
-    finally:
-        for listener in sockets:
-            listener.close()
 
 
 def tail(log: Path, lines: int = 12) -> str:
@@ -154,13 +143,9 @@ class PortTakenError(ConsoleError):
 
 
 def at_free_ports(begin: Callable[[], None]) -> None:
-    """Starts programs, again at other ports where another process took one of theirs.
+    """Starts programs, again at other ports where another process took one of theirs; each time is an error.
 
-    Args:
-        begin: chooses ports and starts programs, after it ended what an earlier call may have left.
-
-    Raises:
-        PortTakenError: a port was taken each time.
+    `begin` chooses ports and starts programs, after it ended what an earlier call may have left.
     """
     for _ in range(_STARTS - 1):
         with suppress(PortTakenError):
@@ -178,15 +163,9 @@ def failure(name: str, what: str, log: Path) -> ConsoleError:
 
 @contextmanager
 def alone(lock: Path, report: Report, what: str) -> Generator[None]:
-    """Holds a lock; if another process has it, reports this and waits.
+    """Holds a lock; if another process has it, reports what that does (`starting this platform`), and waits.
 
-    Args:
-        lock: the file; it is kept, because a process that waits for a removed file would no longer be locked out.
-        report: receives a line if this process has to wait.
-        what: what the other process is doing, such as `starting or stopping this platform`.
-
-    Raises:
-        OSError: the file is not writable.
+    The file is kept, because a process that waits for a removed file would no longer be locked out.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as handle:

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from gpu_tenancy.base.errors import ConsoleError, naming
-from gpu_tenancy.base.progress import Advance, Report, measured
+from gpu_tenancy.base.progress import Report, measured
 from gpu_tenancy.embedded.building import build, built
 from gpu_tenancy.embedded.parts import PARTS
 from gpu_tenancy.embedded.processes import alone
@@ -179,14 +179,23 @@ def download(official: Official, cache: Path, report: Report) -> Path:
         with (
             naming(folder),
             tempfile.TemporaryDirectory(dir=folder) as unfinished,
-            measured(report, _WHAT, total, "MiB") as advance,
+            measured(report, "downloading the control plane's official programs", total, "MiB") as advance,
         ):
-            counter = _Counter(advance)
+            done = 0  # bytes of all layers
+
+            def count(block: bytes) -> None:
+                nonlocal done
+                done += len(block)
+                advance(done >> 20)
+
             for name, program in missing.items():
-                _take(registry, program, layers[name], Path(unfinished) / name, counter)
+                _take(registry, program, layers[name], Path(unfinished) / name, count)
                 (Path(unfinished) / name).replace(folder / name)
+    except urllib.error.HTTPError as error:
+        raise UnavailableError(f"{error.url}: HTTP {error.code} {error.reason}") from error
     except _UNUSABLE as error:
-        raise UnavailableError(_reason(registry, error)) from error
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise UnavailableError(f"{registry}: {cause or type(error).__name__}") from error
     return folder
 
 
@@ -202,38 +211,14 @@ _UNUSABLE: Final = (
 """No answer, or an answer that is not an image. A full disk is not included, because a build needs even more space."""
 
 
-_WHAT: Final = "downloading the control plane's official programs"
-
-
-class _Counter:
-    """Counts the downloaded bytes of all layers."""
-
-    def __init__(self, advance: Advance) -> None:
-        self._advance, self._bytes = advance, 0
-
-    def add(self, count: int) -> None:
-        self._bytes += count
-        self._advance(self._bytes >> 20)
-
-
-def _reason(registry: str, error: Exception) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        return f"{error.url}: HTTP {error.code} {error.reason}"
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    return f"{registry}: {cause or type(error).__name__}"
-
-
 def _layers(registry: str, program: Program, machine: str) -> list[tuple[str, int]]:
     """Digest and size of each layer of an image for a machine, the lowest layer first."""
     index = _manifest(registry, program.image, program.digest, _INDEXES)
-    digest = next(
-        (
-            manifest["digest"]
-            for manifest in index.get("manifests", ())
-            if manifest.get("platform", {}).get("os") == "linux" and manifest["platform"].get("architecture") == machine
-        ),
-        None,
-    )
+    images = {
+        (one.get("platform", {}).get("os"), one.get("platform", {}).get("architecture")): one["digest"]
+        for one in reversed(index.get("manifests", ()))
+    }
+    digest = images.get(("linux", machine))
     if digest is None:
         raise UnavailableError(f"{registry}/{program.image}:{program.version} has no image for linux/{machine}")
     manifest = _manifest(registry, program.image, digest, _MANIFESTS)
@@ -262,42 +247,31 @@ def _verify(image: str, digest: str, actual: str) -> None:
         raise UnavailableError(f"{image}: digest mismatch: expected {digest}, got sha256:{actual}")
 
 
-def _take(registry: str, program: Program, layers: list[tuple[str, int]], into: Path, counter: _Counter) -> None:
+def _take(
+    registry: str, program: Program, layers: list[tuple[str, int]], into: Path, count: Callable[[bytes], None]
+) -> None:
     """Extracts the program's file from the uppermost layer that has it, because builds add programs last."""
     for digest, _ in reversed(layers):
         with tempfile.TemporaryFile(dir=into.parent) as layer:
             checksum = hashlib.sha256()
             with _open(f"{registry}/v2/{program.image}/blobs/{digest}") as answer:
-                for block in _blocks(answer):
+                while block := answer.read(_BLOCK):
                     checksum.update(block)
                     layer.write(block)
-                    counter.add(len(block))
+                    count(block)
             _verify(program.image, digest, checksum.hexdigest())
             layer.seek(0)
             with tarfile.open(fileobj=layer) as archive:
-                if _extract(archive, program.file, into):
+                names = (member for member in archive if member.name.removeprefix("./").lstrip("/") == program.file)
+                content = next((archive.extractfile(member) for member in names if member.isfile()), None)
+                if content is not None:
+                    with into.open("wb") as file:
+                        shutil.copyfileobj(content, file, _BLOCK)
+                    into.chmod(0o755)
                     break
     else:
         raise UnavailableError(f"{registry}/{program.image}:{program.version} has no file {program.file}")
     _try_out(into)
-
-
-def _blocks(answer: Any) -> Iterator[bytes]:
-    while block := answer.read(_BLOCK):
-        yield block
-
-
-def _extract(archive: tarfile.TarFile, file: str, into: Path) -> bool:
-    for member in archive:
-        if member.name.removeprefix("./").lstrip("/") == file and member.isfile():
-            content = archive.extractfile(member)
-            if content is None:
-                return False
-            with into.open("wb") as program:
-                shutil.copyfileobj(content, program, _BLOCK)
-            into.chmod(0o755)
-            return True
-    return False
 
 
 def _try_out(program: Path) -> None:

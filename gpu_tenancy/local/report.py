@@ -40,17 +40,7 @@ def running(result: Outcome) -> Running:
 
 def _tables(summary: Summary) -> tuple[Table, ...]:
     """State read from the API server."""
-    queues = [
-        row(
-            holding.team,
-            holding.flavor,
-            holding.scheduler,
-            *(amount_text(holding.resource, amount) for amount in (holding.guaranteed, holding.limit, holding.used)),
-            "yes" if holding.lends else "no",
-            team=holding.team,
-        )
-        for holding in summary.holdings
-    ]
+    queues = [row(*holding.cells, "yes" if holding.lends else "no", team=holding.team) for holding in summary.holdings]
     nodes: list[Row] = []
     for supply in summary.supply:
         own = [holding for holding in summary.holdings if holding.flavor == supply.flavor]

@@ -16,7 +16,7 @@ from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import WaitTimeoutError
 from gpu_tenancy.kube.waiting import condition, is_true
-from gpu_tenancy.model.kinds import WorkloadKind, kind_at
+from gpu_tenancy.model.kinds import kind_at
 from gpu_tenancy.model.names import QUEUE_LABEL
 from gpu_tenancy.model.plan import Plan
 
@@ -31,12 +31,7 @@ _LISTED: Final = 10
 
 
 def settle(cluster: Cluster, plan: Plan, report: Report = lambda _: None) -> tuple[str, ...]:
-    """Waits until pods stop changing, up to 30 s; unschedulable pods stay pending.
-
-    Args:
-        cluster: with the stack.
-        plan: of the stack.
-        report: receives the number of scheduled pods every five seconds.
+    """Waits until pods stop changing, up to 30 s, and reports the number of scheduled pods; others stay pending.
 
     Returns:
         A line for each server that is not ready, with the reason.
@@ -79,28 +74,20 @@ def _not_ready(
     cluster: Cluster, api: tuple[str, str], servers: AbstractSet[tuple[str, str]], teams: frozenset[str]
 ) -> Iterator[str]:
     kind = kind_at(api)
-    unready = [
-        server
-        for server in _of(cluster, *api, teams)
-        if (namespace_of(server), name_of(server)) in servers
-        and _ready(server, kind) < int_at(server, "spec", "replicas")
-    ]
-    pods = _of(cluster, "v1", "Pod", teams) if unready else []
-    for server in unready:
-        own = [pod for pod in pods if namespace_of(pod) == namespace_of(server) and belongs(pod, server)]
-        ready, wanted = _ready(server, kind), plural(int_at(server, "spec", "replicas"), "replica")
-        yield f"{kind.kind} {namespace_of(server)}/{name_of(server)}: {ready} of {wanted}: {_why(server, own)}"
-
-
-def _ready(server: Manifest, kind: WorkloadKind) -> int:
-    return int_at(server, "status", kind.ready)
+    pods: list[Manifest] | None = None
+    for server in _of(cluster, *api, teams):
+        ready, wanted = int_at(server, "status", kind.ready), int_at(server, "spec", "replicas")
+        if (namespace_of(server), name_of(server)) in servers and ready < wanted:
+            pods = _of(cluster, "v1", "Pod", teams) if pods is None else pods
+            own = [pod for pod in pods if namespace_of(pod) == namespace_of(server) and belongs(pod, server)]
+            title = f"{kind.kind} {namespace_of(server)}/{name_of(server)}"
+            yield f"{title}: {ready} of {plural(wanted, 'replica')}: {_why(server, own)}"
 
 
 def _why(server: Manifest, pods: Sequence[Manifest]) -> str:
     """The reason: pods that are rejected by a quota or a policy, else those that are pending or do not start."""
-    failure = condition(server, "ReplicaFailure")
-    if text_at(failure, "status") == "True":
-        return text_at(failure, "message")
+    if is_true(server, "ReplicaFailure"):
+        return text_at(condition(server, "ReplicaFailure"), "message")
     reasons = [reason for pod in pods if not is_true(pod, "Ready") and (reason := _of_pod(pod))]
     return reasons[0] if reasons else "its pods are starting"
 

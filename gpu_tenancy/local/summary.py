@@ -1,19 +1,22 @@
-"""State of a tenancy as read from its API server: guarantees, limits and usage."""
+"""State of a tenancy as read from its API server: guarantees, limits and usage; and the parts of the platform."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import amount_text, amounts
 from gpu_tenancy.cluster.budgets import budgets
-from gpu_tenancy.cluster.cluster_queues import ClusterQueue, read_settled
+from gpu_tenancy.cluster.cluster_queues import read_settled
 from gpu_tenancy.cluster.pods import ended, name_of
 from gpu_tenancy.cluster.queues import Queues
-from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.cluster.workloads import waiting
+from gpu_tenancy.embedded.controllers import Controller
+from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.explain.usage import KINDS, Row
 from gpu_tenancy.explain.usage import measure as measure_usage
-from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.local.checks.scaling import targets
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
 
@@ -39,6 +42,12 @@ class Holding:
     used: int
     lends: bool
     resource: str
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its texts in a table, from the team to the usage."""
+        amounts = (amount_text(self.resource, amount) for amount in (self.guaranteed, self.limit, self.used))
+        return self.team, self.flavor, self.scheduler, *amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +105,21 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
     nodes = {name_of(node): node for node in state.of("Node")}
     return Summary(
         holdings=tuple(holding for holding in holdings if holding.limit),
-        budgets=tuple(budget for team in teams for budget in _budgets(state, team)),
+        budgets=tuple(
+            Budget(team, line.quota, line.resource, *(amount_text(line.resource, n) for n in (line.used, line.hard)))
+            for team in teams
+            for quota in state.of("ResourceQuota", team)
+            for line in budgets(quota)
+        ),
         supply=tuple(_supply(tree, measure, queues, holdings) for measure in counted.values()),
         waiting=sum(1 for pod in pods if not text_at(pod, "spec", "nodeName")),
-        astray=tuple(_astray(pods, nodes)),
+        astray=tuple(
+            f"{text_at(pod, 'metadata', 'namespace')}/{name_of(pod)}"
+            for pod in pods
+            if (node := nodes.get(text_at(pod, "spec", "nodeName")))
+            for label, value in map_at(pod, "spec", "nodeSelector").items()
+            if text_at(node, "metadata", "labels", label) != value
+        ),
         pending=tuple(
             (workload.namespace, text_at(owner, "name"))
             for workload in waiting(queues.workloads)
@@ -109,23 +129,12 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
 
 
 def _holding(row: Row, queues: Queues, measure: Measure) -> Holding:
-    gangs = row.scheduler == "Volcano"
-    lends = not gangs and _lends(queues.cluster_queues[row.team], row.flavor, row.resource)
+    quotas = {} if row.scheduler == "Volcano" else queues.cluster_queues[row.team].spec.quotas
+    quota = quotas.get((row.flavor, row.resource))
+    lends = quota is not None and quota.lending_limit != 0
     return Holding(
         row.team, measure.label, row.scheduler, row.guaranteed or 0, row.limit or 0, row.used, lends, row.resource
     )
-
-
-def _lends(queue: ClusterQueue, flavor: str, resource: str) -> bool:
-    quota = queue.spec.quotas.get((flavor, resource))
-    return quota is not None and quota.lending_limit != 0
-
-
-def _budgets(state: State, team: str) -> Iterator[Budget]:
-    for quota in state.of("ResourceQuota", team):
-        for line in budgets(quota):
-            used, hard = (amount_text(line.resource, value) for value in (line.used, line.hard))
-            yield Budget(team, line.quota, line.resource, used, hard)
 
 
 def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Holding]) -> Supply:
@@ -138,9 +147,36 @@ def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Hol
     return Supply(measure.label, flavor.product or "", len(nodes), capacity, used, measure.resource)
 
 
-def _astray(pods: list[Manifest], nodes: Mapping[str, Manifest]) -> Iterator[str]:
-    for pod in pods:
-        node = nodes.get(text_at(pod, "spec", "nodeName"))
-        for label, value in map_at(pod, "spec", "nodeSelector").items():
-            if node and text_at(node, "metadata", "labels", label) != value:
-                yield f"{text_at(pod, 'metadata', 'namespace')}/{text_at(pod, 'metadata', 'name')}"
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Which parts of the platform were the real programs, and which were simulated.
+
+    Attributes:
+        real: with their versions: `Kueue 0.19.2`.
+        simulated: such as `nodes and their GPUs (kwok)`.
+    """
+
+    real: tuple[str, ...]
+    simulated: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"real: {', '.join(self.real)}; simulated: {', '.join(self.simulated)}"
+
+
+def composition(kubernetes: str, controllers: Iterable[Controller], plan: Plan, tree: Tree) -> Composition:
+    """The parts of a platform with a stack, the load of whose servers the checks simulate.
+
+    `kubernetes` is the version that the API server reports.
+    """
+    versions = {one.chart: one.version.removeprefix("v") for one in controllers if one.runs}
+    rows = {chart: row for chart, row in read_rows().items() if chart in versions}
+    # A chart in an operator's chart, such as JobSet's in Trainer's, has a name of its own.
+    own = {chart for chart, row in rows.items() if row.part or not row.operator}
+    titles = {chart: chart if chart in own else operators()[row.operator].title for chart, row in rows.items()}
+    real = [f"API server {kubernetes.removeprefix('v')}", "controller manager", "scheduler"]
+    real += [f"{title} {versions[chart]}" for chart, title in titles.items()]
+    nodes = "nodes and their GPUs" if any(flavor.resource for flavor in tree.flavors.values()) else "nodes"
+    scaled = [server.scaling for team in plan.teams for server in team.servers if server.scaling]
+    load = ["CPU load"] if any(scaling.cpu for scaling in scaled) else []
+    metrics = dict.fromkeys(metric for scaling in scaled if not scaling.by_keda for metric in targets(scaling))
+    return Composition(tuple(real), (f"{nodes} (kwok)", *load, *metrics))

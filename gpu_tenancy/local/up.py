@@ -13,19 +13,25 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.pods import ended
+from gpu_tenancy.cluster.pods import ended, namespace_of
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
-from gpu_tenancy.embedded.channels import bring_channels, bring_templates
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.controllers.launching import Wanted
 from gpu_tenancy.embedded.controllers.table import Row, read_rows
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.drivers import (
+    bring_channels,
+    bring_claims,
+    bring_secrets,
+    bring_templates,
+    bring_volumes,
+    remove_claims,
+)
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.programs import find_programs
-from gpu_tenancy.embedded.volumes import bring_claims, bring_secrets, bring_volumes, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import Preview, rendered
 from gpu_tenancy.kube.apply import ApplyError, apply
@@ -34,11 +40,11 @@ from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnknownKindError, Un
 from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks import Check, Controllers, check_all
+from gpu_tenancy.local.checks.check import Verdict, verdict
 from gpu_tenancy.local.checks.metrics import withdraw
 from gpu_tenancy.local.checks.workloads import check_models
 from gpu_tenancy.local.settling import in_turns, settle
-from gpu_tenancy.local.summary import Summary, summarise
-from gpu_tenancy.local.verdict import Composition, Verdict, composition, verdict
+from gpu_tenancy.local.summary import Composition, Summary, composition, summarise
 from gpu_tenancy.model.catalogue.operators import operators as catalogue
 from gpu_tenancy.model.names import COMPUTE_DOMAINS
 from gpu_tenancy.model.plan import Plan, plan
@@ -109,24 +115,11 @@ class Options:
 DEFAULTS: Final = Options()
 
 
-def up(
-    name: str,
-    platform: Platform,
-    report: Report,
-    project: Path,
-    options: Options = DEFAULTS,
-) -> Outcome:
-    """Deploys a stack to a platform and verifies its guarantees.
+def up(name: str, platform: Platform, report: Report, project: Path, options: Options = DEFAULTS) -> Outcome:
+    """Deploys a stack of a project folder to a platform and verifies its guarantees; reports a line for each stage.
 
     Nothing is changed if the stack is invalid. One deployment waits for another one to the same platform. Another
     stack is deleted only when this one is rendered and all programs and definitions for it are on this machine.
-
-    Args:
-        name: of the stack.
-        platform: the embedded platform.
-        report: receives a line for each stage.
-        project: folder of `Pulumi.yaml`, the program and its stacks.
-        options: what the user can choose.
 
     Raises:
         StackError: the stack file is invalid; it has every problem.
@@ -149,9 +142,9 @@ def up(
 def _up(name: str, platform: Platform, report: Report, project: Path, options: Options) -> Outcome:
     report(f"reading stack {name}")
     read = declared(name, project)
-    operators = choosing.rows_of(Tree(read.stack)) if options.controllers == "all" else dict[str, Row]()
+    operators = table.rows_of(Tree(read.stack)) if options.controllers == "all" else dict[str, Row]()
     other = other_stack(platform, name)
-    prepared = platform.prepared and choosing.prepared(operators, platform.cache)
+    prepared = platform.prepared and table.prepared(operators, platform.cache)
     if prepared and not other:
         stack_preview = _rendered_meanwhile(read, platform, operators, report, options.service)
     else:  # the user may have to decide, or can read the preview while something is built
@@ -168,7 +161,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     definitions = fetch(pins, platform.cache, report)
     if other:
         find_programs(platform.cache, report)
-        choosing.find(operators, platform.cache, report)
+        table.find(operators, platform.cache, report)
         report(f"deleting stack {other}")
         platform.down(report)
     platform.up(report, options.service, definitions)
@@ -184,7 +177,6 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             nodes = bringing.result()
         bring_channels(cluster, stack_preview.stack)
         _bring_volumes(cluster, planned, stack_preview.stack)
-        remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
         changes = (
@@ -200,13 +192,13 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             report(f"not ready: {line}")
         report("verifying the guarantees")
         controllers = Controllers(platform.controllers.running(), unavailable)
-        checks = check_all(cluster, planned, tree, controllers, report)
+        checks = tuple(check_all(cluster, planned, tree, controllers, report))
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
             engine=engine,
-            changes=_listed(changes),
-            nodes=_listed(nodes),
+            changes={action: changes[action] for action in ACTIONS if changes[action]},
+            nodes={action: nodes[action] for action in ACTIONS if nodes[action]},
             objects=len(stack_preview.objects),
             kubeconfig=platform.kubeconfig,
             server=cluster.server,
@@ -220,6 +212,7 @@ def _bring_volumes(cluster: Cluster, planned: Plan, stack: Stack) -> None:
     claims = [claim for team in planned.teams for claim in team.claims]
     homes = {team.namespace.name: team.notebooks.home for team in planned.teams if team.notebooks}
     bring_volumes(cluster, claims, homes, default=has(stack, "defaultStorageClass"))
+    remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
 
 
 def _bring_rest(cluster: Cluster, planned: Plan, stack: Stack) -> None:
@@ -264,11 +257,11 @@ def _wanted(
     """The charts whose controllers run, and why others do not; says which programs are not available."""
     if not operators:
         return (), dict.fromkeys(read_rows(), "no controllers run here (--controllers none)")
-    found, unavailable = choosing.find(operators, platform.cache, report)
+    found, unavailable = table.find(operators, platform.cache, report)
     for reason in dict.fromkeys(unavailable.values()):
         missing = ", ".join(sorted(program for program, why in unavailable.items() if why == reason))
-        report(f"not started: {missing}: {reason}; set {choosing.FOLDER} to a folder with these programs")
-    started = choosing.wanted(stack_preview.declared, found)
+        report(f"not started: {missing}: {reason}; set {table.FOLDER} to a folder with these programs")
+    started = table.wanted(stack_preview.declared, found)
     titles = {chart: catalogue()[row.operator].title if row.operator else chart for chart, row in operators.items()}
     charts = titles.keys() - {one.name for one in started}
     return started, {chart: f"{titles[chart]} could not be built" for chart in charts}
@@ -283,10 +276,6 @@ def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:
 def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
     """The API groups of a stack's objects; the core group is the empty string."""
     return {str(item.manifest["apiVersion"]).rpartition("/")[0] for item in objects}
-
-
-def _listed(counts: Counter[str]) -> dict[str, int]:
-    return {action: counts[action] for action in ACTIONS if counts[action]}
 
 
 def _engine(platform: Platform, name: str, objects: int) -> Engine:
@@ -341,7 +330,12 @@ def other_stack(platform: Platform, name: str) -> str | None:
     carried = platform.carried()
     if carried is None or carried.name == name:
         return None
-    return f"{carried.name} ({plural(carried.objects, 'object')}, deployed with {carried.engine}{_running(platform)})"
+    running = ""
+    if platform.kubeconfig.is_file():
+        with platform.cluster() as cluster:
+            counts = f"running: {', '.join(_counts(cluster))}" if cluster.ready() else "the platform is not running"
+            running = f"; {counts}"
+    return f"{carried.name} ({plural(carried.objects, 'object')}, deployed with {carried.engine}{running})"
 
 
 def not_replaced(other: str, name: str) -> ConsoleError:
@@ -353,31 +347,15 @@ def not_replaced(other: str, name: str) -> ConsoleError:
     )
 
 
-def _running(platform: Platform) -> str:
-    if not platform.kubeconfig.is_file():
-        return ""
-    with platform.cluster() as cluster:
-        if not cluster.ready():
-            return "; the platform is not running"
-        return f"; running: {', '.join(_counts(cluster))}"
-
-
 def _counts(cluster: Cluster) -> Iterator[str]:
     """Teams and what they run, also what is not of the stack; objects of other objects are not counted."""
     teams = [text_at(team, "metadata", "name") for team in cluster.list("v1", "Namespace", labels=_MANAGED)]
     yield plural(len(teams), "team")
     for noun, *kinds in _KINDS:
-        found = [item for kind in kinds for item in _of(cluster, *kind) if _team(item) in teams]
+        found: list[Manifest] = []
+        for kind in kinds:
+            with suppress(UnknownKindError):  # The stack does not need its operator.
+                found += [one for one in cluster.list(*kind, metadata_only=True) if namespace_of(one) in teams]
         yield plural(sum(not at(item, "metadata", "ownerReferences") for item in found), noun)
-    pods = [pod for pod in cluster.list("v1", "Pod") if _team(pod) in teams and not ended(pod)]
+    pods = [pod for pod in cluster.list("v1", "Pod") if namespace_of(pod) in teams and not ended(pod)]
     yield plural(sum(bool(text_at(pod, "spec", "nodeName")) for pod in pods), "pod")
-
-
-def _of(cluster: Cluster, api_version: str, kind: str) -> tuple[Manifest, ...]:
-    with suppress(UnknownKindError):  # The stack does not need its operator.
-        return cluster.list(api_version, kind, metadata_only=True)
-    return ()
-
-
-def _team(item: Manifest) -> str:
-    return text_at(item, "metadata", "namespace")

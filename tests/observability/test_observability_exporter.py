@@ -13,7 +13,7 @@ from cli_builders import tenancy
 from repository import ROOT
 
 from gpu_tenancy.embedded.platform import Carried, Platform
-from gpu_tenancy.local.metrics.samples import Devices, Sample, exposition, state_samples
+from gpu_tenancy.local.samples import Devices, Sample, exposition, state_samples
 
 AT = "2026-11-26T08:00:00Z"
 
@@ -176,7 +176,7 @@ def test_the_command_prints_its_address_until_interrupted(tmp_path: Path, monkey
         yield SimpleNamespace(server_port=9400, serve_forever=interrupted)
 
     monkeypatch.setattr(Platform, "carried", carried)
-    monkeypatch.setattr("gpu_tenancy.local.metrics.serving.serving", serving)
+    monkeypatch.setattr("gpu_tenancy.local.metrics.serving", serving)
     seen = tenancy("local", "metrics", "--out", tmp_path)
     assert (seen.exit_code, seen.stdout) == (0, f"{tmp_path / 'local' / 'metrics' / 'prometheus.yml'}\n")
     assert seen.stderr == "serving http://127.0.0.1:9400 until Ctrl-C; start Prometheus with this file\n"

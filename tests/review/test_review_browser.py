@@ -12,9 +12,8 @@ from review_pages import bare, full, many, outlook_of, reviewed
 
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.report import running
-from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
+from gpu_tenancy.local.summary import Budget, Composition, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
-from gpu_tenancy.local.verdict import Composition
 from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Review

@@ -50,8 +50,8 @@ def up(
         from gpu_tenancy.cluster.contexts import uses_embedded
         from gpu_tenancy.embedded.platform import Platform
         from gpu_tenancy.local import show
-        from gpu_tenancy.local.next_steps import next_steps
         from gpu_tenancy.local.report import write_report
+        from gpu_tenancy.local.show import next_steps
         from gpu_tenancy.local.up import Options
         from gpu_tenancy.local.up import up as bring_up
         from gpu_tenancy.model.project import project_folder
@@ -93,7 +93,7 @@ def metrics(
     with terminal.errors():
         from gpu_tenancy.embedded.parts import LOOPBACK
         from gpu_tenancy.embedded.platform import Platform
-        from gpu_tenancy.local.metrics.serving import serving
+        from gpu_tenancy.local.metrics import serving
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.project import project_folder, read_stack
 

@@ -34,15 +34,12 @@ _OK: Final = 200
 
 
 class Controller(BaseModel):
-    """One started controller.
+    """One started controller, by the name of its Deployment in the chart.
 
     Attributes:
-        name: the Deployment in the chart.
-        chart: in the table of controllers.
         version: of the chart's module.
         fingerprint: of program, configuration and chart.
         ports: on loopback, by their names in the table.
-        started: its process.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -90,12 +87,10 @@ class Controllers:
         self._record.unlink(missing_ok=True)
 
     def remove(self, cluster: Cluster, kept: Collection[str] = ()) -> None:
-        """Stops controllers, and deletes what would reject, convert or serve objects without them.
+        """Stops all controllers but the kept ones, and deletes what would reject or serve objects without them.
 
-        Args:
-            cluster: of the platform.
-            kept: names of controllers that go on. The API server is told nothing new about theirs: each change of a
-                definition has it build handlers, OpenAPI and watches of that kind again.
+        Nothing of the kept ones changes: after each change of a definition, the API server builds handlers, OpenAPI and
+        watches of that kind again.
         """
         recorded = self.recorded()
         removed = {controller.name for controller in recorded}.difference(kept)
@@ -130,7 +125,10 @@ class Controllers:
         if self.superfluous(wanted):  # another set of operators, whose webhooks must not stay
             self.remove(cluster, {name for item in wanted for name in item.row.programs})
         running = {controller.name: controller for controller in self.recorded()}
-        changed = [item for item in wanted if not _current(item, running)]
+        current = {(name, one.fingerprint) for name, one in running.items() if one.runs}
+        changed = [
+            item for item in wanted if any((name, item.fingerprint) not in current for name in item.row.programs)
+        ]
         if not changed:
             return
         report(f"starting {', '.join(f'{item.name} {item.version}' for item in changed)}")
@@ -217,12 +215,6 @@ def _until_accepted(cluster: Cluster, release: ReleasePlan) -> None:
     wait_for(
         accepted, what=f"the webhooks of {release.name} to accept a sample", timeout=READY_WITHIN, fix=lambda: last[0]
     )
-
-
-def _current(item: Wanted, running: Mapping[str, Controller]) -> bool:
-    """Whether all programs of a chart run as they should."""
-    found = [running.get(name) for name in item.row.programs]
-    return all(one and one.runs and one.fingerprint == item.fingerprint for one in found)
 
 
 def _answers(ready: Ready, port: int, authority: Path) -> bool:

@@ -56,11 +56,10 @@ class Pod:
 def plain(objects: Iterable[Manifest]) -> Iterator[Manifest]:
     """The objects that are applied as the chart has them."""
     return (
-        item for item in objects if item["kind"] not in _LEFT_OUT and not at(item, "metadata", "annotations", _HOOK)
+        item
+        for item in objects
+        if item["kind"] not in _LEFT_OUT and not at(item, "metadata", "annotations", "helm.sh/hook")
     )
-
-
-_HOOK: Final = "helm.sh/hook"
 
 
 def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
@@ -69,16 +68,15 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
     Raises:
         ValueError: the chart has no such Deployment; the table must be corrected.
     """
-    found = next(
-        (o for o in objects if o["kind"] == "Deployment" and text_at(o, "metadata", "name") == deployment), None
-    )
-    if found is None:
-        names = ", ".join(text_at(o, "metadata", "name") for o in objects if o["kind"] == "Deployment")
+    found = {text_at(o, "metadata", "name"): o for o in objects if o["kind"] == "Deployment"}
+    if deployment not in found:
+        names = ", ".join(found)
         raise ValueError(f"Deployment {deployment} is not in the chart, which has {names}; correct its description")
     maps = {text_at(o, "metadata", "name"): o for o in objects if o["kind"] == "ConfigMap"}
-    container = maps_at(found, "spec", "template", "spec", "containers")[0]
+    spec = map_at(found[deployment], "spec", "template", "spec")
+    container = maps_at(spec, "containers")[0]
     mounts, files, secrets = dict[str, str](), dict[str, str](), list[str]()
-    volumes = {text_at(v, "name"): v for v in maps_at(found, "spec", "template", "spec", "volumes")}
+    volumes = {text_at(v, "name"): v for v in maps_at(spec, "volumes")}
     for mount in maps_at(container, "volumeMounts"):
         name, path, key = text_at(mount, "name"), text_at(mount, "mountPath"), text_at(mount, "subPath")
         volume = volumes[name]
@@ -90,31 +88,18 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
             files |= {f"{name}/{file}": text for file, text in texts_at(maps[config], "data").items()}
         else:
             mounts[path] = f"{{temporary}}/{name}"
+    command, args = at(container, "command"), at(container, "args")
+    # After the program: the rest of `command`, then `args`, without the redirection of a shell.
+    rest = [*(command[1:] if isinstance(command, list) else []), *(args if isinstance(args, list) else [])]
     return Pod(
         name=deployment,
-        namespace=text_at(found, "metadata", "namespace"),
-        account=_account(found),
-        arguments=tuple(_moved(str(argument), mounts) for argument in _arguments(container)),
+        namespace=text_at(found[deployment], "metadata", "namespace"),
+        account=text_at(spec, "serviceAccountName") or text_at(spec, "serviceAccount") or "default",
+        arguments=tuple(_moved(str(argument), mounts) for argument in rest if argument != "2>&1"),
         environment={text_at(v, "name"): text_at(v, "value") for v in maps_at(container, "env") if text_at(v, "value")},
         files=files,
         secrets=tuple(secrets),
     )
-
-
-def _account(deployment: Manifest) -> str:
-    """The name of the ServiceAccount; `serviceAccount` is the older key."""
-    names = (text_at(deployment, "spec", "template", "spec", key) for key in ("serviceAccountName", "serviceAccount"))
-    return next(filter(None, names), "default")
-
-
-def _arguments(container: Mapping[str, Json]) -> Iterator[Json]:
-    """The arguments after the program: the rest of `command`, then `args`, without the redirection of a shell."""
-    command, args = at(container, "command"), at(container, "args")
-    rest = command[1:] if isinstance(command, list) else []
-    yield from (argument for argument in (*rest, *(args if isinstance(args, list) else ())) if argument != _REDIRECTION)
-
-
-_REDIRECTION: Final = "2>&1"
 
 
 def _moved(argument: str, mounts: Mapping[str, str]) -> str:
@@ -150,13 +135,7 @@ def _filled(value: Any, places: Mapping[str, str | int]) -> Any:
 
 
 def by_url(configuration: Manifest, port: int, authority: str) -> Manifest:
-    """A webhook configuration that calls a port of loopback.
-
-    Args:
-        configuration: of a chart.
-        port: where the webhooks are served.
-        authority: CA certificate in PEM.
-    """
+    """A chart's webhook configuration that calls a port of loopback; `authority` is a CA certificate in PEM."""
     hooks: list[Json] = [
         {**hook, "clientConfig": _client(hook, port, authority)} for hook in maps_at(configuration, "webhooks")
     ]

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
@@ -20,7 +19,6 @@ from gpu_tenancy.embedded.controllers.adapting import (
     DEFINITION,
     DEFINITIONS,
     WEBHOOKS,
-    Pod,
     arguments_of,
     bundle,
     by_url,
@@ -29,15 +27,7 @@ from gpu_tenancy.embedded.controllers.adapting import (
     plain,
     pod_of,
 )
-from gpu_tenancy.embedded.controllers.table import (
-    RENDERER,
-    Program,
-    Row,
-    chart_folder,
-    module_of,
-    render,
-    with_more,
-)
+from gpu_tenancy.embedded.controllers.table import RENDERER, Wanted, chart_folder, render, with_more
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, read_ports
 from gpu_tenancy.embedded.processes import free_ports
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -57,42 +47,14 @@ Command: TypeAlias = tuple[list[str], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One chart whose controllers should run.
-
-    Attributes:
-        name: of the chart in the table of controllers.
-        release: of the operator, with the stack's values.
-        programs: path of each program, by its name in the table.
-    """
-
-    name: str
-    row: Row
-    release: ReleasePlan
-    programs: Mapping[str, Path]
-
-    @property
-    def version(self) -> str:
-        """Of the chart's module."""
-        return module_of(self.row).version
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes if the controllers must be started again."""
-        content = [self.row.model_dump(mode="json"), self.release.values, self.release.reads, self.version]
-        files = [f"{path} {path.stat().st_mtime_ns}" for path in self.programs.values()]
-        return sha256(json.dumps([content, files], sort_keys=True, default=str).encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
 class Launch:
     """A rendered chart whose objects are in the cluster, except what its programs must serve."""
 
     item: Wanted
     objects: Sequence[Manifest]
     places: Places
-    certificates: Mapping[str, Mapping[str, str]]
-    ports: Mapping[str, Mapping[str, int]]
+    certificates: dict[str, Mapping[str, str]]
+    ports: dict[str, Mapping[str, int]]
 
     def at_ports(self, before: Mapping[str, Mapping[str, int]]) -> "Launch":
         """The same, at the ports that programs had before: so webhooks and conversions stay as they are."""
@@ -140,9 +102,18 @@ class Launch:
             "authority": self.places.certificate("authority"),
             "nodes": read_ports(self.places).kwok,
         }
-        _write_files(pod, program, folder, fill)
-        apply_all(cluster, [_secret(pod.namespace, secret, self.certificates[name]) for secret in pod.secrets])
-        _mount_certificates(folder)
+        shutil.rmtree(folder / "files", ignore_errors=True)
+        for file, text in pod.files.items():
+            ours = configured(text, program.settings, fill) if file.endswith(_CONFIGURATION) else text
+            write_private(folder / "files" / file, ours)
+        secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "stringData": dict(self.certificates[name])}
+        places = [{"name": mounted, "namespace": pod.namespace} for mounted in pod.secrets]
+        apply_all(cluster, [{**secret, "metadata": dict(place)} for place in places])
+        # Where controller-runtime looks for certificates by default: below TMPDIR.
+        link = folder / "temporary" / "k8s-webhook-server" / "serving-certs"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(folder / "certificates")
         environment = {
             **pod.environment,
             **program.environment,
@@ -177,18 +148,13 @@ def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report:
     objects = [placed(cluster, manifest, release.namespace) for manifest in rendered]
     services = [f"{text_at(o, 'metadata', 'name')}.{release.namespace}.svc" for o in objects if o["kind"] == "Service"]
     programs = item.row.programs
-    launch = Launch(
-        item,
-        objects,
-        places,
-        certificates={
-            name: make_webhook_certificates(
-                places.home / "controllers" / name / "certificates", services, program.authority
-            )
-            for name, program in programs.items()
-        },
-        ports={name: _ports(program) for name, program in programs.items()},
-    )
+    launch = Launch(item, objects, places, {}, {})
+    for name, program in programs.items():
+        texts = json.dumps([program.arguments, program.settings])
+        named = [port for port in _PORTS if f"{{{port}}}" in texts]
+        launch.ports[name] = dict(zip(named, free_ports(len(named)), strict=True))
+        folder = launch.folder(name) / "certificates"
+        launch.certificates[name] = make_webhook_certificates(folder, services, program.authority)
     apply_all(cluster, [*plain(objects), *_reads(release)])
     return launch
 
@@ -206,34 +172,6 @@ def placed(cluster: Cluster, manifest: Manifest, namespace: str) -> Manifest:
         if not cluster.resource(str(manifest["apiVersion"]), str(manifest["kind"])).namespaced:
             return {**manifest, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
     return {**manifest, "metadata": {"namespace": namespace, **metadata}}
-
-
-def _ports(program: Program) -> dict[str, int]:
-    """A free port for each port that the arguments or settings of a program name."""
-    texts = json.dumps([program.arguments, program.settings])
-    names = [name for name in _PORTS if f"{{{name}}}" in texts]
-    return dict(zip(names, free_ports(len(names)), strict=True))
-
-
-def _write_files(pod: Pod, program: Program, folder: Path, fill: Mapping[str, str | int]) -> None:
-    shutil.rmtree(folder / "files", ignore_errors=True)
-    for file, text in pod.files.items():
-        ours = configured(text, program.settings, fill) if file.endswith(_CONFIGURATION) else text
-        write_private(folder / "files" / file, ours)
-
-
-def _mount_certificates(folder: Path) -> None:
-    """Links the certificates where controller-runtime looks for them by default: below TMPDIR."""
-    link = folder / "temporary" / "k8s-webhook-server" / "serving-certs"
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if not link.is_symlink():
-        link.symlink_to(folder / "certificates")
-
-
-def _secret(namespace: str, name: str, certificates: Mapping[str, str]) -> Manifest:
-    """The Secret that a pod would mount."""
-    metadata: Json = {"name": name, "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": dict[str, Json](certificates)}
 
 
 def _reads(release: ReleasePlan) -> Iterator[Manifest]:
@@ -263,6 +201,9 @@ SERVED_WITHIN: Final = 120.0
 def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> None:
     """Has the API server pass requests for an API on to a port of loopback, and waits until it serves the kinds.
 
+    An APIService cannot have a URL. For a Service of type ExternalName, the API server connects to the external name
+    and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`.
+
     Args:
         cluster: of the embedded platform.
         service: the APIService, as in a chart.
@@ -272,8 +213,12 @@ def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> Non
     Raises:
         WaitTimeoutError: the API server does not find the kinds; the message has its reason.
     """
-    for item in _served_at(service, port, authority):
-        cluster.apply(item, force=True)
+    spec = {key: value for key, value in map_at(service, "spec").items() if key != "insecureSkipTLSVerify"}
+    place: dict[str, Json] = {key: text_at(spec, "service", key) for key in ("name", "namespace")}
+    external: Json = {"type": "ExternalName", "externalName": LOOPBACK}
+    target: Json = {**place, "port": port}
+    cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": place, "spec": external}, force=True)
+    cluster.apply({**service, "spec": {**spec, "service": target, "caBundle": bundle(authority)}}, force=True)
     reference = Reference.of(service)
     group, version = text_at(service, "spec", "group"), text_at(service, "spec", "version")
 
@@ -289,21 +234,3 @@ def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> Non
         timeout=SERVED_WITHIN,
         fix=lambda: holders(cluster.get(*reference)),
     )
-
-
-def _served_at(service: Manifest, port: int, authority: str) -> tuple[Manifest, Manifest]:
-    """A Service and the APIService.
-
-    An APIService cannot have a URL. For a Service of type ExternalName, the API server connects to the external name
-    and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`.
-    """
-    spec = {key: value for key, value in map_at(service, "spec").items() if key != "insecureSkipTLSVerify"}
-    name, namespace = (text_at(spec, "service", key) for key in ("name", "namespace"))
-    external: Manifest = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"type": "ExternalName", "externalName": LOOPBACK},
-    }
-    target: Json = {"name": name, "namespace": namespace, "port": port}
-    return external, {**service, "spec": {**spec, "service": target, "caBundle": bundle(authority)}}

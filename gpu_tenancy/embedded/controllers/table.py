@@ -1,17 +1,22 @@
-"""The controllers that the embedded platform can run: of operators, from their descriptions, and `controllers.yaml`.
+"""The charts whose controllers run on the embedded platform: their table, and the choice and programs for a stack.
 
-Only addresses, certificates, leader election and what needs a file outside of the platform's folder differ from the
-charts. Texts of a program can have these placeholders: `{health}`, `{metrics}`, `{webhook}`, `{api}`: free ports; the
-chart's APIServices are served at `{api}`. `{kubeconfig}`: of the program's ServiceAccount. `{certificates}`: folder
-with tls.crt, tls.key, ca.crt and ca.key. `{authority}`: the cluster's CA. `{nodes}`: the port of kwok.
+The rows are in the descriptions of operators, and in `controllers.yaml`. Only addresses, certificates, leader election
+and what needs a file outside of the platform's folder differ from the charts. Texts of a program can have these
+placeholders: `{health}`, `{metrics}`, `{webhook}`, `{api}`: free ports; the chart's APIServices are served at `{api}`.
+`{kubeconfig}`: of the program's ServiceAccount. `{certificates}`: folder with tls.crt, tls.key, ca.crt and ca.key.
+`{authority}`: the cluster's CA. `{nodes}`: the port of kwok.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -19,13 +24,24 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.building import KUBERNETES, required_version, source_folder
-from gpu_tenancy.embedded.definitions import module_folders
+from gpu_tenancy.embedded.building import (
+    CONTROL_PLANE,
+    KUBERNETES,
+    build,
+    built,
+    find_go,
+    required_version,
+    source_folder,
+)
+from gpu_tenancy.embedded.definitions import GO, module_folders
 from gpu_tenancy.embedded.definitions.pins import Module
-from gpu_tenancy.embedded.toolchain import find_go
+from gpu_tenancy.embedded.processes import alone
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.checks.operators import places
+from gpu_tenancy.model.plan.operators import ReleasePlan, running
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.yaml import read_table
 
 TABLE: Final = Path(__file__).with_name("controllers.yaml")
@@ -36,12 +52,7 @@ class _Row(BaseModel):
 
 
 class Ready(_Row):
-    """What answers 200 when a program works.
-
-    Attributes:
-        port: name of a port.
-        path: of the URL.
-    """
+    """The URL that answers 200 when a program works, with the name of its port."""
 
     port: str
     path: str
@@ -122,7 +133,6 @@ def read_rows() -> Mapping[str, Row]:
 
 RENDERER: Final = "chart"
 """The program that renders a chart; its source is in the folder `controlplane`."""
-_GO: Final = (1, 21)
 
 
 def module_of(row: Row) -> Module:
@@ -148,7 +158,7 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
         return folder
     report(f"downloading the chart of {name} {module.version}")
     sums = None if row.version else source_folder(row.source)
-    origin = module_folders([module], find_go(_GO, cache, report), sums)[module] / module.folder
+    origin = module_folders([module], find_go(GO, cache, report), sums)[module] / module.folder
     if not (origin / "Chart.yaml").is_file():
         raise ConsoleError(f"module {module.query} has no chart {module.folder}", "correct the folder in the table")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -161,12 +171,7 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
 
 
 def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
-    """The objects of a chart, except definitions in its folder `crds`.
-
-    Args:
-        program: the renderer.
-        chart: folder of the chart.
-        release: its name, namespace and values.
+    """The objects of a chart in a folder, except definitions in its folder `crds`, by the renderer of charts.
 
     Raises:
         ConsoleError: Helm rejects the chart or its values.
@@ -199,3 +204,112 @@ def with_more(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
         else:
             merged[key] = value
     return merged
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One chart whose controllers should run, with the stack's values, and the path of each program by its name."""
+
+    name: str
+    row: Row
+    release: ReleasePlan
+    programs: Mapping[str, Path]
+
+    @property
+    def version(self) -> str:
+        """Of the chart's module."""
+        return module_of(self.row).version
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes if the controllers must be started again."""
+        content = [self.row.model_dump(mode="json"), self.release.values, self.release.reads, self.version]
+        files = [f"{path} {path.stat().st_mtime_ns}" for path in self.programs.values()]
+        return sha256(json.dumps([content, files], sort_keys=True, default=str).encode()).hexdigest()
+
+
+FOLDER: Final = "GPU_TENANCY_CONTROLLERS"
+"""Environment variable: a folder with programs of controllers, by their names in the table; used first."""
+
+
+def rows_of(tree: Tree) -> Mapping[str, Row]:
+    """The rows of the table whose operators run in a stack's cluster, or that the stack needs there."""
+    operators = running(tree)
+    return {
+        name: row
+        for name, row in read_rows().items()
+        if (row.operator in operators if row.operator else any(places(tree, row.need)))
+    }
+
+
+def wanted(stack: Stack, programs: Mapping[str, Path]) -> tuple[Wanted, ...]:
+    """The charts whose programs are all available, with the values that the stack gives them."""
+    tree = Tree(stack)
+    releases = {name: plans[-1] for name, plans in running(tree).items()}
+    found: list[Wanted] = []
+    for name, row in rows_of(tree).items():
+        needed = [program.program for program in row.programs.values()]
+        if programs.keys() >= set(needed):
+            # What a cluster has anyway has the chart's own values.
+            anyway = ReleasePlan(name, row.chart, None, module_of(row).version, row.namespace, values={}, serves=())
+            release = releases[row.operator] if row.operator else anyway
+            found.append(Wanted(name, row, release, {name: programs[name] for name in (RENDERER, *needed)}))
+    return tuple(found)
+
+
+def present(program: str, source: str, cache: Path) -> Path | None:
+    """A program that is on this machine; None if it must be built.
+
+    Raises:
+        ConsoleError: `GPU_TENANCY_CONTROLLERS` is not a folder.
+    """
+    named = os.environ.get(FOLDER)
+    if named and not Path(named).is_dir():
+        raise ConsoleError(f"{FOLDER}: {named} is not a folder", "set it to a folder with programs, or unset it")
+    if named and (given := Path(named) / program).is_file():
+        return given
+    return file if (file := built(cache, program, source)).is_file() else None
+
+
+def prepared(rows: Mapping[str, Row], cache: Path) -> bool:
+    """Whether all programs of these rows are on this machine."""
+    return all(present(program, source, cache) for program, source, _ in _needed(rows))
+
+
+def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[str, Path], Mapping[str, str]]:
+    """The programs of these rows and the renderer of charts; missing ones are built into the cache.
+
+    Returns:
+        The path of each program, and the reason for each program that is not available.
+
+    Raises:
+        ConsoleError: the renderer, which needs only public modules of Kubernetes, cannot be built.
+    """
+    needed = sorted(_needed(rows), key=lambda item: item[1])
+    unavailable: dict[str, str] = {}
+    for source, items in groupby(needed, key=lambda item: item[1]):
+        packages = {program: package for program, _, package in items}
+        what = ", ".join(f"{name} {module_of(row).version}" for name, row in rows.items() if row.source == source)
+
+        def missing(source: str = source, packages: Mapping[str, str] = packages) -> dict[str, str]:
+            return {program: package for program, package in packages.items() if not present(program, source, cache)}
+
+        try:
+            if missing():
+                with alone(cache / "programs.lock", report, "downloading or building programs"):
+                    if left := missing():
+                        build(cache, report, left, source=source, what=what or "the renderer of charts")
+        except ConsoleError as error:
+            if source == CONTROL_PLANE:
+                raise
+            unavailable |= dict.fromkeys(missing(), error.what)
+    found = {program: path for program, source, _ in needed if (path := present(program, source, cache))}
+    return found, unavailable
+
+
+def _needed(rows: Mapping[str, Row]) -> Iterable[tuple[str, str, str]]:
+    """Program, source and package."""
+    yield RENDERER, CONTROL_PLANE, f"./{RENDERER}"
+    for row in rows.values():
+        for program in row.programs.values():
+            yield program.program, row.source, program.package

@@ -1,50 +1,53 @@
 """Custom resource definitions of the operators: pinned, fetched when a stack needs them, installed on the platform.
 
-They come from a folder of copies, the cache, Go modules or the web.
+They come from a folder of copies, the cache, Go modules or the web, and are installed without descriptions: by the API
+server, or in etcd before an API server starts.
 """
 
 import hashlib
+import http.client
 import json
 import os
+import ssl
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from gpu_tenancy.base.errors import ConsoleError, naming
-from gpu_tenancy.base.json import Json, map_at, text_at
+from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.base.output import write_text
-from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.progress import Report, patient
+from gpu_tenancy.embedded.building import Go, find_go, trusting
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
-from gpu_tenancy.embedded.definitions.stored import reduced
-from gpu_tenancy.embedded.toolchain import Go, find_go, trusting
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.live import ApplyError
+from gpu_tenancy.model.yaml import read_table
 
 UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
 """Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`."""
 
-_GO: Final = (1, 21)
+GO: Final = (1, 21)
 """The minimum Go whose `go mod download` verifies modules by a go.sum without requirements in go.mod."""
 
-_TIMEOUT: Final = 60
+_TIMEOUT: Final = 60.0
 _PAUSES: Final = (0.0, 0.5, 2.0)
 """Seconds to wait before each attempt."""
 
 
 def fetch(pins: Sequence[Pin], cache: Path, report: Report) -> Mapping[Pin, Path]:
-    """The file of each pinned definition; missing files are downloaded into the cache.
-
-    Args:
-        pins: the definitions.
-        cache: folder for downloads; every file in it is verified before each use.
-        report: receives a line before a download.
+    """The file of each pinned definition; missing files are downloaded into the cache, and verified before each use.
 
     Raises:
         ConsoleError: a definition cannot be downloaded, or its checksum differs from the pinned one.
@@ -52,8 +55,12 @@ def fetch(pins: Sequence[Pin], cache: Path, report: Report) -> Mapping[Pin, Path
     copies = os.environ.get(UPSTREAM)
     if copies and not Path(copies).is_dir():
         raise ConsoleError(f"{UPSTREAM}: {copies} is not a folder", "set it to a folder of upstream files, or unset it")
-    present = {pin: file for pin in pins if (file := _present(pin, cache, Path(copies) if copies else None))}
-    missing = [pin for pin in pins if pin not in present]
+    files: dict[Pin, Path] = {}
+    for pin in pins:
+        for file in (*([Path(copies) / pin.path] if copies else []), cached(pin, cache)):
+            if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == pin.sha256:
+                files.setdefault(pin, file)
+    missing = [pin for pin in pins if pin not in files]
     if missing:
         operators = dict.fromkeys(f"{pin.operator} {pin.version}" for pin in missing)
         report(f"downloading custom resource definitions: {', '.join(operators)}")
@@ -61,7 +68,7 @@ def fetch(pins: Sequence[Pin], cache: Path, report: Report) -> Mapping[Pin, Path
         for pin in missing:
             if isinstance(pin.source, str):
                 _keep(pin, _download(pin, pin.source, cache), cache)
-    return present | {pin: cached(pin, cache) for pin in missing}
+    return files | {pin: cached(pin, cache) for pin in missing}
 
 
 def cached(pin: Pin, cache: Path) -> Path:
@@ -69,19 +76,11 @@ def cached(pin: Pin, cache: Path) -> Path:
     return cache / "definitions" / f"{pin.operator}-{pin.version}" / pin.file
 
 
-def _present(pin: Pin, cache: Path, copies: Path | None) -> Path | None:
-    places = [copies / pin.path] if copies else []
-    for file in (*places, cached(pin, cache)):
-        if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == pin.sha256:
-            return file
-    return None
-
-
 def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
     modules = {pin: pin.source for pin in pins if isinstance(pin.source, Module)}
     if not modules:
         return
-    folders = module_folders(list(dict.fromkeys(modules.values())), find_go(_GO, cache, report))
+    folders = module_folders(list(dict.fromkeys(modules.values())), find_go(GO, cache, report))
     for pin, module in modules.items():
         file = folders[module] / module.folder / pin.file
         if not file.is_file():
@@ -95,10 +94,7 @@ def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
 def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) -> Mapping[Module, Path]:
     """The folder of each module in Go's module cache; missing modules are downloaded.
 
-    Args:
-        modules: Go modules, at exact versions.
-        go: the Go program.
-        sums: folder of the go.mod and go.sum that verify the modules; None if the modules have their checksums.
+    With `sums`, the go.mod and go.sum in that folder verify the modules; else the modules have their own checksums.
 
     Raises:
         ConsoleError: a module cannot be downloaded, or differs from its checksum.
@@ -106,10 +102,15 @@ def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) 
     queries = dict.fromkeys(module.query for module in modules)
     with tempfile.TemporaryDirectory() as folder:
         if sums is None:
-            write_text(Path(folder) / "go.mod", f"module definitions\n\ngo {'.'.join(map(str, _GO))}\n")
-            write_text(Path(folder) / "go.sum", "".join(dict.fromkeys(map(_go_sum, modules))))
+            write_text(Path(folder) / "go.mod", f"module definitions\n\ngo {'.'.join(map(str, GO))}\n")
+            write_text(Path(folder) / "go.sum", "".join(dict.fromkeys(module.go_sum for module in modules)))
         done = go.output("mod", "download", "-json", *queries, folder=sums or Path(folder))
-    answers = {f"{answer['Path']}@{answer['Version']}": answer for answer in _documents(done.stdout)}
+    answers: dict[str, dict[str, Any]] = {}
+    rest = done.stdout.strip()
+    while rest:  # concatenated JSON objects
+        answer, end = json.JSONDecoder().raw_decode(rest)
+        answers[f"{answer['Path']}@{answer['Version']}"] = answer
+        rest = rest[end:].lstrip()
     for query in queries:
         if "Dir" not in (answer := answers.get(query, {})):
             reason = answer.get("Error") or (done.stderr.strip().splitlines() or ["no reason printed"])[0]
@@ -121,24 +122,6 @@ def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) 
                 ),
             )
     return {module: Path(answers[module.query]["Dir"]) for module in modules}
-
-
-def _go_sum(module: Module) -> str:
-    """The lines of a module; without them, Go would ask its checksum database."""
-    if module.sums is None:
-        raise ValueError(f"{module.query} has no checksums")
-    of_module, of_go_mod = module.sums
-    name, version = module.name, module.version
-    return f"{name} {version} {of_module}\n{name} {version}/go.mod {of_go_mod}\n"
-
-
-def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Concatenated JSON objects."""
-    decoder, rest = json.JSONDecoder(), text.strip()
-    while rest:
-        document, end = decoder.raw_decode(rest)
-        yield document
-        rest = rest[end:].lstrip()
 
 
 def _keep(pin: Pin, content: bytes, cache: Path) -> None:
@@ -181,13 +164,7 @@ _ANNOTATION: Final = "gpu-tenancy.dev/sha256"
 
 
 def install(cluster: Cluster, files: Mapping[Pin, Path], cache: Path, report: Report) -> bool:
-    """Installs every missing definition, and waits until all of them are served; returns whether any was missing.
-
-    Args:
-        cluster: of the embedded platform.
-        files: the file of each definition, as `fetch` returns them.
-        cache: folder for copies of them.
-        report: receives a line with the number of definitions.
+    """Installs every missing definition of `fetch`, and waits until all are served; returns whether any was missing.
 
     Raises:
         ConsoleError: the cluster rejects a definition, or a definition is not served in time.
@@ -208,19 +185,130 @@ def install(cluster: Cluster, files: Mapping[Pin, Path], cache: Path, report: Re
 
 
 def annotated(files: Mapping[Pin, Path], cache: Path) -> list[Manifest]:
-    """Each definition as it is installed: reduced, with the checksum of its file.
+    """Each definition of `fetch` as it is installed: reduced, with the checksum of its file."""
 
-    Args:
-        files: the file of each definition, as `fetch` returns them.
-        cache: folder for copies of them.
-    """
+    def one(pin: Pin) -> Manifest:
+        definition = reduced(pin, files[pin], cache)
+        metadata = map_at(definition, "metadata")
+        annotations: Json = {**map_at(metadata, "annotations"), _ANNOTATION: pin.sha256}
+        return {**definition, "metadata": {**metadata, "annotations": annotations}}
+
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(partial(_annotated, cache), files.items()))
+        return list(pool.map(one, files))
 
 
-def _annotated(cache: Path, of: tuple[Pin, Path]) -> Manifest:
-    pin, file = of
-    definition = reduced(pin, file, cache)
-    metadata = map_at(definition, "metadata")
-    annotations: Json = {**map_at(metadata, "annotations"), _ANNOTATION: pin.sha256}
-    return {**definition, "metadata": {**metadata, "annotations": annotations}}
+_PREFIX: Final = "/registry/apiextensions.k8s.io/customresourcedefinitions/"
+_PUT: Final = "/v3/kv/put"
+"""etcd's API over HTTP: https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/."""
+_ANSWERS_WITHIN: Final = 10.0
+_CONDITIONS: Final = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
+"""Of a served definition, as its controllers write them."""
+
+
+def stored(definition: Manifest) -> Manifest:
+    """A definition as an API server stores it when it serves it; its controllers would change nothing about it."""
+    spec, now = map_at(definition, "spec"), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    kind = text_at(spec, "names", "kind")
+    names: Json = {"singular": kind.lower(), "listKind": f"{kind}List", **map_at(spec, "names")}
+    conditions: Json = [
+        {"type": each, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+        for each, reason, message in _CONDITIONS
+    ]
+    versions: Json = [text_at(one, "name") for one in maps_at(spec, "versions") if one.get("storage")]
+    metadata: Json = {
+        **map_at(definition, "metadata"),
+        "uid": str(uuid.uuid4()),
+        "generation": 1,
+        "creationTimestamp": now,
+    }
+    return {
+        **definition,
+        "metadata": metadata,
+        "spec": {**spec, "names": names, "conversion": {"strategy": "None"}},
+        "status": {"conditions": conditions, "acceptedNames": names, "storedVersions": versions},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Etcd:
+    """An etcd on which no API server runs yet; `trust` has the certificate of a client."""
+
+    host: str
+    port: int
+    trust: ssl.SSLContext
+
+    def answers(self) -> bool:
+        """Whether it has started."""
+        try:
+            return self._status("GET", "/health") == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def store(self, definitions: Iterable[Manifest]) -> None:
+        """Writes definitions, as `annotated` returns them.
+
+        Raises:
+            ConsoleError: etcd rejects one.
+        """
+        for definition in definitions:
+            name = text_at(definition, "metadata", "name")
+            body = {"key": _base64(f"{_PREFIX}{name}"), "value": _base64(json.dumps(stored(definition)))}
+            if (status := self._status("POST", _PUT, json.dumps(body))) != http.HTTPStatus.OK:
+                raise ConsoleError(f"etcd: {name} cannot be stored: it answers with {status}", "run the command again")
+
+    def _status(self, method: str, path: str, body: str | None = None) -> int:
+        within = patient(_ANSWERS_WITHIN)
+        with closing(http.client.HTTPSConnection(self.host, self.port, context=self.trust, timeout=within)) as one:
+            one.request(method, path, body)
+            return one.getresponse().status
+
+
+def _base64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+_FORM: Final = 1
+"""Of the copies; another number where other fields are left out."""
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "definitions"})
+"""Fields of a schema whose keys are names, not fields of schemas."""
+
+
+def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
+    """A definition without descriptions, status and conversion.
+
+    The API server encodes, compares and validates a definition a dozen times until it is served.
+
+    Conversion needs the operator's webhook, which is not installed yet; objects are stored without conversion. The
+    cache has a copy in JSON, since YAML takes seconds to read for all operators.
+    """
+    copy = cache / "definitions" / f"reduced-{_FORM}" / f"{pin.sha256}.json"
+    with suppress(OSError, ValueError):
+        return cast("Manifest", json.loads(copy.read_bytes()))
+    definition = read_table(file)
+    definition.pop("status", None)
+    definition["spec"].pop("conversion", None)
+    for version in definition["spec"]["versions"]:
+        version["schema"] = without_descriptions(version["schema"])
+    unfinished = copy.with_suffix(f".{os.getpid()}")  # another process may write the same copy
+    write_text(unfinished, json.dumps(definition, separators=(",", ":")))
+    unfinished.replace(copy)
+    return definition
+
+
+def without_descriptions(schema: Any) -> Any:
+    """A schema, or a list or other part of one, without the descriptions in it."""
+    if isinstance(schema, list):
+        return [without_descriptions(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    fields = cast("Mapping[str, Any]", schema)
+    return {
+        field: {name: without_descriptions(one) for name, one in value.items()}
+        if field in _BY_NAME
+        else without_descriptions(value)
+        for field, value in fields.items()
+        if field != "description"
+    }

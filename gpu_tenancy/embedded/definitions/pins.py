@@ -22,12 +22,9 @@ PINS: Final = Path(__file__).parent / "pins.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module that has a definition.
+    """A Go module that has a definition in a folder, such as `sigs.k8s.io/kueue` at `v0.19.2`.
 
     Attributes:
-        name: module path, such as `sigs.k8s.io/kueue`.
-        version: module version, such as `v0.19.2`.
-        folder: folder of the definition in the module.
         sums: checksums of the module and of its go.mod, as in a go.sum; None if the go.sum of a folder has them.
     """
 
@@ -40,6 +37,14 @@ class Module:
     def query(self) -> str:
         """The argument for `go mod download`."""
         return f"{self.name}@{self.version}"
+
+    @property
+    def go_sum(self) -> str:
+        """The lines of a go.sum; without them, Go would ask its checksum database."""
+        if self.sums is None:
+            raise ValueError(f"{self.query} has no checksums")
+        of_module, of_go_mod = self.sums
+        return f"{self.name} {self.version} {of_module}\n{self.name} {self.version}/go.mod {of_go_mod}\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ import yaml
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, needed_go
+from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, find_go, needed_go
 from gpu_tenancy.embedded.definitions import fetch, module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
-from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.engine.checks import GENERATED, Kind, Scopes, defined_scope, generated_scopes
 from gpu_tenancy.model.yaml import read_table
 
@@ -66,7 +65,7 @@ def kubernetes_scopes(cache: Path, report: Report) -> Scopes:
     """
     folder = module_folders([OPENAPI], find_go(needed_go(), cache, report), SOURCE)[OPENAPI]
     content = (folder / OPENAPI.folder / "swagger.json").read_bytes()
-    return _scopes("kubernetes", KUBERNETES, _checksum([content]), built_in_kinds(json.loads(content)))
+    return _scopes("kubernetes", KUBERNETES, hashlib.sha256(content).hexdigest(), built_in_kinds(json.loads(content)))
 
 
 def built_in_kinds(openapi: Mapping[str, Json]) -> Mapping[Kind, bool]:
@@ -84,11 +83,7 @@ def built_in_kinds(openapi: Mapping[str, Json]) -> Mapping[Kind, bool]:
 
 
 def operator_scopes(files: Mapping[Pin, Path]) -> Iterator[Scopes]:
-    """The kinds of each operator's pinned definitions.
-
-    Args:
-        files: the file of each definition, as `fetch` returns them.
-    """
+    """The kinds of each operator's pinned definitions, whose files are as `fetch` returns them."""
     ordered = sorted(files, key=lambda pin: (pin.operator, pin.file))
     for (operator, version), pins in groupby(ordered, lambda pin: (pin.operator, pin.version)):
         listed = list(pins)
@@ -98,14 +93,8 @@ def operator_scopes(files: Mapping[Pin, Path]) -> Iterator[Scopes]:
 
 def pins_checksum(pins: Sequence[Pin]) -> str:
     """One checksum for several definitions: of their pinned checksums, in the order of their files."""
-    return _checksum(pin.sha256.encode() for pin in sorted(pins, key=lambda pin: pin.file))
-
-
-def _checksum(contents: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for content in contents:
-        digest.update(content)
-    return digest.hexdigest()
+    sums = "".join(pin.sha256 for pin in sorted(pins, key=lambda pin: pin.file))
+    return hashlib.sha256(sums.encode()).hexdigest()
 
 
 def _scopes(definitions: str, version: str, sha256: str, kinds: Mapping[Kind, bool]) -> Scopes:

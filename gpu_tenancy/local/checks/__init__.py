@@ -6,7 +6,6 @@ They leave no objects: samples are dry runs, or run on temporary nodes, in tempo
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.controllers.table import read_rows
@@ -24,10 +23,6 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.copies import copied
 
 __all__ = ["Check", "Controllers", "check_all"]
-
-KUEUE: Final = "kueue"
-METRICS: Final = "metrics-server"
-VOLCANO: Final = "volcano"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +49,8 @@ class Controllers:
 
 def check_all(
     cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, report: Report = lambda _: None
-) -> tuple[Check, ...]:
-    """Runs all checks, on a cluster whose nodes are simulated by kwok.
-
-    Args:
-        cluster: of the embedded platform, with the stack.
-        plan: of the stack.
-        tree: of the stack.
-        controllers: of the platform.
-        report: receives a line for a check that takes long.
-    """
-    return tuple(_all(cluster, plan, tree, controllers, report))
-
-
-def _all(cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, report: Report) -> Iterator[Check]:
+) -> Iterator[Check]:
+    """Runs all checks of a stack on an embedded platform that has it; reports a check that takes long."""
     yield from check_placement(cluster, plan, tree)
     yield from check_access(cluster, tree)
     if plan.caches:
@@ -75,25 +58,22 @@ def _all(cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, rep
         yield Check(f"pods read the caches of datasets ({names})", controllers.why_not("fluid"), holds=None)
     with ThreadPoolExecutor(1) as pool:
         # It waits for the autoscaler most of the time, and touches neither queues nor temporary nodes.
-        metered = controllers.why_not(METRICS)
-        keda = controllers.why_not("keda")
-        scaled = pool.submit(lambda: tuple(check_scaling(cluster, plan, report, metered, keda)))
-        if missing := controllers.why_not(KUEUE):
+        missing = {name: controllers.why_not(name) for name in ("metrics-server", "keda", "kueue", "volcano")}
+        scaled = pool.submit(
+            lambda: tuple(check_scaling(cluster, plan, report, missing["metrics-server"], missing["keda"]))
+        )
+        if missing["kueue"]:
             promise = "queues give each team its guarantee, and no more than its limit"
-            yield from (Check(promise, missing, holds=None) for _ in plan.queues.cluster_queues[:1])
+            yield from (Check(promise, missing["kueue"], holds=None) for _ in plan.queues.cluster_queues[:1])
         else:
-            yield from _queued(cluster, plan, tree, controllers.why_not(VOLCANO))
+            with copied(cluster, tree, more=(manifest_of_anyone(tree),)) as places:
+                yield from check_queueing(cluster, tree, places)
+                if not missing["volcano"]:
+                    yield from check_gangs(cluster, plan, tree, places)
+            if missing["volcano"] and plan.queues.gang_queues:
+                yield Check("a gang starts whole or not at all", missing["volcano"], holds=None)
+                yield Check("no GPU is promised by both schedulers", missing["volcano"], holds=None)
         yield from scaled.result()
-    if not missing:
+    if not missing["kueue"]:
         yield from check_workloads(cluster, plan, controllers.why_not)
         yield from check_topology(cluster, plan)
-
-
-def _queued(cluster: Cluster, plan: Plan, tree: Tree, no_volcano: str) -> Iterator[Check]:
-    with copied(cluster, tree, more=(manifest_of_anyone(tree),)) as places:
-        yield from check_queueing(cluster, tree, places)
-        if not no_volcano:
-            yield from check_gangs(cluster, plan, tree, places)
-    if no_volcano and plan.queues.gang_queues:
-        yield Check("a gang starts whole or not at all", no_volcano, holds=None)
-        yield Check("no GPU is promised by both schedulers", no_volcano, holds=None)

@@ -55,7 +55,8 @@ _Answers: TypeAlias = Mapping[_Asked, bool]
 def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
     """Checks roles in each team, and what only administrators may do; nothing if no team has people."""
     planned, names = grants(tree), people(tree)
-    tenants = sorted({grant.subject for grant in planned} - {grant.subject for grant in planned if _is_admin(grant)})
+    admins = {grant.subject for grant in planned if grant.role == ADMIN}
+    tenants = sorted({grant.subject for grant in planned} - admins)
     if not tenants:
         return
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -69,26 +70,20 @@ def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
             return dict(zip(asked, pool.map(answer, asked), strict=True))
 
         for team in tree.stack.teams:
-            around = _around(team, tenants, planned)
-            answers = answered((who, _question(ability, team)) for who in around for ability in ABILITIES)
+            # Everybody with a role in the team or a role to read all teams, and some others.
+            inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == AUDITOR}
+            others = [who for who in tenants if who not in inside]
+            around = [*(who for who in tenants if who in inside), *others[:_OTHERS]]
+            answers = answered((who, Question(*ABILITIES[one], team)) for who in around for one in ABILITIES)
             yield _roles(team, around, answers, planned, names)
-        yield _reserved(answered(_changes(tenants, planned)), names)
-
-
-def _is_admin(grant: Grant) -> bool:
-    return grant.role == ADMIN
-
-
-def _around(team: str, tenants: Iterable[Subject], planned: Iterable[Grant]) -> list[Subject]:
-    """Everybody with a role in a team or a role to read all teams, and some others."""
-    inside = {grant.subject for grant in planned if grant.namespace == team or grant.role == AUDITOR}
-    others = [who for who in tenants if who not in inside]
-    return [*(who for who in tenants if who in inside), *others[:_OTHERS]]
-
-
-def _question(ability: str, team: str) -> Question:
-    verb, resource = ABILITIES[ability]
-    return Question(verb, resource, team)
+        places = {who: sorted({grant.namespace for grant in planned if grant.subject == who}) for who in tenants}
+        changes = [
+            (who, Question(verb, resource, place))
+            for who in tenants
+            for verb, resource in RESERVED
+            for place in (places[who] if resource.namespaced else [WHOLE])
+        ]
+        yield _reserved(answered(changes), names)
 
 
 def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Iterable[Grant], names: _Names) -> Check:
@@ -96,8 +91,9 @@ def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Ite
     wrong: list[str] = []
     for who in around:
         own = [grant for grant in planned if grant.subject in identity(who)]
-        may = {ability: answers[who, _question(ability, team)] for ability in ABILITIES}
-        should = dict(zip(ABILITIES, allowed(own, [_question(ability, team) for ability in ABILITIES]), strict=True))
+        questions = {ability: Question(verb, resource, team) for ability, (verb, resource) in ABILITIES.items()}
+        may = {ability: answers[who, question] for ability, question in questions.items()}
+        should = dict(zip(questions, allowed(own, list(questions.values())), strict=True))
         able[tuple(ability for ability in may if may[ability])].append(shown(who, names))
         wrong += [
             f"{shown(who, names)} may {'' if may[ability] else 'not '}{ability}, against the stack"
@@ -108,15 +104,6 @@ def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Ite
     others = len(able[()])
     seen += [f"{others} other{'s' * (others > 1)}: nothing"] if others else []
     return Check(f"people may do in {team} what their role says, and nothing else", "; ".join(wrong or seen), not wrong)
-
-
-def _changes(tenants: Iterable[Subject], planned: Iterable[Grant]) -> Iterator[_Asked]:
-    """What only administrators may do, for everybody else, where they have a role."""
-    for who in tenants:
-        places = sorted({grant.namespace for grant in planned if grant.subject == who})
-        for verb, resource in RESERVED:
-            for place in places if resource.namespaced else [WHOLE]:
-                yield who, Question(verb, resource, place)
 
 
 def _reserved(answers: _Answers, names: _Names) -> Check:

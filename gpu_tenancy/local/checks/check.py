@@ -1,11 +1,12 @@
-"""The result of one check on a cluster, and the temporary nodes of checks."""
+"""The result of one check on a cluster, the verdict of all, and the temporary nodes of checks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.quantity import format_amounts
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.embedded.nodes import NodeShape
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.pools import NodeTaint
@@ -30,6 +31,45 @@ class Check:
     seen: str
     holds: bool | None
     message: str = ""
+
+
+Tone: TypeAlias = Literal["good", "notice", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the checks of a stack say together.
+
+    Attributes:
+        tone: good only if every check was made and passed; a check that was not made is a notice.
+        title: the counts: `26 of 28 checks passed, 2 not checked`.
+        reasons: a line for each failed check, and one for each reason for which checks were not made.
+    """
+
+    tone: Tone
+    title: str
+    reasons: tuple[str, ...]
+
+
+def verdict(checks: Sequence[Check]) -> Verdict:
+    """Counts checks; a stack without any has no verdict that is good."""
+    failed = [check for check in checks if check.holds is False]
+    skipped: dict[str, list[str]] = {}
+    for check in checks:
+        if check.holds is None:
+            skipped.setdefault(check.seen, []).append(check.promise)
+    unchecked = sum(map(len, skipped.values()))
+    passed = len(checks) - len(failed) - unchecked
+    if checks and passed == len(checks):
+        return Verdict("good", f"All {plural(passed, 'check')} passed", ())
+    counts = [
+        f"{passed} of {plural(len(checks), 'check')} passed",
+        *([f"{len(failed)} failed"] if failed else ()),
+        *([f"{unchecked} not checked"] if unchecked else ()),
+    ]
+    reasons = [f"failed: {check.promise}" for check in failed]
+    reasons += [f"{len(promises)} not checked: {reason}" for reason, promises in skipped.items()]
+    return Verdict("bad" if failed else "notice", ", ".join(counts), tuple(reasons))
 
 
 def temporary_node(flavor: Flavor, name: str, amounts: Mapping[str, int]) -> NodeShape:

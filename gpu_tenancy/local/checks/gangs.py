@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CPU, amount, amounts
-from gpu_tenancy.embedded.nodes import NodeShape, add_node
+from gpu_tenancy.embedded.nodes import add_node
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
@@ -33,11 +34,8 @@ _VOLCANO: Final = ("batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1")
 def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:
     """Checks gangs of four on the first flavor with gangs, and what both schedulers promise on each flavor with gangs.
 
-    Args:
-        cluster: with Kueue and Volcano running.
-        plan: of the stack.
-        tree: of the stack.
-        places: copies of its queues.
+    One gang is in Volcano's default queue, the other a Job that Kueue admits and Volcano schedules, in one of `places`:
+    the copies of the stack's queues.
     """
     flavors = dict.fromkeys(queue.flavor for queue in plan.queues.gang_queues)
     for name in flavors:
@@ -48,18 +46,35 @@ def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
         return
     flavor = tree.flavors[first]
     place = Place(places[owner].namespace, places[owner].local_queue, runs=True)
-    yield _whole(cluster, flavor, place, _gang(flavor, place), "a gang of 4")
-    yield _whole(cluster, flavor, place, _queued_gang(flavor, place), "a job with `gang`, through both,")
+    role = _role(flavor)
+    gang = JobPlan(
+        "check-gang", place.namespace, "default", "job", (role,), gang=True, retries=0, deadline=None, keep=_DAY
+    )
+    yield _whole(cluster, flavor, place, gang_manifest(gang), "a gang of 4")
+    queued = job_of_pods("check-queued-gang", place, role.pod, _SIZE, gang=True)
+    yield _whole(cluster, flavor, place, queued, "a job with `gang`, through both,")
 
 
 def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Check:
     """Compares the quota in the queues of both schedulers with the nodes."""
     resource = flavor.resource or CPU
-    selected = [node for node in cluster.list("v1", "Node") if _has(node, flavor.node_labels)]
+    selected = [
+        node
+        for node in cluster.list("v1", "Node")
+        if flavor.node_labels.items() <= texts_at(node, "metadata", "labels").items()
+    ]
     there = sum(amounts(at(node, "status", "allocatable")).get(resource, 0) for node in selected)
     owners = {"ClusterQueue": plan.queues.cluster_queues, "Cohort": plan.queues.cohorts}
     found = (cluster.get(KUEUE, kind, owner.name) or {} for kind, listed in owners.items() for owner in listed)
-    by_kueue = sum(_nominal(owner, flavor.name, resource) for owner in found)
+    by_kueue = sum(
+        amount(resource, at(quota, "nominalQuota"))
+        for owner in found
+        for group in maps_at(owner, "spec", "resourceGroups")
+        for item in maps_at(group, "flavors")
+        if text_at(item, "name") == flavor.name
+        for quota in maps_at(item, "resources")
+        if text_at(quota, "name") == resource
+    )
     names = [queue.name for queue in plan.queues.gang_queues if queue.flavor == flavor.name]
     queues = (cluster.get(_VOLCANO[1], "Queue", name) or {} for name in names)
     by_volcano = sum(amounts(at(queue, "spec", "capability")).get(resource, 0) for queue in queues)
@@ -70,25 +85,13 @@ def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Check:
     )
 
 
-def _has(node: Manifest, labels: Mapping[str, str]) -> bool:
-    return all(text_at(node, "metadata", "labels", key) == value for key, value in labels.items())
-
-
-def _nominal(owner: Manifest, flavor: str, resource: str) -> int:
-    return sum(
-        amount(resource, at(quota, "nominalQuota"))
-        for group in maps_at(owner, "spec", "resourceGroups")
-        for item in maps_at(group, "flavors")
-        if text_at(item, "name") == flavor
-        for quota in maps_at(item, "resources")
-        if text_at(quota, "name") == resource
-    )
-
-
 def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: str) -> Check:
     """Starts a gang on a node with one GPU too few, then adds the missing one."""
     reference = Reference.of(job)
-    nodes = [_node(flavor, "gang-3", _SIZE - 1), _node(flavor, "gang-1", 1)]
+    nodes = [
+        temporary_node(flavor, name, {**flavor.node, (flavor.resource or CPU): gpus})
+        for name, gpus in (("gang-3", _SIZE - 1), ("gang-1", 1))
+    ]
     try:
         add_node(cluster, nodes[0])
         cluster.create(job)
@@ -99,7 +102,10 @@ def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: 
         answer = _message(cluster, place)
         add_node(cluster, nodes[1])
         began = time.monotonic()
-        late = _all_running(cluster, place)
+        with suppress(ConsoleError):
+            all_run = f"all pods of {reference.name} to start"
+            cluster.wait_for(lambda: _running(cluster, place) == _SIZE, timeout=PATIENCE, what=all_run)
+        late = _running(cluster, place)
     finally:
         cluster.delete(reference, foreground=True)
         for shape in nodes:
@@ -118,16 +124,6 @@ def _running(cluster: Cluster, place: Place) -> int:
     return sum(1 for pod in pods if text_at(pod, "spec", "nodeName"))
 
 
-def _all_running(cluster: Cluster, place: Place) -> int:
-    try:
-        cluster.wait_for(
-            lambda: _running(cluster, place) == _SIZE, timeout=PATIENCE, what="all pods of a gang to start"
-        )
-    except ConsoleError:
-        return _running(cluster, place)
-    return _SIZE
-
-
 def _message(cluster: Cluster, place: Place) -> str:
     """What Volcano reports about the gang."""
     for group in cluster.list(_VOLCANO[1], "PodGroup", namespace=place.namespace):
@@ -138,10 +134,6 @@ def _message(cluster: Cluster, place: Place) -> str:
     return "no PodGroup"
 
 
-def _node(flavor: Flavor, name: str, gpus: int) -> NodeShape:
-    return temporary_node(flavor, name, {**flavor.node, (flavor.resource or CPU): gpus})
-
-
 def _role(flavor: Flavor) -> RolePlan:
     """Four pods, each for one GPU of the temporary nodes."""
     taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
@@ -149,16 +141,3 @@ def _role(flavor: Flavor) -> RolePlan:
     one = {flavor.resource: 1} if flavor.resource else {CPU: 1000}
     pod = PodPlan(IMAGE, (), (), {}, one, labels, taints, priority=None, non_root=True)
     return RolePlan("worker", _SIZE, pod)
-
-
-def _gang(flavor: Flavor, place: Place) -> Manifest:
-    """A Volcano Job in Volcano's default queue."""
-    roles = (_role(flavor),)
-    return gang_manifest(
-        JobPlan("check-gang", place.namespace, "default", "job", roles, gang=True, retries=0, deadline=None, keep=_DAY)
-    )
-
-
-def _queued_gang(flavor: Flavor, place: Place) -> Manifest:
-    """A Job that Kueue admits and Volcano schedules."""
-    return job_of_pods("check-queued-gang", place, _role(flavor).pod, _SIZE, gang=True)

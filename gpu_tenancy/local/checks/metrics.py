@@ -2,9 +2,8 @@
 
 import json
 import ssl
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,45 +22,50 @@ from gpu_tenancy.kube.references import Reference
 
 _API: Final = "custom.metrics.k8s.io/v1beta2"
 """What the autoscaler reads: https://github.com/kubernetes/metrics/blob/master/pkg/apis/custom_metrics/v1beta2/types.go"""
+_LIST: Final = "MetricValueList"
 _SERVICE: Final = Reference("v1", "Service", "gpu-tenancy-check", "kube-system")
 _SERVED: Final = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta2.custom.metrics.k8s.io")
 _VERSIONS: Final = ("v1beta1", "v1beta2")
 
 
-@dataclass
-class Simulated:
-    """The values of metrics, in thousandths, which each pod has; empty if another program serves the API."""
-
-    values: dict[str, int] = field(default_factory=dict[str, int])
-
-
 @contextmanager
-def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[Simulated]:
-    """Serves metrics of pods with a value of 0 while the block runs.
+def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[dict[str, int]]:
+    """Serves metrics of pods while the block runs, with the values of the yielded dict, in thousandths; at first 0.
+
+    The dict is empty if another program serves the API.
 
     The API server asks at a free port of loopback. Whoever else on this machine does gets the simulated values too.
-
-    Args:
-        cluster: of the embedded platform.
-        names: of the metrics.
 
     Raises:
         WaitTimeoutError: the API server does not find the served API.
     """
-    shown = Simulated(dict.fromkeys(names, 0))
+    values = dict.fromkeys(names, 0)
     withdraw(cluster)
-    if not shown.values or any(cluster.exists(*_SERVED[:2], f"{one}.custom.metrics.k8s.io") for one in _VERSIONS):
-        yield Simulated()
+    if not values or any(cluster.exists(*_SERVED[:2], f"{one}.custom.metrics.k8s.io") for one in _VERSIONS):
+        yield {}
         return
-    with TemporaryDirectory() as folder, _server(cluster, shown) as server:
+    with TemporaryDirectory() as folder, _server(cluster, values) as server:
         certificates = make_webhook_certificates(Path(folder), [f"{_SERVICE.name}.{_SERVICE.namespace}.svc"], "")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(Path(folder) / "tls.crt", Path(folder) / "tls.key")
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         Thread(target=server.serve_forever, daemon=True).start()
         try:
-            serve(cluster, _service(), server.server_port, certificates["ca.crt"])
-            yield shown
+            group, _, version = _API.partition("/")
+            service: Manifest = {
+                "apiVersion": _SERVED.api_version,
+                "kind": _SERVED.kind,
+                "metadata": {"name": _SERVED.name},
+                "spec": {
+                    "group": group,
+                    "version": version,
+                    "groupPriorityMinimum": 100,
+                    "versionPriority": 100,
+                    "service": {"name": _SERVICE.name, "namespace": _SERVICE.namespace},
+                },
+            }
+            serve(cluster, service, server.server_port, certificates["ca.crt"])
+            yield values
         finally:
             withdraw(cluster)
             server.shutdown()
@@ -74,25 +78,10 @@ def withdraw(cluster: Cluster) -> None:
         cluster.delete(_SERVICE, wait=0)
 
 
-def _service() -> Manifest:
-    group, _, version = _API.partition("/")
-    target: Json = {"name": _SERVICE.name, "namespace": _SERVICE.namespace}
-    spec: Json = {
-        "group": group,
-        "version": version,
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "service": target,
-    }
-    kind: Manifest = {"apiVersion": _SERVED.api_version, "kind": _SERVED.kind, "metadata": {"name": _SERVED.name}}
-    return {**kind, "spec": spec}
-
-
-@contextmanager
-def _server(cluster: Cluster, shown: Simulated) -> Generator[ThreadingHTTPServer]:
+def _server(cluster: Cluster, values: Mapping[str, int]) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = _answer(cluster, shown, self.path)
+            found = _answer(cluster, values, self.path)
             self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
@@ -101,41 +90,28 @@ def _server(cluster: Cluster, shown: Simulated) -> Generator[ThreadingHTTPServer
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
             """Nothing: it would be between the lines of the command."""
 
-    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
-        yield server
+    return ThreadingHTTPServer((LOOPBACK, 0), Handler)
 
 
-def _answer(cluster: Cluster, shown: Simulated, address: str) -> Manifest | None:
+def _answer(cluster: Cluster, values: Mapping[str, int], address: str) -> Manifest | None:
     """The answer to a request of the API server: the kinds, or one metric of the pods that a selector is for."""
-    parts, kind = urlsplit(address), "MetricValueList"
+    parts = urlsplit(address)
     match [unquote(part) for part in parts.path.removeprefix(f"/apis/{_API}").split("/")[1:]]:
         case []:
             kinds: list[Json] = [
-                {
-                    "name": f"pods/{name}",
-                    "singularName": "",
-                    "namespaced": True,
-                    "kind": "MetricValueList",
-                    "verbs": ["get"],
-                }
-                for name in shown.values
+                {"name": f"pods/{name}", "singularName": "", "namespaced": True, "kind": _LIST, "verbs": ["get"]}
+                for name in values
             ]
             return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API, "resources": kinds}
-        case ["namespaces", namespace, "pods", "*", name] if name in shown.values:
+        case ["namespaces", namespace, "pods", "*", name] if name in values:
             labels = ",".join(parse_qs(parts.query).get("labelSelector", []))
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            value: dict[str, Json] = {"metric": {"name": name}, "timestamp": now, "value": f"{values[name]}m"}
+            pod: dict[str, Json] = {"kind": "Pod", "apiVersion": "v1", "namespace": namespace}
             items: list[Json] = [
-                {
-                    "describedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": pod},
-                    "metric": {"name": name},
-                    "timestamp": now,
-                    "value": f"{shown.values[name]}m",
-                }
-                for pod in (
-                    text_at(one, "metadata", "name")
-                    for one in cluster.list("v1", "Pod", namespace=namespace, labels=labels)
-                )
+                {"describedObject": {**pod, "name": text_at(one, "metadata", "name")}, **value}
+                for one in cluster.list("v1", "Pod", namespace=namespace, labels=labels)
             ]
-            return {"kind": kind, "apiVersion": _API, "metadata": {}, "items": items}
+            return {"kind": _LIST, "apiVersion": _API, "metadata": {}, "items": items}
         case _:
             return None

@@ -19,7 +19,6 @@ from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.spec.tenancy import Priority
 
 NAMESPACE: Final = "tenancy-check"
 PATIENCE: Final = 20.0
@@ -32,37 +31,43 @@ _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 def check_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Check, ...]:
     """Checks quotas, and on temporary nodes flavors and preemption."""
+    default = next((name for name, priority in plan.priorities.items() if priority.default), None)
 
     def quota(team: NamespacePlan) -> tuple[Check, ...]:
-        return tuple(_quota(cluster, team, tree, _default(plan, tree, team.name)))
+        return tuple(_quota(cluster, team, tree, tree.stack.teams[team.name].priority or default))
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         quotas = [check for checks in pool.map(quota, (team.namespace for team in plan.teams)) for check in checks]
     flavors = [tree.flavors[flavor.name] for flavor in plan.queues.flavors if flavor.taints]
+    by_value = sorted(plan.priorities, key=lambda name: plan.priorities[name].value)
+    high = next((name for name in reversed(by_value) if plan.priorities[name].preempts), None)
     with _place(cluster):
-        return (*quotas, *_models(cluster, flavors), *_preemption(cluster, flavors, plan.priorities))
-
-
-def _default(plan: Plan, tree: Tree, team: str) -> str | None:
-    return tree.stack.teams[team].priority or next(
-        (name for name, priority in plan.priorities.items() if priority.default), None
-    )
+        checks = [*quotas, *_models(cluster, flavors)]
+        if flavors and high and plan.priorities[by_value[0]].value < plan.priorities[high].value:
+            checks.append(_preempts(cluster, flavors[0], by_value[0], high))
+        return tuple(checks)
 
 
 def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Check]:
     """Checks that a pod with one GPU (or CPU) more than the team's free quota is rejected by the ResourceQuota."""
-    for resource in _limited(team, tree):
+    hard = team.quotas[0].hard
+    gpus = [resource for resource in gpu_resources(tree) if hard.get(f"requests.{resource}")]
+    for resource in gpus or ([CPU] if hard.get(f"requests.{CPU}") else []):
         maximum = team.limits.max.get(resource) or max(flavor.node.get(resource, 0) for flavor in tree.flavors.values())
         unit = 1000 if resource == CPU else 1
 
         def rejected(requested: int, resource: str = resource, maximum: int = maximum) -> str | None:
-            return _rejection(cluster, _sample(team, resource, requested, maximum, priority))
+            try:
+                cluster.create(_sample(team, resource, requested, maximum, priority), dry_run=True)
+            except ApiError as error:
+                return str(error)
+            return None
 
-        hard, used, refused, rejection = quota_tried(cluster, team, f"requests.{resource}", unit, rejected)
-        free, fits = hard - used, refused is None
+        bound, used, refused, rejection = quota_tried(cluster, team, f"requests.{resource}", unit, rejected)
+        free, fits = bound - used, refused is None
         result = "is rejected" if rejection else "is admitted"
         hard_text, used_text, free_text, more = (
-            amount_text(resource, value) for value in (hard, used, free, free + unit)
+            amount_text(resource, value) for value in (bound, used, free, free + unit)
         )
         admitted = f"a pod with {free_text} is {'admitted' if fits else 'rejected'}, " if free else ""
         does = "request" if tree.stack.teams[team.name].compute.waiting else "use"
@@ -103,26 +108,10 @@ def quota_tried(
     return tried[-1]
 
 
-def _limited(team: NamespacePlan, tree: Tree) -> Iterator[str]:
-    """The resources of a team's first quota that are checked: its GPUs, or CPUs if it has none."""
-    hard = team.quotas[0].hard
-    gpus = [resource for resource in gpu_resources(tree) if hard.get(f"requests.{resource}")]
-    yield from gpus or ([CPU] if hard.get(f"requests.{CPU}") else [])
-
-
 def _count(quota: Mapping[str, Json], field: str, resource: str) -> int:
     """An amount in base units."""
     written = at(quota, "status", field, resource)
     return amount(resource, written) if isinstance(written, str) else 0
-
-
-def _rejection(cluster: Cluster, pod: Manifest) -> str | None:
-    """The API server's message if it rejects a pod, by a dry run."""
-    try:
-        cluster.create(pod, dry_run=True)
-    except ApiError as error:
-        return str(error)
-    return None
 
 
 def _sample(team: NamespacePlan, resource: str, requested: int, maximum: int, priority: str | None) -> Manifest:
@@ -187,22 +176,18 @@ def _without_toleration(cluster: Cluster, flavor: Flavor) -> Check:
     # Without GPUs: API servers of clouds add the toleration to pods that request them (ExtendedResourceToleration).
     spec = on_temporary_nodes(flavor, tolerate=False)
     cluster.create(_pod("no-toleration", NAMESPACE, [_container("c", _SMALL)], None, **spec))
-    message = cluster.wait_for(
-        lambda: _unscheduled(cluster, "no-toleration"),
-        what="condition PodScheduled of pod no-toleration",
-        timeout=PATIENCE,
-    )
+
+    def unscheduled() -> str | None:
+        scheduled = condition(cluster.get("v1", "Pod", "no-toleration", NAMESPACE) or {}, "PodScheduled")
+        return (text_at(scheduled, "message") or "the pod was scheduled") if scheduled else None
+
+    message = cluster.wait_for(unscheduled, what="condition PodScheduled of pod no-toleration", timeout=PATIENCE)
     return Check(
         f"pods without a toleration for the GPU taint do not run on {flavor.name} nodes",
         "a pod without it is pending" if (tainted := "untolerated taint" in message) else "a pod without it was tried",
         holds=tainted,
         message=message,
     )
-
-
-def _unscheduled(cluster: Cluster, name: str) -> str | None:
-    scheduled = condition(cluster.get("v1", "Pod", name, NAMESPACE) or {}, "PodScheduled")
-    return (text_at(scheduled, "message") or "the pod was scheduled") if scheduled else None
 
 
 def _on(flavor: Flavor, name: str, gpus: int, priority: str | None = None) -> Manifest:
@@ -213,26 +198,18 @@ def _on(flavor: Flavor, name: str, gpus: int, priority: str | None = None) -> Ma
 
 def _scheduled_on(cluster: Cluster, name: str) -> str | None:
     """The node on which a pod runs; None if it does not run within the timeout."""
-    try:
-        return cluster.wait_for(lambda: _node_of(cluster, name) or None, what=f"pod {name} to run", timeout=PATIENCE)
-    except ConsoleError:
-        return None
 
+    def node() -> str | None:
+        pod = cluster.get("v1", "Pod", name, NAMESPACE) or {}
+        return (text_at(pod, "spec", "nodeName") or None) if text_at(pod, "status", "phase") == "Running" else None
 
-def _node_of(cluster: Cluster, name: str) -> str:
-    pod = cluster.get("v1", "Pod", name, NAMESPACE) or {}
-    return text_at(pod, "spec", "nodeName") if text_at(pod, "status", "phase") == "Running" else ""
-
-
-def _preemption(cluster: Cluster, flavors: Sequence[Flavor], priorities: Mapping[str, Priority]) -> Iterator[Check]:
-    """Checks that the highest preempting priority preempts the lowest on a full node."""
-    ordered = sorted(priorities, key=lambda name: priorities[name].value)
-    high = next((name for name in reversed(ordered) if priorities[name].preempts), None)
-    if flavors and high and priorities[ordered[0]].value < priorities[high].value:
-        yield _preempts(cluster, flavors[0], ordered[0], high)
+    with suppress(ConsoleError):
+        return cluster.wait_for(node, what=f"pod {name} to run", timeout=PATIENCE)
+    return None
 
 
 def _preempts(cluster: Cluster, flavor: Flavor, low: str, high: str) -> Check:
+    """Checks that the highest preempting priority preempts the lowest on a full node."""
     all_of_node = flavor.node[flavor.resource or CPU]
     cluster.delete(Reference("v1", "Pod", f"on-{flavor.name}", NAMESPACE), grace=0)
     cluster.create(_on(flavor, "first", all_of_node, low))

@@ -1,35 +1,78 @@
 """Checks that Kueue keeps what the queues promise: guarantees, limits, and quota that is never lent.
 
-Jobs are played on temporary copies of the stack's queues, so that the stack's own workloads are not touched.
+Jobs are played on temporary copies of the stack's queues, so that the stack's own workloads are not touched. The
+simulation of Kueue chooses the jobs that show a promise.
 """
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+from math import gcd
+from typing import Final
 
 from gpu_tenancy.base.json import Json, at, map_at
-from gpu_tenancy.base.quantity import CPU, amount_text, is_extended
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, is_extended
 from gpu_tenancy.base.texts import counted
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
-from gpu_tenancy.kueue import PodSet, Step, Workload
+from gpu_tenancy.kueue import (
+    ClusterQueue,
+    FlavorQuotas,
+    PodSet,
+    Quota,
+    Quotas,
+    ResourceGroup,
+    Step,
+    Tenancy,
+    Workload,
+    run,
+)
 from gpu_tenancy.local.checks.check import Check
-from gpu_tenancy.local.checks.scenarios import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
-from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
+from gpu_tenancy.model.plan.queues import tenancy
+from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures, measures_of, supply_of
 from gpu_tenancy.simulation.copies import KUEUE, Place
 from gpu_tenancy.simulation.live import LivePlayer, job_of
 from gpu_tenancy.simulation.player import Event
-from gpu_tenancy.simulation.stage import Moment, amount_of
+from gpu_tenancy.simulation.stage import Moment, amount_of, moment_of
+
+ANYONE: Final = "anyone"
+"""A queue without quota of its own and without a limit, in the root cohort: it can borrow all that is lent."""
+_MOST_JOBS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A queue comes back for its guarantee while all others use what they can.
+
+    Attributes:
+        others: jobs of all other queues, up to their limits.
+        own: jobs of the queue, as large as its guarantee together.
+        foreseen: the state after both, as simulated.
+    """
+
+    queue: str
+    measure: Measure
+    others: Step
+    own: Step
+    foreseen: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A queue requests what is available to it (`fitting`), and then a job `beyond`, while more is idle."""
+
+    queue: str
+    measure: Measure
+    fitting: Step
+    beyond: Workload
+    available: int
 
 
 def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:
     """Checks one guarantee, one limit and all quota that is never lent, and that no job runs without a queue.
 
-    Args:
-        cluster: with the stack.
-        tree: of the stack.
-        places: copies of its queues, and of the queue without a limit.
+    `places` are copies of the stack's queues, and of the queue without a limit.
     """
     stage = _Stage(cluster, tree, places)
     if scenario := contended(tree):
@@ -67,15 +110,17 @@ class _Stage:
         after = player.play_step("owner", scenario.own, tell)
         player.clear()
         measure, guarantee = scenario.measure, share_of(self.tree, scenario.queue, scenario.measure).guaranteed
-        used = self._amounts(before, measure)
-        borrowed = {queue: amount for queue, amount in used.items() if amount > self._guaranteed(queue, measure)}
+        by_team = groupby(sorted(after.evicted, key=lambda job: job.team), lambda job: job.team)
+        preempted = [
+            f"{_called(team)} {_of(sum(amount_of(job, measure) for job in jobs), measure)}" for team, jobs in by_team
+        ]
         had = after.amount(scenario.queue, measure)
         return Check(
             f"{scenario.queue} gets its {_of(guarantee, measure)} at once, whatever others borrow",
-            f"{self._used(used, measure)}, {self._borrowing(borrowed, measure)};"
+            f"{self._usage(self._amounts(before, measure), measure)};"
             f" {scenario.queue} requested {_of(guarantee, measure)}"
             + (f" and was admitted after {max(admitted):.1f} s" if admitted else " and is pending")
-            + f"; {self._gave_way(after, measure)}",
+            + f"; {' and '.join(preempted) or 'none'} preempted",
             message=messages[0] if messages else "",
             holds=had == guarantee and self._amounts(after, measure) == self._amounts(scenario.foreseen, measure),
         )
@@ -126,38 +171,21 @@ class _Stage:
     def _amounts(self, moment: Moment, measure: Measure) -> dict[str, int]:
         return {queue: moment.amount(queue, measure) for queue in (*self.tree.queue_owners, ANYONE)}
 
-    def _guaranteed(self, queue: str, measure: Measure) -> int:
-        return 0 if queue == ANYONE else share_of(self.tree, queue, measure).guaranteed
-
-    def _used(self, used: Mapping[str, int], measure: Measure) -> str:
+    def _usage(self, used: Mapping[str, int], measure: Measure) -> str:
+        """`others used 24 of 32 a100 GPUs, b borrowed 8 GPUs`."""
         supply = amount_text(measure.resource, supply_of(self.tree, measure))
-        return f"others used {amount_text(measure.resource, sum(used.values()))} of {supply} {_noun(measure)}"
-
-    def _borrowing(self, borrowed: Mapping[str, int], measure: Measure) -> str:
-        if not borrowed:
-            return "none of it borrowed"
-        parts = (
-            f"{_called(queue)} borrowed {counted(amount - self._guaranteed(queue, measure), measure.resource)}"
-            for queue, amount in borrowed.items()
-        )
-        return ", ".join(parts)
-
-    def _gave_way(self, after: Moment, measure: Measure) -> str:
-        if not after.evicted:
-            return "none preempted"
-        by_team = groupby(sorted(after.evicted, key=lambda job: job.team), lambda job: job.team)
-        teams = [
-            f"{_called(team)} {_of(sum(amount_of(job, measure) for job in jobs), measure)}" for team, jobs in by_team
-        ]
-        return f"{' and '.join(teams)} preempted"
+        noun = f"{measure.flavor} GPUs" if is_extended(measure.resource) else "CPUs"
+        parts: list[str] = []
+        for queue, amount in used.items():
+            borrowed = amount - (0 if queue == ANYONE else share_of(self.tree, queue, measure).guaranteed)
+            if borrowed > 0:
+                parts.append(f"{_called(queue)} borrowed {counted(borrowed, measure.resource)}")
+        total = amount_text(measure.resource, sum(used.values()))
+        return f"others used {total} of {supply} {noun}, {', '.join(parts) or 'none of it borrowed'}"
 
 
 def _called(queue: str) -> str:
     return "a queue without a limit" if queue == ANYONE else queue
-
-
-def _noun(measure: Measure) -> str:
-    return f"{measure.flavor} GPUs" if is_extended(measure.resource) else "CPUs"
 
 
 def _of(amount: int, measure: Measure) -> str:
@@ -194,7 +222,7 @@ def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Check]:
         metadata["labels"] = {}
     promise = f"a job without a queue does not run in {team}"
     try:
-        created = cluster.create({**job, "spec": {**_spec(job), "suspend": False}}, dry_run=True)
+        created = cluster.create({**job, "spec": {**map_at(job, "spec"), "suspend": False}}, dry_run=True)
     except ApiError as error:
         yield Check(promise, "is rejected", holds=True, message=str(error))
         return
@@ -202,5 +230,100 @@ def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Check]:
     yield Check(promise, "Kueue suspends it until it has a queue" if suspended else "is not suspended", holds=suspended)
 
 
-def _spec(manifest: Manifest) -> dict[str, Json]:
-    return map_at(manifest, "spec")
+def contended(tree: Tree) -> Return | None:
+    """The queue whose return takes most back from others.
+
+    If the limits of others leave every guarantee idle, `ANYONE` borrows as well. None if no queue lends a guarantee.
+    """
+    # CPUs of nodes without GPUs are lent as well, even if no report counts them.
+    lent = (Measure(name, flavor.resource or CPU) for name, flavor in tree.flavors.items())
+    lenders = [
+        (queue, measure)
+        for measure in lent
+        for queue in tree.queue_owners
+        if tree.lends(queue) and share_of(tree, queue, measure).guaranteed
+    ]
+    for with_anyone in (False, True):
+        found = [_return(tree, *lender, with_anyone=with_anyone) for lender in lenders]
+        most = max(found, key=lambda scenario: len(scenario.foreseen.evicted), default=None)
+        if most and most.foreseen.evicted:
+            return most
+    return None
+
+
+def limited(tree: Tree) -> Excess | None:
+    """A queue whose limit leaves something idle; None if each queue can use all that there is."""
+    for measure in measures(tree):
+        for queue in tree.queue_owners:
+            limit = share_of(tree, queue, measure).effective_limit
+            if measure.resource != MEMORY and 0 < limit < supply_of(tree, measure):
+                return _excess(queue, measure, limit)
+    return None
+
+
+def kept(tree: Tree) -> Iterator[Excess]:
+    """For each guarantee that is never lent: what a queue without a limit can borrow around it."""
+    for queue in tree.queue_owners:
+        for measure in measures_of(tree, queue):
+            if measure.resource != MEMORY and not tree.lends(queue) and share_of(tree, queue, measure).guaranteed:
+                # What a queue without quota and limit could borrow if all others used nothing.
+                quotas = Quotas(_with_anyone(tree))
+                yield _excess(ANYONE, measure, quotas.potential_available(ANYONE, (measure.flavor, measure.resource)))
+
+
+def share_of(tree: Tree, queue: str, measure: Measure) -> Share:
+    """The share of a queue in what is counted."""
+    return tree.team_shares[queue].get(measure.flavor, {}).get(measure.resource, Share())
+
+
+def anyone(tree: Tree) -> ClusterQueue:
+    """The queue that can borrow all that is lent, of everything that queues have."""
+    resources = sorted({flavor.resource or CPU for flavor in tree.flavors.values()})
+    flavors = tuple(FlavorQuotas(name, {resource: Quota() for resource in resources}) for name in tree.flavors)
+    return ClusterQueue(ANYONE, (ResourceGroup(flavors),), tree.root)
+
+
+def _return(tree: Tree, queue: str, measure: Measure, *, with_anyone: bool) -> Return:
+    # A size of jobs that divides all guarantees and limits, or one with which no queue has too many jobs.
+    shares = [share_of(tree, queue, measure) for queue in tree.queue_owners]
+    amounts = [amount for share in shares for amount in (share.guaranteed, share.effective_limit) if amount]
+    most = max(share.effective_limit for share in shares)
+    unit = max(gcd(*amounts), -(-most // _MOST_JOBS // _least(measure)) * _least(measure))
+    supply = supply_of(tree, measure)
+    unlimited = tuple(_jobs(ANYONE, measure, supply, unit)) if with_anyone else ()
+    others = unlimited + tuple(
+        job
+        for other in tree.queue_owners
+        if other != queue
+        for job in _jobs(other, measure, share_of(tree, other, measure).effective_limit, unit)
+    )
+    guarantee = share_of(tree, queue, measure).guaranteed
+    own = tuple(_jobs(queue, measure, guarantee, guarantee))
+    *_, settled = run(_with_anyone(tree), (Step(others), Step(own)))
+    foreseen = moment_of(tree, queue, settled, {job.name: job for job in (*others, *own)})
+    return Return(queue, measure, Step(others), Step(own), foreseen)
+
+
+def _excess(queue: str, measure: Measure, available: int) -> Excess:
+    fitting = tuple(_jobs(queue, measure, available, available)) if available else ()
+    return Excess(queue, measure, Step(fitting), _job(f"{queue}-beyond", queue, measure, _least(measure)), available)
+
+
+def _with_anyone(tree: Tree) -> Tenancy:
+    spec = tenancy(tree)
+    return replace(spec, queues=(*spec.queues, anyone(tree)))
+
+
+def _jobs(queue: str, measure: Measure, total: int, unit: int) -> Iterator[Workload]:
+    """Jobs of a size, up to a total; the last one can be smaller."""
+    for number, start in enumerate(range(0, total, max(unit, 1)), start=1):
+        yield _job(f"{queue}-{measure.flavor}-{number}", queue, measure, min(unit, total - start))
+
+
+def _job(name: str, queue: str, measure: Measure, amount: int) -> Workload:
+    return Workload(name, queue, (PodSet({measure.resource: amount}, flavors=frozenset({measure.flavor})),))
+
+
+def _least(measure: Measure) -> int:
+    """One GPU, or one CPU in millicores."""
+    return 1000 if measure.resource == CPU else 1

@@ -21,7 +21,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.local.checks.check import Check
-from gpu_tenancy.local.checks.metrics import Simulated, simulated
+from gpu_tenancy.local.checks.metrics import simulated
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
@@ -52,18 +52,16 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
 
     The load can exceed the CPU limits of the first pods: at their limits, each measurement could add only some pods.
 
-    Args:
-        cluster: with the stack.
-        plan: of the stack; without a server that scales on CPU by a HorizontalPodAutoscaler, only what is not checked
-            is named.
-        report: receives a line, because the check takes long.
-        missing: why metrics-server does not run, without which nothing is checked; empty if it does.
-        keda: why KEDA does not run.
+    Without a server that scales on CPU by a HorizontalPodAutoscaler, only what is not checked is named. `missing` is
+    why metrics-server does not run, without which nothing is checked, and `keda` why KEDA does not; empty if they do.
 
     Raises:
         ApiError: the API server rejects a change of the autoscaler.
     """
-    server, served = _server(cluster, plan), set[str]()
+    servers = [server for team in plan.teams for server in team.servers if _adds(server)]
+    # One that KEDA scales has no HorizontalPodAutoscaler without KEDA.
+    scaled = (server for server in servers if cluster.exists(*_HPA, server.name, server.team))
+    server, served = min(scaled, key=_adds, default=None), set[str]()
     if server and server.scaling and missing:
         yield Check(_promise(server, server.scaling, "load"), missing, holds=None)
     elif server and server.scaling:
@@ -71,23 +69,19 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
         scaler = Reference(*_HPA, server.name, server.team)
         with (
             simulated(cluster, targets(server.scaling)) as metrics,
-            simplified(cluster, scaler, _adds(server), metrics.values) as others,
-            _simulated(cluster, server, metrics) as run,
+            simplified(cluster, scaler, _adds(server), metrics) as others,
         ):
-            served.update(metrics.values)
-            yield from _checks(run, server.scaling, others)
+            served.update(metrics)
+            run = _Run(cluster, server, metrics)
+            try:
+                yield from _checks(run, server.scaling, others)
+            finally:
+                run.restore()
     yield from _unchecked(plan, keda, f"{server.team}/{server.name}" if server else "", served)
 
 
 def _unchecked(plan: Plan, keda: str, checked: str, served: Collection[str]) -> Iterator[Check]:
-    """Names the servers whose autoscaler has a metric that was not checked.
-
-    Args:
-        plan: of the stack.
-        keda: why KEDA does not run.
-        checked: the server that was checked.
-        served: metrics that were checked.
-    """
+    """Names the servers whose autoscaler has a metric that was not checked; `served` are the checked metrics."""
     scaled: dict[tuple[str, str], list[str]] = {}
     for server in (server for team in plan.teams for server in team.servers):
         scaling = server.scaling
@@ -107,13 +101,6 @@ def targets(scaling: Scaling) -> dict[str, float]:
     """The autoscaler's metrics of pods, and their targets."""
     latency = dict([scaling.latency]) if scaling.latency else {}
     return latency | {signal.name: signal.target for signal in scaling.signals}
-
-
-def _server(cluster: Cluster, plan: Plan) -> ServerPlan | None:
-    """The server with the fewest pods to add; one that KEDA scales has no HorizontalPodAutoscaler without KEDA."""
-    servers = [server for team in plan.teams for server in team.servers if _adds(server)]
-    scaled = (server for server in servers if cluster.exists(*_HPA, server.name, server.team))
-    return min(scaled, key=_adds, default=None)
 
 
 def _adds(server: ServerPlan) -> int:
@@ -146,7 +133,7 @@ def _checks(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Iterator[
     load = math.ceil(run.server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
     loads = [_Load("load", f"{amount_text(CPU, load)} CPUs of simulated load", load)]
     for name, target in targets(scaling).items():
-        if name in run.metrics.values:
+        if name in run.metrics:
             value = math.ceil(_THOUSAND * target * scaling.maximum * _OVERLOAD)
             text = f"simulated {name} of {value / _THOUSAND:g}, target {target:g}"
             loads.append(_Load(f"a high {name}", text, values={name: value}))
@@ -176,15 +163,6 @@ def _promise(server: ServerPlan, scaling: Scaling, under: str) -> str:
     return f"{server.team}/{server.name} grows under {under} to its limit of {scaling.maximum} pods and shrinks again"
 
 
-@contextmanager
-def _simulated(cluster: Cluster, server: ServerPlan, metrics: Simulated) -> Generator["_Run"]:
-    run = _Run(cluster, server, metrics)
-    try:
-        yield run
-    finally:
-        run.restore()
-
-
 @dataclass
 class _Run:
     """A server under simulated load.
@@ -195,18 +173,13 @@ class _Run:
 
     cluster: Cluster
     server: ServerPlan
-    metrics: Simulated
+    metrics: dict[str, int]
     counts: list[int] = field(default_factory=list[int])
 
     def settle(self, load: _Load, pods: int) -> bool:
-        """Has the pods measure a load until the given number runs; whether that happened in time.
-
-        Args:
-            load: what they measure.
-            pods: number to wait for.
-        """
+        """Has the pods measure a load until the given number runs; whether that happened in time."""
         del self.counts[:-1]
-        self.metrics.values.update({name: load.values.get(name, 0) for name in self.metrics.values})
+        self.metrics.update({name: load.values.get(name, 0) for name in self.metrics})
         what = f"{self.server.team}/{self.server.name} to have {pods} pods"
         try:
             return self.cluster.wait_for(lambda: self._step(load.cpu, pods), what=what, timeout=PATIENCE, poll=_POLL)
@@ -221,7 +194,10 @@ class _Run:
         there = self._pods()
         running = [pod for pod in there if not text_at(pod, "metadata", "deletionTimestamp")]
         for pod in running:
-            _use(self.cluster, pod, f"{max(load // len(running), _IDLE)}m")
+            cpu, used = f"{max(load // len(running), _IDLE)}m", text_at(pod, "metadata", "annotations", USAGE)
+            if used != cpu:
+                first = at(pod, "metadata", "annotations", BEFORE) is None
+                _annotate(self.cluster, pod, {USAGE: cpu, **({BEFORE: used} if first else {})})
         # Pods that are being deleted hold their quota still.
         return wanted == ready == len(running) == len(there) == pods
 
@@ -251,13 +227,6 @@ class _Run:
                 _annotate(self.cluster, pod, {USAGE: before or None, BEFORE: None})
 
 
-def _use(cluster: Cluster, pod: Manifest, cpu: str) -> None:
-    used = text_at(pod, "metadata", "annotations", USAGE)
-    if used != cpu:
-        first = at(pod, "metadata", "annotations", BEFORE) is None
-        _annotate(cluster, pod, {USAGE: cpu, **({BEFORE: used} if first else {})})
-
-
 def _annotate(cluster: Cluster, pod: Manifest, annotations: dict[str, Json]) -> None:
     with suppress(ApiError):  # The pod can be gone by now.
         cluster.patch(Reference.of(pod), {"metadata": {"annotations": annotations}})
@@ -272,16 +241,14 @@ def simplified(
     A metric that nothing serves blocks every removal of pods, which is why the others are left out. The engine that
     deployed the autoscaler owns its fields again afterwards: otherwise its next run would find a conflict.
 
-    Args:
-        cluster: with the autoscaler.
-        scaler: the autoscaler.
-        step: number of pods that it may add or remove in 15 seconds.
-        served: names of metrics that are served, besides CPU.
+    It may add or remove `step` pods in 15 seconds; `served` are the names of metrics that are served besides CPU.
 
     Raises:
         ApiError: the autoscaler does not exist.
     """
-    simple = _behavior(step)
+    policies: Json = [{"type": "Pods", "value": step, "periodSeconds": 15}]
+    at_once: Json = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies}
+    simple: Json = {"scaleUp": at_once, "scaleDown": at_once}
     before = _settings(cluster.get(*scaler) or {}, simple)
     metrics = maps_at(before, "metrics")
     try:
@@ -289,20 +256,18 @@ def simplified(
         kept = {CPU, *served}
         own: list[Json] = [dict(metric) for metric in metrics if _metric_name(metric) in kept]
         changed = cluster.patch(scaler, {"metadata": annotation, "spec": {"behavior": simple, "metrics": own}})
-        # If this process is killed, the next deployment must find no conflict with it.
-        cluster.patch(scaler, {"metadata": {"managedFields": _of_others(changed)}})
+        # If this process is killed, the next deployment must find no conflict with it: a client that patches.
+        owners = maps_at(changed, "metadata", "managedFields")
+        others: list[Json] = [
+            dict(one) for one in owners if (one["manager"], one["operation"]) != (FIELD_MANAGER, "Update")
+        ]
+        cluster.patch(scaler, {"metadata": {"managedFields": others}})
         yield tuple(name for metric in metrics if (name := _metric_name(metric)) not in kept)
     finally:
         spec: Json = {"behavior": before["behavior"], "metrics": before["metrics"]}
         cluster.patch(scaler, {"metadata": {"annotations": {BEFORE: None}}, "spec": spec})
         # Only without other changes is this list kept as it is.
         cluster.patch(scaler, {"metadata": {"managedFields": before["managedFields"]}})
-
-
-def _behavior(step: int) -> Json:
-    policies: Json = [{"type": "Pods", "value": step, "periodSeconds": 15}]
-    at_once: Json = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies}
-    return {"scaleUp": at_once, "scaleDown": at_once}
 
 
 def _settings(scaler: Manifest, simple: Json) -> Manifest:
@@ -312,12 +277,6 @@ def _settings(scaler: Manifest, simple: Json) -> Manifest:
         return cast("Manifest", json.loads(left))
     spec: Manifest = {key: at(scaler, "spec", key) for key in ("behavior", "metrics")}
     return {**spec, "managedFields": at(scaler, "metadata", "managedFields")}
-
-
-def _of_others(scaler: Manifest) -> list[Json]:
-    """The owners of fields without us as the client that patches; as the engine we apply."""
-    entries = maps_at(scaler, "metadata", "managedFields")
-    return [dict(entry) for entry in entries if (entry["manager"], entry["operation"]) != (FIELD_MANAGER, "Update")]
 
 
 def _metric_name(metric: Mapping[str, Json]) -> str:

@@ -11,75 +11,24 @@ from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.explain.pending import CHECK_CONTROLLER
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import KINDS, OWN, why
-from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kueue.api import REQUIRED
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.kinds import kind_at, kinds
 from gpu_tenancy.model.plan import Plan
-from gpu_tenancy.model.plan.workloads import GANG, JobPlan, ServerPlan
+from gpu_tenancy.model.plan.workloads import GANG, JobPlan
 from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
 
 def check_workloads(cluster: Cluster, plan: Plan, why_not: Callable[[str], str]) -> Iterator[Check]:
     """Asks `tenancy why` about each workload of the stack; those whose operator does not run are not checked.
 
-    Args:
-        cluster: with the stack.
-        plan: of the stack.
-        why_not: why an operator does not run, by its field in `operators`; empty if it does.
+    Jobs that finish are deleted after a while. `why_not` is why an operator does not run, by its field in `operators`;
+    empty if it does.
     """
-    found: dict[str, tuple[str, Manifest]] = {}
-    for workload in _workloads(plan):
-        title = f"{workload.team}/{workload.name}"
-        if missing := next((reason for name in workload.operators if (reason := why_not(name))), ""):
-            yield Check(f"{title} runs, or is pending for a reason of its quota", missing, holds=None)
-        elif manifest := cluster.get(*workload.api, workload.name, workload.team):
-            found[title] = workload.team, manifest
-    if not found:
-        return
-    answers = {title: _why(cluster, team, manifest) for title, (team, manifest) in found.items()}
-    waiting = {title: answer for title, answer in answers.items() if answer.waits}
-    running = [title for title in answers if title not in waiting]
-    unexplained = [title for title, answer in waiting.items() if not _explained(answer)]
-    parts = [f"{plural(len(running), 'workload')} admitted", *(f"{t} pending: {a.reason}" for t, a in waiting.items())]
-    yield Check(
-        f"{plural(len(found), 'workload')} of the stack run, or are pending for a reason of their quota",
-        "; ".join(parts),
-        holds=not unexplained,
-    )
-
-
-def check_models(astray: Sequence[str]) -> Check:
-    """The check that the scheduler gives each pod of the stack a node of the GPU model that it requests.
-
-    Args:
-        astray: the pods on other nodes.
-    """
-    return Check(
-        "pods of the stack run on nodes of the GPU model that they request",
-        f"on other nodes: {', '.join(astray)}" if astray else "no pod on another node",
-        holds=not astray,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Workload:
-    """A workload of the stack.
-
-    Attributes:
-        api: version and kind.
-        operators: what must run for its pods to run, by the fields in `operators`.
-    """
-
-    team: str
-    name: str
-    api: tuple[str, str]
-    operators: tuple[str, ...]
-
-
-def _workloads(plan: Plan) -> Iterator[_Workload]:
-    """All workloads; jobs that finish are deleted after a while."""
+    answers: dict[str, Why] = {}
     for team in plan.teams:
+        namespace = team.namespace.name
         gangs = {job.name for job in team.jobs if job.gang} | {gang.name for gang in team.gangs}
         named = [
             *((server.name, server.api) for server in team.servers),
@@ -88,17 +37,31 @@ def _workloads(plan: Plan) -> Iterator[_Workload]:
         ]
         for name, api in named:
             operators = (kind_at(api).operator, "volcano" if name in gangs else None)
-            yield _Workload(team.namespace.name, name, api, tuple(filter(None, operators)))
+            if missing := next((reason for one in operators if one and (reason := why_not(one))), ""):
+                promise = f"{namespace}/{name} runs, or is pending for a reason of its quota"
+                yield Check(promise, missing, holds=None)
+            elif manifest := cluster.get(*api, name, namespace):
+                state = read(cluster, KINDS, namespace, only=OWN)
+                answers[f"{namespace}/{name}"] = why(target_of(manifest, state), state)
+    if not answers:
+        return
+    waiting = {title: answer for title, answer in answers.items() if answer.waits}
+    running = plural(len(answers) - len(waiting), "workload")
+    yield Check(
+        f"{plural(len(answers), 'workload')} of the stack run, or are pending for a reason of their quota",
+        "; ".join([f"{running} admitted", *(f"{title} pending: {one.reason}" for title, one in waiting.items())]),
+        # Something blocks each pending workload; otherwise its controller should have admitted it.
+        holds=not any(answer.fix == CHECK_CONTROLLER for answer in waiting.values()),
+    )
 
 
-def _why(cluster: Cluster, namespace: str, manifest: Manifest) -> Why:
-    state = read(cluster, KINDS, namespace, only=OWN)
-    return why(target_of(manifest, state), state)
-
-
-def _explained(answer: Why) -> bool:
-    """Whether something blocks the workload; otherwise its controller should have admitted it."""
-    return answer.fix != CHECK_CONTROLLER
+def check_models(astray: Sequence[str]) -> Check:
+    """The check that each pod of the stack has a node of the GPU model that it requests; `astray` are the others."""
+    return Check(
+        "pods of the stack run on nodes of the GPU model that they request",
+        f"on other nodes: {', '.join(astray)}" if astray else "no pod on another node",
+        holds=not astray,
+    )
 
 
 _OF_JOB: Final = "app.kubernetes.io/name"
@@ -129,16 +92,13 @@ class _Placed:
 
 
 def check_topology(cluster: Cluster, plan: Plan) -> Iterator[Check]:
-    """Checks that all pods of a job or of a group that requires it run in one part of the network.
-
-    Args:
-        cluster: with the stack, and Kueue running.
-        plan: of the stack.
-    """
+    """Checks that all pods of a job or of a group that requires it run in one part of the network; Kueue must run."""
     for team in plan.teams:
-        for placed in (*(one for job in team.jobs for one in _of_job(job)), *map(_of_server, team.servers)):
-            if placed:
-                yield _in_one_part(cluster, placed)
+        for placed in (one for job in team.jobs for one in _of_job(job)):
+            yield _in_one_part(cluster, placed)
+        for server in team.servers:
+            if label := server.pod.topology.get(REQUIRED):
+                yield _in_one_part(cluster, _Placed(server.team, server.name, _OF_JOB, label, None, None))
 
 
 def _of_job(job: JobPlan) -> Iterator[_Placed]:
@@ -150,18 +110,17 @@ def _of_job(job: JobPlan) -> Iterator[_Placed]:
             yield _Placed(job.team, job.name, selector, label, pods, job.groups)
 
 
-def _of_server(server: ServerPlan) -> _Placed | None:
-    label = server.pod.topology.get(REQUIRED)
-    return _Placed(server.team, server.name, _OF_JOB, label, None, None) if label else None
-
-
 def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
     pods = [
         pod
         for pod in cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
         if text_at(pod, "metadata", "annotations", REQUIRED) == placed.label
     ]
-    running = [(name, _group(pod)) for pod in pods if (name := text_at(pod, "spec", "nodeName"))]
+    running: list[tuple[str, str]] = []
+    for pod in pods:
+        if name := text_at(pod, "spec", "nodeName"):
+            groups_of = (text_at(pod, "metadata", "labels", label) for label in _GROUPS)
+            running.append((name, next(filter(None, groups_of), "")))
     nodes = {name: cluster.get("v1", "Node", name) or {} for name, _ in running}
     parts = sorted({(group, text_at(nodes[name], "metadata", "labels", placed.label)) for name, group in running})
     where = ", ".join(dict.fromkeys(part for _, part in parts))
@@ -175,7 +134,3 @@ def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
         else f"{placed.team}/{placed.name} is pending",
         holds=(whole and len(parts) == groups) if running else None,
     )
-
-
-def _group(pod: Manifest) -> str:
-    return next(filter(None, (text_at(pod, "metadata", "labels", label) for label in _GROUPS)), "")

@@ -17,12 +17,11 @@ import yaml
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded import definitions
-from gpu_tenancy.embedded.building import SOURCE, build, built
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.building import SOURCE, build, built, find_go
+from gpu_tenancy.embedded.controllers import table
 from gpu_tenancy.embedded.controllers.launching import Wanted
 from gpu_tenancy.embedded.controllers.table import Row, read_rows, with_more
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
-from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.local import up as deploying
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.yaml import read_table
@@ -102,11 +101,11 @@ def installing(cache: Path, report: Report, storage: str) -> Generator[None]:
     def wanted(stack: Stack, programs: Mapping[str, Path]) -> tuple[Wanted, ...]:
         return tuple(_without_gates(item) if item.name == "kueue" else item for item in own(stack, programs))
 
-    own = choosing.wanted
+    own = table.wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(choosing.FOLDER, str(program(cache).parent))
+        patch.setenv(table.FOLDER, str(program(cache).parent))
         patch.setattr(deploying, "read_pins", pins)
         patch.setattr(deploying, "fetch", fetched)
-        patch.setattr(choosing, "read_rows", rows)
-        patch.setattr(choosing, "wanted", wanted)
+        patch.setattr(table, "read_rows", rows)
+        patch.setattr(table, "wanted", wanted)
         yield

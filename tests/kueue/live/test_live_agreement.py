@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from queue_changes import Changed, agrees, change, play_changes, with_change
 from queueing import Queueing
 
 from benchmarks.agree import kueue
-from benchmarks.agree.changes import Changed, agrees, play_changes
-from benchmarks.agree.changing import with_change
 from benchmarks.agree.comparing import Compared, compare
 from benchmarks.agree.drawing import draw
-from benchmarks.agree.playing import Pace, Played, Stage
+from benchmarks.agree.playing import Pace, Played, Stage, stage
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.pruning import empty
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kueue import Quotas, preemptors
 from gpu_tenancy.kueue.scenarios import read_tenancy
 
@@ -96,8 +98,8 @@ def scenarios(*, fair: bool) -> list[dict[str, Any]]:
     return [*played, *taken(fair=fair)]
 
 
-def play(stage: Stage, chosen: Sequence[dict[str, Any]], pace: Pace) -> list[Played]:
-    return stage.play_all(chosen, pace, lambda _: None)
+def play(on: Stage, chosen: Sequence[dict[str, Any]], pace: Pace) -> list[Played]:
+    return on.play_all(chosen, pace, lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +116,34 @@ class Results:
     others: list[Changed]
 
 
+def clear(cluster: Cluster) -> None:
+    """Deletes all that scenarios have left, for a platform that others use."""
+    namespace = Reference("v1", "Namespace", kueue.NAMESPACE)
+    cluster.delete(namespace, wait=0)
+    empty(cluster, kueue.NAMESPACE)
+    for kind in kueue.KINDS:
+        for item in cluster.list(kueue.KUEUE, kind, labels=kueue.SCENARIO, metadata_only=True):
+            cluster.delete(Reference.of(item), wait=0)
+    for kind in kueue.KINDS:
+        cluster.wait_for(
+            lambda kind=kind: not cluster.list(kueue.KUEUE, kind, labels=kueue.SCENARIO, metadata_only=True),
+            what=f"the {kind}s of scenarios to be deleted",
+        )
+    cluster.wait_gone(namespace, timeout=300)
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["fair sharing on", "fair sharing off"])
 def played(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[Results]:
     """The comparison in one mode; fair sharing off is last, as the platform had it."""
     fair: bool = request.param
     chosen = scenarios(fair=fair)
-    with kueue.stage(queueing.platform, chosen, queueing.report, fair=fair) as stage:
-        found = compare(chosen, partial(play, stage))
+    with stage(queueing.platform, chosen, queueing.report, fair=fair, then=change) as on:
+        found = compare(chosen, partial(play, on))
         changed = [one for one in found if "change" in one.scenario]
         foreseen = [one.plays[-1] for one in changed if agrees(one.plays[-1])]
         again = [one.scenario for one in changed if not agrees(one.plays[-1])]
-        yield Results(found, foreseen, play_changes(stage, again) if again else [])
-        kueue.clear(queueing.cluster)
+        yield Results(found, foreseen, play_changes(on, again) if again else [])
+        clear(queueing.cluster)
 
 
 @pytest.fixture(scope="module")

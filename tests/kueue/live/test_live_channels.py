@@ -1,6 +1,6 @@
 """Jobs with a ComputeDomain under the real Kueue and Kubeflow Trainer: channels are counted, and pods get theirs.
 
-NVIDIA's driver is played by the embedded platform: `gpu_tenancy.embedded.channels`.
+NVIDIA's driver is played by the embedded platform: `gpu_tenancy.embedded.drivers`.
 """
 
 import re
@@ -23,9 +23,9 @@ from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.cluster.references import kinds_claimed, with_channels
 from gpu_tenancy.cluster.workloads import PodSet
-from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.drivers import bring_channels, bring_templates
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render

@@ -20,7 +20,7 @@ from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cluster.demand import demand
 from gpu_tenancy.cluster.dry_run import pod_of
-from gpu_tenancy.embedded.volumes import STORAGE, bring_volumes
+from gpu_tenancy.embedded.drivers import STORAGE, bring_volumes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Cluster, Manifest

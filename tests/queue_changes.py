@@ -1,19 +1,21 @@
 """Changes of queues while workloads run: what was foreseen from the cluster as it is, and what Kueue did."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
-from benchmarks.agree.tenancies import Data
+from benchmarks.agree.kueue import KUEUE, NAMESPACE, SCENARIO, Objects
+from benchmarks.agree.playing import CAREFUL, QUICK, Play, Played, Stage
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.cluster.cluster_queues import counts_are_current
 from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.explain.proposal import Proposal, effect
 from gpu_tenancy.kube.client import Cluster, Manifest
+
+Data = dict[str, Any]
 
 _POLICIES: Final = ("Never", "LowerPriority", "Any")
 _AGAIN: Final = 0.3
@@ -132,3 +134,68 @@ def _belongs(manifest: Manifest, prefix: str) -> bool:
 
 def _short(label: str) -> str:
     return label.rpartition("/")[2].partition("-")[2]
+
+
+def change(play: Play) -> tuple[bool, Outcome, Outcome] | None:
+    """Changes the queues; whether the scenario came to rest, what was foreseen, and what Kueue did."""
+    if "change" not in play.scenario:
+        return None
+    play.next_second()
+    cluster = play.stage.cluster
+    expected = foreseen(cluster, play.scenario, play.prefix)
+    before, begun = play.observed()["admitted"], len(play.view.events)
+    for manifest in changed_objects(play.scenario, play.prefix):
+        cluster.apply(manifest, force=True)
+    settled = play.rest("", begun, submitted=False)
+    preempted = {event[2] for event in play.view.events[begun:] if event[1] == "-"}
+    joined = set(play.observed()["admitted"]) - set(before)
+    return settled, expected, Outcome(tuple(sorted(preempted)), tuple(sorted(joined)))
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One change.
+
+    Attributes:
+        agrees: None where it does not count: Kueue did not come to rest, decided by a random id, or acted differently
+            in two plays.
+        why: it does not count.
+    """
+
+    scenario: Data
+    agrees: bool | None
+    outcomes: tuple[Outcome, Outcome] | None
+    why: str = ""
+
+
+def play_changes(stage: Stage, scenarios: Sequence[Data]) -> list[Changed]:
+    """Plays scenarios with a change at their end, and those that differ twice more: the first play is in a hurry."""
+
+    def play(chosen: Sequence[Data], *, careful: bool) -> dict[str, Played]:
+        played = stage.play_all(chosen, CAREFUL if careful else QUICK, lambda _: None)
+        return {one["id"]: seen for one, seen in zip(chosen, played, strict=True)}
+
+    first = play(scenarios, careful=False)
+    again = [one for one in scenarios if not agrees(first[one["id"]])]
+    second, third = (play(again, careful=True) if again else {} for _ in range(2))
+    found: list[Changed] = []
+    for one in scenarios:
+        name = one["id"]
+        plays = [second[name], third[name]] if name in second else [first[name]]
+        unstable = len({play.after and play.after[2] for play in plays}) > 1
+        why = _uncounted(plays[0]) or ("two plays differ" if unstable else "")
+        found.append(Changed(one, None if why else agrees(plays[0]), plays[0].after and plays[0].after[1:], why))
+    return found
+
+
+def _uncounted(played: Played) -> str:
+    if not played.settled or played.after is None or not played.after[0]:
+        return "Kueue did not come to rest"
+    if played.tie:
+        return "Kueue decided by a random id"
+    return "; ".join(played.after[1].missed)
+
+
+def agrees(played: Played) -> bool:
+    """Whether a change did what was foreseen."""
+    return not _uncounted(played) and played.after[1] == played.after[2]

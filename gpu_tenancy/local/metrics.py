@@ -1,10 +1,12 @@
-"""Serves metrics of the embedded platform on the loopback, and lets a Prometheus read those of its controllers."""
+"""`tenancy local metrics`: what a Prometheus of a real cluster would collect, of the embedded platform.
+
+Metrics of objects are served on the loopback, and a Prometheus may read those of the controllers.
+"""
 
 import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +22,7 @@ from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.metrics.samples import Devices, exposition, latency_samples, state_samples
+from gpu_tenancy.local.samples import Devices, exposition, latency_samples, state_samples
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.costs import gpu_prices
@@ -37,13 +39,9 @@ _SIMULATED: Final = "Simulated: nothing measures it."
 
 @contextmanager
 def serving(platform: Platform, stack: Stack, port: int, folder: Path) -> Generator[ThreadingHTTPServer]:
-    """A server for a Prometheus, with the files that lead it there; run its `serve_forever`.
+    """A server for a Prometheus, with the files that lead it there, and the stack's dashboards and rules.
 
-    Args:
-        platform: that runs.
-        stack: that it carries, whose dashboards and rules are written.
-        port: on the loopback; 0 for any free one.
-        folder: for the files.
+    Run its `serve_forever`. The port is on the loopback; 0 is any free one.
 
     Raises:
         ConsoleError: the port cannot be used.
@@ -82,14 +80,10 @@ def _pages(cluster: Cluster, servers: Sequence[ServerPlan]) -> Mapping[str, Call
             return exposition(devices.samples(nodes, pods, time.time()), _SIMULATED)
 
     return {
-        STATE: lambda: exposition(state_samples(partial(_listed, cluster)), _READ),
+        STATE: lambda: exposition(state_samples(cluster.list), _READ),
         DEVICES: of_devices,
         SERVERS: lambda: exposition(latency_samples(servers, cluster.list("v1", "Pod"), time.time()), _SIMULATED),
     }
-
-
-def _listed(cluster: Cluster, version: str, kind: str) -> tuple[Manifest, ...]:
-    return cluster.list(version, kind)
 
 
 def _reader() -> tuple[Manifest, Manifest]:
@@ -167,7 +161,7 @@ def write_configuration(
         plan: dashboards and rules of the stack.
         port: where the metrics of this program are served.
         controllers: port of the metrics of each controller, by its name.
-        token: with which Kueue's metrics may be read. Its file is only for this user.
+        token: with which Kueue's metrics may be read; only this user can read its file.
     """
     write_private(folder / "token", token)
     write_text(folder / "rules.yml", _yaml({"groups": [json.loads(json.dumps(group)) for group in plan.rules]}))

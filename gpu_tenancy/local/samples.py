@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import Json, int_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, parse_quantity
 from gpu_tenancy.cluster.pods import ended, requests
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, find_gpu
@@ -25,16 +25,13 @@ def exposition(samples: Iterable[Sample], help_text: str) -> str:
     """The text of samples, with the same help for each metric."""
     by_metric: dict[str, list[str]] = {}
     for metric, labels, value in samples:
-        pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items() if text)
+        escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+        pairs = ",".join(f'{name}="{text.translate(escapes)}"' for name, text in labels.items() if text)
         by_metric.setdefault(metric, []).append(f"{metric}{{{pairs}}} {value:.15g}")
     lines: list[str] = []
     for metric, found in by_metric.items():
         lines += [f"# HELP {metric} {help_text}", f"# TYPE {metric} gauge", *found]
     return "\n".join([*lines, ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 _GPU: Final = "nvidia.com/gpu"
@@ -58,12 +55,17 @@ class Devices:
 
     def samples(self, nodes: Iterable[Manifest], pods: Sequence[Manifest], now: float) -> Iterator[Sample]:
         """The samples of all whole GPUs of NVIDIA's at a moment, in seconds since 1970."""
-        counts = {text_at(node, "metadata", "name"): _count(node) for node in nodes if _count(node)}
-        models = {text_at(node, "metadata", "name"): texts_at(node, "metadata", "labels") for node in nodes}
+        counts: dict[str, int] = {}
+        products: dict[str, str] = {}
+        for item in nodes:
+            name, product = text_at(item, "metadata", "name"), text_at(item, "metadata", "labels", _PRODUCT)
+            whole = int(texts_at(item, "status", "capacity").get(_GPU, "0"))
+            if whole and "-SHARED" not in product:  # of shared GPUs, the node does not say how many there are
+                counts[name], products[name] = whole, product or "unknown"
         by_uid = {text_at(pod, "metadata", "uid"): pod for pod in pods if not ended(pod)}
         self._hand_out(counts, by_uid)
         for node, count in counts.items():
-            product = models[node].get(_PRODUCT, "unknown")
+            product = products[node]
             model = find_gpu(product)
             memory = (model.memory if model and model.memory else _UNKNOWN_MEMORY) // _MIB
             for number in range(count):
@@ -110,13 +112,6 @@ def latency_samples(servers: Iterable[ServerPlan], pods: Iterable[Manifest], now
         if latency and text_at(pod, "status", "phase") == "Running":
             metric, target = latency
             yield metric, {"namespace": namespace, "pod": name}, target * _busy(name, now) / 100
-
-
-def _count(node: Manifest) -> int:
-    """Whole GPUs of a ready node; without those that are shared, of which the node does not say how many there are."""
-    if "-SHARED" in texts_at(node, "metadata", "labels").get(_PRODUCT, ""):
-        return 0
-    return int(texts_at(node, "status", "capacity").get(_GPU, "0"))
 
 
 def _busy(name: str, now: float) -> int:
@@ -195,30 +190,29 @@ _JOB_CONDITIONS: Final = {
 
 
 def _resource_quota(quota: Manifest) -> Iterator[Sample]:
-    of = _named(quota, "resourcequota")
     for kind in ("hard", "used"):
         for resource, amount in texts_at(quota, "status", kind).items():
-            labels = {**of, "resource": resource, "type": kind}
+            labels = {**_named(quota, "resourcequota"), "resource": resource, "type": kind}
             yield "kube_resourcequota", labels, float(parse_quantity(amount))
 
 
 def _deployment(deployment: Manifest) -> Iterator[Sample]:
-    of = _named(deployment, "deployment")
     for one in maps_at(deployment, "status", "conditions"):
-        labels = {**of, "reason": text_at(one, "reason"), "condition": text_at(one, "type")}
+        named = _named(deployment, "deployment")
+        labels = {**named, "reason": text_at(one, "reason"), "condition": text_at(one, "type")}
         yield from _condition("kube_deployment_status_condition", labels, one, "status")
 
 
 def _autoscaler(autoscaler: Manifest) -> Iterator[Sample]:
     of = _named(autoscaler, "horizontalpodautoscaler")
     replicas = {
-        "status_current": at(autoscaler, "status", "currentReplicas") or 0,
-        "status_desired": at(autoscaler, "status", "desiredReplicas") or 0,
-        "spec_min": at(autoscaler, "spec", "minReplicas") or 1,
-        "spec_max": at(autoscaler, "spec", "maxReplicas") or 0,
+        "status_current": int_at(autoscaler, "status", "currentReplicas"),
+        "status_desired": int_at(autoscaler, "status", "desiredReplicas"),
+        "spec_min": int_at(autoscaler, "spec", "minReplicas", otherwise=1),
+        "spec_max": int_at(autoscaler, "spec", "maxReplicas"),
     }
     for name, value in replicas.items():
-        yield f"kube_horizontalpodautoscaler_{name}_replicas", of, value if isinstance(value, int) else 0
+        yield f"kube_horizontalpodautoscaler_{name}_replicas", of, value
 
 
 _KINDS: Final[dict[tuple[str, str], Callable[[Manifest], Iterator[Sample]]]] = {
