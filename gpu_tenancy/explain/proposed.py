@@ -49,7 +49,8 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
         kept = [
             _kept(kind, one, declared[kind].get(key), own=name_of(one) in own, gone=gone) for key, one in there.items()
         ]
-        new = [{**one, **_status(kind)} for key, one in declared[kind].items() if key not in there]
+        status: dict[str, Json] = {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
+        new = [{**one, **status} for key, one in declared[kind].items() if key not in there]
         found[kind] = (*(one for one in kept if one is not None), *new)
     ends = [one for one in state.of("Workload") if namespace_of(one) in gone]
     found["Workload"] = tuple(one for one in state.of("Workload") if namespace_of(one) not in gone)
@@ -66,15 +67,12 @@ def _released(queue: Manifest, ends: Iterable[Workload]) -> Manifest:
         if workload.holder == name_of(queue):
             for line, amount in workload.held.items():
                 used[line] = used.get(line, 0) - amount
-    flavors: list[Json] = []
-    for flavor in dict.fromkeys(flavor for flavor, _ in used):
-        left = {name: amount for (of, name), amount in used.items() if of == flavor}
-        flavors.append(
-            {
-                "name": flavor,
-                "resources": [{"name": name, "total": text} for name, text in format_amounts(left).items()],
-            }
-        )
+    names = dict.fromkeys(flavor for flavor, _ in used)
+    left = {flavor: {name: amount for (of, name), amount in used.items() if of == flavor} for flavor in names}
+    flavors: list[Json] = [
+        {"name": flavor, "resources": [{"name": name, "total": text} for name, text in format_amounts(of).items()]}
+        for flavor, of in left.items()
+    ]
     return {**queue, "status": {**map_at(queue, "status"), "flavorsReservation": flavors}}
 
 
@@ -98,10 +96,6 @@ def _kept(
         stopped: Json = [{"type": "Active", "status": "False", "reason": "Terminating", "message": _DELETED}]
         return {**live, "status": {**map_at(live, "status"), "conditions": stopped}}
     return live
-
-
-def _status(kind: Kind) -> dict[str, Json]:
-    return {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
 
 
 def key_of(manifest: Manifest) -> tuple[str, str]:
