@@ -22,8 +22,15 @@ from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import VOLCANO, Kind, State
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
 from gpu_tenancy.cluster.workloads import Workload
-from gpu_tenancy.explain.proposal_pods import Refused, refused
-from gpu_tenancy.explain.proposed import SmallerPool, key_of, on_removed_flavors, proposed, smaller_pools
+from gpu_tenancy.explain.proposed import (
+    Refused,
+    SmallerPool,
+    key_of,
+    on_removed_flavors,
+    proposed,
+    refused,
+    smaller_pools,
+)
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
 from gpu_tenancy.model.spec.guards import Grace

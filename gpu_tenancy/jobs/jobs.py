@@ -58,11 +58,7 @@ class Jobs:
         return tuple(manifest for manifest in self.objects if len(self._above[uid_of(manifest)]) == 1)
 
     def named(self, name: str, kind: str = "") -> Manifest:
-        """The object with a name; of an object and what its controller made of it, the object.
-
-        Args:
-            name: of the object.
-            kind: of the object; empty for any.
+        """The object with a name, of any kind or of one; of an object and what its controller made of it, the object.
 
         Raises:
             ConsoleError: no object has the name, or several kinds have one.
@@ -81,12 +77,9 @@ class Jobs:
             kinds = ", ".join(f"{text_at(one, 'kind')} ({text_at(one, 'apiVersion')})" for one in first)
             raise ConsoleError(f"{place}: several objects have this name: {kinds}", "set --kind")
         known = sorted({name_of(manifest) for manifest in self.objects if text_at(manifest, "kind") != "Pod"})
-        raise ConsoleError(
-            f"{place}: {kind or 'object'} not found, or not readable by you",
-            nearest(name, known)
-            if known
-            else f"check the name and the namespace: `kubectl get all -n {self.namespace}`",
-        )
+        all_ = f"check the name and the namespace: `kubectl get all -n {self.namespace}`"
+        fix = nearest(name, known) if known else all_
+        raise ConsoleError(f"{place}: {kind or 'object'} not found, or not readable by you", fix)
 
     def owner(self, manifest: Manifest) -> Manifest | None:
         """The object whose controller would replace this one if it was deleted; the runs of a CronJob are not."""
@@ -116,8 +109,7 @@ class Jobs:
         return tuple(pod for pod in running if not owners.isdisjoint(self._above[uid_of(pod)]))
 
     def _made_for(self, manifest: Manifest) -> Iterator[Manifest]:
-        uid = uid_of(manifest)
-        return (one for one in self.objects if uid in self._above[uid_of(one)])
+        return (one for one in self.objects if uid_of(manifest) in self._above[uid_of(one)])
 
 
 def uid_of(manifest: Manifest) -> str:
@@ -135,11 +127,7 @@ def read_jobs(
 ) -> Jobs:
     """Reads a namespace, with the rights of the user; kinds that are not readable, or not served, are left out.
 
-    Args:
-        cluster: the API server.
-        namespace: the team's.
-        queued: whether Kueue's Workloads are read too.
-        kinds: API versions and kinds to read.
+    `queued` says whether Kueue's Workloads are read too.
     """
     cluster.resource("v1", "Pod")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:

@@ -18,9 +18,8 @@ from gpu_tenancy.cluster.pods import Manifest, label, name_of
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.jobs.jobs import read_jobs
 from gpu_tenancy.jobs.overview import JobRow, rows
-from gpu_tenancy.jobs.submitting import Wish, placed
+from gpu_tenancy.jobs.submitting import Terms, Wish, placed
 from gpu_tenancy.jobs.submitting import pod_of as pod_of_wish
-from gpu_tenancy.jobs.terms import Terms
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
@@ -69,15 +68,13 @@ def offered(cluster: Cluster, team: str) -> NotebooksOffer:
     """
     text = text_at(cluster.get("v1", "ConfigMap", NOTEBOOKS, team) or {}, "data", "notebooks.json")
     if not text:
-        raise ConsoleError(
-            f"namespace {team}: no notebooks", f"ask the platform team to set teams.{team}.notebooks in the stack"
-        )
+        fix = f"ask the platform team to set teams.{team}.notebooks in the stack"
+        raise ConsoleError(f"namespace {team}: no notebooks", fix)
     try:
         return TypeAdapter(NotebooksOffer).validate_json(text)
     except ValidationError as error:
-        raise ConsoleError(
-            f"ConfigMap {team}/{NOTEBOOKS}: is not of this version of `tenancy`", "use the version of the platform team"
-        ) from error
+        problem = f"ConfigMap {team}/{NOTEBOOKS}: is not of this version of `tenancy`"
+        raise ConsoleError(problem, "use the version of the platform team") from error
 
 
 def usual_name(user: str) -> str:
@@ -105,8 +102,7 @@ def existing(cluster: Cluster, team: str, name: str) -> Manifest:
     """
     if manifest := found(cluster, team, name):
         return manifest
-    named = (text_at(one, "metadata", "name") for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
-    known = sorted(named)
+    known = sorted(name_of(one) for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
     fix = nearest(name, known) if known else f"start it with `tenancy notebook start {name}`"
     raise ConsoleError(f"notebook {team}/{name}: not found", fix)
 
@@ -130,21 +126,14 @@ def host_of(notebook: Manifest) -> str:
 
 
 def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) -> dict[str, Any]:
-    """The StatefulSet of a notebook, in the queue of the team.
-
-    Args:
-        choice: what the person wants.
-        team: the namespace.
-        offer: of the team.
-        state: with the kinds of `fit`.
+    """The StatefulSet of a notebook, in the queue of the team; `state` has the kinds of `fit`.
 
     Raises:
         ConsoleError: the team is not offered the image or the size, or the name cannot be one.
     """
     if not re.fullmatch(rf"[a-z]([-a-z0-9]{{0,{_LONGEST - 2}}}[a-z0-9])?", choice.name):
-        rule = "is not a name of a notebook"
         fix = f"use at most {_LONGEST} lowercase letters, digits and hyphens, and begin with a letter"
-        raise ConsoleError(f"{choice.name}: {rule}", fix)
+        raise ConsoleError(f"{choice.name}: is not a name of a notebook", fix)
     image, size = choice.image or offer.images[0], choice.size or next(iter(offer.sizes))
     if image not in offer.images:
         raise ConsoleError(f"image {image}: team {team} is not offered it", nearest(image, offer.images))

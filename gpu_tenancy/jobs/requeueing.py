@@ -95,9 +95,7 @@ def _evicted(cluster: Cluster, workload: Workload) -> bool:
 def as_submitted(manifest: Manifest, workload: Workload | None) -> dict[str, Any]:
     """A job as it was before Kueue started it.
 
-    Args:
-        manifest: as it is in the cluster.
-        workload: of it, which has its pod templates as they were submitted; None where Kueue does not manage it.
+    Its Workload has its pod templates as they were submitted; None where Kueue does not manage it.
     """
     made = deepcopy(dict(cast("dict[str, Any]", manifest)))
     made.pop("status", None)

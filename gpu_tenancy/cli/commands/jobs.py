@@ -75,11 +75,11 @@ def claims(
     [dim]tenancy claims ml-research[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs.terms import claims, data, shown
+        from gpu_tenancy.jobs.overview import claims, data, shown_claims
 
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
-        show_answer(lambda: claims(found, pods), shown, data, output, None)
+        show_answer(lambda: claims(found, pods), shown_claims, data, output, None)
 
 
 def logs(
@@ -162,10 +162,9 @@ def top(
     [dim]tenancy top nightly --gpus --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cli.kubectl import Kubectl
-        from gpu_tenancy.jobs.gpu_use import Answers, gpu_use
         from gpu_tenancy.jobs.jobs import read_jobs
-        from gpu_tenancy.jobs.overview import UseRow, of_jobs, of_pods, use_data, use_of, used
+        from gpu_tenancy.jobs.kubectl import Answers, Kubectl, gpu_use
+        from gpu_tenancy.jobs.overview import UseRow, data, of_jobs, of_pods, use_of, used
 
         home, name = (
             place_of(cluster, job, namespace) if job else (team_of(cluster, None, namespace, "tenancy top"), "")
@@ -182,7 +181,7 @@ def top(
         show_answer(
             ask,
             lambda told: used(told[0], pods=bool(name), busy=gpus, notes=told[1].notes),
-            lambda told: use_data(told[0]),
+            lambda told: data(told[0]),
             output,
             every if watch else None,
         )

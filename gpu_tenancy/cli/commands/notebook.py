@@ -128,8 +128,8 @@ def open_(
     [dim]tenancy notebook open lab[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cli.kubectl import Kubectl
         from gpu_tenancy.jobs import notebooks
+        from gpu_tenancy.jobs.kubectl import Kubectl
         from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
 
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")

@@ -114,10 +114,8 @@ def submit(
         from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cluster.demand import demand
         from gpu_tenancy.explain import show
-        from gpu_tenancy.jobs.code import packed
-        from gpu_tenancy.jobs.job_files import read_job
-        from gpu_tenancy.jobs.submitting import Wish, job_of, scheduled, user_label
-        from gpu_tenancy.jobs.terms import read_terms
+        from gpu_tenancy.jobs.job_files import packed, read_job
+        from gpu_tenancy.jobs.submitting import Wish, job_of, read_terms, scheduled, user_label
 
         if schedule and (follow or after):
             raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")

@@ -102,9 +102,9 @@ def queue(
     [dim]tenancy queue ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cli.kubectl import Kubectl
         from gpu_tenancy.cluster.reading import read
         from gpu_tenancy.jobs.jobs import read_jobs
+        from gpu_tenancy.jobs.kubectl import Kubectl
         from gpu_tenancy.jobs.listing import KINDS, Listing, data, listing, shown, with_gpu_use
 
         own, only = whose(cluster, team, namespace, everybody=everybody)
