@@ -174,9 +174,9 @@ def hold(
         from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cli.commands.up import confirm
         from gpu_tenancy.cluster.reading import read
-        from gpu_tenancy.maintenance import hold_end, holding
+        from gpu_tenancy.maintenance import holding
 
-        end = hold_end.moment(until, datetime.now(UTC)) if until else None
+        end = holding.moment(until, datetime.now(UTC)) if until else None
         subject = holding.find(read(cluster, holding.KINDS), name)
         held = subject.held_by(who_am_i(cluster).user, end, drain=drain)
         terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
@@ -187,7 +187,7 @@ def hold(
         confirm(f"Hold {subject.name}?", yes=yes)
         holding.hold(cluster, subject, held)
         if held.until:
-            home = hold_end.arrange(cluster, held)
+            home = holding.arrange(cluster, held)
             terminal.out.print(f"a CronJob in {home} releases it", highlight=False)
         if drain and subject.kind == "ResourceFlavor":  # Kueue itself evicts what a drained ClusterQueue has.
             with terminal.reported_if_slow("evicting workloads"):
@@ -241,11 +241,11 @@ def release(
         if not chosen:
             terminal.out.print("nothing is held" if not due else "nothing is due", highlight=False)
         for held in chosen:
-            _release(cluster, holding.subject_of(Queues(state), held), held, dry_run=dry_run or not due)
+            _release(cluster, holding.subject_of(Queues(state), held.kind, held.name), held, dry_run=dry_run or not due)
 
 
 def _release(cluster: "Cluster", subject: "Subject", held: "Hold", *, dry_run: bool) -> None:
-    from gpu_tenancy.maintenance import hold_end, holding
+    from gpu_tenancy.maintenance import holding
 
     terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
     if dry_run:
@@ -253,7 +253,7 @@ def _release(cluster: "Cluster", subject: "Subject", held: "Hold", *, dry_run: b
             terminal.out.print(f"  {line}", highlight=False)
         return
     holding.release(cluster, subject, held)
-    hold_end.dismiss(cluster, held)
+    holding.dismiss(cluster, held)
     terminal.out.print("  released", highlight=False)
 
 

@@ -43,8 +43,7 @@ def ui(
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.ui.board import read_board
-        from gpu_tenancy.ui.refreshing import Refreshing
-        from gpu_tenancy.ui.server import LOOPBACK, Server
+        from gpu_tenancy.ui.server import LOOPBACK, Refreshing, Server
 
         own, only = whose(cluster, team, namespace, everybody=everybody)
         with terminal.reported_if_slow("reading the cluster"):
@@ -77,7 +76,7 @@ def _why(cluster: "Cluster", namespace: str, kind: str, name: str) -> str:
 
     from gpu_tenancy.kube.errors import ApiError
     from gpu_tenancy.ui.page import explained, failed
-    from gpu_tenancy.ui.refreshing import time_text
+    from gpu_tenancy.ui.server import time_text
 
     try:
         found = explain(cluster, namespace, name, kind)
