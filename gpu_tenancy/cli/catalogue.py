@@ -18,10 +18,11 @@ def abilities() -> tuple[list[str], list[list[str]]]:
     """What each cloud supports in a node pool: headings and rows, also for docs/clouds.md."""
     all_rules = list(clouds().values())
     kinds = list(all_rules[0].capacity)
+    topologies = [[prefix for rule in rules.topologies for prefix in rule.machines] for rules in all_rules]
     rows = [
         *([f"`{kind}`", *(_capacity(rules.capacity[kind]) for rules in all_rules)] for kind in kinds),
         ["`compact`", *(", ".join(rules.compact) or NO for rules in all_rules)],
-        ["`topology: cloud`", *(_topology(rules) for rules in all_rules)],
+        ["`topology: cloud`", *(", ".join(f"{name}*" for name in prefixes) or NO for prefixes in topologies)],
         ["`fabric`", *(", ".join(rules.fabrics) or NO for rules in all_rules)],
         ["`driver` (default first)", *(", ".join(f"`{name}`" for name in rules.drivers) for rules in all_rules)],
         ["`sharing.mig` is set up by", *(_sharing(rules, "mig") for rules in all_rules)],
@@ -44,10 +45,6 @@ def _capacity(rule: CapacityRule) -> str:
     return ", ".join(filter(None, needs)) or "yes"
 
 
-def _topology(rules: CloudRules) -> str:
-    return ", ".join(f"{prefix}*" for rule in rules.topologies for prefix in rule.machines) or NO
-
-
 def _sharing(rules: CloudRules, way: Literal["mig", "timeSlicing", "mps"]) -> str:
     by_driver = {name: mode.sharing(way) for name, mode in rules.drivers.items()}
     cells = [
@@ -67,22 +64,11 @@ def abilities_table() -> PlainTable:
 
 def machines_table(cloud: str | None) -> PlainTable:
     """The machine types of one cloud; of all clouds for None."""
-    listed = table(
-        "machine",
-        "cloud",
-        "GPUs",
-        "memory per GPU",
-        "CPUs",
-        "memory",
-        "allocatable",
-        "fabric",
-        "capacity",
-        "$/hour#",
-        "$/hour spot#",
-        drop=("capacity", "fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable"),
-    )
-    for machine in _sorted(cloud):
-        listed.add_row(*_cells(machine))
+    rows = [_row(machine) for machine in _sorted(cloud)]
+    drop = ("capacity", "fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable")
+    listed = table(*rows[0], drop=drop)
+    for row in rows:
+        listed.add_row(*row.values())
     return listed
 
 
@@ -119,28 +105,27 @@ def _sorted(cloud: str | None) -> Iterator[Machine]:
     return (machine for (of, _), machine in machines().items() if cloud in {None, of})
 
 
-def _cells(machine: Machine) -> Iterator[str]:
+def _row(machine: Machine) -> dict[str, str]:
+    """A row of the table, by heading."""
     gpu = find_gpu(machine.gpu) if machine.gpu else None
     cpu, memory = allocatable(machine)
-    yield machine.name
-    yield machine.cloud
-    yield f"{machine.gpus} {machine.gpu}" if gpu else ""
-    yield format_bytes(gpu.memory) if gpu else ""
-    yield f"{machine.cpu // 1000}"
-    yield format_bytes(machine.memory)
-    yield f"{cpu // 1000} CPUs, {format_bytes(memory)}"
-    yield _fabric(machine)
-    yield _bought(machine.purchase)
-    yield _price(machine.price.on_demand)
-    yield _price(machine.price.spot)
+    network, price = machine.network, machine.price
+    return {
+        "machine": machine.name,
+        "cloud": machine.cloud,
+        "GPUs": f"{machine.gpus} {machine.gpu}" if gpu else "",
+        "memory per GPU": format_bytes(gpu.memory) if gpu else "",
+        "CPUs": f"{machine.cpu // 1000}",
+        "memory": format_bytes(machine.memory),
+        "allocatable": f"{cpu // 1000} CPUs, {format_bytes(memory)}",
+        "fabric": f"{network.interfaces} x {network.fabric}" if network and network.fabric else "",
+        "capacity": _capacity_types(machine.purchase),
+        "$/hour#": _price(price.on_demand),
+        "$/hour spot#": _price(price.spot),
+    }
 
 
-def _fabric(machine: Machine) -> str:
-    network = machine.network
-    return f"{network.interfaces} x {network.fabric}" if network and network.fabric else ""
-
-
-def _bought(purchase: Purchase | None) -> str:
+def _capacity_types(purchase: Purchase | None) -> str:
     """The capacity types of a machine type, with the kinds of its reservations and the only zones that have it."""
     if purchase is None or not purchase.has:
         return "unknown"

@@ -12,8 +12,8 @@ from rich.text import Text
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.terminal import ProjectFolder
-from gpu_tenancy.cli.commands.stack import StackOption
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `kubectl auth can-i --list` shows your own rights"
 _HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
-Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
-Live = Annotated[
+_Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
+_Live = Annotated[
     bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
 ]
 
@@ -36,16 +36,16 @@ def who_can(
     verb: Annotated[str, typer.Argument(help="Verb of RBAC, such as get, create, delete.")],
     resource: Annotated[str, typer.Argument(help="Resource as for kubectl: pods, po, jobs.batch, pods/exec.")],
     *,
-    namespace: Team = None,
-    stack: StackOption = None,
+    namespace: _Team = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    live: Live = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    live: _Live = False,
     everybody: Annotated[
         bool, typer.Option("--all", help="With --live: also the control plane and service accounts of operators.")
     ] = False,
-    embedded: Embedded = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show who may do something, by which role, and in which teams.
@@ -126,11 +126,11 @@ def kubeconfig_of(
     ] = None,
     valid: Annotated[str, typer.Option("--for", help="Validity of a token or certificate, 10m to 24h.")] = "1h",
     out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
-    stack: StackOption = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Write a kubeconfig for a team, without stored credentials.
 
@@ -185,9 +185,9 @@ def worker_kubeconfig(
     manager_context: Annotated[str | None, typer.Option(help="Its context. Default: the current one.")] = None,
     out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Write the kubeconfig by which a MultiKueue manager reaches a worker.
 

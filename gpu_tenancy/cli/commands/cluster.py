@@ -11,7 +11,8 @@ from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
     out: Annotated[Path | None, typer.Option(help="Folder for `inspect.html`, a page with all findings.")] = None,
     *,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Replace the names of objects, the same name by the same one.")
     ] = False,
-    embedded: Embedded = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Inspect any running cluster: GPUs that exist, are promised and idle, and queues and quotas that contradict.
@@ -57,9 +58,9 @@ def adopt(
     *,
     out: Annotated[Path, typer.Option(help="File to write: stacks/Pulumi.NAME.yaml of a project.", show_default=False)],
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Write a stack that has the tenancy of a running cluster, and compare its objects with the cluster's.
@@ -143,7 +144,6 @@ def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
 
 _RIGHTS = "use the kubeconfig of an administrator, who may change queues and flavors"
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be changed, and change nothing.")]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 
 
 def hold(
@@ -156,11 +156,11 @@ def hold(
     until: Annotated[
         str, typer.Option(help="End: a duration such as 90m, 4h or 2d, or a time such as 2026-11-24T20:00Z.")
     ] = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: _DryRun = False,
-    yes: _Yes = False,
+    yes: options.Yes = False,
 ) -> None:
     """Hold a team, a flavor or a pool for maintenance: Kueue admits nothing new there. Asks first.
 
@@ -202,9 +202,9 @@ def release(
         Path | None,
         typer.Option("--drift", metavar="FILE", help="List the holds in the output of a check for drift; no cluster."),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: _DryRun = False,
 ) -> None:
     """Release what `tenancy cluster hold` holds, and restore what was there before.
@@ -276,9 +276,9 @@ def doctor(
         str | None, typer.Option("--namespace", "-n", help="With --live: namespace of one team. Default: all teams.")
     ] = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Check before a deployment that tools, quotas, zones, subnets, rights and versions are there. Nothing is changed.
@@ -326,9 +326,9 @@ def doctor(
 
 def migrate(
     *,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
 ) -> None:
     """Write objects that are stored in an old version of their kind again, for the kinds of operators.

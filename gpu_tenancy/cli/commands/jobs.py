@@ -11,41 +11,27 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.cli.commands.usage import (
-    Context,
-    Embedded,
-    Every,
-    Gpus,
-    Kubeconfig,
-    Team,
-    TeamOption,
-    Watch,
-    asking,
-    place_of,
-    show_answer,
-    team_of,
-)
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of
 
 if TYPE_CHECKING:
     from gpu_tenancy.cluster.pods import Manifest
     from gpu_tenancy.jobs.jobs import Jobs
     from gpu_tenancy.kube.client import Cluster
 
-Name = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")]
-Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
-Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def jobs(
-    team: Team = None,
+    team: options.Team = None,
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    every: Every = 5.0,
-    watch: Watch = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    every: options.Every = 5.0,
+    watch: options.Watch = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List all jobs, servers and single pods of a team, also those that ended or are in no queue.
@@ -62,12 +48,12 @@ def jobs(
 
 
 def claims(
-    team: Team = None,
+    team: options.Team = None,
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List what jobs of a team can mount: its datasets, with their buckets, and its storage.
@@ -83,9 +69,9 @@ def claims(
 
 
 def logs(
-    job: Name,
+    job: options.JobName,
     *,
-    namespace: TeamOption = None,
+    namespace: options.TeamOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new lines, also of pods that start later, until the job ends.")
     ] = False,
@@ -98,10 +84,10 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=0, help="Only so many of the last lines of each pod.", show_default=False)
     ] = None,
-    kind: Kind = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kind: options.Kind = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Print the logs of a job over all of its pods, each line with the number of its pod if there are several.
 
@@ -144,14 +130,14 @@ def followed(
 def top(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job, by pod; default: all jobs.")] = None,
     *,
-    namespace: TeamOption = None,
-    kind: Kind = "",
-    gpus: Gpus = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    every: Every = 5.0,
-    watch: Watch = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kind: options.Kind = "",
+    gpus: options.Gpus = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    every: options.Every = 5.0,
+    watch: options.Watch = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show the CPUs and the memory that jobs use, of what they request, and the GPUs that they hold.
@@ -188,14 +174,14 @@ def top(
 
 
 def cancel(
-    names: Names,
+    names: _Names,
     *,
-    namespace: TeamOption = None,
-    kind: Kind = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    yes: Yes = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kind: options.Kind = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    yes: _Yes = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """Delete jobs: their pods end, and their quota is free for the queue.
 
@@ -213,14 +199,14 @@ def cancel(
 
 
 def requeue(
-    names: Names,
+    names: _Names,
     *,
-    namespace: TeamOption = None,
-    kind: Kind = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    yes: Yes = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kind: options.Kind = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    yes: _Yes = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """End the pods of jobs and queue them again; also jobs that ended.
 

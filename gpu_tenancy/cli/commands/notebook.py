@@ -8,19 +8,10 @@ import typer
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking, show_answer, team_of
 from gpu_tenancy.cli.commands.submit import Mounts, pairs
-from gpu_tenancy.cli.commands.usage import (
-    Context,
-    Embedded,
-    Kubeconfig,
-    Team,
-    TeamOption,
-    asking,
-    judged,
-    read_for_fit,
-    show_answer,
-    team_of,
-)
+from gpu_tenancy.cli.commands.usage import judged, read_for_fit
 
 if TYPE_CHECKING:
     from gpu_tenancy.kube.client import Cluster
@@ -43,11 +34,11 @@ def start(
         str, typer.Option(help="Image that the team is offered; default: the first.", show_default=False)
     ] = "",
     mount: Mounts = None,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")] = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    dry_run: options.DryRun = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """Start a notebook in the queue of your team, or one that was stopped, as it was.
 
@@ -114,10 +105,10 @@ def open_(
             help="Port on this machine; default: 8888. Set it to forward a port for a notebook with a host, too.",
         ),
     ] = None,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Print the address of a notebook, and forward its port to this machine until interrupted.
 
@@ -151,10 +142,10 @@ def open_(
 def stop(
     name: Name = "",
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Stop a notebook: its kernels end, its GPUs are free for the queue, its home stays.
 
@@ -170,12 +161,12 @@ def stop(
 
 
 def list_(
-    team: Team = None,
+    team: options.Team = None,
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List the notebooks of a team, also those that are stopped.

@@ -14,8 +14,8 @@ from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Unbounded, write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands import up
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands import options, up
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from gpu_tenancy.cluster.contexts import Place
@@ -56,9 +56,9 @@ def preview(
             metavar="FILE", help="Output of `tenancy cost -o json`, to show what teams used beside their guarantees."
         ),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the report (HTML, Markdown, JSON), the objects (YAML) and the exit code."),
@@ -147,9 +147,9 @@ def _onto(place: "Place") -> Path | None:
 def snapshot(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Write what decides about workloads of a cluster into a file, for `tenancy preview --state` in a pipeline.
 

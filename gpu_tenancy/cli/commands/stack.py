@@ -20,7 +20,8 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command, write_text
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from gpu_tenancy.model.source import Source
 
 
-StackOption = Annotated[
-    str | None,
-    typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits."),
-]
 Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
 
 
@@ -66,7 +63,7 @@ def validate(
 
 def explain(
     team: Annotated[str, typer.Argument(help="Team name.")],
-    stack: StackOption = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
     *,
     output: Output = None,
@@ -148,11 +145,11 @@ def move(
     *,
     giver: Annotated[str, typer.Option("--from", help="Team that gives them.")],
     taker: Annotated[str, typer.Option("--to", help="Team that gets them.")],
-    stack: StackOption = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the change, and change no file.")] = False,
 ) -> None:
     """Move guaranteed GPUs from a team to another in the stack file. Comments and layout stay.

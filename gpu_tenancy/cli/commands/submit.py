@@ -14,17 +14,10 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.quantity import seconds
+from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.jobs import followed
-from gpu_tenancy.cli.commands.usage import (
-    Context,
-    Embedded,
-    Kubeconfig,
-    TeamOption,
-    asking,
-    judged,
-    read_for_fit,
-    team_of,
-)
+from gpu_tenancy.cli.commands.options import asking, team_of
+from gpu_tenancy.cli.commands.usage import judged, read_for_fit
 from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 
 if TYPE_CHECKING:
@@ -94,11 +87,11 @@ def submit(
         ),
     ] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Print its logs until it ends.")] = False,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")] = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    dry_run: options.DryRun = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """Submit a job to the queue of your team, unless it can never be admitted.
 

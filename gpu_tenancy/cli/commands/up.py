@@ -13,6 +13,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import first_names
+from gpu_tenancy.cli.commands import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +27,6 @@ _LISTED: Final = 10
 _TEAMS: Final = 30
 """Teams that a table has before it counts the rest."""
 _NOBODY: Final = "nothing was changed; confirm with --yes, because there is no terminal to ask"
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 
 
 def up(
@@ -40,7 +40,7 @@ def up(
             " be repeated. Default: `workloads` and `clouds`; with --yes none."
         ),
     ] = None,
-    yes: _Yes = False,
+    yes: options.Yes = False,
 ) -> None:
     """Deploy a stack to its real cluster, with `pulumi up`. Asks first. For this machine, use `tenancy local up`.
 
@@ -140,7 +140,7 @@ def destroy(
     stack: StackName,
     *,
     project: ProjectFolder = None,
-    yes: _Yes = False,
+    yes: options.Yes = False,
 ) -> None:
     """Delete all resources of a stack from its real cluster, with `pulumi destroy`. Asks first.
 
