@@ -127,11 +127,7 @@ def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:
 
 
 def _download(address: str) -> bytes:
-    """The content of a URL.
-
-    Raises:
-        ConsoleError: it is no https URL, or cannot be downloaded within a minute.
-    """
+    """The content of a URL. Raises ConsoleError if it is no https URL, or cannot be downloaded within a minute."""
     if not address.startswith(("https://", "http://127.0.0.1:")):
         raise ConsoleError(f"{address}: not an https URL", "use a repository with TLS")
     try:

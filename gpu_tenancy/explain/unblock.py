@@ -133,11 +133,7 @@ def not_simulated_text(parts: Sequence[str]) -> str:
 
 
 def find_unblock(queues: Queues, workload: Workload) -> Unblock:
-    """Simulates the cohort tree of a pending workload.
-
-    Raises:
-        NotSimulatedError: the tree cannot be simulated.
-    """
+    """Simulates the cohort tree of a pending workload. Raises NotSimulatedError if the tree cannot be simulated."""
     target = queues.queue_of(workload)
     snapshot, simulation = settled(queues, target)
     start = simulation.settled()

@@ -140,11 +140,7 @@ class Kubectl:
 
     @classmethod
     def of(cls, kubeconfig: Path | None, context: str | None, namespace: str, *, embedded: bool) -> "Kubectl":
-        """With the cluster that a command asks.
-
-        Raises:
-            ConsoleError: there is no kubectl.
-        """
+        """With the cluster that a command asks. Raises ConsoleError if there is no kubectl."""
         if not shutil.which("kubectl"):
             raise ConsoleError("kubectl not found", "install it: https://kubernetes.io/docs/tasks/tools/")
         local = embedded or (not (kubeconfig or context) and uses_embedded())
@@ -152,11 +148,7 @@ class Kubectl:
         return cls(file, ("kubectl", *(("--context", used) if used else ()), "--namespace", namespace))
 
     def nvidia_smi(self, pod: str) -> str:
-        """What nvidia-smi says of the GPUs of a pod.
-
-        Raises:
-            ConsoleError: the pod does not tell.
-        """
+        """What nvidia-smi says of the GPUs of a pod. Raises ConsoleError if the pod does not tell."""
         return self.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=patient(_PATIENCE))
 
     def run(self, *words: str, fix: str, shown: bool = False, patience: float | None = None) -> str:

@@ -42,11 +42,7 @@ class Logs:
     _writing: Lock = field(default_factory=Lock)
 
     def show(self, jobs: Jobs, manifest: Manifest) -> None:
-        """Prints what there is.
-
-        Raises:
-            ConsoleError: no pod has a log, or none has the number.
-        """
+        """Prints what there is. Raises ConsoleError if no pod has a log, or none has the number."""
         name = name_of(manifest)
         pods = self._chosen(jobs, manifest)
         printed = 0

@@ -61,11 +61,7 @@ class Choice:
 
 
 def offered(cluster: Cluster, team: str) -> NotebooksOffer:
-    """What the stack lets people of a team start.
-
-    Raises:
-        ConsoleError: nothing.
-    """
+    """The notebooks that people of a team may start. Raises ConsoleError if there are none."""
     text = text_at(cluster.get("v1", "ConfigMap", NOTEBOOKS, team) or {}, "data", "notebooks.json")
     if not text:
         fix = f"ask the platform team to set teams.{team}.notebooks in the stack"
@@ -83,11 +79,7 @@ def usual_name(user: str) -> str:
 
 
 def found(cluster: Cluster, team: str, name: str) -> Manifest | None:
-    """A notebook; None if there is none.
-
-    Raises:
-        ConsoleError: the name is of another StatefulSet.
-    """
+    """A notebook; None if there is none. Raises ConsoleError if the name is of another StatefulSet."""
     manifest = cluster.get(*STATEFUL_SET, name, team)
     if manifest and not label(manifest, NOTEBOOK):
         raise ConsoleError(f"StatefulSet {team}/{name}: is not a notebook", "set another name")
@@ -95,11 +87,7 @@ def found(cluster: Cluster, team: str, name: str) -> Manifest | None:
 
 
 def existing(cluster: Cluster, team: str, name: str) -> Manifest:
-    """A notebook that must exist.
-
-    Raises:
-        ConsoleError: it does not.
-    """
+    """A notebook that must exist. Raises ConsoleError if it does not."""
     if manifest := found(cluster, team, name):
         return manifest
     known = sorted(name_of(one) for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
@@ -229,11 +217,7 @@ def scale(cluster: Cluster, notebook: Manifest, replicas: int) -> None:
 
 
 def pod_that_runs(cluster: Cluster, notebook: Manifest) -> str:
-    """Name of the pod of a notebook.
-
-    Raises:
-        ConsoleError: it does not run.
-    """
+    """Name of the pod of a notebook. Raises ConsoleError if it does not run."""
     team, name = (text_at(notebook, "metadata", key) for key in ("namespace", "name"))
     if not runs(notebook):
         raise ConsoleError(f"notebook {team}/{name}: is stopped", f"start it with `tenancy notebook start {name}`")

@@ -124,11 +124,7 @@ class UseRow:
 
 
 def use_of(cluster: Cluster, namespace: str) -> Use:
-    """What the pods of a namespace use.
-
-    Raises:
-        ConsoleError: the cluster has no metrics.
-    """
+    """What the pods of a namespace use. Raises ConsoleError if the cluster has no metrics."""
     try:
         found = cluster.list(*METRICS, namespace=namespace)
     except ApiError as error:

@@ -71,11 +71,7 @@ class Subject:
         yield f"running, {'evicted and pending again' if drain else 'not interrupted'}: {_counted(self.running)}"
 
     def held_by(self, user: str, until: datetime | None, *, drain: bool) -> Hold:
-        """The hold to set.
-
-        Raises:
-            ConsoleError: it is held already.
-        """
+        """The hold to set. Raises ConsoleError if it is held already."""
         if self.hold:
             fix = f"release it first: `tenancy cluster release {self.name}`"
             raise ConsoleError(f"{self.name}: already {self.hold.text}", fix)

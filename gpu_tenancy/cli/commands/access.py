@@ -246,11 +246,7 @@ def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Gene
 
 
 def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:
-    """Reports what the cluster allows and the stack does not, and the reverse.
-
-    Raises:
-        Exit: they differ.
-    """
+    """Reports what the cluster allows and the stack does not, and the reverse. Raises Exit if they differ."""
     stack_only, live_only = sorted({*planned} - {*live}), sorted({*live} - {*planned})
     for line in stack_only:
         terminal.error_line(f"{line}: allowed by the stack, not by the cluster; deploy the stack")

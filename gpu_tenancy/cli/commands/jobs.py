@@ -108,11 +108,7 @@ def logs(
 def followed(
     cluster: "Cluster", manifest: "Manifest", *, number: int | None = None, container: str = "", tail: int | None = None
 ) -> None:
-    """Prints the logs of a job until it ends.
-
-    Raises:
-        typer.Exit: it failed.
-    """
+    """Prints the logs of a job until it ends. Raises typer.Exit if it failed."""
     from gpu_tenancy.cluster.target import FAILED
     from gpu_tenancy.jobs.logs import Logs
 

@@ -72,11 +72,7 @@ def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everyb
 
 
 def team_of(cluster: "Cluster", team: str | None, namespace: str | None, command: str) -> str:
-    """The namespace that the user names, or that of the context.
-
-    Raises:
-        ConsoleError: there is none.
-    """
+    """The namespace that the user names, or that of the context. Raises ConsoleError if there is none."""
     found = _one(team, namespace) or cluster.namespace
     if not found:
         raise ConsoleError("no team: the kubeconfig's context has no namespace", f"specify it: `{command}`")
@@ -84,11 +80,7 @@ def team_of(cluster: "Cluster", team: str | None, namespace: str | None, command
 
 
 def _one(team: str | None, namespace: str | None) -> str | None:
-    """The team that the user names, as the argument or as the option.
-
-    Raises:
-        ConsoleError: both, and they differ.
-    """
+    """The team that the user names, as the argument or as the option. Raises ConsoleError if they differ."""
     if team and namespace and team != namespace:
         raise ConsoleError(f"{team} and -n {namespace} are different namespaces", "specify one")
     return team or namespace

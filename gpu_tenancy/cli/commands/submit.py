@@ -184,11 +184,7 @@ def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
 
 
 def pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:
-    """Names and values of an option.
-
-    Raises:
-        ConsoleError: there is no name or no value.
-    """
+    """Names and values of an option. Raises ConsoleError if there is no name or no value."""
     for text in written or ():
         name, equals, value = text.partition("=")
         if not (name and equals):

@@ -259,12 +259,7 @@ def _listed(names: "Iterable[str]") -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks on a terminal.
-
-    Raises:
-        ConsoleError: there is nobody to ask.
-        typer.Exit: the user said no.
-    """
+    """Asks on a terminal. Raises ConsoleError if there is nobody to ask, typer.Exit if the user said no."""
     if yes:
         return
     if not sys.stdin.isatty():

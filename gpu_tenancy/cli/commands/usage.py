@@ -219,11 +219,7 @@ def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", histo
 
 
 def _durations(file: Path | None) -> "History":
-    """Durations of recorded jobs; none without a file.
-
-    Raises:
-        ConsoleError: the file cannot be read.
-    """
+    """Durations of recorded jobs; none without a file. Raises ConsoleError if the file cannot be read."""
     from gpu_tenancy.cluster.estimate import History
 
     if file is None:
