@@ -14,7 +14,7 @@ from rich.markup import render
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from gpu_tenancy.base.output import write_text
-from gpu_tenancy.cli.catalogue import abilities
+from gpu_tenancy.cli.commands.catalogue import abilities
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cli.stack_reference import Reference, escaped, head, stack_page, table
 from gpu_tenancy.model.catalogue.clouds import clouds

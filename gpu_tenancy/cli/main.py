@@ -19,7 +19,6 @@ from gpu_tenancy.cli.commands import (
     local,
     notebook,
     preview,
-    replay,
     size,
     stack,
     submit,
@@ -44,7 +43,7 @@ _EVERY_DAY: Final = (
     usage.fit,
     usage.ui,
     whatif.whatif,
-    replay.replay,
+    whatif.replay,
     cost.cost,
     size.size,
 )
