@@ -104,12 +104,7 @@ _SINGULAR: Final = {
 
 
 class Reference:
-    """The sections of a stack's file: where each is written, and an example of each key.
-
-    Args:
-        schema: of the file.
-        configs: the sections of each stack to take examples from.
-    """
+    """The sections of a stack's file: where each is written, and an example of each key, taken from some stacks."""
 
     def __init__(self, schema: Schema, configs: Iterable[Schema]) -> None:
         self.sections: Mapping[str, Schema] = schema["$defs"]

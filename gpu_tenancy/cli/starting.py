@@ -59,11 +59,7 @@ class Choices:
 
 
 def start(folder: Path, choices: Choices) -> list[Path]:
-    """Writes a new project and returns its files, in their order.
-
-    Args:
-        folder: of the project, named as it is to be called; made where it does not exist.
-        choices: what it is for.
+    """Writes a new project, which has the name of its folder, and returns its files, in their order.
 
     Raises:
         ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.

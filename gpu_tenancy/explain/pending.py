@@ -30,15 +30,10 @@ _NOT_ADMITTED: Final = {
 def diagnose(
     queues: Queues, queue: ClusterQueue, offers: Sequence[Offer], unblock: Unblock | None, *, is_head: bool
 ) -> Reason:
-    """Why a workload is pending.
+    """Why a workload is pending, whose pod sets have these offers of quota; `is_head` if no other one is ahead of it.
 
-    Args:
-        queues: of the cluster.
-        queue: in which it is pending.
-        offers: the queue's quota for each of its pod sets.
-        unblock: the simulated outcome, which covers preemption and queue order as well; None where it could not be
-            simulated, so that the quota alone decides.
-        is_head: whether no other workload is ahead of it in its queue.
+    The simulated outcome covers preemption and queue order as well; None where it could not be simulated, so that the
+    quota alone decides.
     """
     hardest = max(offers, key=lambda offer: offer.source)
     requests = tuple(request for request in hardest.requests if request.source is hardest.source)

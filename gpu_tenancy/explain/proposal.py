@@ -142,12 +142,9 @@ class Proposal:
 
 
 def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:
-    """What a cluster's workloads would experience if a proposal was applied now.
+    """What a cluster's workloads would experience if a proposal was applied now, or at another time.
 
-    Args:
-        state: the cluster, with `KINDS`.
-        proposal: the change.
-        at: the present time, if it is another one.
+    The state has `KINDS`.
     """
     at = at or datetime.now(UTC)
     now = Queues(state)
@@ -311,9 +308,7 @@ MOST: Final = 100
 def ends_needed(simulation: kueue.Simulation, snapshot: Snapshot) -> dict[str, int]:
     """For each pending workload that gets in, how many running ones end before, the one that ran longest first.
 
-    Args:
-        simulation: of a cohort tree at rest, which is played on; workloads that get in later end after all others.
-        snapshot: from which it started.
+    The simulation of a cohort tree at rest is played on; workloads that get in later end after all others.
     """
     settled = simulation.settled()
     running = {one.name for one in settled.admitted}

@@ -142,12 +142,7 @@ class SmallerPool:
 
 
 def smaller_pools(now: State, nodes: Mapping[str, int]) -> tuple[SmallerPool, ...]:
-    """The pools of a stack's nodes that will have too few nodes for what runs.
-
-    Args:
-        now: the cluster.
-        nodes: the most nodes of each pool after the change; a pool that is not in it has none.
-    """
+    """The pools that will have too few nodes for what runs; `nodes` is the most of each pool, none of all others."""
     pools = {name_of(node): label(node, POOL_LABEL) for node in now.of("Node") if label(node, POOL_LABEL)}
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node, pod in _with_gpus(now):
@@ -197,12 +192,9 @@ class Refused:
 
 
 def refused(now: State, objects: Iterable[Mapping[str, Json]], grace: Grace | None) -> tuple[Refused, ...]:
-    """The pods that run or wait now, and are refused after the change but not before.
+    """The pods that run or wait now, and are refused with all objects of a stack but not before.
 
-    Args:
-        now: the cluster.
-        objects: all that the stack declares.
-        grace: of guards that deny; None where they do not.
+    `grace` is that of guards that deny; None where they do not.
     """
     declared = [dict(one) for one in objects]
     spaces = {name_of(one): one for one in declared if text_at(one, "kind") == "Namespace"}

@@ -94,7 +94,12 @@ class Jobs:
         for pod in sorted(self._made_for(manifest), key=lambda pod: text_at(pod, "metadata", "creationTimestamp")):
             if text_at(pod, "kind") == "Pod":
                 by_place[text_at(pod, "metadata", "generateName") if label(pod, _INDEX) else name_of(pod)] = pod
-        return tuple(by_place[place] for place in sorted(by_place, key=_natural))
+
+        def natural(name: str) -> list[tuple[int, str]]:
+            """Orders names by the numbers in them: `train-2` before `train-10`."""
+            return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name)]
+
+        return tuple(by_place[place] for place in sorted(by_place, key=natural))
 
     def workloads_of(self, manifest: Manifest) -> tuple[Workload, ...]:
         """Kueue's Workloads of an object, or of what was made for it."""
@@ -148,8 +153,3 @@ def _list(cluster: Cluster, namespace: str, api: tuple[str, str]) -> tuple[Manif
 def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
     """Finds an object of any kind that runs pods: see `Jobs.named`."""
     return read_jobs(cluster, namespace).named(name, kind)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Orders names by the numbers in them: `train-2` before `train-10`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name)]

@@ -85,12 +85,7 @@ class Answers:
 
 
 def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
-    """What the GPUs of running pods do.
-
-    Args:
-        pods: of any kind.
-        run: prints the answer of `QUERY` in a pod.
-    """
+    """What the GPUs of running pods do; `run` prints the answer of `QUERY` in the pod with a name."""
     asked = [
         name_of(pod)
         for pod in pods
@@ -101,7 +96,9 @@ def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
         try:
             return read_gpu_use(run(name)) or "nvidia-smi has no number, as for MIG partitions"
         except ConsoleError as error:
-            return _reason(str(error))
+            text = str(error)
+            other = text.partition("` failed: ")[2] or text
+            return next((reason for part, reason in _REASONS if part in text), other)
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         answers = dict(zip(asked, threads.map(ask, asked), strict=True))
@@ -110,10 +107,6 @@ def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
         {name: answer for name, answer in answers.items() if isinstance(answer, GpuUse)},
         tuple(f"GPU use of {plural(count, 'pod')} unknown: {reason}" for reason, count in reasons.items()),
     )
-
-
-def _reason(error: str) -> str:
-    return next((reason for part, reason in _REASONS if part in error), error.partition("` failed: ")[2] or error)
 
 
 def together(use: Mapping[str, GpuUse], names: Iterable[str]) -> GpuUse | None:
@@ -152,13 +145,9 @@ class Kubectl:
         return self.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=patient(_PATIENCE))
 
     def run(self, *words: str, fix: str, shown: bool = False, patience: float | None = None) -> str:
-        """What it prints; nothing if it is shown.
+        """The output of kubectl with some words after the options for the cluster; nothing if it is shown.
 
-        Args:
-            words: after the options for the cluster.
-            fix: what to do if it fails.
-            shown: whether it prints to the terminal itself.
-            patience: seconds until it is ended; None for any time.
+        With `shown`, kubectl prints to the terminal itself. `patience` is in seconds; None for any time.
 
         Raises:
             ConsoleError: it fails, or takes too long.

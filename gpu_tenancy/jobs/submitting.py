@@ -96,10 +96,9 @@ class Wish:
 
 
 def user_label(username: str) -> str:
-    """A user of the API server as the value of a label: of `anna@example.com` the part `anna`.
+    """A user of the API server, such as an address, an ARN or `system:serviceaccount:ml:ci`, as the value of a label.
 
-    Args:
-        username: as the API server knows it, such as an address, an ARN, or `system:serviceaccount:ml:ci`.
+    Of `anna@example.com` it is the part `anna`.
     """
     name = re.split("[/:]", username)[-1].partition("@")[0]
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:_LONGEST].strip("._-")

@@ -49,11 +49,15 @@ class Line:
 
 def sections(board: Board) -> dict[str, str]:
     """The HTML of each section by its id."""
+
+    def folded(branch: Branch, whole: int) -> bool:
+        return whole > FOLD and bool(branch.depth)
+
     parts = {
         "numbers": {"figures": _figures(board.usage), "total": board.usage.total.text},
         "pending": {"listed": _queued(board, pending=True), "notes": board.queue.notes},
         "admitted": {"listed": _queued(board, pending=False)},
-        "tree": {"trees": board.tree, "unread": _unread(board, "ClusterQueue"), "folded": _folded, "fold": FOLD},
+        "tree": {"trees": board.tree, "unread": _unread(board, "ClusterQueue"), "folded": folded, "fold": FOLD},
         "usage": {"tables": [*_tables(board.usage)], "remarks": board.usage.remarks, "fold": FOLD},
         "jobs": {"listed": None if board.jobs is None else _submitted(board, board.jobs)},
         "nodes": {**_nodes(board), "unread": _unread(board, "Node"), "partly": _unread(board, "Pod"), "fold": FOLD},
@@ -84,10 +88,6 @@ def failed(what: str, fix: str) -> str:
 def _unread(board: Board, kind: Kind) -> str:
     missing = board.missing.get(kind)
     return missing.text if missing else ""
-
-
-def _folded(branch: Branch, whole: int) -> bool:
-    return whole > FOLD and bool(branch.depth)
 
 
 def _figures(usage: Usage) -> list[tuple[str, str, str]]:

@@ -58,10 +58,7 @@ class Version:
 class Refreshing:
     """The current version of the page, kept up to date by threads.
 
-    Args:
-        cluster: the API server.
-        own: namespace that is watched where the user may not watch all.
-        read: reads a board.
+    Where the user may not watch all, the namespace `own` is watched.
     """
 
     def __init__(self, cluster: Cluster, own: str, read: Callable[[], Board]) -> None:
@@ -185,14 +182,10 @@ _NOTHING: Final = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one page.
+    """Serves one page, at port 0 on any free one.
 
-    Args:
-        port: 0 for any free one.
-        refreshing: the sections of the page.
-        ask: HTML that explains an object, by its namespace, kind and name.
-        team: namespace; empty for all.
-        cluster: address of the API server.
+    `ask` returns HTML that explains an object, by its namespace, kind and name. The team is empty for all; the cluster
+    is the address of its API server.
     """
 
     daemon_threads = True

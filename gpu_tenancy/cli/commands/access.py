@@ -64,14 +64,8 @@ def who_can(
 
         place = Place(kubeconfig, context, embedded)
         if not (stack or project or in_project()):
-            _who_can_seen(
-                resources.verb_of(verb),
-                resources.resource_of(resource, None),
-                namespace,
-                place,
-                output,
-                everybody=everybody,
-            )
+            wanted = resources.resource_of(resource, None)
+            _who_can_seen(resources.verb_of(verb), wanted, namespace, place, output, everybody=everybody)
             return
         access = access_of(stack, namespace, project, place)
         access.namespaces(namespace)
@@ -142,7 +136,6 @@ def kubeconfig_of(
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import kubeconfigs
-        from gpu_tenancy.access.kubeconfigs import helper_config, source
         from gpu_tenancy.access.planned import access_of, named, seconds_of
         from gpu_tenancy.cluster.contexts import Place
         from gpu_tenancy.kube.contexts import entry_of
@@ -157,10 +150,10 @@ def kubeconfig_of(
         if who and who.kind == "serviceaccount":
             with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
                 config = kubeconfigs.with_token(cluster, plain, who, seconds)
-        elif helper := None if kubeconfig or context or embedded else helper_config(access.stack.cluster, who):
+        elif helper := None if any(place) else kubeconfigs.helper_config(access.stack.cluster, who):
             config = kubeconfigs.as_person(helper, who)
         else:
-            file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
+            file, selected = kubeconfigs.source(access.stack.cluster, kubeconfig, context, embedded=embedded)
             entry = entry_of(file, selected)
             if embedded and who:
                 config = kubeconfigs.with_certificate(kubeconfigs.plain(entry), who, seconds)
@@ -224,19 +217,15 @@ def worker_kubeconfig(
 def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Generator[tuple[Cluster, dict[str, Any]]]":
     """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
 
-    Args:
-        section: of the stack.
-        place: as the user names it; without a name, the login of the cluster's cloud is used.
-        rights: what to do without the right to make tokens.
+    Without a place, the login of the cluster's cloud is used. `rights` is the fix for a missing right to make tokens.
     """
     from gpu_tenancy.access import kubeconfigs
-    from gpu_tenancy.access.kubeconfigs import helper_config, source
     from gpu_tenancy.kube.contexts import entry_of
 
     kubeconfig, context, embedded = place
-    config = helper_config(section) if not any(place) else None
+    config = kubeconfigs.helper_config(section) if not any(place) else None
     if config is None:
-        file, selected = source(section, kubeconfig, context, embedded=embedded)
+        file, selected = kubeconfigs.source(section, kubeconfig, context, embedded=embedded)
         entry = entry_of(file, selected)
         with asking(file, entry.name, embedded=False, rights=rights) as cluster:
             yield cluster, kubeconfigs.plain(entry)
@@ -250,9 +239,8 @@ def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:
     stack_only, live_only = sorted({*planned} - {*live}), sorted({*live} - {*planned})
     for line in stack_only:
         terminal.error_line(f"{line}: allowed by the stack, not by the cluster; deploy the stack")
+    fix = "remove the binding, or add it to the stack"
     for line in live_only:
-        terminal.error_line(
-            f"{line}: allowed by the cluster, not by the stack; remove the binding, or add it to the stack"
-        )
+        terminal.error_line(f"{line}: allowed by the cluster, not by the stack; {fix}")
     if stack_only or live_only:
         raise typer.Exit(terminal.PROMISE_BROKEN)

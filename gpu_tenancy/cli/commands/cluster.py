@@ -5,19 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.errors import ConsoleError, naming
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.base.texts import plural
+from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpu_tenancy.adopt.adopting import Adopted
     from gpu_tenancy.cluster.holds import Hold
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.kube.references import Reference
@@ -71,8 +72,16 @@ def adopt(
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
     """
     with terminal.errors():
-        name = _name(out)
+        from gpu_tenancy.model.project import check_name
+
+        name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
+        if out.name != f"Pulumi.{name}.yaml":
+            raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
+        check_name(name)
+        if out.exists():
+            raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
     with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.adopt import show
         from gpu_tenancy.adopt.adopting import adopt as adopt_from
         from gpu_tenancy.adopt.tenancy import KINDS, OPERATED, Seen
         from gpu_tenancy.cluster.reading import read
@@ -81,34 +90,12 @@ def adopt(
         with terminal.reported_if_slow("reading the cluster"):
             groups = frozenset(group for group in OPERATED if cluster.versions(group))
             seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), groups)
-        _written(adopt_from(seen, name, _exists(cluster), project), out, output)
-
-
-def _name(out: Path) -> str:
-    """The name of the stack in a file, which must not exist."""
-    from gpu_tenancy.model.project import check_name
-
-    name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
-    if out.name != f"Pulumi.{name}.yaml":
-        raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
-    check_name(name)
-    if out.exists():
-        raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
-    return name
-
-
-def _written(found: "Adopted", out: Path, output: Output) -> None:
-    from rich.text import Text
-
-    from gpu_tenancy.adopt import show
-    from gpu_tenancy.base.output import write_text
-    from gpu_tenancy.base.texts import visible
-
-    write_text(out, show.written(found))
-    terminal.report(f"stack: {out}")
-    answer(output, show.data(found), *(Text(visible(line)) for line in show.lines(found)))
-    if found.problems or found.incomplete:
-        raise typer.Exit(1)
+        found = adopt_from(seen, name, _exists(cluster), project)
+        write_text(out, show.written(found))
+        terminal.report(f"stack: {out}")
+        answer(output, show.data(found), *(Text(visible(line)) for line in show.lines(found)))
+        if found.problems or found.incomplete:
+            raise typer.Exit(1)
 
 
 def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
@@ -123,9 +110,8 @@ def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
     def listed(api_version: str, kind: str, namespace: str) -> frozenset[Reference] | None:
         """None if one may not list them there."""
         try:
-            return frozenset(
-                map(Reference.of, cluster.list(api_version, kind, namespace=namespace, metadata_only=True))
-            )
+            found = cluster.list(api_version, kind, namespace=namespace, metadata_only=True)
+            return frozenset(map(Reference.of, found))
         except UnknownKindError:
             return frozenset()
         except ApiError as error:
@@ -296,10 +282,10 @@ def doctor(
     with terminal.errors(stack):
         from gpu_tenancy.doctor import results
         from gpu_tenancy.doctor.checks import cloud_rows, tools
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.model.project import project_folder
 
-        loaded = load(read_stack(stack, project_folder(project)))
+        tree = options.tree_of(stack, project)
+        loaded = tree.written
         with terminal.reported_if_slow("asking the cloud"):
             rows = [*(() if upgrade else tools(loaded)), *(cloud_rows(loaded) if cloud else ())]
         if live:
@@ -317,10 +303,9 @@ def doctor(
         if upgrade:
             from gpu_tenancy.doctor.upgrades import upgrade_rows
             from gpu_tenancy.model.plan.operators import running
-            from gpu_tenancy.model.plan.shares import Tree
 
             with asking(kubeconfig, context, embedded=embedded) as cluster:
-                rows += upgrade_rows(cluster, (one for plans in running(Tree(loaded)).values() for one in plans))
+                rows += upgrade_rows(cluster, (one for plans in running(tree).values() for one in plans))
         results.conclude(rows, output)
 
 

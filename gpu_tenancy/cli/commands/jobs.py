@@ -148,10 +148,10 @@ def top(
         from gpu_tenancy.jobs.kubectl import Answers, Kubectl, gpu_use
         from gpu_tenancy.jobs.overview import UseRow, data, of_jobs, of_pods, use_of, used
 
-        home, name = (
-            place_of(cluster, job, namespace) if job else (team_of(cluster, None, namespace, "tenancy top"), "")
-        )
-
+        if job:
+            home, name = place_of(cluster, job, namespace)
+        else:
+            home, name = team_of(cluster, None, namespace, "tenancy top"), ""
         smi = Kubectl.of(kubeconfig, context, home, embedded=embedded).nvidia_smi if gpus else None
 
         def ask() -> tuple[tuple[UseRow, ...], Answers]:
@@ -240,10 +240,8 @@ def _confirmed(
         found, manifest = _found(cluster, name, namespace, kind)
         title = _title(manifest)
         if owner := found.owner(manifest):
-            raise ConsoleError(
-                f"{title}: is a part of {_title(owner)}, which would create it again",
-                f"name {text_at(owner, 'metadata', 'name')}",
-            )
+            problem = f"{title}: is a part of {_title(owner)}, which would create it again"
+            raise ConsoleError(problem, f"name {text_at(owner, 'metadata', 'name')}")
         pods = plural(len(found.pods(manifest)), "pod")
         of_stack = text_at(manifest, "metadata", "annotations", DEPLOYED_BY)
         again = "; its stack creates it again at the next deployment" if of_stack and verb == "Delete" else ""

@@ -66,10 +66,8 @@ def start(
                 fix = f"`tenancy cancel {choice.name}` deletes it, and its home stays; then start it with other options"
                 raise ConsoleError(f"notebook {team}/{choice.name}: exists", fix)
             if notebooks.runs(live):
-                raise ConsoleError(
-                    f"notebook {team}/{choice.name}: is started already",
-                    f"open it with `tenancy notebook open {choice.name}`",
-                )
+                fix = f"open it with `tenancy notebook open {choice.name}`"
+                raise ConsoleError(f"notebook {team}/{choice.name}: is started already", fix)
             with terminal.reported_if_slow("waiting for its pod to end"):
                 notebooks.scale(cluster, live, 1)
             terminal.out.print(f"notebook {team}/{choice.name} started again", highlight=False)

@@ -86,26 +86,15 @@ def explain(
         tree = Tree(load(source))
         if team not in tree.stack.teams:
             raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
-        rows = [
-            (reason, [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths])
-            for reason in reasons_of(tree, team)
-        ]
-        fields = [
-            {
-                "object": reason.object,
-                "field": reason.field,
-                "value": reason.value,
-                "reason": reason.because,
-                "sources": where,
-            }
-            for reason, where in rows
-        ]
         table = terminal.table("object", "field", "value#", "reason~", "source~", drop=("source",))
+        fields: list[dict[str, object]] = []
         shown = ""
-        for reason, where in rows:
-            name = "" if reason.object == shown else reason.object
+        for reason in reasons_of(tree, team):
+            where = [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths]
+            own = {"field": reason.field, "value": reason.value, "reason": reason.because}
+            fields.append({"object": reason.object, **own, "sources": where})
+            table.add_row("" if reason.object == shown else reason.object, *own.values(), "; ".join(where[:2]))
             shown = reason.object
-            table.add_row(name, reason.field, reason.value, reason.because, "; ".join(where[:2]))
         answer(output, fields, table)
 
 
@@ -199,9 +188,8 @@ def _used(cluster: "Cluster", team: str, flavor: str) -> int:
 
     queue = Queues(read(cluster, ("ClusterQueue",))).cluster_queues.get(team)
     if queue is None:
-        raise ConsoleError(
-            f"ClusterQueue {team} not found, or not readable by you", "use an administrator's kubeconfig"
-        )
+        problem = f"ClusterQueue {team} not found, or not readable by you"
+        raise ConsoleError(problem, "use an administrator's kubeconfig")
     return sum(amount for (name, resource), amount in queue.usage.items() if name == flavor and is_extended(resource))
 
 

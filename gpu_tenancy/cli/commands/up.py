@@ -59,7 +59,11 @@ def up(
         if not (yes or sys.stdin.isatty()):
             raise ConsoleError(_question(environment), _NOBODY)
         if not yes:
-            _show_changes(environment)
+            for result in environment.preview(policies=False):
+                _show_teams(result)
+            for name in environment.stacks.names:
+                if name not in environment.existing:
+                    terminal.out.print(f"{name}: new", highlight=False)
         if packs := policy or (() if yes else ("workloads", "clouds")):
             _judge(environment, packs)
         confirm(_question(environment), yes=yes)
@@ -71,16 +75,6 @@ def up(
 
 def _question(environment: "Environment") -> str:
     return f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?"
-
-
-def _show_changes(environment: "Environment") -> None:
-    """What the deployment changes, by team, as Pulumi's own preview says."""
-    results = environment.preview(policies=False)
-    for result in results:
-        _show_teams(result)
-    for name in environment.stacks.names:
-        if name not in environment.existing:
-            terminal.out.print(f"{name}: new", highlight=False)
 
 
 def _show_teams(result: "Result") -> None:
@@ -123,17 +117,13 @@ def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
 
 def preview(stack: str, project: Path | None) -> None:
     """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
-    environment = _opened(stack, project)
+    environment = _environment(*_read(stack, project), ())
     done = environment.preview()
     _show(done)
     seen = {result.stack for result in done}
-    missing = [name for name in environment.stacks.names if name not in seen]
-    if missing:
-        terminal.out.print(
-            f"not previewed, because they do not exist yet: {', '.join(missing)};"
-            f" `tenancy preview {stack}` shows all resources",
-            highlight=False,
-        )
+    if missing := [name for name in environment.stacks.names if name not in seen]:
+        unseen = f"not previewed, because they do not exist yet: {', '.join(missing)}"
+        terminal.out.print(f"{unseen}; `tenancy preview {stack}` shows all resources", highlight=False)
 
 
 def destroy(
@@ -196,17 +186,13 @@ def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
     unlocked = _unlock(stacks, forced=unlock)
     repaired = repair_states(stacks, kubeconfig)
     for done in repaired:
-        terminal.out.print(
-            f"{done.stack}: {len(done.taken)} objects with the mark of the stack taken into the state,"
-            f" {len(done.dropped)} were not created, {done.read} other resources read again",
-            highlight=False,
-        )
+        taken = f"{len(done.taken)} objects with the mark of the stack taken into the state"
+        others = f"{len(done.dropped)} were not created, {done.read} other resources read again"
+        terminal.out.print(f"{done.stack}: {taken}, {others}", highlight=False)
         for reference in done.foreign:
-            terminal.out.print(
-                f"{done.stack}: {escape(str(reference))} has no mark of the stack; delete it, or add"
-                f" {reference.adoptable} to cluster.adopt",
-                highlight=False,
-            )
+            fix = f"delete it, or add {reference.adoptable} to cluster.adopt"
+            problem = f"{escape(str(reference))} has no mark of the stack"
+            terminal.out.print(f"{done.stack}: {problem}; {fix}", highlight=False)
     return bool(unlocked or repaired)
 
 
@@ -229,10 +215,6 @@ def _whole(stack: str, project: Path | None, *, yes: bool) -> "Environment":
         confirm(f"{error.what}. Repair its state?", yes=yes)
     _repair(stacks, unlock=False)
     return _environment(read, stacks, stacks.names)
-
-
-def _opened(stack: str, project: Path | None) -> "Environment":
-    return _environment(*_read(stack, project), ())
 
 
 def _environment(read: "Declared", stacks: "Stacks", killed: "Sequence[str]") -> "Environment":

@@ -261,9 +261,8 @@ def ui(
         try:
             server = Server(port, refreshing, partial(_why, cluster), only, cluster.server)
         except OSError as error:
-            raise ConsoleError(
-                f"--port {port}: {LOOPBACK}:{port} cannot be used: {error.strerror}", "set another port, or 0"
-            ) from error
+            problem = f"--port {port}: {LOOPBACK}:{port} cannot be used: {error.strerror}"
+            raise ConsoleError(problem, "set another port, or 0") from error
         refreshing.start()
         # The address is the answer of this command; on standard output a program can read it.
         sys.stdout.write(f"{server.address}\n")
