@@ -28,25 +28,9 @@ from gpu_tenancy.cli.commands import (
 )
 
 _EVERY_DAY: Final = (
-    preview.preview,
-    up.up,
-    usage.usage,
-    submit.submit,
-    usage.queue,
-    jobs.jobs,
-    jobs.claims,
-    jobs.logs,
-    jobs.top,
-    jobs.cancel,
-    jobs.requeue,
-    usage.why,
-    usage.fit,
-    usage.ui,
-    whatif.whatif,
-    whatif.replay,
-    cost.cost,
-    size.size,
-)
+    preview.preview, up.up, usage.usage, submit.submit, usage.queue, jobs.jobs, jobs.claims, jobs.logs, jobs.top,
+    jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost, size.size,
+)  # fmt: skip
 _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
     "notebook": (
         "JupyterLab in the queue of a team.",

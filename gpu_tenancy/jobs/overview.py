@@ -130,9 +130,8 @@ def use_of(cluster: Cluster, namespace: str) -> Use:
     except ApiError as error:
         if error.status not in {NOT_FOUND, 503}:
             raise
-        raise ConsoleError(
-            "the cluster serves no metrics of pods", "ask the platform team for metrics-server"
-        ) from error
+        fix = "ask the platform team for metrics-server"
+        raise ConsoleError("the cluster serves no metrics of pods", fix) from error
     use: dict[str, dict[str, int]] = {}
     for pod in found:
         containers = [map_at(container, "usage") for container in maps_at(pod, "containers")]

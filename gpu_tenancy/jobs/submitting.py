@@ -250,14 +250,12 @@ def _mounts(wish: Wish, team: str, state: State) -> Mounts:
         modes = at(claims.get(name, {}), "spec", "accessModes")
         return isinstance(modes, list) and "ReadWriteMany" in modes
 
-    mounts = (
-        *(
-            Mount(f"dataset-{index}", name, wish.mounts[name], not writes(name), cached=name in cached)
-            for index, name in enumerate(datasets)
-        ),
-        *(Mount(f"storage-{index}", name, wish.mounts[name], read_only=False) for index, name in enumerate(storage)),
-    )
-    return Mounts(mounts, wish.scratch, group=STORAGE_GROUP if storage else None)
+    mounts = [
+        Mount(f"dataset-{index}", name, wish.mounts[name], not writes(name), cached=name in cached)
+        for index, name in enumerate(datasets)
+    ]
+    mounts += [Mount(f"storage-{at_}", name, wish.mounts[name], read_only=False) for at_, name in enumerate(storage)]
+    return Mounts(tuple(mounts), wish.scratch, group=STORAGE_GROUP if storage else None)
 
 
 def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
@@ -336,9 +334,8 @@ def _place(wish: Wish, queues: Queues, name: str) -> Place:
     known = dict.fromkeys(flavor for flavor, _ in lines)
     if wish.flavor and wish.flavor not in known:
         of_gpus = "GPUs" if wish.gpus else "CPUs"
-        raise ConsoleError(
-            f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it", nearest(wish.flavor, known)
-        )
+        problem = f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it"
+        raise ConsoleError(problem, nearest(wish.flavor, known))
     # Pods without GPUs stay away from nodes with GPUs, unless a person chooses these.
     avoided = with_gpus if not wish.gpus else set[str]()
     lines = [line for line in lines if (line[0] == wish.flavor if wish.flavor else line[0] not in avoided)]

@@ -265,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
             seen: Version | None = None
             while not refreshing.ended:
                 version = refreshing.after(seen.number if seen else 0, _BEAT)
-                self.wfile.write(_event(version, seen) if version else b":\n\n")
+                self.wfile.write(_event(version, seen.sections if seen else {}) if version else b":\n\n")
                 self.wfile.flush()
                 seen = version or seen
         except OSError:
@@ -278,8 +278,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Prints nothing: the address has the token."""
 
 
-def _event(version: Version, seen: Version | None) -> bytes:
+def _event(version: Version, seen: dict[str, str]) -> bytes:
     """An event with the sections that differ from those that were sent before."""
-    changed = {name: text for name, text in version.sections.items() if seen is None or seen.sections.get(name) != text}
+    changed = {name: text for name, text in version.sections.items() if seen.get(name) != text}
     data = json.dumps({"sections": changed, "at": version.at, "problem": version.problem})
     return f"event: board\ndata: {data}\n\n".encode()

@@ -69,7 +69,7 @@ def claims(
 
 
 def logs(
-    job: options.JobName,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")],
     *,
     namespace: options.TeamOption = None,
     follow: Annotated[

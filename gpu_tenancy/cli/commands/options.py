@@ -32,7 +32,6 @@ Gpus = Annotated[
 Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")]
 Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
 StackOption = Annotated[
     str | None,

@@ -4,11 +4,10 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -226,13 +225,6 @@ def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> 
     ]
 
 
-class Pipelines(StrEnum):
-    """The service that runs the pipelines of a project."""
-
-    GITHUB = "github"
-    GITLAB = "gitlab"
-
-
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the new project, named as the project is to be called.")],
     cloud: Annotated[
@@ -242,17 +234,17 @@ def init(
     registry: Annotated[
         str, typer.Option(help="Registry of your images: its host, with the first part of the path if any.")
     ] = "registry.example.com",
-    ci: Annotated[Pipelines, typer.Option(help="Service that runs the pipelines.")] = Pipelines.GITHUB,
+    ci: Annotated[Literal["github", "gitlab"], typer.Option(help="Service that runs the pipelines.")] = "github",
 ) -> None:
     """Create a project: program, one commented stack, policy settings, workflows and a test.
 
     [dim]tenancy stack init my-platform --cloud aws --registry ghcr.io/example[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.cli.starting import Choices, start
+        from gpu_tenancy.cli.starting import start
 
         clouds = tuple(cloud or ())
-        for file in start(folder, Choices(clouds, registry, ci.value)):
+        for file in start(folder, clouds=clouds, registry=registry, ci=ci):
             terminal.out.print(f"  {escape(str(file))}", highlight=False)
         terminal.out.print("\nnext:", highlight=False)
         for line in _next(folder, clouds):

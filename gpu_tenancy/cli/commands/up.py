@@ -172,10 +172,8 @@ def repair(
         repaired = _repair(stacks, unlock=unlock)
         recovered = _environment(read, stacks, ()).recover()
         if not (repaired or recovered):
-            terminal.out.print(
-                f"OK: the state of {stack} has no lock of an ended run and no pending operations,"
-                " and agrees with the cluster"
-            )
+            clean = "has no lock of an ended run and no pending operations, and agrees with the cluster"
+            terminal.out.print(f"OK: the state of {stack} {clean}")
 
 
 def _repair(stacks: "Stacks", *, unlock: bool) -> bool:

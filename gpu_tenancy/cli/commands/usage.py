@@ -169,7 +169,7 @@ def judged(cluster: "Cluster", team: str, state: "State", demands: "list[Demand]
 
 
 def why(
-    job: options.JobName,
+    job: Annotated[str, typer.Argument(help="NAMESPACE/NAME or NAME of a job, server or pod.")],
     namespace: Annotated[
         str | None,
         typer.Option("--namespace", "-n", help="Namespace of NAME; default: the one of the kubeconfig's context."),
