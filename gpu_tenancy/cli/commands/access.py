@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+import yaml
 from rich.markup import escape
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.terminal import ProjectFolder
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
@@ -191,11 +193,8 @@ def worker_kubeconfig(
     [dim]tenancy access worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
-        import yaml
-
         from gpu_tenancy.access import workers
         from gpu_tenancy.access.planned import seconds_of
-        from gpu_tenancy.base.output import write_private
         from gpu_tenancy.cluster.contexts import Place
 
         found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")

@@ -9,6 +9,7 @@ import typer
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.output import write_text
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import ProjectFolder
 
@@ -41,7 +42,6 @@ def machines(
 
     [dim]tenancy catalogue machines --cloud gcp[/dim]
     """
-    from gpu_tenancy.base.problems import nearest
     from gpu_tenancy.model.catalogue import cloud_tables
     from gpu_tenancy.model.catalogue import machines as all_machines
 

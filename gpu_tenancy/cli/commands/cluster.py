@@ -1,5 +1,6 @@
 """`cluster`: inspect, adopt and hold parts of a running cluster; checks before a deployment."""
 
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -155,8 +156,6 @@ def hold(
     [dim]tenancy cluster hold h100 --drain --until 4h[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        from datetime import UTC, datetime
-
         from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cli.commands.up import confirm
         from gpu_tenancy.cluster.reading import read
@@ -207,8 +206,6 @@ def release(
                 terminal.out.print(line, highlight=False, soft_wrap=True)
         return
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        from datetime import UTC, datetime
-
         from gpu_tenancy.cluster.queues import Queues
         from gpu_tenancy.cluster.reading import read
         from gpu_tenancy.maintenance import holding

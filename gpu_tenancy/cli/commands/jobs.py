@@ -11,8 +11,10 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of
+from gpu_tenancy.model.names import DEPLOYED_BY
 
 if TYPE_CHECKING:
     from gpu_tenancy.cluster.pods import Manifest
@@ -231,9 +233,7 @@ def _confirmed(
     Raises:
         ConsoleError: one of them was made for another object.
     """
-    from gpu_tenancy.base.texts import plural
     from gpu_tenancy.cli.commands.up import confirm
-    from gpu_tenancy.model.names import DEPLOYED_BY
 
     chosen: list[tuple[Manifest, str]] = []
     for name in names:

@@ -4,14 +4,17 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import yaml
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, show_answer, team_of
 from gpu_tenancy.cli.commands.submit import Mounts, pairs
 from gpu_tenancy.cli.commands.usage import judged, read_for_fit
+from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
 
 if TYPE_CHECKING:
     from gpu_tenancy.kube.client import Cluster
@@ -48,10 +51,7 @@ def start(
     [dim]tenancy notebook start lab --size small[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        import yaml
-
         from gpu_tenancy.access.live import who_am_i
-        from gpu_tenancy.base.quantity import format_duration
         from gpu_tenancy.cluster.demand import demand
         from gpu_tenancy.explain import show
         from gpu_tenancy.jobs import notebooks
@@ -119,7 +119,6 @@ def open_(
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.jobs import notebooks
         from gpu_tenancy.jobs.kubectl import Kubectl
-        from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
 
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
         name = _name(cluster, name)

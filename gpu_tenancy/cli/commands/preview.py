@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -246,8 +247,6 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
 
 def _aging(stack_preview: "Preview") -> list[str]:
     """What the stack uses of the catalogue that is older than half a year, where it creates nodes."""
-    import datetime as dt
-
     from gpu_tenancy.engine.releases import helm_releases
     from gpu_tenancy.model.catalogue.releases import aging
     from gpu_tenancy.model.spec.cluster import service_of
@@ -256,7 +255,7 @@ def _aging(stack_preview: "Preview") -> list[str]:
     if not cluster.NODES_MADE:
         return []
     charts = [release.name for release in helm_releases(stack_preview.rendered)]
-    return aging(service_of(cluster), cluster.kubernetes, charts, dt.datetime.now(dt.UTC).date())
+    return aging(service_of(cluster), cluster.kubernetes, charts, datetime.now(UTC).date())
 
 
 def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:

@@ -17,6 +17,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, answer, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command, write_text
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options
@@ -72,7 +73,6 @@ def explain(
     [dim]tenancy stack explain ml-research --stack local[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.base.problems import nearest
         from gpu_tenancy.cluster.contexts import Place, default_stack
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.outlook.explain import explain as reasons_of
@@ -194,7 +194,6 @@ def _used(cluster: "Cluster", team: str, flavor: str) -> int:
 
 def _write(source: "Source", changes: "Mapping[Place, Change]", stack: str, folder: Path) -> None:
     """Writes the numbers; the file is as before if it would say anything else then."""
-    from gpu_tenancy.base.output import write_text
     from gpu_tenancy.model.guarantees import with_changes, with_numbers
     from gpu_tenancy.model.project import read_stack
     from gpu_tenancy.model.spec import NAMESPACE

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
+import yaml
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
@@ -102,8 +103,6 @@ def submit(
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        import yaml
-
         from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cluster.demand import demand
         from gpu_tenancy.explain import show

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -281,8 +282,6 @@ def ui(
 
 def _why(cluster: "Cluster", namespace: str, kind: str, name: str) -> str:
     """Why a job is pending, or what keeps that from being known, as HTML."""
-    from datetime import datetime
-
     from gpu_tenancy.kube.errors import ApiError
     from gpu_tenancy.ui.page import explained, failed
     from gpu_tenancy.ui.server import time_text

@@ -15,6 +15,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options
@@ -101,7 +102,6 @@ def whatif(
 
 
 def _known(tree: "Tree", name: str | None) -> None:
-    from gpu_tenancy.base.problems import nearest
 
     if name is None or name in tree.team_shares:
         return
