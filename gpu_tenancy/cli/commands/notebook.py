@@ -1,7 +1,7 @@
 """Commands about notebooks: `tenancy notebook start`, `open`, `stop` and `list`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 import yaml
@@ -15,9 +15,6 @@ from gpu_tenancy.cli.commands.options import asking, show_answer, team_of
 from gpu_tenancy.cli.commands.submit import Mounts, pairs
 from gpu_tenancy.cli.commands.usage import judged, read_for_fit
 from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
-
-if TYPE_CHECKING:
-    from gpu_tenancy.kube.client import Cluster
 
 Name = Annotated[
     str,
@@ -51,14 +48,12 @@ def start(
     [dim]tenancy notebook start lab --size small[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cluster.demand import demand
         from gpu_tenancy.explain import show
         from gpu_tenancy.jobs import notebooks
-        from gpu_tenancy.jobs.submitting import user_label
 
         team = team_of(cluster, None, namespace, "tenancy notebook start -n TEAM")
-        user = user_label(who_am_i(cluster).user)
+        user = options.user_of(cluster)
         choice = notebooks.Choice(name or notebooks.usual_name(user), image, size, dict(pairs("--mount", mount)), user)
         live = None if dry_run else notebooks.found(cluster, team, choice.name)
         if live:
@@ -121,7 +116,7 @@ def open_(
         from gpu_tenancy.jobs.kubectl import Kubectl
 
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
-        name = _name(cluster, name)
+        name = name or notebooks.usual_name(options.user_of(cluster))
         manifest = notebooks.existing(cluster, team, name)
         pod = notebooks.pod_that_runs(cluster, manifest)
         kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
@@ -152,7 +147,7 @@ def stop(
         from gpu_tenancy.jobs import notebooks
 
         team = team_of(cluster, None, namespace, "tenancy notebook stop -n TEAM")
-        name = _name(cluster, name)
+        name = name or notebooks.usual_name(options.user_of(cluster))
         notebooks.scale(cluster, notebooks.existing(cluster, team, name), 0)
         terminal.out.print(f"notebook {team}/{name} stopped; its home stays", highlight=False)
 
@@ -176,12 +171,3 @@ def list_(
 
         team = team_of(cluster, team, namespace, "tenancy notebook list TEAM")
         show_answer(lambda: listed(cluster, team), lambda rows: shown(rows, what="notebook"), data, output, None)
-
-
-def _name(cluster: "Cluster", name: str) -> str:
-    """The name of a notebook, or the usual one of the user."""
-    from gpu_tenancy.access.live import who_am_i
-    from gpu_tenancy.jobs.notebooks import usual_name
-    from gpu_tenancy.jobs.submitting import user_label
-
-    return name or usual_name(user_label(who_am_i(cluster).user))

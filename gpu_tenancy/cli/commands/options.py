@@ -124,6 +124,14 @@ def show_answer(
     answer(output, data(result), shown(result))
 
 
+def user_of(cluster: "Cluster") -> str:
+    """The user of a cluster, as the value of a label."""
+    from gpu_tenancy.access.live import who_am_i
+    from gpu_tenancy.jobs.submitting import user_label
+
+    return user_label(who_am_i(cluster).user)
+
+
 @contextmanager
 def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS

@@ -103,11 +103,10 @@ def submit(
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cluster.demand import demand
         from gpu_tenancy.explain import show
         from gpu_tenancy.jobs.job_files import packed, read_job
-        from gpu_tenancy.jobs.submitting import Wish, job_of, read_terms, scheduled, user_label
+        from gpu_tenancy.jobs.submitting import Wish, job_of, read_terms, scheduled
 
         if schedule and (follow or after):
             raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
@@ -138,7 +137,7 @@ def submit(
             wish = read_job(file, team)
         elif not image:
             raise ConsoleError("no image", "set --image, or --file")
-        wish = replace(wish, user=user_label(who_am_i(cluster).user))
+        wish = replace(wish, user=options.user_of(cluster))
         if after and not dry_run:
             _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
