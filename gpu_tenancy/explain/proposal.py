@@ -150,8 +150,7 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
     now = Queues(state)
     after = Queues(proposed(state, proposal.objects, proposal.stack))
     gone = {name_of(one) for one in state.of("Namespace")} - {name_of(one) for one in after.state.of("Namespace")}
-    before_played, before_missed = _play(now, None)
-    after_played, after_missed = _play(after, proposal.strategies)
+    before_played, after_played = _play(now, None), _play(after, proposal.strategies)
     known = {workload.label: workload for workload in now.workloads}
     running = {label for label, workload in known.items() if workload.assigned}
     ends = [known[label] for label in sorted(known) if known[label].namespace in gone]
@@ -172,7 +171,9 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
         exceeded=tuple(_exceeded(state, after, proposal.objects)),
         pods_on_removed_flavors=on_removed_flavors(now, after),
         smaller_pools=() if proposal.nodes is None else smaller_pools(state, proposal.nodes),
-        not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed, *_gangs_waiting(state, proposal.objects)))),
+        not_simulated=tuple(
+            dict.fromkeys((*before_played.missed, *after_played.missed, *_gangs_waiting(state, proposal.objects)))
+        ),
         running=len(running),
         claims=_claims(state, gone),
         claims_unread=bool(gone) and "PersistentVolumeClaim" in state.missing,
@@ -181,8 +182,9 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
 
 @dataclass(slots=True)
 class _Played:
-    """All trees of a cluster at rest, by labels of workloads."""
+    """All trees of a cluster at rest, by labels of workloads, and why some could not be played."""
 
+    missed: list[str] = field(default_factory=list[str])
     seen: set[str] = field(default_factory=set[str])
     admitted: set[str] = field(default_factory=set[str])
     evicted: dict[str, str] = field(default_factory=dict[str, str])
@@ -190,9 +192,9 @@ class _Played:
     ends: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[_Played, list[str]]:
-    """Plays each cohort tree, and says why some could not be played."""
-    found, missed, left = _Played(), list[str](), dict.fromkeys(queues.cluster_queues)
+def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> _Played:
+    """Plays each cohort tree."""
+    found, left = _Played(), dict.fromkeys(queues.cluster_queues)
     while left:
         target = next(iter(left))
         for name in (target, *queues.quotas.related(target)[0]):
@@ -200,17 +202,17 @@ def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[
         try:
             snapshot, simulation = _at_rest(queues, target, strategies)
         except NotSimulatedError as error:
-            missed.append(f"queues of the tree of {target}: {error}")
+            found.missed.append(f"queues of the tree of {target}: {error}")
             continue
         if snapshot.left_out:
-            missed.append(f"not simulated in the tree of {target}: {'; '.join(snapshot.left_out)}")
+            found.missed.append(f"not simulated in the tree of {target}: {'; '.join(snapshot.left_out)}")
         settled = simulation.settled()
         found.seen |= {one.workload.name for one in snapshot.participants}
         found.admitted |= {one.name for one in settled.admitted}
         found.evicted |= {one.name: one.by for one in settled.evicted}
         found.why |= {one.name: one.why for one in settled.pending}
         found.ends |= ends_needed(simulation, snapshot)
-    return found, missed
+    return found
 
 
 def _at_rest(

@@ -254,7 +254,9 @@ def _mounts(wish: Wish, team: str, state: State) -> Mounts:
         Mount(f"dataset-{index}", name, wish.mounts[name], not writes(name), cached=name in cached)
         for index, name in enumerate(datasets)
     ]
-    mounts += [Mount(f"storage-{at_}", name, wish.mounts[name], read_only=False) for at_, name in enumerate(storage)]
+    mounts += [
+        Mount(f"storage-{index}", name, wish.mounts[name], read_only=False) for index, name in enumerate(storage)
+    ]
     return Mounts(tuple(mounts), wish.scratch, group=STORAGE_GROUP if storage else None)
 
 

@@ -117,8 +117,12 @@ def _tree(queues: Queues, all_rows: Iterable[usage.Row]) -> tuple[Branch, ...]:
     """
     whole = [row for row in all_rows if not row.part_of]
     with_gpus = {row.flavor for row in whole if is_extended(row.resource)}
-    drawn = (row.flavor not in with_gpus and bool(row.guaranteed or row.used) for row in whole)
-    bars = _bars([row for row, alone in zip(whole, drawn, strict=True) if alone or is_extended(row.resource)])
+    drawn = [
+        row
+        for row in whole
+        if is_extended(row.resource) or (row.flavor not in with_gpus and (row.guaranteed or row.used))
+    ]
+    bars = _bars(drawn)
     cohorts = {cohort.name: cohort for cohort in queues.tenancy.cohorts}
     parents: dict[str, str] = {name: cohort.parent or "" for name, cohort in cohorts.items()}
     of_queue = {queue.name: queue.cohort or "" for queue in queues.tenancy.queues}
