@@ -76,8 +76,7 @@ def chart_pins(stack: Stack, installed: "Sequence[HelmRelease]") -> tuple[ChartP
 def chart_rows(pins: Sequence[ChartPin]) -> Iterator[Row]:
     """Whether each chart is the pinned one; unknown without a digest.
 
-    Raises:
-        ConsoleError: a repository cannot be read, or does not have the version.
+    Raises ConsoleError if a repository cannot be read, or does not have the version.
     """
     read = cache(_index)
     for pin in pins:

@@ -248,8 +248,7 @@ def _after(simulation: kueue.Simulation, name: str) -> frozenset[str] | None:
 def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> Unblock:
     """Submits a workload to a ClusterQueue of the current cluster, after all that is pending already.
 
-    Raises:
-        NotSimulatedError: the tree cannot be simulated.
+    Raises NotSimulatedError if the tree cannot be simulated.
     """
     snapshot, simulation = settled(queues, target)
     before = {workload.name for workload in simulation.settled().admitted}

@@ -195,9 +195,7 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
     """The usage of a cluster, or of one team.
 
     `queues` are those of the state, with `KINDS`, if they were read before; `team` is a namespace, empty for all.
-
-    Raises:
-        ConsoleError: the team does not exist, or the user may not list teams.
+    Raises ConsoleError if the team does not exist, or the user may not list teams.
     """
     _require(state, team)
     queues = queues or Queues(state)

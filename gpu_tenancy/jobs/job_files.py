@@ -46,9 +46,8 @@ _OF_RUNTIME: Final = frozenset({"keep", "retries"})
 def read_job(file: FilePath, team: str) -> Wish:
     """The one job of a YAML file, as NAME: KEYS, with the keys of `teams.<team>.training` of a stack.
 
-    Raises:
-        ConsoleError: the file cannot be read, or has not one job.
-        StackError: a key is wrong, or only a stack can have it.
+    Raises ConsoleError if the file cannot be read, or has not one job, StackError if a key is wrong, or only a stack
+    can have it.
     """
     shown = str(file)
     around: Path = ("teams", team, "training")
@@ -133,10 +132,8 @@ _SHOWN: Final = 3
 def packed(folder: FilePath) -> str:
     """The files of a folder as the value of the annotation; the same files give the same value.
 
-    In a work tree of git these are the files that git does not ignore.
-
-    Raises:
-        ConsoleError: it is no folder, has no files, or they are too large.
+    In a work tree of git these are the files that git does not ignore. Raises ConsoleError if it is no folder, has no
+    files, or they are too large.
     """
     if not folder.is_dir():
         raise ConsoleError(f"--code {folder}: is not a folder", "set the folder in which the command is to run")

@@ -60,8 +60,7 @@ class Jobs:
     def named(self, name: str, kind: str = "") -> Manifest:
         """The object with a name, of any kind or of one; of an object and what its controller made of it, the object.
 
-        Raises:
-            ConsoleError: no object has the name, or several kinds have one.
+        Raises ConsoleError if no object has the name, or several kinds have one.
         """
         found = [
             manifest

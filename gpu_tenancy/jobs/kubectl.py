@@ -147,10 +147,8 @@ class Kubectl:
     def run(self, *words: str, fix: str, shown: bool = False, patience: float | None = None) -> str:
         """The output of kubectl with some words after the options for the cluster; nothing if it is shown.
 
-        With `shown`, kubectl prints to the terminal itself. `patience` is in seconds; None for any time.
-
-        Raises:
-            ConsoleError: it fails, or takes too long.
+        With `shown`, kubectl prints to the terminal itself. `patience` is in seconds; None for any time. Raises
+        ConsoleError if it fails, or takes too long.
         """
         every = [*self.words, *words]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}

@@ -102,10 +102,8 @@ class Listing:
 def listing(state: State, team: str = "", queues: Queues | None = None) -> Listing:
     """Lists the jobs of a namespace, or of all.
 
-    `queues` are those of the state, with `KINDS`, if they were read before.
-
-    Raises:
-        ConsoleError: no namespace has the name.
+    `queues` are those of the state, with `KINDS`, if they were read before. Raises ConsoleError if no namespace has the
+    name.
     """
     known = teams_of(state)
     if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:

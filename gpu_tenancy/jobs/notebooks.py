@@ -116,8 +116,7 @@ def host_of(notebook: Manifest) -> str:
 def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) -> dict[str, Any]:
     """The StatefulSet of a notebook, in the queue of the team; `state` has the kinds of `fit`.
 
-    Raises:
-        ConsoleError: the team is not offered the image or the size, or the name cannot be one.
+    Raises ConsoleError if the team is not offered the image or the size, or the name cannot be one.
     """
     if not re.fullmatch(rf"[a-z]([-a-z0-9]{{0,{_LONGEST - 2}}}[a-z0-9])?", choice.name):
         fix = f"use at most {_LONGEST} lowercase letters, digits and hyphens, and begin with a letter"
@@ -187,8 +186,7 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
 def require_own_home(cluster: Cluster, team: str, choice: Choice) -> None:
     """Refuses the name of a notebook of somebody else, whose home it would have.
 
-    Raises:
-        ConsoleError: the home is of another user.
+    Raises ConsoleError if the home is of another user.
     """
     claim = cluster.get("v1", "PersistentVolumeClaim", f"home-{choice.name}-0", team)
     owner = label(claim, USER) if claim else ""
@@ -199,9 +197,7 @@ def require_own_home(cluster: Cluster, team: str, choice: Choice) -> None:
 def scale(cluster: Cluster, notebook: Manifest, replicas: int) -> None:
     """Starts or stops a notebook; one that is just stopping is started once it has stopped.
 
-    Raises:
-        ApiError: the API server, a guard or Kueue refuses.
-        WaitTimeoutError: its pod does not end.
+    Raises ApiError if the API server, a guard or Kueue refuses, WaitTimeoutError if its pod does not end.
     """
 
     def done() -> bool:

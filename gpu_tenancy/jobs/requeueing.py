@@ -42,11 +42,7 @@ def requeue(cluster: Cluster, manifest: Manifest, workloads: tuple[Workload, ...
     """Ends the pods of a job and has it queued again; returns how.
 
     Whoever may change Workloads has Kueue evict it, and it keeps its place. For all others, and for a job that ended,
-    it is created again.
-
-    Raises:
-        ConsoleError: it is not a job, or is pending already.
-        ApiError: the user may not.
+    it is created again. Raises ConsoleError if it is not a job, or is pending already, ApiError if the user may not.
     """
     title = f"{text_at(manifest, 'kind')} {text_at(manifest, 'metadata', 'name')}"
     kind = kind_of(manifest)

@@ -125,9 +125,7 @@ def read_terms(cluster: Cluster, team: str, state: State, image: str) -> Terms:
     """The terms of a team's namespace; `state` has the kinds of `fit`.
 
     Whoever may not read the Namespace asks the API server with a dry run of a pod; guards set priority and deadline.
-
-    Raises:
-        UnreachableError: the cluster does not answer.
+    Raises UnreachableError if the cluster does not answer.
     """
     try:
         account = ACCOUNT if cluster.exists("v1", "ServiceAccount", ACCOUNT, team) else None
@@ -164,10 +162,8 @@ def job_of(wish: Wish, team: str, state: State, terms: Terms | None = None) -> d
     """The Job, TrainJob or RayJob of a wish, in the queue of the team, as the same job of a stack.
 
     Queue, nodes, tolerations, CPU and memory come from the objects that the user may read, of the kinds of `fit`. What
-    is not readable is left to the defaults of the namespace; GPUs then are `nvidia.com/gpu`.
-
-    Raises:
-        ConsoleError: the namespace has no queue, the queue does not have the flavor or GPUs, or a command is missing.
+    is not readable is left to the defaults of the namespace; GPUs then are `nvidia.com/gpu`. Raises ConsoleError if the
+    namespace has no queue, the queue does not have the flavor or GPUs, or a command is missing.
     """
     terms = terms or Terms()
     ray = KINDS[wish.framework].submits
@@ -263,8 +259,7 @@ def _mounts(wish: Wish, team: str, state: State) -> Mounts:
 def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
     """The queue of what a person submits, and what its pods need of the queue and its nodes; see `job_of`.
 
-    Raises:
-        ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
+    Raises ConsoleError if the namespace has no queue, or the queue does not have the flavor or GPUs.
     """
     queues = Queues(state)
     queue = queues.usual(team)
@@ -276,10 +271,8 @@ def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
 def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
     """The CronJob that creates a Job regularly, which Kueue queues each time; while one runs, no other is created.
 
-    The CronJob itself must not have the queue label of the Job. `schedule` has five fields, in UTC.
-
-    Raises:
-        ConsoleError: it is not a Job, or has no name.
+    The CronJob itself must not have the queue label of the Job. `schedule` has five fields, in UTC. Raises ConsoleError
+    if it is not a Job, or has no name.
     """
     metadata = dict(job["metadata"])
     if job["kind"] != "Job":

@@ -91,10 +91,8 @@ def find(state: State, name: str) -> Subject:
     """The ClusterQueue of a team, or the ResourceFlavor with a name or with a pool's nodes alone.
 
     The name is of a namespace, a ClusterQueue or a ResourceFlavor, or the value of a node label, such as a pool's; with
-    `ClusterQueue/` or `ResourceFlavor/` before it, of an object of this kind.
-
-    Raises:
-        ConsoleError: nothing or several objects have the name, or a pool shares its flavor.
+    `ClusterQueue/` or `ResourceFlavor/` before it, of an object of this kind. Raises ConsoleError if nothing or several
+    objects have the name, or a pool shares its flavor.
     """
     for missing in state.refused("ClusterQueue", "ResourceFlavor", "Workload", "LocalQueue"):
         raise ConsoleError(missing.text, "use the kubeconfig of an administrator")
@@ -136,8 +134,7 @@ def subject_of(queues: Queues, kind: str, name: str) -> Subject:
 def _flavor_of_pool(queues: Queues, pool: str) -> list[str]:
     """The flavor whose nodes are all of a pool.
 
-    Raises:
-        ConsoleError: the flavor has other nodes too, or the pool's nodes have several flavors.
+    Raises ConsoleError if the flavor has other nodes too, or the pool's nodes have several flavors.
     """
     labels = {
         name_of(node): next((key for key, value in texts_at(node, "metadata", "labels").items() if value == pool), "")
@@ -209,8 +206,7 @@ def _field(held: Hold, expected: Json, wanted: Json) -> list[dict[str, Json]]:
 def evict(cluster: Cluster, workloads: Sequence[Workload], *, timeout: float = 900) -> None:
     """Evicts workloads, which are then pending again: deactivates each, and activates it when Kueue has evicted it.
 
-    Raises:
-        WaitTimeoutError: Kueue does not evict one; it stays deactivated.
+    Raises WaitTimeoutError if Kueue does not evict one; it stays deactivated.
     """
     references = [_served(cluster, Reference(KUEUE, "Workload", work.name, work.namespace)) for work in workloads]
     for reference in references:
@@ -244,8 +240,7 @@ def _counted(workloads: Sequence[Workload]) -> str:
 def moment(written: str, now: datetime) -> datetime:
     """A time, or a duration from now as in a stack; up to the next minute. A time without zone is in UTC.
 
-    Raises:
-        ConsoleError: it is neither, is past, or more than 364 days away.
+    Raises ConsoleError if it is neither, is past, or more than 364 days away.
     """
     try:
         end = _after(written, now)

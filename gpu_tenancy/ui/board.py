@@ -64,9 +64,8 @@ class Board:
 def read_board(cluster: Cluster, own: str, team: str) -> Board:
     """Reads a cluster with the rights of the user; only its own namespace where it may not read all.
 
-    Raises:
-        ConsoleError: the team does not exist, or the API server does not answer.
-        ApiError: it rejects the request, except for a missing right.
+    Raises ConsoleError if the team does not exist, or the API server does not answer, ApiError if it rejects the
+    request, except for a missing right.
     """
     state = read(cluster, KINDS, own)
     jobs = rows(read_jobs(cluster, team, queued=True)) if team else None

@@ -230,8 +230,7 @@ def _confirmed(
 ) -> "list[tuple[Manifest, str]]":
     """The objects of names, and their titles, once the user agreed.
 
-    Raises:
-        ConsoleError: one of them was made for another object.
+    Raises ConsoleError if one of them was made for another object.
     """
     from gpu_tenancy.cli.commands.up import confirm
 

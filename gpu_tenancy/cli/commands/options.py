@@ -46,9 +46,7 @@ _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 def tree_of(stack: str, project: Path | None) -> "Tree":
     """The quotas of a stack.
 
-    Raises:
-        StackError: it has problems.
-        ConsoleError: there is no such project or stack.
+    Raises StackError if it has problems, ConsoleError if there is no such project or stack.
     """
     from gpu_tenancy.model.load import load
     from gpu_tenancy.model.plan.shares import Tree
@@ -60,8 +58,7 @@ def tree_of(stack: str, project: Path | None) -> "Tree":
 def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
     """The user's own namespace, which is read alone where the user may not read all; and the one to show, if only one.
 
-    Raises:
-        ConsoleError: the options contradict.
+    Raises ConsoleError if the options contradict.
     """
     team = _one(team, namespace)
     if everybody and team:
@@ -88,8 +85,7 @@ def _one(team: str | None, namespace: str | None) -> str | None:
 def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, str]:
     """Namespace and name of an object that the user names as NAMESPACE/NAME or NAME.
 
-    Raises:
-        ConsoleError: there is no namespace, or there are two.
+    Raises ConsoleError if there is no namespace, or there are two.
     """
     home, _, name = job.rpartition("/")
     if home and namespace:
@@ -109,8 +105,7 @@ def show_answer(
 ) -> None:
     """Prints an answer once, or every so many seconds.
 
-    Raises:
-        ConsoleError: it is to be repeated, and for programs.
+    Raises ConsoleError if it is to be repeated, and for programs.
     """
     from gpu_tenancy.explain import show
 

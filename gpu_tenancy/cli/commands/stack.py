@@ -179,8 +179,7 @@ def move(
 def _used(cluster: "Cluster", team: str, flavor: str) -> int:
     """The GPUs of a flavor that a team uses.
 
-    Raises:
-        ConsoleError: the cluster has no queue of the team, or the user may not read it.
+    Raises ConsoleError if the cluster has no queue of the team, or the user may not read it.
     """
     from gpu_tenancy.cluster.queues import Queues
     from gpu_tenancy.cluster.reading import read

@@ -163,8 +163,7 @@ def submit(
 def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
     """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
 
-    Raises:
-        typer.Exit: it failed or was deleted.
+    Raises typer.Exit if it failed or was deleted.
     """
     from gpu_tenancy.cluster.target import FAILED, outcome
     from gpu_tenancy.jobs.jobs import look_up

@@ -98,8 +98,7 @@ def _show_teams(result: "Result") -> None:
 def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
     """Shows the verdict of policy packs.
 
-    Raises:
-        typer.Exit: a mandatory rule is violated, or guarantees exceed the nodes.
+    Raises typer.Exit if a mandatory rule is violated, or guarantees exceed the nodes.
     """
     from gpu_tenancy.engine.project import rendered
     from gpu_tenancy.review import text

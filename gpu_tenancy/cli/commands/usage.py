@@ -206,8 +206,7 @@ def why(
 def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None) -> "Why":
     """What `why` says of an object; see its options.
 
-    Raises:
-        ConsoleError: no object has the name, or several have it.
+    Raises ConsoleError if no object has the name, or several have it.
     """
     from gpu_tenancy.cluster.reading import read
     from gpu_tenancy.cluster.target import target_of
