@@ -80,10 +80,6 @@ class _Hardware:
     per_node: int
     price: float | None
 
-    @property
-    def left(self) -> int:
-        return max(0, self.maximum - self.promised)
-
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
@@ -124,7 +120,7 @@ class _Sized:
 
     @property
     def missing(self) -> int:
-        return max(0, self.limit - self.hardware.left) if self.hardware else 0
+        return max(0, self.limit - max(0, self.hardware.maximum - self.hardware.promised)) if self.hardware else 0
 
     def data(self) -> dict[str, object]:
         """The answer for programs; costs in US dollars per month."""
@@ -135,14 +131,12 @@ class _Sized:
             "gpus": {"guaranteed": self.guaranteed, "limit": self.limit},
         }
         if self.hardware:
-            price = self.hardware.price
-            found["flavor"] = self.hardware.flavor
-            found["hardware"] = {
-                "maximum": self.hardware.maximum,
-                "guaranteedToOthers": self.hardware.promised,
-                "missing": self.missing,
+            own = self.hardware
+            found |= {
+                "flavor": own.flavor,
+                "hardware": {"maximum": own.maximum, "guaranteedToOthers": own.promised, "missing": self.missing},
+                "monthly": None if own.price is None else own.price * self.guaranteed,
             }
-            found["monthly"] = None if price is None else price * self.guaranteed
         if self.burst:
             found["burst"] = {
                 "flavor": self.burst.flavor,
