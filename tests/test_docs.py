@@ -23,7 +23,7 @@ from workflow_tools import commands
 
 from components.provider.package import TENANCY, package_schema
 from gpu_tenancy.cli import documentation
-from gpu_tenancy.cli.catalogue import abilities
+from gpu_tenancy.cli.commands.catalogue import abilities
 from gpu_tenancy.cli.documentation import command_tree, commands_page
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cli.stack_reference import Reference, stack_page

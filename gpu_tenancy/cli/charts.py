@@ -57,12 +57,7 @@ class ChartPin:
 
 
 def chart_pins(stack: Stack, installed: "Sequence[HelmRelease]") -> tuple[ChartPin, ...]:
-    """The charts of a stack's releases, each with its pinned digest.
-
-    Args:
-        stack: the stack.
-        installed: the releases that its program declares.
-    """
+    """The charts of the releases that a stack's program declares, each with its pinned digest."""
     planned = {plan.name: plan.digest for plan in releases(Environment(stack))}
     places = {row.release: f"operators.{to_camel(name)}.digest" for name, row in operators().items()}
     return tuple(
@@ -81,23 +76,20 @@ def chart_pins(stack: Stack, installed: "Sequence[HelmRelease]") -> tuple[ChartP
 def chart_rows(pins: Sequence[ChartPin]) -> Iterator[Row]:
     """Whether each chart is the pinned one; unknown without a digest.
 
-    Raises:
-        ConsoleError: a repository cannot be read, or does not have the version.
+    Raises ConsoleError if a repository cannot be read, or does not have the version.
     """
     read = cache(_index)
     for pin in pins:
-        yield _in_http(pin, read(pin.repository)) if pin.repository else _in_oci(pin)
+        if pin.repository:
+            yield _in_http(pin, _archive(pin, read(pin.repository)))
+        elif pin.digest:
+            yield Row("chart", pin.subject, pin.digest, "checked by Helm", "OK")
+        else:
+            fix = f"set {pin.place} to the digest that `helm pull {pin.chart} --version {pin.version}` prints"
+            yield Row("chart", pin.subject, "a digest", "not pinned", "unknown", fix)
 
 
-def _in_oci(pin: ChartPin) -> Row:
-    if pin.digest:
-        return Row("chart", pin.subject, pin.digest, "checked by Helm", "OK")
-    fix = f"set {pin.place} to the digest that `helm pull {pin.chart} --version {pin.version}` prints"
-    return Row("chart", pin.subject, "a digest", "not pinned", "unknown", fix)
-
-
-def _in_http(pin: ChartPin, index: Mapping[str, Any]) -> Row:
-    address = _archive(pin, index)
+def _in_http(pin: ChartPin, address: str) -> Row:
     found = f"sha256:{hashlib.sha256(_download(address)).hexdigest()}"
     if pin.digest is None:
         fix = f"compare it with the publisher's digest, then set {pin.place}: {found}"
@@ -127,11 +119,7 @@ def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:
 
 
 def _download(address: str) -> bytes:
-    """The content of a URL.
-
-    Raises:
-        ConsoleError: it is no https URL, or cannot be downloaded within a minute.
-    """
+    """The content of a URL. Raises ConsoleError if it is no https URL, or cannot be downloaded within a minute."""
     if not address.startswith(("https://", "http://127.0.0.1:")):
         raise ConsoleError(f"{address}: not an https URL", "use a repository with TLS")
     try:

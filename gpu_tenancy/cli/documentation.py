@@ -5,30 +5,31 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import typer
 from rich.markup import render
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from gpu_tenancy.base.output import write_text
-from gpu_tenancy.cli.catalogue import abilities
+from gpu_tenancy.cli.commands.catalogue import abilities
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cli.stack_reference import Reference, escaped, head, stack_page, table
 from gpu_tenancy.model.catalogue.access import Rule, roles
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.catalogue.preflight import Need, needs
+from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.schema import file_schema
 
 COMMANDS: Final = Path("docs/commands.md")
 STACK: Final = Path("docs/stack-reference.md")
 CLOUDS: Final = Path("docs/clouds.md")
-PEOPLE: Final = Path("docs/people.md")
-OPERATORS: Final = Path("docs/operators.md")
+_WITH_TABLES: Final = (CLOUDS, Path("docs/people.md"), Path("docs/operators.md"))
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Headings and rows."""
 
 _TABLE: Final = re.compile(
     r"(?P<start><!-- table of (?P<name>\w+): written by `make docs` -->\n).*?(?=<!-- end of the table -->)", re.DOTALL
@@ -38,78 +39,62 @@ _TABLE: Final = re.compile(
 def pages(project: Path) -> dict[Path, str]:
     """The generated pages: text by path, relative to the project."""
     stacks = [read_stack(name, project).sections for name in stack_names(project)]
-    with_tables = {path: (project / path).read_text(encoding="utf-8") for path in (CLOUDS, PEOPLE, OPERATORS)}
+    with_tables = {path: (project / path).read_text(encoding="utf-8") for path in _WITH_TABLES}
     return {
         COMMANDS: commands_page(),
         STACK: stack_page(Reference(file_schema(), stacks)),
-        **{
-            path: _TABLE.sub(lambda match: match["start"] + _TABLES[match["name"]](), page)
-            for path, page in with_tables.items()
-        },
+        **{path: _TABLE.sub(_with_table, page) for path, page in with_tables.items()},
     }
 
 
-def _block(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table between empty lines."""
-    return "\n".join(["", *table(headings, rows), "", ""])
+def _with_table(match: re.Match[str]) -> str:
+    return "\n".join([match["start"], *table(*_TABLES[match["name"]]()), "", ""])
 
 
-def clouds_table() -> str:
-    """What each cloud supports, as a Markdown table."""
-    return _block(*abilities())
-
-
-def needs_table() -> str:
-    """What objects of a stack need, and what provides it on each cloud, as a Markdown table."""
+def needs_table() -> Table:
+    """What objects of a stack need, and what provides it on each cloud."""
     names = {name: rules.title for name, rules in clouds().items() if rules.package}
-    headings = ("in `provides`", "needed by", *names.values(), "means")
-    rows = [
-        (f"`{name}`", need.of, *(_provider(need, cloud) for cloud in names), need.means)
-        for name, need in needs().items()
-    ]
-    return _block(headings, rows)
-
-
-def _provider(need: Need, cloud: str) -> str:
-    if cloud in need.cloud:
-        return need.cloud[cloud]
-    return f"with `create`: {need.made[cloud].by}" if cloud in need.made else "declare it"
+    rows: list[list[str]] = []
+    for name, need in needs().items():
+        made = {cloud: f"with `create`: {way.by}" for cloud, way in need.made.items()}
+        providers = [need.cloud.get(cloud, made.get(cloud, "declare it")) for cloud in names]
+        rows.append([f"`{name}`", need.of, *providers, need.means])
+    return ["in `provides`", "needed by", *names.values(), "means"], rows
 
 
 _READS: Final = frozenset({"get", "list", "watch"})
 
 
-def roles_table() -> str:
-    """What each role of people adds to the one that it includes, as a Markdown table."""
+def roles_table() -> Table:
+    """What each role of people adds to the one that it includes."""
     rows = [
-        (
+        [
             f"`{name}`",
             "the cluster" if role.scope == "cluster" else "a team",
             f"`{role.includes}`" if role.includes else "",
             _resources(rule for rule in role.rules if _READS.issuperset(rule.verbs)),
             _resources(rule for rule in role.rules if not _READS.issuperset(rule.verbs)),
-        )
+        ]
         for name, role in roles().items()
     ]
-    return _block(("role", "in", "includes", "reads", "creates, changes, deletes"), rows)
+    return ["role", "in", "includes", "reads", "creates, changes, deletes"], rows
 
 
 def _resources(rules: Iterable[Rule]) -> str:
     return ", ".join(dict.fromkeys(resource for rule in rules for resource in rule.resources))
 
 
-def operators_table() -> str:
-    """When each operator is installed by default, as a Markdown table."""
-    rows = [(operator.title, operator.installed_if) for operator in operators().values()]
-    return _block(("operator", "installed if"), rows)
+def operators_table() -> Table:
+    """When each operator is installed by default."""
+    return ["operator", "installed if"], [[operator.title, operator.installed_if] for operator in operators().values()]
 
 
 _KUBERNETES: Final = re.compile(r"^\s*k8s\.io/kubernetes v([\d.]+)$", re.MULTILINE)
 """In the Go module of the embedded control plane, with whose API server everything is tested."""
 
 
-def versions_table() -> str:
-    """What this version requires, is tested with and installs, as a Markdown table."""
+def versions_table() -> Table:
+    """What this version requires, is tested with and installs."""
     project = project_folder()
     declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pulumi = next(entry for entry in declared["optional-dependencies"]["deploy"] if entry.startswith("pulumi>"))
@@ -125,11 +110,11 @@ def versions_table() -> str:
             for name, chart in operator.charts.items()
         ),
     ]
-    return _block(("of", "version", "which is"), rows)
+    return ["of", "version", "which is"], rows
 
 
-_TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    "clouds": clouds_table,
+_TABLES: Final[Mapping[str, Callable[[], Table]]] = {
+    "clouds": abilities,
     "needs": needs_table,
     "operators": operators_table,
     "roles": roles_table,
@@ -148,7 +133,7 @@ def main() -> None:
 def commands_page() -> str:
     """The command reference: every command with its arguments and options."""
     commands = dict(command_tree(typer.main.get_command(app)))
-    index = [[f"[`{name}`](#{name.replace(' ', '-')})", _summary(command.help)] for name, command in commands.items()]
+    index = [[f"[`{name}`](#{name.replace(' ', '-')})", _paragraphs(command)[0]] for name, command in commands.items()]
     lines = [head("commands"), "", *table(["command", "description"], index)]
     for name, command in commands.items():
         lines += ["", *_command(name, command)]
@@ -168,65 +153,45 @@ def _command(name: str, command: Any) -> Iterator[str]:
     arguments = [parameter for parameter in command.params if isinstance(parameter, TyperArgument)]
     options = [parameter for parameter in command.params if isinstance(parameter, TyperOption) and not parameter.hidden]
     yield from (f"## {name}", "")
-    paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
-    example = [part for part in paragraphs if part.startswith("[dim]")]
-    yield from (line for part in paragraphs if part not in example for line in (escaped(_unmarked(part)), ""))
-    yield "```text"
-    yield " ".join(
-        ["tenancy", name, *(_usage(argument) for argument in arguments), *(["[OPTIONS]"] if options else [])]
-    )
-    yield "```"
-    if example:
-        yield from ("", "Example:", "", "```sh", *(_unmarked(part) for part in example), "```")
+    # The last paragraph is an example.
+    *paragraphs, example = _paragraphs(command)
+    yield from (line for paragraph in paragraphs for line in (escaped(paragraph), ""))
+    usage = [_label(one) + ("..." if one.nargs != 1 else "") for one in arguments]
+    usage = [text if one.required else f"[{text}]" for text, one in zip(usage, arguments, strict=True)]
+    yield from ("```text", " ".join(["tenancy", name, *usage, *(["[OPTIONS]"] if options else [])]), "```")
+    yield from ("", "Example:", "", "```sh", example, "```")
     if arguments:
-        rows = [[f"`{_label(argument)}`", _argument_default(argument), argument.help or ""] for argument in arguments]
+        rows = [[f"`{_label(one)}`", _default(one), one.help or ""] for one in arguments]
         yield from ("", *table(["argument", "default", "description"], rows))
     if options:
-        rows = [[_option(option), _option_default(option), option.help or ""] for option in options]
+        rows = [[_option(one), _default(one), one.help or ""] for one in options]
         yield from ("", *table(["option", "default", "description"], rows))
 
 
-def _summary(text: str | None) -> str:
-    return _unmarked(" ".join((text or "").split("\n\n")[0].split()))
-
-
-def _unmarked(text: str) -> str:
-    """Text without rich's markup."""
-    return render(text).plain
+def _paragraphs(command: Any) -> list[str]:
+    """The help of a command without rich's markup."""
+    return [render(" ".join(part.split())).plain for part in command.help.split("\n\n")]
 
 
 def _label(argument: TyperArgument) -> str:
     return argument.metavar or (argument.name or "").upper()
 
 
-def _usage(argument: TyperArgument) -> str:
-    label = _label(argument) + ("..." if argument.nargs != 1 else "")
-    return label if argument.required else f"[{label}]"
-
-
-def _argument_default(argument: TyperArgument) -> str:
-    return "required" if argument.required else _shown(argument.default)
-
-
 def _option(option: TyperOption) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     if option.is_flag:
         return names
-    return f"{names} `{option.metavar or _placeholder(option)}`" + (" (repeatable)" if option.multiple else "")
-
-
-def _placeholder(option: TyperOption) -> str:
     kind = getattr(option.type_descriptor.annotation, "__name__", "")
-    return {"Path": "PATH", "int": "INTEGER", "float": "NUMBER"}.get(kind, "TEXT")
+    placeholder = option.metavar or {"Path": "PATH", "int": "INTEGER", "float": "NUMBER"}.get(kind, "TEXT")
+    return f"{names} `{placeholder}`" + (" (repeatable)" if option.multiple else "")
 
 
-def _option_default(option: TyperOption) -> str:
-    if option.is_flag:
-        return "on" if option.default else "off"
-    return "required" if option.required else _shown(option.default)
-
-
-def _shown(default: Any) -> str:
+def _default(parameter: TyperArgument | TyperOption) -> str:
+    if parameter.required:
+        return "required"
+    if isinstance(parameter, TyperOption) and parameter.is_flag:
+        return "on" if parameter.default else "off"
+    default = parameter.default
     return "none" if default in (None, False, "", ()) or default == [] else f"`{default}`"
 
 

@@ -1,5 +1,7 @@
 """The command `tenancy`: everything that is not the Pulumi program."""
 
+import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
@@ -17,36 +19,18 @@ from gpu_tenancy.cli.commands import (
     local,
     notebook,
     preview,
-    replay,
     size,
     stack,
     submit,
-    ui,
     up,
     usage,
     whatif,
 )
 
 _EVERY_DAY: Final = (
-    preview.preview,
-    up.up,
-    usage.usage,
-    submit.submit,
-    usage.queue,
-    jobs.jobs,
-    jobs.claims,
-    jobs.logs,
-    jobs.top,
-    jobs.cancel,
-    jobs.requeue,
-    usage.why,
-    usage.fit,
-    ui.ui,
-    whatif.whatif,
-    replay.replay,
-    cost.cost,
-    size.size,
-)
+    preview.preview, up.up, usage.usage, submit.submit, usage.queue, jobs.jobs, jobs.claims, jobs.logs, jobs.top,
+    jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost, size.size,
+)  # fmt: skip
 _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
     "notebook": (
         "JupyterLab in the queue of a team.",
@@ -119,11 +103,15 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """A group of commands with the same help."""
+    """Commands with the same help."""
 
     def get_params(self, ctx: Any) -> Any:
         """The options."""
         return _without_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads `--json`, of all commands, as `--output=json`."""
+        return super().parse_args(ctx, ["--output=json" if word == "--json" else word for word in args])
 
 
 def _without_types(params: Any) -> Any:
@@ -133,16 +121,8 @@ def _without_types(params: Any) -> Any:
     return params
 
 
-class _Commands(_Group):
-    """All commands."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads `--json`, of all commands, as `--output=json`."""
-        return super().parse_args(ctx, ["--output=json" if word == "--json" else word for word in args])
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=_Group,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",
@@ -188,3 +168,25 @@ def main() -> None:
                 sys.exit(terminal.STACK_WRONG)
         terminal.err.print_exception(max_frames=20)
         sys.exit(terminal.INTERNAL)
+
+
+_PROGRAM: Final = "kubectl-tenancy"
+_DIRECTIVE: Final = ":0"
+"""The shell completes names of files if nothing else fits: https://pkg.go.dev/github.com/spf13/cobra#ShellCompDirective."""
+
+
+def complete() -> None:
+    """Prints the words that can follow the arguments of `kubectl tenancy`, the last one incomplete, and a directive.
+
+    https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/#naming-a-plugin
+    """
+    words = sys.argv[1:] or [""]
+    os.environ |= {
+        "_KUBECTL_TENANCY_COMPLETE": "complete_bash",
+        "COMP_WORDS": shlex.join([_PROGRAM, *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    try:
+        app(args=[], prog_name=_PROGRAM)
+    finally:
+        sys.stdout.write(f"{_DIRECTIVE}\n")

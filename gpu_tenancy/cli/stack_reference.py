@@ -5,7 +5,7 @@ Renderers of JSON schemas know neither the examples of stacks, nor units, nor wh
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
@@ -48,43 +48,28 @@ def _readable(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {key: _readable(entry, key) for key, entry in cast("dict[str, Any]", value).items()}
     formats = {"cpu": format_cpu, "memory": format_bytes, "size": format_bytes}
-    return _number(formats[key](value)) if key in formats and isinstance(value, int) else value
-
-
-def _number(text: str) -> str | int:
+    if key not in formats or not isinstance(value, int):
+        return value
+    text = formats[key](value)
     return int(text) if text.isdigit() else text
 
 
 @cache
 def _units() -> Mapping[tuple[str, str], str]:
     """The unit of each key that has one, by section and key: the schema has one form for CPUs and for bytes."""
-    return {(kind.__name__, key): unit for kind in _sections(Section) for key, unit in _units_of(kind)}
-
-
-def _sections(kind: type[Section]) -> Iterator[type[Section]]:
-    yield kind
-    for inner in kind.__subclasses__():
-        yield from _sections(inner)
-
-
-def _units_of(kind: type[Section]) -> Iterator[tuple[str, str]]:
     kinds = {"cpu": Cpu, "bytes": Bytes, "seconds": Seconds}
-    for field in kind.model_fields.values():
-        # What marks a type lies in the field itself, or within an optional one.
-        marks = [*field.metadata, *_marks(field.annotation)]
-        for unit, alias in kinds.items():
-            if any(mark in marks for mark in get_args(alias) if isinstance(mark, BeforeValidator)):
-                yield field.alias or "", unit
-
-
-def _marks(annotation: Any) -> Iterator[Any]:
-    for argument in get_args(annotation):
-        yield from get_args(argument)[1:]
-
-
-def unit_of(section: str, key: str) -> str:
-    """`cpu`, `bytes`, `seconds`, or empty for a key without a unit."""
-    return _units().get((section, key), "")
+    units: dict[tuple[str, str], str] = {}
+    sections: list[type[Section]] = [Section]
+    for section in sections:
+        sections += section.__subclasses__()
+        for field in section.model_fields.values():
+            # What marks a type lies in the field itself, or within an optional one.
+            within = [mark for argument in get_args(field.annotation) for mark in get_args(argument)[1:]]
+            marks = [*field.metadata, *within]
+            for unit, alias in kinds.items():
+                if any(mark in marks for mark in get_args(alias) if isinstance(mark, BeforeValidator)):
+                    units[section.__name__, field.alias or ""] = unit
+    return units
 
 
 class _Dumper(yaml.SafeDumper):
@@ -111,15 +96,15 @@ _LONGEST: Final = 72
 _WIDEST: Final = 130
 """Characters of an example of this module's own; of a longer one each key has an example in its own section."""
 _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
+_SINGULAR: Final = {
+    "gpus": "flavor", "quota": "flavor", "gangs": "flavor", "priorities": "class", "serving": "server",
+    "training": "job", "machines": "machine", "prices": "machine",
+}  # fmt: skip
+"""Names of entries that are not the name of the map without its last letter."""
 
 
 class Reference:
-    """The sections of a stack's file: where each is written, and an example of each key.
-
-    Args:
-        schema: of the file.
-        configs: the sections of each stack to take examples from.
-    """
+    """The sections of a stack's file: where each is written, and an example of each key, taken from some stacks."""
 
     def __init__(self, schema: Schema, configs: Iterable[Schema]) -> None:
         self.sections: Mapping[str, Schema] = schema["$defs"]
@@ -162,7 +147,9 @@ class Reference:
         if "items" in schema:
             yield from self._referenced(schema["items"], f"{path}[]")
         for value in _values(schema):
-            yield from self._referenced(value, f"{path}.<{_singular(path.rpartition('.')[2])}>")
+            plural = path.rpartition(".")[2]
+            singular = _SINGULAR.get(plural, plural.removesuffix("[]").removesuffix("s"))
+            yield from self._referenced(value, f"{path}.<{singular}>")
 
     def _collect(self, schema: Schema, value: Any) -> None:
         """Takes examples from a value."""
@@ -178,7 +165,8 @@ class Reference:
         if "$ref" in schema:
             name = _name(schema)
             properties = self.sections[name].get("properties", {})
-            if all(_allows(properties.get(key), entry) for key, entry in keys.items()):
+            # A section has these keys, and their fixed values if there are any.
+            if all(key in properties and properties[key].get("const", entry) == entry for key, entry in keys.items()):
                 for key, entry in keys.items():
                     self._add(name, key, entry)
                     self._collect(properties[key], entry)
@@ -216,11 +204,12 @@ def _sections_at(reference: Reference, path: str, names: list[str]) -> Iterator[
     if shared:
         yield from ("", f'<a id="{anchor}"></a>', "", f"### `{path}`: shared keys", "")
         for key, schema in shared.items():
-            holders = [name for name in names if key in properties[name]]
-            required = key in reference.sections[holders[0]].get("required", ())
-            where = "" if len(holders) == len(names) else f", in {', '.join(map(_link, holders))}"
-            yield _definition(holders[0], key, schema, required=required, where=where)
-        yield from _examples(reference, {key: _holder(key, properties) for key in shared})
+            having = [name for name in names if key in properties[name]]
+            required = key in reference.sections[having[0]].get("required", ())
+            where = "" if len(having) == len(names) else f", in {', '.join(map(_link, having))}"
+            yield _definition(having[0], key, schema, required=required, where=where)
+        holders = {key: next(name for name in names if key in properties[name]) for key in shared}
+        yield from _examples(reference, holders)
     for name in names:
         schema = reference.sections[name]
         yield from ("", f'<a id="{_anchor(name)}"></a>', "", f"### `{path}`: {name}", "")
@@ -232,10 +221,6 @@ def _sections_at(reference: Reference, path: str, names: list[str]) -> Iterator[
             yield from ("", f"And the [shared keys](#{anchor}) {', '.join(also)}.")
 
 
-def _holder(key: str, properties: Mapping[str, Schema]) -> str:
-    return next(name for name, keys in properties.items() if key in keys)
-
-
 def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[str]) -> Iterator[str]:
     """A list of keys, and below it an example of each as YAML."""
     for key, schema in keys.items():
@@ -245,7 +230,7 @@ def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[s
 
 def _definition(section: str, key: str, schema: Schema, *, required: bool, where: str = "") -> str:
     """A key with its values, default and description."""
-    unit = unit_of(section, key)
+    unit = _units().get((section, key), "")
     default = "required" if required else default_text(schema, unit)
     shown = "" if default == "none" else f", {default}" if required else f", default {default}"
     text = schema.get("description", "")
@@ -275,43 +260,31 @@ def _type(schema: Schema) -> str:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     if not branches:
-        return _container(schema)
+        return _plain(schema)
     # The page describes once for all what can be a secret.
     named = [branch for branch in branches if branch.get("type") != "null" and branch != SECRET]
     return " or ".join(dict.fromkeys(map(_type, named)))
 
 
-def _container(schema: Schema) -> str:
-    if schema.get("type") == "array":
-        return f"list of {_type(schema['items'])}"
-    if schema.get("type") == "object":
-        return " or ".join(dict.fromkeys(f"map of {_type(value)}" for value in _values(schema))) or "map of any value"
-    return _plain(schema)
-
-
 def _plain(schema: Schema) -> str:
     kind: Any = schema.get("type", "any value")
+    if kind == "array":
+        return f"list of {_type(schema['items'])}"
+    if kind == "object":
+        return " or ".join(dict.fromkeys(f"map of {_type(value)}" for value in _values(schema))) or "map of any value"
     if isinstance(kind, list):
         return " or ".join(cast("list[str]", kind))
-    return {"boolean": "`true` or `false`"}.get(kind, str(kind)) + _bounds(schema)
-
-
-def _bounds(schema: Schema) -> str:
     minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    bounds = "" if minimum is None else f", {minimum:,} to {maximum:,}"
     if "exclusiveMinimum" in schema:
-        return f", greater than {schema['exclusiveMinimum']}, at most {maximum:,}"
-    return "" if minimum is None else f", {minimum:,} to {maximum:,}"
+        bounds = f", greater than {schema['exclusiveMinimum']}, at most {maximum:,}"
+    return ("`true` or `false`" if kind == "boolean" else str(kind)) + bounds
 
 
 def _values(schema: Schema) -> list[Schema]:
     """The schemas of a map's values, where its keys are names of the user's."""
     values = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
     return [value for value in values if isinstance(value, dict) and value]
-
-
-def _allows(schema: Schema | None, value: Any) -> bool:
-    """Whether a section has this key, and its fixed value if there is one."""
-    return schema is not None and schema.get("const", value) == value
 
 
 def _name(schema: Schema) -> str:
@@ -322,27 +295,16 @@ def _anchor(section: str) -> str:
     return f"section-{section.lower()}"
 
 
-def _singular(plural: str) -> str:
-    known = {"gpus": "flavor", "quota": "flavor", "gangs": "flavor", "priorities": "class", "serving": "server"}
-    known |= {"training": "job", "machines": "machine", "prices": "machine"}
-    return known.get(plural, plural.removesuffix("[]").removesuffix("s"))
-
-
 def head(reference: str) -> str:
     """How a reference begins: the file `reference_<name>.md` beside this module."""
     return Path(__file__).with_name(f"reference_{reference}.md").read_text(encoding="utf-8").strip()
 
 
-def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """The lines of a table."""
-    listed = list(headings)
-    lines = [f"| {' | '.join(listed)} |", "|" + "---|" * len(listed)]
-    return [*lines, *(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in rows)]
-
-
-def _cell(text: str) -> str:
-    """Text within a table."""
-    return escaped(text).replace("|", "\\|")
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    cells = ([escaped(cell).replace("|", "\\|") for cell in row] for row in rows)
+    lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in cells)]
 
 
 def escaped(text: str) -> str:

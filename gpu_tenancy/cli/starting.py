@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -43,27 +42,16 @@ _REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9.:/_-]{0,199}")
 """A registry's host, with a port or the first part of paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What a new project is for.
+def start(
+    folder: Path, *, clouds: tuple[str, ...] = (), registry: str = "registry.example.com", ci: str = "github"
+) -> list[Path]:
+    """Writes a new project, which has the name of its folder, and returns its files, in their order.
 
-    Attributes:
+    Args:
+        folder: of the project.
         clouds: whose SDKs it installs; each is an extra of the package. The stack is for the first.
         registry: of its images: a host, with the first part of the path if any.
         ci: the service that runs its pipelines: github or gitlab.
-    """
-
-    clouds: tuple[str, ...] = ()
-    registry: str = "registry.example.com"
-    ci: str = "github"
-
-
-def start(folder: Path, choices: Choices) -> list[Path]:
-    """Writes a new project and returns its files, in their order.
-
-    Args:
-        folder: of the project, named as it is to be called; made where it does not exist.
-        choices: what it is for.
 
     Raises:
         ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.
@@ -73,11 +61,19 @@ def start(folder: Path, choices: Choices) -> list[Path]:
     if not _NAME.fullmatch(name):
         raise ConsoleError(f"{name!r} is not a valid project name", "use letters, digits, '_', '.' and '-'")
     extras = sorted(cloud for cloud, rules in known_clouds().items() if rules.package)
-    if unknown := sorted(set(choices.clouds) - set(extras)):
+    if unknown := sorted(set(clouds) - set(extras)):
         raise ConsoleError(f"unknown cloud {unknown[0]!r}", f"use one of {', '.join(extras)}")
-    if not _REGISTRY.fullmatch(choices.registry):
-        raise ConsoleError(f"{choices.registry!r} is not a registry", "use its host, such as ghcr.io/example")
-    texts = dict(_texts(name, choices))
+    if not _REGISTRY.fullmatch(registry):
+        raise ConsoleError(f"{registry!r} is not a registry", "use its host, such as ghcr.io/example")
+    facts = {
+        "name": name,
+        "version": version("gpu-tenancy"),
+        "extra": f"[{','.join(sorted(set(clouds)) or ['deploy'])}]",
+        "cloud": clouds[0] if clouds else "",
+        "registry": registry,
+        "ci": ci,
+    }
+    texts = dict(_texts(facts))
     if existing := [path for path in texts if (folder / path).exists()]:
         raise ConsoleError(f"{folder / existing[0]} already exists", "specify a new folder")
     for path, text in texts.items():
@@ -85,7 +81,7 @@ def start(folder: Path, choices: Choices) -> list[Path]:
     return [folder / path for path in texts]
 
 
-def _texts(name: str, choices: Choices) -> Iterator[tuple[str, str]]:
+def _texts(facts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     environment = Environment(
         loader=PackageLoader("gpu_tenancy.cli", "starter"),
         undefined=StrictUndefined,
@@ -93,26 +89,13 @@ def _texts(name: str, choices: Choices) -> Iterator[tuple[str, str]]:
         trim_blocks=True,
         autoescape=False,  # noqa: S701 - no template is HTML
     )
-    facts = {
-        "name": name,
-        "version": version("gpu-tenancy"),
-        "extra": f"[{','.join(sorted(set(choices.clouds)) or ['deploy'])}]",
-        "cloud": choices.clouds[0] if choices.clouds else "",
-        "registry": choices.registry,
-        "ci": choices.ci,
-    }
-    for path, template in {**_TEMPLATES, **_PIPELINES[choices.ci]}.items():
+    for path, template in {**_TEMPLATES, **_PIPELINES[facts["ci"]]}.items():
         yield path, environment.get_template(template).render(facts)
-    if choices.ci == "github":
+    if facts["ci"] == "github":
         yield ".github/actions/tenancy/action.yml", _ACTION.read_text(encoding="utf-8")
     yield "stacks/schema.json", schema_text()
     for file in shipped_sets():
-        yield f"policy/config/{file.name}", _settings(file)
-
-
-def _settings(file: Path) -> str:
-    """The settings of a pack without the names of this repository's own stacks."""
-    settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    if "no-cluster-admin" in settings:
-        settings["no-cluster-admin"]["admins"] = ["Group:system:masters"]
-    return json.dumps(settings, indent=2) + "\n"
+        settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if "no-cluster-admin" in settings:  # The shipped settings name this repository's own stacks.
+            settings["no-cluster-admin"]["admins"] = ["Group:system:masters"]
+        yield f"policy/config/{file.name}", json.dumps(settings, indent=2) + "\n"

@@ -87,9 +87,14 @@ def judge(state: State, team: str, demand: Demand) -> Fitting:
         for each in filled.templates
     ]
     offers, queue = _queue(state, team, filled, with_channels(state, team, sets))
+    if state.knows("ResourceQuota"):
+        pods = [(template.spec, template.count) for template in filled.templates]
+        quota = judge_quota(state.of("ResourceQuota", team), pods, _default_priority(state))
+    else:
+        quota = state.unknown(Check.NAMESPACE_QUOTA, "ResourceQuota")
     answers = (
         *_defaults(state, filled, [texts for _, texts in defaulted]),
-        _quota(state, team, filled),
+        quota,
         queue,
         *judge_volumes(state, team, sets),
         *judge_references(state, team, sets),
@@ -117,13 +122,6 @@ def _defaults(state: State, demand: Demand, texts: Sequence[tuple[str, ...]]) ->
 def _of(demand: Demand, name: str, answer: Answer) -> Answer:
     """An answer with the name of the pod set, where there are several."""
     return replace(answer, name=name) if len(demand.templates) > 1 else answer
-
-
-def _quota(state: State, team: str, demand: Demand) -> Answer:
-    pods = [(template.spec, template.count) for template in demand.templates]
-    if not state.knows("ResourceQuota"):
-        return state.unknown(Check.NAMESPACE_QUOTA, "ResourceQuota")
-    return judge_quota(state.of("ResourceQuota", team), pods, _default_priority(state))
 
 
 def _default_priority(state: State) -> str:
@@ -177,7 +175,10 @@ def _cluster_queue(
     answer = _by_quota(target, offers)
     if not demand.whole and answer.verdict != "now":
         answer = _one_by_one(queues, queue, sets, demand.groups, answer)
-    before = tuple(_already_pending(queues, target))
+    pending = queues.waiting_in(target)
+    requested = leading_text(add(*(workload.total for workload in pending)))
+    waits = f"{plural(len(pending), 'workload')} already pending ({requested})"
+    before = (f"{waits}; those of higher or equal priority are admitted first",) if pending else ()
     if not demand.whole or answer.verdict == "never" or queues.uncounted or unseen_reclaim(queues, offers):
         counted = (f"{KUEUE_NOT_RUNNING}; usage is counted from pods",) if queues.uncounted else ()
         return offers, replace(answer, lines=(*answer.lines, *before, *counted))
@@ -242,14 +243,6 @@ def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
             for (flavor, resource), value in reported_usage(local, "flavorsReservation").items():
                 if value:
                     yield f"your namespace uses {amounts_text({resource: value})} of {flavor}"
-
-
-def _already_pending(queues: Queues, target: str) -> Iterator[str]:
-    pending = queues.waiting_in(target)
-    if pending:
-        requested = leading_text(add(*(workload.total for workload in pending)))
-        first = "those of higher or equal priority are admitted first"
-        yield f"{plural(len(pending), 'workload')} already pending ({requested}); {first}"
 
 
 def _priority_value(state: State, demand: Demand) -> int:

@@ -30,15 +30,10 @@ _NOT_ADMITTED: Final = {
 def diagnose(
     queues: Queues, queue: ClusterQueue, offers: Sequence[Offer], unblock: Unblock | None, *, is_head: bool
 ) -> Reason:
-    """Why a workload is pending.
+    """Why a workload is pending, whose pod sets have these offers of quota; `is_head` if no other one is ahead of it.
 
-    Args:
-        queues: of the cluster.
-        queue: in which it is pending.
-        offers: the queue's quota for each of its pod sets.
-        unblock: the simulated outcome, which covers preemption and queue order as well; None where it could not be
-            simulated, so that the quota alone decides.
-        is_head: whether no other workload is ahead of it in its queue.
+    The simulated outcome covers preemption and queue order as well; None where it could not be simulated, so that the
+    quota alone decides.
     """
     hardest = max(offers, key=lambda offer: offer.source)
     requests = tuple(request for request in hardest.requests if request.source is hardest.source)
@@ -78,10 +73,13 @@ def _by_simulation(queue: str, source: Source, requests: Sequence[QuotaRequest],
 
 
 def _by_quota(queues: Queues, queue: ClusterQueue, source: Source, requests: Sequence[QuotaRequest]) -> Reason:
-    who = named(_borrowers(queues, queue.name, requests)) or "other queues"
+    missing = [request for request in requests if request.missing]
+    borrowed = (queues.quotas.borrowers(queue.name, (part.flavor, part.resource)) for part in missing)
+    who = named(list(dict.fromkeys(name for amounts in borrowed for name in amounts))) or "other queues"
     match source:
         case Source.RECLAIMED:
-            reason = f"others borrow guaranteed quota of queue {queue.name}: {_missing(requests)}"
+            amount = f"{missing[0].text_of(missing[0].missing)} {missing[0].noun}" if missing else ""
+            reason = f"others borrow guaranteed quota of queue {queue.name}: {amount}"
             if queue.preemption.reclaim is Policy.LOWER:
                 only = "Kueue reclaims it only from workloads of lower priority"
                 return reason, f"{only}; otherwise wait for {who} to release it"
@@ -109,23 +107,15 @@ def _cannot_borrow(queue: str, requests: Sequence[QuotaRequest]) -> str:
     return f"queue {queue} cannot borrow enough: {missing} ({used} in use, {nominal} guaranteed)"
 
 
-def _missing(requests: Iterable[QuotaRequest]) -> str:
-    """`8 a100 GPUs`, for the first resource that is missing."""
-    return next((f"{request.text_of(request.missing)} {request.noun}" for request in requests if request.missing), "")
-
-
-def _borrowers(queues: Queues, target: str, requests: Iterable[QuotaRequest]) -> tuple[str, ...]:
-    amounts = [queues.quotas.borrowers(target, (part.flavor, part.resource)) for part in requests if part.missing]
-    return tuple(dict.fromkeys(queue for borrowed in amounts for queue in borrowed))
-
-
 _PREEMPTED: Final = "; can be preempted by queue"
 
 
 def borrowed_lines(queues: Queues, workload: Workload) -> Iterator[str]:
     """What the queue of an admitted workload borrows of its GPUs, who can preempt it for that, and how fast."""
+    graces = [int_at(pods.spec, "terminationGracePeriodSeconds", otherwise=DEFAULT_GRACE) for pods in workload.sets]
+    grace = max(graces, default=DEFAULT_GRACE)
     for text in borrowings(queues, workload.holder, [line for line, amount in workload.held.items() if amount]):
-        yield f"{text}; its pods then have {_grace(workload)} to stop" if _PREEMPTED in text else text
+        yield f"{text}; its pods then have {grace} s to stop" if _PREEMPTED in text else text
 
 
 def borrowings(queues: Queues, name: str, lines: Iterable[FlavorResource]) -> Iterator[str]:
@@ -144,11 +134,6 @@ def borrowings(queues: Queues, name: str, lines: Iterable[FlavorResource]) -> It
         what = f"queue {name} borrows {amount_text(resource, borrowed)} of its {used} {flavor} {resource}"
         takers = [f"{named(found)} {when}" for when, found in by_time(preemptors(queues.quotas, name, line)).items()]
         yield f"{what}{_PREEMPTED} {', '.join(takers)}" if takers else f"{what}; no queue reclaims it"
-
-
-def _grace(workload: Workload) -> str:
-    seconds = (int_at(pods.spec, "terminationGracePeriodSeconds", otherwise=DEFAULT_GRACE) for pods in workload.sets)
-    return f"{max(seconds, default=DEFAULT_GRACE)} s"
 
 
 _PREEMPTOR: Final = re.compile(r"workload \(UID: ([^,)]+),.*preemptor path: \S*/([^/;\s]+);")
@@ -193,5 +178,4 @@ def after_preemption(found: Why, workload: Workload, queues: Queues) -> Why:
     label = next((each.label for each in queues.workloads if text_at(each.manifest, "metadata", "uid") == uid), "")
     who = label or (f"a workload of queue {queue}" if queue else "another workload")
     cause = _CAUSES.get(text_at(condition(workload.manifest, "Preempted"), "reason"), "")
-    reason = f"preempted by {who}{f', {cause}' if cause else ''}; now {found.reason}"
-    return replace(found, reason=reason)
+    return replace(found, reason=f"preempted by {who}{f', {cause}' if cause else ''}; now {found.reason}")

@@ -22,8 +22,15 @@ from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import VOLCANO, Kind, State
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
 from gpu_tenancy.cluster.workloads import Workload
-from gpu_tenancy.explain.proposal_pods import Refused, refused
-from gpu_tenancy.explain.proposed import SmallerPool, key_of, on_removed_flavors, proposed, smaller_pools
+from gpu_tenancy.explain.proposed import (
+    Refused,
+    SmallerPool,
+    key_of,
+    on_removed_flavors,
+    proposed,
+    refused,
+    smaller_pools,
+)
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
 from gpu_tenancy.model.spec.people import Grace
@@ -135,19 +142,15 @@ class Proposal:
 
 
 def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:
-    """What a cluster's workloads would experience if a proposal was applied now.
+    """What a cluster's workloads would experience if a proposal was applied now, or at another time.
 
-    Args:
-        state: the cluster, with `KINDS`.
-        proposal: the change.
-        at: the present time, if it is another one.
+    The state has `KINDS`.
     """
     at = at or datetime.now(UTC)
     now = Queues(state)
     after = Queues(proposed(state, proposal.objects, proposal.stack))
     gone = {name_of(one) for one in state.of("Namespace")} - {name_of(one) for one in after.state.of("Namespace")}
-    before_played, before_missed = _play(now, None)
-    after_played, after_missed = _play(after, proposal.strategies)
+    before_played, after_played = _play(now, None), _play(after, proposal.strategies)
     known = {workload.label: workload for workload in now.workloads}
     running = {label for label, workload in known.items() if workload.assigned}
     ends = [known[label] for label in sorted(known) if known[label].namespace in gone]
@@ -165,10 +168,12 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
         delayed=_sorted(_affected(known[label], at, why=after_played.why.get(label, "")) for label in waits),
         later=_sorted(_later(known, judged - running - waits, before_played, after_played, at)),
         refused=refused(state, proposal.objects, proposal.grace),
-        exceeded=(*_over_quota(after), *_over_budget(state, after.state), *_over_gangs(state, proposal.objects)),
+        exceeded=tuple(_exceeded(state, after, proposal.objects)),
         pods_on_removed_flavors=on_removed_flavors(now, after),
         smaller_pools=() if proposal.nodes is None else smaller_pools(state, proposal.nodes),
-        not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed, *_gangs_waiting(state, proposal.objects)))),
+        not_simulated=tuple(
+            dict.fromkeys((*before_played.missed, *after_played.missed, *_gangs_waiting(state, proposal.objects)))
+        ),
         running=len(running),
         claims=_claims(state, gone),
         claims_unread=bool(gone) and "PersistentVolumeClaim" in state.missing,
@@ -177,8 +182,9 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
 
 @dataclass(slots=True)
 class _Played:
-    """All trees of a cluster at rest, by labels of workloads."""
+    """All trees of a cluster at rest, by labels of workloads, and why some could not be played."""
 
+    missed: list[str] = field(default_factory=list[str])
     seen: set[str] = field(default_factory=set[str])
     admitted: set[str] = field(default_factory=set[str])
     evicted: dict[str, str] = field(default_factory=dict[str, str])
@@ -186,40 +192,39 @@ class _Played:
     ends: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[_Played, list[str]]:
-    """Plays each cohort tree, and says why some could not be played."""
-    found, missed, left = _Played(), list[str](), dict.fromkeys(queues.cluster_queues)
+def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> _Played:
+    """Plays each cohort tree."""
+    found, left = _Played(), dict.fromkeys(queues.cluster_queues)
     while left:
         target = next(iter(left))
-        names, _ = queues.quotas.related(target)
-        try:
-            snapshot = take_snapshot(queues, target)
-            settled, ends = _settled(snapshot, strategies)
-        except NotSimulatedError as error:
-            missed.append(f"queues of the tree of {target}: {error}")
-        else:
-            if snapshot.left_out:
-                missed.append(f"not simulated in the tree of {target}: {'; '.join(snapshot.left_out)}")
-            found.seen |= {one.workload.name for one in snapshot.participants}
-            found.admitted |= {one.name for one in settled.admitted}
-            found.evicted |= {one.name: one.by for one in settled.evicted}
-            found.ends |= ends
-            found.why |= {one.name: one.why for one in settled.pending}
-        for name in (target, *names):
+        for name in (target, *queues.quotas.related(target)[0]):
             left.pop(name, None)
-    return found, missed
+        try:
+            snapshot, simulation = _at_rest(queues, target, strategies)
+        except NotSimulatedError as error:
+            found.missed.append(f"queues of the tree of {target}: {error}")
+            continue
+        if snapshot.left_out:
+            found.missed.append(f"not simulated in the tree of {target}: {'; '.join(snapshot.left_out)}")
+        settled = simulation.settled()
+        found.seen |= {one.workload.name for one in snapshot.participants}
+        found.admitted |= {one.name for one in settled.admitted}
+        found.evicted |= {one.name: one.by for one in settled.evicted}
+        found.why |= {one.name: one.why for one in settled.pending}
+        found.ends |= ends_needed(simulation, snapshot)
+    return found
 
 
-def _settled(snapshot: Snapshot, strategies: tuple[FairStrategy, ...] | None) -> tuple[kueue.Settled, dict[str, int]]:
+def _at_rest(
+    queues: Queues, target: str, strategies: tuple[FairStrategy, ...] | None
+) -> tuple[Snapshot, kueue.Simulation]:
+    snapshot = take_snapshot(queues, target)
     if strategies is not None:
         snapshot = replace(snapshot, tenancy=replace(snapshot.tenancy, fair_sharing=strategies or None))
     simulation = snapshot.play()
     if simulation.rest():
         raise NotSimulatedError(LIVELOCK)
-    settled, held = simulation.settled(), [one for one in snapshot.participants if one.flavors is not None]
-    oldest = sorted(held, key=lambda one: one.since)
-    movable = [one.workload.name for one in oldest if one.workload.name not in snapshot.unseen]
-    return settled, ends_needed(simulation, movable)
+    return snapshot, simulation
 
 
 def _later(
@@ -235,68 +240,49 @@ def _later(
 def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:
     held = {flavor: amount for (flavor, name), amount in workload.held.items() if amount and is_extended(name)}
     asked = sum(amount for name, amount in workload.total.items() if is_extended(name))
-    since = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime") if workload.assigned else ""
-    return Affected(
-        workload.label,
-        workload.namespace,
-        held or ({"": asked} if asked else {}),
-        _hours(since or text_at(workload.manifest, "metadata", "creationTimestamp"), at),
-        by,
-        again,
-        why,
-    )
-
-
-def _hours(since: str, at: datetime) -> int:
-    return int((at - datetime.fromisoformat(since)).total_seconds() // 3600) if since else 0
+    reserved = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime") if workload.assigned else ""
+    since = reserved or text_at(workload.manifest, "metadata", "creationTimestamp")
+    hours = int((at - datetime.fromisoformat(since)).total_seconds() // 3600) if since else 0
+    gpus = held or ({"": asked} if asked else {})
+    return Affected(workload.label, workload.namespace, gpus, hours, by, again, why)
 
 
 def _sorted(found: Iterable[Affected]) -> tuple[Affected, ...]:
     return tuple(sorted(found, key=lambda one: (-one.amount, one.label)))
 
 
-def _over_quota(after: Queues) -> Iterator[Exceeded]:
-    """Queues that use more than they could get from now on, even if they were alone."""
+def _exceeded(now: State, after: Queues, objects: Iterable[Mapping[str, Json]]) -> Iterator[Exceeded]:
+    for place, resource, flavor, used, bound in _bounds(now, after, objects):
+        if used > bound:
+            texts = amount_text(resource, used), amount_text(resource, bound)
+            yield Exceeded(place, f"{resource} of {flavor}" if flavor else resource, *texts)
+
+
+def _bounds(
+    now: State, after: Queues, objects: Iterable[Mapping[str, Json]]
+) -> Iterator[tuple[str, str, str, int, int]]:
+    """Each bound after the change: place, resource, flavor if there is one, what is used now, and the bound."""
+    # What a queue could get even if it was alone.
     for name, queue in sorted(after.cluster_queues.items()):
         for line, used in queue.usage.items():
-            flavor, resource = line
-            if line not in queue.spec.quotas:
-                if used:
-                    yield Exceeded(f"ClusterQueue {name}", f"{resource} of {flavor}", amount_text(resource, used), "0")
-                continue
-            bound = after.quotas.potential_available(name, line)
-            if used > bound:
-                texts = amount_text(resource, used), amount_text(resource, bound)
-                yield Exceeded(f"ClusterQueue {name}", f"{resource} of {flavor}", *texts)
-
-
-def _over_budget(before: State, after: State) -> Iterator[Exceeded]:
-    """ResourceQuotas below what is used now: pods that restart are refused."""
-    live = {key_of(one): one for one in before.of("ResourceQuota")}
-    for quota in after.of("ResourceQuota"):
-        used, hard = (
-            amounts(at(live.get(key_of(quota), {}), "status", "used")),
-            amounts(at(quota, "spec", "hard")),
-        )
-        for resource, bound in hard.items():
-            if used.get(resource, 0) > bound:
-                place = f"ResourceQuota {name_of(quota)} in {namespace_of(quota)}"
-                yield Exceeded(place, resource, amount_text(resource, used[resource]), amount_text(resource, bound))
+            bound = after.quotas.potential_available(name, line) if line in queue.spec.quotas else 0
+            yield f"ClusterQueue {name}", line[1], line[0], used, bound
+    # Beyond a ResourceQuota, pods that restart are refused.
+    live = {key_of(one): one for one in now.of("ResourceQuota")}
+    for quota in after.state.of("ResourceQuota"):
+        spent = amounts(at(live.get(key_of(quota), {}), "status", "used"))
+        for resource, bound in amounts(at(quota, "spec", "hard")).items():
+            place = f"ResourceQuota {name_of(quota)} in {namespace_of(quota)}"
+            yield place, resource, "", spent.get(resource, 0), bound
+    # Beyond the capability of a queue of Volcano, no gang starts.
+    gangs = {one.name: one.used for one in gang_queues(now.of("Queue"), now.of("PodGroup"), now.of("Pod"))}
+    for queue in gang_queues(_declared_gangs(objects), ()):
+        for resource, bound in queue.capability.items():
+            yield f"Volcano queue {queue.name}", resource, "", gangs.get(queue.name, {}).get(resource, 0), bound
 
 
 def _declared_gangs(objects: Iterable[Mapping[str, Json]]) -> list[Manifest]:
     return [dict(one) for one in objects if text_at(one, "kind") == "Queue" and text_at(one, "apiVersion") == VOLCANO]
-
-
-def _over_gangs(now: State, objects: Iterable[Mapping[str, Json]]) -> Iterator[Exceeded]:
-    """Queues of Volcano below what their gangs use now: no gang starts until it is free."""
-    live = {one.name: one for one in gang_queues(now.of("Queue"), now.of("PodGroup"), now.of("Pod"))}
-    for queue in gang_queues(_declared_gangs(objects), ()):
-        for resource, bound in queue.capability.items():
-            used = live[queue.name].used.get(resource, 0) if queue.name in live else 0
-            if used > bound:
-                texts = amount_text(resource, used), amount_text(resource, bound)
-                yield Exceeded(f"Volcano queue {queue.name}", resource, *texts)
 
 
 def _gangs_waiting(now: State, objects: Iterable[Mapping[str, Json]]) -> Iterator[str]:
@@ -321,16 +307,16 @@ MOST: Final = 100
 """Workloads that end in one cohort tree, one after another, until the others are not followed further."""
 
 
-def ends_needed(simulation: kueue.Simulation, first: Iterable[str]) -> dict[str, int]:
+def ends_needed(simulation: kueue.Simulation, snapshot: Snapshot) -> dict[str, int]:
     """For each pending workload that gets in, how many running ones end before, the one that ran longest first.
 
-    Args:
-        simulation: of a cohort tree at rest, which is played on.
-        first: names of the running workloads, those that ran longest first; those that get in later end after them.
+    The simulation of a cohort tree at rest is played on; workloads that get in later end after all others.
     """
     settled = simulation.settled()
     running = {one.name for one in settled.admitted}
-    order = deque([name for name in first if name in running])
+    held = (one for one in snapshot.participants if one.flavors is not None)
+    longest = [one.workload.name for one in sorted(held, key=lambda one: one.since)]
+    order = deque([name for name in longest if name in running and name not in snapshot.unseen])
     order.extend(running - set(order))
     waiting = {one.name for one in settled.pending}
     needed: dict[str, int] = {}

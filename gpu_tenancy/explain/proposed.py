@@ -1,20 +1,28 @@
-"""A cluster as it would be with objects that are not applied yet, and its pods on nodes that a change takes away."""
+"""A cluster as it would be with objects that are not applied yet: its pods on nodes that go, and pods that are refused.
+
+Pods that are created again can be refused by a LimitRange, or by guards that deny. Judged are bounds of containers,
+priority classes, schedulers and grace periods. Rules about images, volumes, privileges and submitters are not, since a
+snapshot of a cluster does not have these fields.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.json import Json, map_at, text_at
-from gpu_tenancy.base.quantity import format_amounts, is_extended
+from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.quantity import amount_text, amounts, format_amounts, is_extended, parse_quantity
 from gpu_tenancy.cluster.cluster_queues import read_cluster_queue, reported_usage
-from gpu_tenancy.cluster.pods import ended, label, name_of, namespace_of, requests
+from gpu_tenancy.cluster.pods import container_amounts, ended, label, name_of, namespace_of, requests, scheduler
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import KUEUE, Kind, State
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.kube.client import Manifest
-from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.names import DEFAULT_GRACE, STACK
+from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.plan.pools import POOL_LABEL
+from gpu_tenancy.model.spec.people import Grace
 
 _PROPOSED: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "ResourceFlavor", "ResourceQuota",
@@ -49,7 +57,8 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
         kept = [
             _kept(kind, one, declared[kind].get(key), own=name_of(one) in own, gone=gone) for key, one in there.items()
         ]
-        new = [{**one, **_status(kind)} for key, one in declared[kind].items() if key not in there]
+        status: dict[str, Json] = {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
+        new = [{**one, **status} for key, one in declared[kind].items() if key not in there]
         found[kind] = (*(one for one in kept if one is not None), *new)
     ends = [one for one in state.of("Workload") if namespace_of(one) in gone]
     found["Workload"] = tuple(one for one in state.of("Workload") if namespace_of(one) not in gone)
@@ -66,15 +75,12 @@ def _released(queue: Manifest, ends: Iterable[Workload]) -> Manifest:
         if workload.holder == name_of(queue):
             for line, amount in workload.held.items():
                 used[line] = used.get(line, 0) - amount
-    flavors: list[Json] = []
-    for flavor in dict.fromkeys(flavor for flavor, _ in used):
-        left = {name: amount for (of, name), amount in used.items() if of == flavor}
-        flavors.append(
-            {
-                "name": flavor,
-                "resources": [{"name": name, "total": text} for name, text in format_amounts(left).items()],
-            }
-        )
+    names = dict.fromkeys(flavor for flavor, _ in used)
+    left = {flavor: {name: amount for (of, name), amount in used.items() if of == flavor} for flavor in names}
+    flavors: list[Json] = [
+        {"name": flavor, "resources": [{"name": name, "total": text} for name, text in format_amounts(of).items()]}
+        for flavor, of in left.items()
+    ]
     return {**queue, "status": {**map_at(queue, "status"), "flavorsReservation": flavors}}
 
 
@@ -98,10 +104,6 @@ def _kept(
         stopped: Json = [{"type": "Active", "status": "False", "reason": "Terminating", "message": _DELETED}]
         return {**live, "status": {**map_at(live, "status"), "conditions": stopped}}
     return live
-
-
-def _status(kind: Kind) -> dict[str, Json]:
-    return {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
 
 
 def key_of(manifest: Manifest) -> tuple[str, str]:
@@ -140,12 +142,7 @@ class SmallerPool:
 
 
 def smaller_pools(now: State, nodes: Mapping[str, int]) -> tuple[SmallerPool, ...]:
-    """The pools of a stack's nodes that will have too few nodes for what runs.
-
-    Args:
-        now: the cluster.
-        nodes: the most nodes of each pool after the change; a pool that is not in it has none.
-    """
+    """The pools that will have too few nodes for what runs; `nodes` is the most of each pool, none of all others."""
     pools = {name_of(node): label(node, POOL_LABEL) for node in now.of("Node") if label(node, POOL_LABEL)}
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node, pod in _with_gpus(now):
@@ -176,3 +173,94 @@ def _with_gpus(state: State) -> Iterator[tuple[str, str]]:
         node = text_at(pod, "spec", "nodeName")
         if node and not ended(pod) and any(is_extended(name) for name in requests(map_at(pod, "spec"))):
             yield node, f"{namespace_of(pod)}/{name_of(pod)}"
+
+
+_SERVERS: Final = frozenset(
+    key for key, kind in kinds().items() if kind.work == "serving" or (kind.made and kind.work is None)
+)
+"""Owners of pods, by group and kind, whose grace period has the upper bound: servers, and what controllers create for
+them. Guards judge pods of any other owner as jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Pods of a namespace that one bound refuses, as names."""
+
+    team: str
+    why: str
+    pods: tuple[str, ...]
+
+
+def refused(now: State, objects: Iterable[Mapping[str, Json]], grace: Grace | None) -> tuple[Refused, ...]:
+    """The pods that run or wait now, and are refused with all objects of a stack but not before.
+
+    `grace` is that of guards that deny; None where they do not.
+    """
+    declared = [dict(one) for one in objects]
+    spaces = {name_of(one): one for one in declared if text_at(one, "kind") == "Namespace"}
+    live = {name_of(one): one for one in now.of("Namespace")}
+    classes = [name_of(one) for one in declared if text_at(one, "kind") == "PriorityClass"]
+    ranges = [one for one in declared if text_at(one, "kind") == "LimitRange"]
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for pod in now.of("Pod"):
+        space = namespace_of(pod)
+        if space not in spaces or ended(pod):
+            continue
+        reasons = dict.fromkeys(_beyond(pod, ranges))
+        before = set(_beyond(pod, now.of("LimitRange")))
+        if grace:
+            reasons |= dict.fromkeys(_denied(pod, spaces[space], classes, grace))
+            before |= set(_denied(pod, live.get(space, {}), None, None))
+        for reason in reasons:
+            if reason not in before:
+                found[space, reason].append(name_of(pod))
+    return tuple(Refused(team, why, tuple(sorted(pods))) for (team, why), pods in sorted(found.items()))
+
+
+def _beyond(pod: Manifest, ranges: Iterable[Manifest]) -> Iterator[str]:
+    """The bounds of LimitRanges that a container breaks: https://kubernetes.io/docs/concepts/policy/limit-range/."""
+    containers = [*maps_at(pod, "spec", "containers"), *maps_at(pod, "spec", "initContainers")]
+    items = (
+        item
+        for one in ranges
+        if namespace_of(one) == namespace_of(pod)
+        for item in maps_at(one, "spec", "limits")
+        if text_at(item, "type") == "Container"
+    )
+    for item in items:
+        most, least = amounts(at(item, "max")), amounts(at(item, "min"))
+        ratios = texts_at(item, "maxLimitRequestRatio")
+        for container in containers:
+            limits, asked = (container_amounts(container, which) for which in ("limits", "requests"))
+            for name, limit in limits.items():
+                text = f"limit of {amount_text(name, limit)} {name} in a container"
+                if name in most and limit > most[name]:
+                    yield f"{text} exceeds the maximum of {amount_text(name, most[name])}"
+                if name in ratios and limit > parse_quantity(ratios[name]) * asked.get(name, limit):
+                    yield f"{text} exceeds {ratios[name]} times its request"
+            for name, amount in asked.items():
+                if amount < least.get(name, 0):
+                    text = f"request of {amount_text(name, amount)} {name} in a container"
+                    yield f"{text} is below the minimum of {amount_text(name, least[name])}"
+
+
+def _denied(pod: Manifest, space: Manifest, classes: list[str] | None, grace: Grace | None) -> Iterator[str]:
+    """What guards refuse in a namespace with these facts; None: not known, so that it refuses nothing."""
+    spec, facts = map_at(pod, "spec"), texts_at(space, "metadata", "annotations")
+    own = facts.get(f"{FACTS}priority-classes", "")
+    allowed = own.split(",") if own else classes
+    name = text_at(spec, "priorityClassName")
+    if name and allowed is not None and name not in allowed:
+        yield f"priority class {name} is not one of the team's"
+    if classes is not None or any(key.startswith(FACTS) for key in facts):
+        schedulers = facts.get(f"{FACTS}schedulers", "default-scheduler").split(",")
+        if scheduler(spec) not in schedulers:
+            yield f"scheduler {scheduler(spec)} is not one of the team's"
+    if grace and any(is_extended(resource) for resource in requests(spec)):
+        owners = maps_at(pod, "metadata", "ownerReferences")
+        served = any(
+            (text_at(one, "apiVersion").rpartition("/")[0], text_at(one, "kind")) in _SERVERS for one in owners
+        )
+        bound = grace.servers if served else grace.jobs
+        if (seconds := int_at(spec, "terminationGracePeriodSeconds", otherwise=DEFAULT_GRACE)) > bound:
+            yield f"grace period of {seconds} s exceeds the maximum of {bound:g} s"

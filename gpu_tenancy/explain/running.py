@@ -81,8 +81,11 @@ def happened(event: Manifest) -> str:
 def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
     """What blocks the first pods that do not run; None where all run or are about to."""
     without_node = [pod for pod in pods if not text_at(pod, "spec", "nodeName")]
-    if gated := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
-        return _gated(gated)
+    if held := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
+        gates = sorted({text_at(gate, "name") for pod in held for gate in maps_at(pod, "spec", "schedulingGates")})
+        kueue = "check its Workload: `kubectl get workloads`"
+        fix = kueue if gated(held) else "wait until its controller removes it"
+        return Why((), f"{plural(len(held), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
     if unplaced := [pod for pod in without_node if text_at(condition(pod, "PodScheduled"), "status") == "False"]:
         return _unplaced(unplaced, state)
     if stuck := [message for pod in pods if (message := _stuck(pod))]:
@@ -96,12 +99,6 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
 def gated(pods: Sequence[Manifest]) -> bool:
     """Whether a pod is held by a scheduling gate of Kueue; that of admission can be gone, and that of topology left."""
     return any(text_at(gate, "name") in _GATES for pod in pods for gate in maps_at(pod, "spec", "schedulingGates"))
-
-
-def _gated(pods: Sequence[Manifest]) -> Why:
-    gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
-    fix = "check its Workload: `kubectl get workloads`" if _GATES & {*gates} else "wait until its controller removes it"
-    return Why((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
 
 
 def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
@@ -164,15 +161,6 @@ def running(target: Target, state: State, lines: Sequence[str]) -> Why:
     return _without_pods(target, state, lines)
 
 
-def explain_rejection(target: Target, message: str) -> Why:
-    """Why the API server rejects pods: the namespace's quota, or anything else in its own words."""
-    if not (exceeded := exceeded_quota(message)):
-        return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")
-    alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
-    fix = f"the others are created when quota is free; see `tenancy usage {namespace_of(target.manifest)}`"
-    return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)
-
-
 def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
     if not any(template.count for template in target.demand.templates):
         return Why(lines, "not pending: no pods requested", waits=False)
@@ -181,6 +169,15 @@ def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
     if at(target.manifest, "spec", "suspend") is True:
         return Why(lines, "suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
     return Why(lines, "no pods created yet", "check the events of its controller: `kubectl describe`")
+
+
+def explain_rejection(target: Target, message: str) -> Why:
+    """Why the API server rejects pods: the namespace's quota, or anything else in its own words."""
+    if not (exceeded := exceeded_quota(message)):
+        return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")
+    alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
+    fix = f"the others are created when quota is free; see `tenancy usage {namespace_of(target.manifest)}`"
+    return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)
 
 
 _LATE: Final = "ProgressDeadlineExceeded"

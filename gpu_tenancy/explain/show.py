@@ -7,17 +7,15 @@ from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.answers import Answer, Verdict
 from gpu_tenancy.explain.fit import Fitting
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.unblock import Unblock
-from gpu_tenancy.explain.usage import Row, TeamBudget, Usage
+from gpu_tenancy.explain.usage import Row, Usage
 
 _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "now": ("✓", "green"),
@@ -29,48 +27,23 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
 
 def usage(usage: Usage) -> Group:
     """Output of `usage`: shares, quotas, a total, and notes on the numbers."""
-    parts: list[RenderableType] = [_shares(usage)]
-    if usage.budgets:
-        parts += [Text(""), _quotas(usage.budgets)]
-    parts += [Text(""), Text(usage.total.text, style="bold")]
-    parts += [Text(visible(note), style="dim") for note in usage.remarks]
-    return Group(*parts)
-
-
-def _shares(usage: Usage) -> Table:
     heads = (
-        "team",
-        "flavor",
-        "resource",
-        "scheduler",
-        "guaranteed#",
-        "limit#",
-        "used#",
-        "borrowed#",
-        "lent#",
-        "pending#~",
-    )
+        "team", "flavor", "resource", "scheduler", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#~",
+    )  # fmt: skip
     shares = table(*heads, drop=("scheduler", "lent", "borrowed", "limit", "resource"))
     for row in usage.rows:
-        numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
-        amounts = ("?" if number is None else amount_text(row.resource, number) for number in numbers)
-        shares.add_row(row.title, row.flavor, row.resource, row.scheduler, *amounts, _pending(row))
-    return shares
-
-
-def _pending(row: Row) -> str:
-    if row.waiting is None:
-        return "?"
-    return f"{amount_text(row.resource, row.waiting)} in {plural(row.workloads, 'workload')}" if row.waiting else "0"
-
-
-def _quotas(budgets: Sequence[TeamBudget]) -> Table:
-    quotas = table("namespace", "quota", "resource", "used#", "limit#", drop=("quota",))
-    for team_budget in budgets:
-        budget = team_budget.budget
-        amounts = (amount_text(budget.resource, value) for value in (budget.used, budget.hard))
-        quotas.add_row(team_budget.team, budget.quota, budget.resource, *amounts)
-    return quotas
+        *amounts, pending = row.amounts
+        if row.waiting:
+            pending += f" in {plural(row.workloads, 'workload')}"
+        shares.add_row(row.title, row.flavor, row.resource, row.scheduler, *amounts, pending)
+    parts: list[RenderableType] = [shares]
+    if usage.budgets:
+        quotas = table("namespace", "quota", "resource", "used#", "limit#", drop=("quota",))
+        for budget in usage.budgets:
+            quotas.add_row(*budget.cells)
+        parts += [Text(""), quotas]
+    parts += [Text(""), Text(usage.total.text, style="bold")]
+    return Group(*parts, *(Text(visible(note), style="dim") for note in usage.remarks))
 
 
 def fitting(fitting: Fitting) -> Group:
@@ -92,55 +65,56 @@ def _answer(answer: Answer) -> Text:
 
 def why(why: Why, *, verbose: bool = False) -> Group:
     """Output of `why`: reason and fix, then the numbers; with `verbose`, what controllers say in their own words."""
-    answer = Text.assemble((visible(why.title), "bold"), ": ", (visible(why.reason), _style(why)))
+    style = "bold yellow" if why.waits else "bold green"
+    answer = Text.assemble((visible(why.title), "bold"), ": ", (visible(why.reason), style))
     fix = [Text(visible(f"fix: {why.fix}"), style="bold")] if why.fix else []
     estimate = why.unblock.estimate if why.unblock else None
     more = [Text(f"  {visible(line)}") for line in (*([estimate.text] if estimate else []), *why.lines)]
-    said = [Text(f"  {visible(message)}", style="dim") for message in why.messages] if verbose else []
-    return Group(answer, *fix, *more, *said)
-
-
-def _style(why: Why) -> str:
-    return "bold yellow" if why.waits else "bold green"
+    messages = [Text(f"  {visible(message)}", style="dim") for message in why.messages] if verbose else []
+    return Group(answer, *fix, *more, *messages)
 
 
 def data(result: Usage | Why | Sequence[Fitting]) -> object:
     """A result for programs; amounts in base units."""
     match result:
         case Usage():
-            return _usage(result)
+            return {
+                "rows": [_row(row) for row in result.rows],
+                "budgets": [asdict(budget) for budget in result.budgets],
+                "total": result.total.text,
+                "interrupted": [asdict(one) for one in result.interrupted],
+                "notes": result.remarks,
+            }
         case Why():
-            return _why(result)
+            return {
+                "title": result.title,
+                "lines": result.lines,
+                "messages": result.messages,
+                "reason": result.reason,
+                "fix": result.fix,
+                "pending": result.waits,
+                "unblock": _unblock(result.unblock) if result.unblock else None,
+                "conclusion": result.conclusion,
+            }
         case _:
-            return [_fitting(fitting) for fitting in result]
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "rows": [_row(row) for row in usage.rows],
-        "budgets": [asdict(budget) for budget in usage.budgets],
-        "total": usage.total.text,
-        "interrupted": [asdict(one) for one in usage.interrupted],
-        "notes": usage.remarks,
-    }
+            return [
+                {
+                    "title": fitting.title,
+                    "requests": fitting.asks,
+                    "answers": [
+                        {"check": answer.about, "verdict": answer.verdict, "lines": answer.lines}
+                        for answer in fitting.answers
+                    ],
+                    "verdict": fitting.verdict,
+                    "conclusion": fitting.conclusion,
+                }
+                for fitting in result
+            ]
 
 
 def _row(row: Row) -> dict[str, Any]:
     fields = asdict(row) | {"team": row.title, "pending": row.waiting}
     return {key: value for key, value in fields.items() if key not in {"part_of", "waiting"}}
-
-
-def _why(why: Why) -> dict[str, Any]:
-    return {
-        "title": why.title,
-        "lines": why.lines,
-        "messages": why.messages,
-        "reason": why.reason,
-        "fix": why.fix,
-        "pending": why.waits,
-        "unblock": _unblock(why.unblock) if why.unblock else None,
-        "conclusion": why.conclusion,
-    }
 
 
 def _unblock(unblock: Unblock) -> dict[str, Any]:
@@ -149,26 +123,10 @@ def _unblock(unblock: Unblock) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key != "queue_head"}
 
 
-def _fitting(fitting: Fitting) -> dict[str, Any]:
-    return {
-        "title": fitting.title,
-        "requests": fitting.asks,
-        "answers": [
-            {"check": answer.about, "verdict": answer.verdict, "lines": answer.lines} for answer in fitting.answers
-        ],
-        "verdict": fitting.verdict,
-        "conclusion": fitting.conclusion,
-    }
-
-
 def follow(console: Console, ask: Callable[[], RenderableType], every: float, rounds: int = 0) -> None:
-    """Refreshes an output periodically: in place on a terminal, otherwise one below the other.
+    """Refreshes an output every so many seconds, in place on a terminal, otherwise one below the other.
 
-    Args:
-        console: where to print.
-        ask: reads the cluster again.
-        every: seconds between two reads.
-        rounds: number of reads; 0 for no end.
+    `rounds` is the number of outputs; 0 for no end.
     """
     done = 0
     if not console.is_terminal:

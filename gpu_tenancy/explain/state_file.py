@@ -39,11 +39,7 @@ def to_file(state: State, file: Path) -> None:
 
 
 def from_file(file: Path) -> State:
-    """Reads a file that `to_file` has written.
-
-    Raises:
-        ConsoleError: it is no such file.
-    """
+    """Reads a file that `to_file` has written. Raises ConsoleError if it is no such file."""
     fix = "write it with `tenancy cluster snapshot --out FILE`"
     try:
         data = json.loads(file.read_text(encoding="utf-8"))

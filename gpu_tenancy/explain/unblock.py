@@ -133,17 +133,16 @@ def not_simulated_text(parts: Sequence[str]) -> str:
 
 
 def find_unblock(queues: Queues, workload: Workload) -> Unblock:
-    """Simulates the cohort tree of a pending workload.
-
-    Raises:
-        NotSimulatedError: the tree cannot be simulated.
-    """
+    """Simulates the cohort tree of a pending workload. Raises NotSimulatedError if the tree cannot be simulated."""
     target = queues.queue_of(workload)
     snapshot, simulation = settled(queues, target)
     start = simulation.settled()
     pending = {each.name: each for each in start.pending}
     if workload.label not in pending:
-        return Unblock(admitted=True, preempted=_preempted(start, workload.label), not_simulated=snapshot.left_out)
+        evicted = dict.fromkeys(one.name for one in start.evicted if one.by == workload.label)
+        running = {one.name for one in start.admitted}
+        preempted = tuple(name for name in evicted if name not in running)  # Some are admitted again elsewhere.
+        return Unblock(admitted=True, preempted=preempted, not_simulated=snapshot.left_out)
     before = [other for other in ahead(workload, queues.members.get(target, ())) if other.label in pending]
     head = before[0] if before and queues.cluster_queues[target].strict else None
     blocked = head or workload
@@ -180,13 +179,6 @@ def expected_of(queues: Queues) -> Expected:
     state = queues.state
     jobs = {text_at(job, "metadata", "uid"): job for job in state.of("Job")}
     return Expected({workload.label: workload for workload in queues.workloads}, jobs, state.history)
-
-
-def _preempted(state: kueue.Settled, name: str) -> tuple[str, ...]:
-    """Workloads that were preempted for one and not admitted again."""
-    running = {workload.name for workload in state.admitted}
-    evicted = (eviction.name for eviction in state.evicted if eviction.by == name)
-    return tuple(dict.fromkeys(workload for workload in evicted if workload not in running))
 
 
 class _Search:
@@ -256,8 +248,7 @@ def _after(simulation: kueue.Simulation, name: str) -> frozenset[str] | None:
 def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> Unblock:
     """Submits a workload to a ClusterQueue of the current cluster, after all that is pending already.
 
-    Raises:
-        NotSimulatedError: the tree cannot be simulated.
+    Raises NotSimulatedError if the tree cannot be simulated.
     """
     snapshot, simulation = settled(queues, target)
     before = {workload.name for workload in simulation.settled().admitted}
@@ -302,7 +293,8 @@ class Ranking:
         for each in self._lowest_first:
             held = self._holds[each.name]
             kind = each.queue, self._priorities[each.name], tuple(sorted(held.items()))
-            order[each.name] = not self._enough(held), not self._touches(held), seen[kind], self._distance(each)
+            enough = any(all(held.get(line, 0) >= much for line, much in lack.items()) for lack in self._lacking)
+            order[each.name] = not enough, not self._touches(held), seen[kind], self._distance(each)
             seen[kind] += 1
         return sorted(order, key=lambda name: order[name])
 
@@ -313,9 +305,6 @@ class Ranking:
         """
         order = [each.name for each in self._lowest_first]
         return [name for name in order if self._touches(self._holds[name])] or order
-
-    def _enough(self, held: dict[FlavorResource, int]) -> bool:
-        return any(all(held.get(line, 0) >= much for line, much in each.items()) for each in self._lacking)
 
     def _touches(self, held: dict[FlavorResource, int]) -> bool:
         return not self._wanted.isdisjoint(held)

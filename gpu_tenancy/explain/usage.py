@@ -77,6 +77,12 @@ class Row:
         """The first column; a namespace that shares a queue is indented below it."""
         return f"  namespace {self.team}" if self.part_of else self.team
 
+    @property
+    def amounts(self) -> list[str]:
+        """What is guaranteed, the limit, and what is used, borrowed, lent and pending, as texts."""
+        numbers = (self.guaranteed, self.limit, self.used, self.borrowed, self.lent, self.waiting)
+        return ["?" if number is None else amount_text(self.resource, number) for number in numbers]
+
 
 @dataclass(frozen=True, slots=True)
 class TeamBudget:
@@ -84,6 +90,13 @@ class TeamBudget:
 
     team: str
     budget: Budget
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Namespace, quota, resource, what is used and the limit."""
+        own = self.budget
+        used, hard = (amount_text(own.resource, value) for value in (own.used, own.hard))
+        return self.team, own.quota, own.resource, used, hard
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,53 +194,47 @@ class Usage:
 def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage:
     """The usage of a cluster, or of one team.
 
-    Args:
-        state: with `KINDS`.
-        team: the namespace; empty for all.
-        queues: of the state, if they were read before.
-
-    Raises:
-        ConsoleError: the team does not exist, or the user may not list teams.
+    `queues` are those of the state, with `KINDS`, if they were read before; `team` is a namespace, empty for all.
+    Raises ConsoleError if the team does not exist, or the user may not list teams.
     """
     _require(state, team)
     queues = queues or Queues(state)
     rows = rows_of(queues, team)
-    spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
+    with_gpus = any(is_extended(row.resource) for row in rows)  # A queue has quota, or a workload requests some.
+    spent = tuple(_budgets(state, team, with_gpus=with_gpus))
     unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
-    notes = tuple(_notes(queues, rows, spent, team))
-    shown = {row.flavor for row in rows} if team else None
-    broken = tuple(unusable(state, shown, gone=True))
-    holds = tuple(_holds(queues, rows, team))
-    evicted = tuple(one for one in interrupted(queues.every_workload) if team in {"", one.team})
-    return Usage(rows, spent, _total(rows, queues, team), notes, holds, broken, evicted, unreadable)
+    shown = {name for row in rows for name in (row.team, row.part_of, row.flavor)}
+    kinds: tuple[Kind, ...] = ("ClusterQueue", "ResourceFlavor")
+    holds = [hold for kind in kinds for hold in holds_of(state.of(kind)) if not team or hold.name in shown]
+    return Usage(
+        rows,
+        spent,
+        _total(rows, queues, team),
+        tuple(_notes(queues, rows, abridged=bool(spent) and not team, with_gpus=with_gpus)),
+        holds=tuple(f"{hold.kind} {hold.name} is {hold.text}" for hold in holds),
+        unusable=tuple(unusable(state, {row.flavor for row in rows} if team else None, gone=True)),
+        interrupted=tuple(one for one in interrupted(queues.every_workload) if team in {"", one.team}),
+        unreadable=unreadable,
+    )
 
 
 def rows_of(queues: Queues, team: str = "") -> tuple[Row, ...]:
-    """The rows of all queues, or of those of one team."""
-    queued = _kueue_rows(queues, team) if queues.state.knows("ClusterQueue") else _local_rows(queues, team)
+    """The rows of all queues, or of those of one team; of its LocalQueues where ClusterQueues may not be read."""
+    if queues.state.knows("ClusterQueue"):
+        queued = _kueue_rows(queues, team)
+    else:
+        names = [team] if team else sorted(queues.homes)
+        queued = (row for name in names for row in _local(queues, name, queues.homes.get(name, {})))
     return (*queued, *_gang_rows(queues, team))
-
-
-def _holds(queues: Queues, rows: Iterable[Row], team: str) -> Iterator[str]:
-    """The holds of queues and flavors; of one team, those that concern it."""
-    shown = {name for row in rows for name in (row.team, row.part_of, row.flavor)}
-    for kind in ("ClusterQueue", "ResourceFlavor"):
-        for hold in holds_of(queues.state.of(kind)):
-            if not team or hold.name in shown:
-                yield f"{hold.kind} {hold.name} is {hold.text}"
 
 
 def _require(state: State, team: str) -> None:
     known = teams_of(state)
-    hidden = state.refused("LocalQueue")
-    if team:
-        seen = known or not (hidden or state.refused("Namespace"))
-        if seen and not state.refused("LocalQueue", "Namespace") and team not in known:
-            raise ConsoleError(
-                f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue"
-            )
-    elif hidden and not known and not state.knows("ClusterQueue"):
-        raise ConsoleError(f"teams not readable: {hidden[0].why}", "specify your team: `tenancy usage TEAM`")
+    unread = state.refused("LocalQueue")
+    if team and team not in known and not state.refused("LocalQueue", "Namespace"):
+        raise ConsoleError(f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue")
+    if not team and unread and not known and not state.knows("ClusterQueue"):
+        raise ConsoleError(f"teams not readable: {unread[0].why}", "specify your team: `tenancy usage TEAM`")
 
 
 def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
@@ -245,32 +252,21 @@ def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
                 waits = None if unseen else requested
                 yield Row(name, *line, "Kueue", nominal, limit, used, borrowed, lent, waits, count)
         users = queues.users(name)
-        if len(users) > 1:
-            yield from (row for user in users if team in {"", user} for row in _part(queues, user, name))
-
-
-def _part(queues: Queues, namespace: str, queue: str) -> Iterator[Row]:
-    """Usage of one of several namespaces that share a queue; guarantee and limit are those of the queue."""
-    local = [name for name, target in queues.homes[namespace].items() if target == queue]
-    return _local(queues, namespace, local, part_of=queue)
-
-
-def _local_rows(queues: Queues, team: str) -> tuple[Row, ...]:
-    """Usage for users who may not read ClusterQueues."""
-    names = [team] if team else sorted(queues.homes)
-    return tuple(row for name in names for row in _local(queues, name, queues.homes.get(name, {})))
+        for user in users if len(users) > 1 else ():
+            if team in {"", user}:
+                local = [local for local, target in queues.homes[user].items() if target == name]
+                yield from _local(queues, user, local, part_of=name)
 
 
 def _local(queues: Queues, namespace: str, local: Iterable[str], part_of: str = "") -> Iterator[Row]:
+    """Usage of a namespace in its LocalQueues; guarantee and limit are known of whole ClusterQueues only."""
     names = set(local)
     used: dict[FlavorResource, int] = {}
     for queue in queues.state.of("LocalQueue", namespace):
         if name_of(queue) in names:
             for line, value in reported_usage(queue, "flavorsReservation").items():
                 used[line] = used.get(line, 0) + value
-    own = waiting(
-        workload for workload in queues.workloads if workload.namespace == namespace and workload.queue in names
-    )
+    own = waiting(one for one in queues.workloads if one.namespace == namespace and one.queue in names)
     target = next((queues.homes[namespace][name] for name in names), "")
     pending = _pending_lines(queues, target, own)
     for line in _sorted({*used, *pending}):
@@ -335,11 +331,6 @@ def _owner(queue: GangQueue, state: State) -> str:
     return homes.pop() if len(homes) == 1 else ""
 
 
-def _has_gpus(rows: Iterable[Row]) -> bool:
-    """Whether a queue has quota for GPUs, or a workload requests some."""
-    return any(is_extended(row.resource) for row in rows)
-
-
 def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget]:
     """All resources of one team's quotas; for all teams only GPUs and resources at capacity.
 
@@ -355,12 +346,16 @@ def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget
 
 
 def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
+    """Sums, and what pending workloads request: GPUs of those with GPUs, and CPU and memory of those without."""
     whole = [row for row in rows if not row.part_of]
     names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
-    pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
     totals = [_resource_total(name, [row for row in whole if row.resource == name]) for name in names]
+    pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
+    with_gpus = [gpus(each.total) for each in pending if gpus(each.total)]
+    without = [each.total for each in pending if not gpus(each.total)]
+    requested = tuple(add(*totals) for totals in (with_gpus, without) if totals)
     unseen = 0 if team else sum(map(queues.unseen, queues.cluster_queues))
-    return Total((*totals, *_cpu_totals(whole)), len(pending) + unseen, tuple(_requested(pending)))
+    return Total((*totals, *_cpu_totals(whole)), len(pending) + unseen, requested)
 
 
 def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
@@ -372,16 +367,6 @@ def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
             yield _resource_total(resource, cpu_rows, beside_gpus=bool(with_gpus))
 
 
-def _requested(pending: Sequence[Workload]) -> Iterator[Mapping[str, int]]:
-    """What pending workloads request: the GPUs of those with GPUs, and CPU and memory of those without."""
-    with_gpus = [workload for workload in pending if gpus(workload.total)]
-    without = [workload for workload in pending if not gpus(workload.total)]
-    if with_gpus:
-        yield gpus(add(*(workload.total for workload in with_gpus)))
-    if without:
-        yield add(*(workload.total for workload in without))
-
-
 def _resource_total(resource: str, rows: Sequence[Row], *, beside_gpus: bool = False) -> ResourceTotal:
     numbers = {
         "guaranteed": [row.guaranteed for row in rows],
@@ -389,20 +374,16 @@ def _resource_total(resource: str, rows: Sequence[Row], *, beside_gpus: bool = F
         "borrowed": [row.borrowed for row in rows],
         "pending": [row.waiting for row in rows],
     }
-    return ResourceTotal(resource, {name: _sum(summands) for name, summands in numbers.items()}, beside_gpus)
+    sums = {name: None if None in summands else sum(filter(None, summands)) for name, summands in numbers.items()}
+    return ResourceTotal(resource, sums, beside_gpus)
 
 
-def _sum(summands: Sequence[int | None]) -> int | None:
-    known = [number for number in summands if number is not None]
-    return sum(known) if len(known) == len(summands) else None
-
-
-def _notes(queues: Queues, rows: Iterable[Row], spent: Sequence[TeamBudget], team: str) -> Iterator[Note]:
+def _notes(queues: Queues, rows: Iterable[Row], *, abridged: bool, with_gpus: bool) -> Iterator[Note]:
     if any(row.lent for row in rows):
         yield Note.LENT
     if any(row.flavor == "-" and row.waiting for row in rows):
         yield Note.NO_FLAVOR
     if queues.uncounted:
         yield Note.KUEUE_NOT_RUNNING
-    if spent and not team:
-        yield Note.QUOTAS_ABRIDGED if _has_gpus(rows) else Note.CPU_QUOTAS_ABRIDGED
+    if abridged:
+        yield Note.QUOTAS_ABRIDGED if with_gpus else Note.CPU_QUOTAS_ABRIDGED

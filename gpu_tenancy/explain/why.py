@@ -11,7 +11,7 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.demand import Target, volcano_queue
 from gpu_tenancy.cluster.gangs import EXISTING, gang_queues, judge_gang, too_few
 from gpu_tenancy.cluster.pods import name_of, named, namespace_of, requests
-from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Source, judge_queue
+from gpu_tenancy.cluster.queueing import Offer, Source, judge_queue
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.references import claim_pending
@@ -40,6 +40,8 @@ KINDS: Final[tuple[Kind, ...]] = (
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "Event", "PersistentVolumeClaim", "TrainingRuntime")
 _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")
 _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
+"""Kueue's words about a topology without room: `notFitMessage` in
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/tas_flavor_snapshot.go"""
 
 
 def why(target: Target, state: State) -> Why:
@@ -223,28 +225,22 @@ def _excluded(workload: Workload, offers: Sequence[Offer]) -> Reason | None:
     """What keeps a workload pending although its queue has the quota: a flavor that is held, or the network."""
     if held := next((refusal for offer in offers if (refusal := offer.held)), None):
         return held.text, held.fix
-    if message := _no_room_together(workload, offers):
+    message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
+    if _NO_ROOM.search(message) and all(offer.source.verdict == "now" for offer in offers):
         fix = f"wait until nodes near one another are free, request fewer pods, or use the annotation {PREFERRED}"
         return f"no part of the network has room for its pods: {message}", fix
     return None
 
 
-def _no_room_together(workload: Workload, offers: Sequence[Offer]) -> str:
-    """Kueue's message where there is quota for a workload, but no part of a topology with room; empty otherwise.
-
-    `notFitMessage` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/tas_flavor_snapshot.go
-    """
-    message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
-    free = all(offer.source.verdict == "now" for offer in offers)
-    return message if free and _NO_ROOM.search(message) else ""
-
-
 def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Unblock | None) -> Iterator[str]:
     """The quota of the queue, without when it fits where the simulation disagrees."""
     requests = [request for offer in offers for request in offer.requests]
+    blocking = [request for request in requests if request.source.verdict != "now"]
     fits = all(offer.source.verdict == "now" for offer in offers)
     agree = unblock is None or (unblock.admitted and not unblock.preempted and fits)
-    yield from dict.fromkeys(request.text if agree else request.numbers for request in _relevant(requests))
+    # Claims are no limit.
+    relevant = blocking or [request for request in requests if request.resource not in CLAIMED]
+    yield from dict.fromkeys(request.text if agree else request.numbers for request in relevant)
     refused = (refusal for offer in offers if offer.source is Source.NEVER for refusal in offer.refused)
     yield from dict.fromkeys(refusal.text for refusal in refused)
     for request in requests:
@@ -252,12 +248,6 @@ def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Un
         if request.source in {Source.RECLAIMED, Source.OTHERS} and borrowed:
             who = named([f"{queue} {amount_text(request.resource, amount)}" for queue, amount in borrowed.items()])
             yield f"{request.flavor} {request.resource} borrowed now by: {who}"
-
-
-def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
-    """The resources that block the workload; all of them where none does, but not claims, which are no limit."""
-    blocking = [request for request in requests if request.source.verdict != "now"]
-    return blocking or [request for request in requests if request.resource not in CLAIMED]
 
 
 def _groups(target: Target) -> Iterator[str]:

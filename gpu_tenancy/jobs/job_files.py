@@ -1,5 +1,17 @@
-"""A job in a file with the keys that `training` of a stack has, so that it can move into a stack as it is."""
+"""What a job is submitted from: a file with the keys that `training` of a stack has, and a folder of code.
 
+A job in a file can move into a stack as it is. A folder of code is in the object of the job, since the cluster offers
+no other place to those who only submit jobs: a researcher may not create ConfigMaps, and there may be no registry to
+push to. So the archive is an annotation of the pods, which the kubelet shows to them as a file, and which ends with the
+job. https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
+"""
+
+import base64
+import gzip
+import io
+import os
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
@@ -11,6 +23,7 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import Path, Problem, StackError
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.jobs.submitting import Wish
 from gpu_tenancy.model.load import draft
 from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
@@ -31,15 +44,10 @@ _OF_RUNTIME: Final = frozenset({"keep", "retries"})
 
 
 def read_job(file: FilePath, team: str) -> Wish:
-    """The one job of a file, as NAME: KEYS.
+    """The one job of a YAML file, as NAME: KEYS, with the keys of `teams.<team>.training` of a stack.
 
-    Args:
-        file: YAML, as in `teams.<team>.training` of a stack.
-        team: the namespace.
-
-    Raises:
-        ConsoleError: the file cannot be read, or has not one job.
-        StackError: a key is wrong, or only a stack can have it.
+    Raises ConsoleError if the file cannot be read, or has not one job, StackError if a key is wrong, or only a stack
+    can have it.
     """
     shown = str(file)
     around: Path = ("teams", team, "training")
@@ -111,3 +119,70 @@ def _wish(name: str, job: Training) -> Wish:
         retries=job.retries,
         keep=int(job.keep),
     )
+
+
+LARGEST: Final = 180 * 1024
+"""Bytes of the archive. All annotations of an object have at most 256 KiB, and base64 makes four bytes of three:
+https://github.com/kubernetes/kubernetes/blob/v1.34.0/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go"""
+_LEFT_OUT: Final = frozenset({".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".ipynb_checkpoints"})
+"""Folders that are not code, where git does not know what is ignored."""
+_SHOWN: Final = 3
+
+
+def packed(folder: FilePath) -> str:
+    """The files of a folder as the value of the annotation; the same files give the same value.
+
+    In a work tree of git these are the files that git does not ignore. Raises ConsoleError if it is no folder, has no
+    files, or they are too large.
+    """
+    if not folder.is_dir():
+        raise ConsoleError(f"--code {folder}: is not a folder", "set the folder in which the command is to run")
+    names = sorted(_of_git(folder) or _walked(folder))
+    if not names:
+        raise ConsoleError(f"--code {folder}: has no files", "add the code, or check .gitignore")
+    content = io.BytesIO()
+    with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed_, tarfile.open(fileobj=packed_, mode="w") as tar:
+        for name in names:
+            _add(tar, folder, name)
+    if (size := len(content.getvalue())) > LARGEST:
+        sizes = {name: (folder / name).lstat().st_size for name in names}
+        largest = sorted(sizes, key=lambda name: -sizes[name])
+        raise ConsoleError(
+            f"--code {folder}: {size // 1024} KiB compressed exceed {LARGEST // 1024} KiB; largest files:"
+            f" {first_names(largest, _SHOWN)}",
+            "list what is not code in .gitignore, or bring it by the image, or by a claim of the team with --mount",
+        )
+    return base64.b64encode(content.getvalue()).decode()
+
+
+def _add(tar: tarfile.TarFile, folder: FilePath, name: str) -> None:
+    """Adds a file or a link without its owner and times."""
+    file = folder / name
+    entry = tar.gettarinfo(file, name)
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+    if entry.isreg() or entry.islnk():
+        entry.type, entry.linkname, content = tarfile.REGTYPE, "", file.read_bytes()
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    elif entry.issym():
+        tar.addfile(entry)
+
+
+def _of_git(folder: FilePath) -> list[str]:
+    """Files that git does not ignore; none where the folder is in no work tree."""
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        return []
+    names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name} if done.returncode == 0 else set[str]()
+    return [name for name in names if (folder / name).is_symlink() or (folder / name).is_file()]
+
+
+def _walked(folder: FilePath) -> Iterator[str]:
+    for above, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
+        found = (FilePath(above, name) for name in files)
+        yield from (str(file.relative_to(folder)) for file in found if file.is_symlink() or file.is_file())

@@ -58,14 +58,9 @@ class Jobs:
         return tuple(manifest for manifest in self.objects if len(self._above[uid_of(manifest)]) == 1)
 
     def named(self, name: str, kind: str = "") -> Manifest:
-        """The object with a name; of an object and what its controller made of it, the object.
+        """The object with a name, of any kind or of one; of an object and what its controller made of it, the object.
 
-        Args:
-            name: of the object.
-            kind: of the object; empty for any.
-
-        Raises:
-            ConsoleError: no object has the name, or several kinds have one.
+        Raises ConsoleError if no object has the name, or several kinds have one.
         """
         found = [
             manifest
@@ -81,12 +76,9 @@ class Jobs:
             kinds = ", ".join(f"{text_at(one, 'kind')} ({text_at(one, 'apiVersion')})" for one in first)
             raise ConsoleError(f"{place}: several objects have this name: {kinds}", "set --kind")
         known = sorted({name_of(manifest) for manifest in self.objects if text_at(manifest, "kind") != "Pod"})
-        raise ConsoleError(
-            f"{place}: {kind or 'object'} not found, or not readable by you",
-            nearest(name, known)
-            if known
-            else f"check the name and the namespace: `kubectl get all -n {self.namespace}`",
-        )
+        all_ = f"check the name and the namespace: `kubectl get all -n {self.namespace}`"
+        fix = nearest(name, known) if known else all_
+        raise ConsoleError(f"{place}: {kind or 'object'} not found, or not readable by you", fix)
 
     def owner(self, manifest: Manifest) -> Manifest | None:
         """The object whose controller would replace this one if it was deleted; the runs of a CronJob are not."""
@@ -101,7 +93,12 @@ class Jobs:
         for pod in sorted(self._made_for(manifest), key=lambda pod: text_at(pod, "metadata", "creationTimestamp")):
             if text_at(pod, "kind") == "Pod":
                 by_place[text_at(pod, "metadata", "generateName") if label(pod, _INDEX) else name_of(pod)] = pod
-        return tuple(by_place[place] for place in sorted(by_place, key=_natural))
+
+        def natural(name: str) -> list[tuple[int, str]]:
+            """Orders names by the numbers in them: `train-2` before `train-10`."""
+            return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name)]
+
+        return tuple(by_place[place] for place in sorted(by_place, key=natural))
 
     def workloads_of(self, manifest: Manifest) -> tuple[Workload, ...]:
         """Kueue's Workloads of an object, or of what was made for it."""
@@ -116,8 +113,7 @@ class Jobs:
         return tuple(pod for pod in running if not owners.isdisjoint(self._above[uid_of(pod)]))
 
     def _made_for(self, manifest: Manifest) -> Iterator[Manifest]:
-        uid = uid_of(manifest)
-        return (one for one in self.objects if uid in self._above[uid_of(one)])
+        return (one for one in self.objects if uid_of(manifest) in self._above[uid_of(one)])
 
 
 def uid_of(manifest: Manifest) -> str:
@@ -135,11 +131,7 @@ def read_jobs(
 ) -> Jobs:
     """Reads a namespace, with the rights of the user; kinds that are not readable, or not served, are left out.
 
-    Args:
-        cluster: the API server.
-        namespace: the team's.
-        queued: whether Kueue's Workloads are read too.
-        kinds: API versions and kinds to read.
+    `queued` says whether Kueue's Workloads are read too.
     """
     cluster.resource("v1", "Pod")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -160,8 +152,3 @@ def _list(cluster: Cluster, namespace: str, api: tuple[str, str]) -> tuple[Manif
 def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
     """Finds an object of any kind that runs pods: see `Jobs.named`."""
     return read_jobs(cluster, namespace).named(name, kind)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Orders names by the numbers in them: `train-2` before `train-10`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name)]

@@ -18,15 +18,15 @@ from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.estimate import Estimate, estimates
 from gpu_tenancy.cluster.gangs import gang_requests
-from gpu_tenancy.cluster.pods import Manifest, label, name_of, namespace_of
+from gpu_tenancy.cluster.pods import label, name_of, namespace_of
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import Kind, State, teams_of
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, settled
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.explain.pending import borrowings
 from gpu_tenancy.explain.unblock import expected_of
-from gpu_tenancy.jobs.gpu_use import GpuUse, gpu_use, together
 from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, together
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.names import USER
 
@@ -35,16 +35,9 @@ JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "s
 `stopped`: `spec.active` of its Workload is false, or its object is scaled to 0."""
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "ClusterQueue",
-    "Cohort",
-    "Job",
-    "LocalQueue",
-    "Namespace",
-    "PodGroup",
-    "PriorityClass",
-    "ResourceFlavor",
+    "ClusterQueue", "Cohort", "Job", "LocalQueue", "Namespace", "PodGroup", "PriorityClass", "ResourceFlavor",
     "Workload",
-)
+)  # fmt: skip
 _STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
 _SINCE: Final[Mapping[JobState, str]] = {"admitted": "Admitted", "reserved": "QuotaReserved"}
 """The condition of a Workload whose last change was the beginning of a state."""
@@ -109,13 +102,8 @@ class Listing:
 def listing(state: State, team: str = "", queues: Queues | None = None) -> Listing:
     """Lists the jobs of a namespace, or of all.
 
-    Args:
-        state: with `KINDS`.
-        team: the namespace; empty for all.
-        queues: of the state, if they were read before.
-
-    Raises:
-        ConsoleError: no namespace has the name.
+    `queues` are those of the state, with `KINDS`, if they were read before. Raises ConsoleError if no namespace has the
+    name.
     """
     known = teams_of(state)
     if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
@@ -133,13 +121,7 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
 
 
 def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Listing:
-    """The same, with what the GPUs of admitted jobs do.
-
-    Args:
-        listing: of one namespace.
-        jobs: of the namespace, with its Workloads.
-        run: see `gpu_use`.
-    """
+    """The same listing of one namespace, with what the GPUs of admitted jobs do; see `gpu_use` for `run`."""
     holding = {job.name for job in listing.jobs if job.holds_gpus}
     pods = {
         name: jobs.pods_of(workload)
@@ -159,10 +141,11 @@ def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJo
     place, at_least = places.get(workload.label, (None, False)) if state == "pending" else (None, False)
     held = workload.held
     resources = gpus({resource: amount for (_, resource), amount in held.items() if amount}) or workload.total
+    kinds = {text_at(owner, "kind") for owner in maps_at(workload.manifest, "metadata", "ownerReferences")}
     return QueuedJob(
         workload.namespace,
         workload.label.partition("/")[2],
-        _owner_kind(workload.manifest),
+        ", ".join(sorted(kinds)) or "Workload",  # The pods of a group can have several kinds.
         workload.total,
         tuple(dict.fromkeys(flavor for (flavor, resource), amount in held.items() if amount and resource in resources)),
         workload.priority,
@@ -205,13 +188,7 @@ def _places(queues: Queues) -> dict[str, tuple[int, bool]]:
 
 
 def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJob]:
-    """The gangs that Volcano admits, without those that Kueue has admitted.
-
-    Args:
-        state: with `KINDS`.
-        team: the namespace; empty for all.
-        queued: uids of the objects that have Workloads of Kueue.
-    """
+    """The gangs that Volcano admits, without those whose owner Kueue has admitted, by its uid."""
     classes = {name_of(one): int_at(one, "value") for one in state.of("PriorityClass")}
     for group in state.of("PodGroup", team):
         owner = next(iter(maps_at(group, "metadata", "ownerReferences")), dict[str, Json]())
@@ -230,20 +207,10 @@ def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJ
         )
 
 
-def _owner_kind(manifest: Manifest) -> str:
-    """The kind of the object of a Workload, also of one whose pods are a group."""
-    kinds = {text_at(owner, "kind") for owner in maps_at(manifest, "metadata", "ownerReferences")}
-    return ", ".join(sorted(kinds)) or "Workload"
-
-
 def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: datetime | None = None) -> Group:
     """Output of `tenancy queue`: a table, how many jobs have each state, and the notes.
 
-    Args:
-        listing: what to show.
-        every_team: whether names have their namespace.
-        busy: whether what GPUs do was asked.
-        now: until when times are counted.
+    With `every_team`, names have their namespace; with `busy`, there is a column for what GPUs do.
     """
     now = now or datetime.now(UTC)
     waits = ("wait",) if any(job.wait for job in listing.jobs) else ()

@@ -42,11 +42,7 @@ class Logs:
     _writing: Lock = field(default_factory=Lock)
 
     def show(self, jobs: Jobs, manifest: Manifest) -> None:
-        """Prints what there is.
-
-        Raises:
-            ConsoleError: no pod has a log, or none has the number.
-        """
+        """Prints what there is. Raises ConsoleError if no pod has a log, or none has the number."""
         name = name_of(manifest)
         pods = self._chosen(jobs, manifest)
         printed = 0
@@ -78,7 +74,10 @@ class Logs:
                 stream = streams.get(uid_of(pod))
                 if started(pod) and (stream is None or not (stream.is_alive() or ended(pod))):
                     prefix = self._prefix(jobs, live or manifest, number)
-                    streams[uid_of(pod)] = self._stream(pod, prefix, tail=0 if stream else self.tail)
+                    printing = {"follow": True, "tail": 0 if stream else self.tail}
+                    stream = Thread(target=self._print, args=(pod, prefix), kwargs=printing, daemon=True)
+                    stream.start()
+                    streams[uid_of(pod)] = stream
             waits = [_phase(pod) for _, pod in pods if not started(pod)]
             state = "" if streams and not waits else f"{plural(len(waits), 'pod')} pending" if waits else "no pods yet"
             if state and state != told:
@@ -95,28 +94,21 @@ class Logs:
         if self.number is None:
             return pods
         if not waiting and self.number >= len(pods):
-            known = f"it has {plural(len(pods), 'pod')}"
-            raise ConsoleError(
-                f"--pod {self.number}: {name_of(manifest)} has no such pod", f"{known}; count from 0 (`tenancy top`)"
-            )
+            fix = f"it has {plural(len(pods), 'pod')}; count from 0 (`tenancy top`)"
+            raise ConsoleError(f"--pod {self.number}: {name_of(manifest)} has no such pod", fix)
         return pods[self.number : self.number + 1]
 
     def _prefix(self, jobs: Jobs, manifest: Manifest, number: int) -> str:
         count = len(jobs.pods(manifest))
         return f"[{number:{len(str(count - 1))}}] " if count > 1 and self.number is None else ""
 
-    def _stream(self, pod: Manifest, prefix: str, *, tail: int | None) -> Thread:
-        stream = Thread(target=self._print, args=(pod, prefix), kwargs={"follow": True, "tail": tail}, daemon=True)
-        stream.start()
-        return stream
-
     def _print(self, pod: Manifest, prefix: str, *, follow: bool, tail: int | None) -> bool:
         """Prints lines of a pod, and returns whether they could be read; one that cannot does not end the others."""
-        container = self.container or _container(pod)
+        names = [text_at(container, "name") for container in maps_at(pod, "spec", "containers")]
+        container = self.container or text_at(pod, "metadata", "annotations", _DEFAULT) or names[0]
         try:
-            for line in self.cluster.log(
-                namespace_of(pod), name_of(pod), container=container, follow=follow, tail=tail
-            ):
+            lines = self.cluster.log(namespace_of(pod), name_of(pod), container=container, follow=follow, tail=tail)
+            for line in lines:
                 with self._writing:
                     self.write(f"{prefix}{line}")
         except (ApiError, UnreachableError) as error:
@@ -134,8 +126,3 @@ def started(pod: Manifest) -> bool:
 
 def _phase(pod: Manifest) -> str:
     return text_at(pod, "status", "phase").lower()
-
-
-def _container(pod: Manifest) -> str:
-    names = [text_at(container, "name") for container in maps_at(pod, "spec", "containers")]
-    return text_at(pod, "metadata", "annotations", _DEFAULT) or names[0]

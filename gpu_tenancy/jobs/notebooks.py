@@ -18,9 +18,8 @@ from gpu_tenancy.cluster.pods import Manifest, label, name_of
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.jobs.jobs import read_jobs
 from gpu_tenancy.jobs.overview import JobRow, rows
-from gpu_tenancy.jobs.submitting import Wish, placed
+from gpu_tenancy.jobs.submitting import Terms, Wish, placed
 from gpu_tenancy.jobs.submitting import pod_of as pod_of_wish
-from gpu_tenancy.jobs.terms import Terms
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
@@ -61,22 +60,16 @@ class Choice:
 
 
 def offered(cluster: Cluster, team: str) -> NotebooksOffer:
-    """What the stack lets people of a team start.
-
-    Raises:
-        ConsoleError: nothing.
-    """
+    """The notebooks that people of a team may start. Raises ConsoleError if there are none."""
     text = text_at(cluster.get("v1", "ConfigMap", NOTEBOOKS, team) or {}, "data", "notebooks.json")
     if not text:
-        raise ConsoleError(
-            f"namespace {team}: no notebooks", f"ask the platform team to set teams.{team}.notebooks in the stack"
-        )
+        fix = f"ask the platform team to set teams.{team}.notebooks in the stack"
+        raise ConsoleError(f"namespace {team}: no notebooks", fix)
     try:
         return TypeAdapter(NotebooksOffer).validate_json(text)
     except ValidationError as error:
-        raise ConsoleError(
-            f"ConfigMap {team}/{NOTEBOOKS}: is not of this version of `tenancy`", "use the version of the platform team"
-        ) from error
+        problem = f"ConfigMap {team}/{NOTEBOOKS}: is not of this version of `tenancy`"
+        raise ConsoleError(problem, "use the version of the platform team") from error
 
 
 def usual_name(user: str) -> str:
@@ -85,11 +78,7 @@ def usual_name(user: str) -> str:
 
 
 def found(cluster: Cluster, team: str, name: str) -> Manifest | None:
-    """A notebook; None if there is none.
-
-    Raises:
-        ConsoleError: the name is of another StatefulSet.
-    """
+    """A notebook; None if there is none. Raises ConsoleError if the name is of another StatefulSet."""
     manifest = cluster.get(*STATEFUL_SET, name, team)
     if manifest and not label(manifest, NOTEBOOK):
         raise ConsoleError(f"StatefulSet {team}/{name}: is not a notebook", "set another name")
@@ -97,15 +86,10 @@ def found(cluster: Cluster, team: str, name: str) -> Manifest | None:
 
 
 def existing(cluster: Cluster, team: str, name: str) -> Manifest:
-    """A notebook that must exist.
-
-    Raises:
-        ConsoleError: it does not.
-    """
+    """A notebook that must exist. Raises ConsoleError if it does not."""
     if manifest := found(cluster, team, name):
         return manifest
-    named = (text_at(one, "metadata", "name") for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
-    known = sorted(named)
+    known = sorted(name_of(one) for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
     fix = nearest(name, known) if known else f"start it with `tenancy notebook start {name}`"
     raise ConsoleError(f"notebook {team}/{name}: not found", fix)
 
@@ -129,21 +113,13 @@ def host_of(notebook: Manifest) -> str:
 
 
 def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) -> dict[str, Any]:
-    """The StatefulSet of a notebook, in the queue of the team.
+    """The StatefulSet of a notebook, in the queue of the team; `state` has the kinds of `fit`.
 
-    Args:
-        choice: what the person wants.
-        team: the namespace.
-        offer: of the team.
-        state: with the kinds of `fit`.
-
-    Raises:
-        ConsoleError: the team is not offered the image or the size, or the name cannot be one.
+    Raises ConsoleError if the team is not offered the image or the size, or the name cannot be one.
     """
     if not re.fullmatch(rf"[a-z]([-a-z0-9]{{0,{_LONGEST - 2}}}[a-z0-9])?", choice.name):
-        rule = "is not a name of a notebook"
         fix = f"use at most {_LONGEST} lowercase letters, digits and hyphens, and begin with a letter"
-        raise ConsoleError(f"{choice.name}: {rule}", fix)
+        raise ConsoleError(f"{choice.name}: is not a name of a notebook", fix)
     image, size = choice.image or offer.images[0], choice.size or next(iter(offer.sizes))
     if image not in offer.images:
         raise ConsoleError(f"image {image}: team {team} is not offered it", nearest(image, offer.images))
@@ -209,8 +185,7 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
 def require_own_home(cluster: Cluster, team: str, choice: Choice) -> None:
     """Refuses the name of a notebook of somebody else, whose home it would have.
 
-    Raises:
-        ConsoleError: the home is of another user.
+    Raises ConsoleError if the home is of another user.
     """
     claim = cluster.get("v1", "PersistentVolumeClaim", f"home-{choice.name}-0", team)
     owner = label(claim, USER) if claim else ""
@@ -221,9 +196,7 @@ def require_own_home(cluster: Cluster, team: str, choice: Choice) -> None:
 def scale(cluster: Cluster, notebook: Manifest, replicas: int) -> None:
     """Starts or stops a notebook; one that is just stopping is started once it has stopped.
 
-    Raises:
-        ApiError: the API server, a guard or Kueue refuses.
-        WaitTimeoutError: its pod does not end.
+    Raises ApiError if the API server, a guard or Kueue refuses, WaitTimeoutError if its pod does not end.
     """
 
     def done() -> bool:
@@ -239,11 +212,7 @@ def scale(cluster: Cluster, notebook: Manifest, replicas: int) -> None:
 
 
 def pod_that_runs(cluster: Cluster, notebook: Manifest) -> str:
-    """Name of the pod of a notebook.
-
-    Raises:
-        ConsoleError: it does not run.
-    """
+    """Name of the pod of a notebook. Raises ConsoleError if it does not run."""
     team, name = (text_at(notebook, "metadata", key) for key in ("namespace", "name"))
     if not runs(notebook):
         raise ConsoleError(f"notebook {team}/{name}: is stopped", f"start it with `tenancy notebook start {name}`")

@@ -1,4 +1,4 @@
-"""Tables of jobs: what runs, and what it uses."""
+"""Tables of a team: what runs, what it uses, and the claims that jobs can mount."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -10,19 +10,19 @@ from rich.console import Group
 from rich.text import Text
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.json import at, int_at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, gpus, leading_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.demand import FAILED, outcome
 from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, requests
-from gpu_tenancy.jobs.gpu_use import GpuUse, together
 from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.kubectl import GpuUse, together
 from gpu_tenancy.jobs.listing import age
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import NOT_FOUND, ApiError
 from gpu_tenancy.model.kinds import kind_of
-from gpu_tenancy.model.names import USER
+from gpu_tenancy.model.names import BUCKET, USER
 
 METRICS: Final = ("metrics.k8s.io/v1beta1", "PodMetrics")
 _STAGES: Final = {"waiting": "pending", "checked": "reserved", "switched off": "stopped"}
@@ -62,7 +62,11 @@ def rows(jobs: Jobs) -> tuple[JobRow, ...]:
 def _row(jobs: Jobs, manifest: Manifest) -> JobRow:
     pods = [pod for pod in jobs.pods(manifest) if not ended(pod)]
     running = sum(text_at(pod, "status", "phase") == "Running" for pod in pods)
-    wanted = _wanted(manifest)
+    kind = kind_of(manifest)
+    wanted = 0
+    if kind and kind.is_queued:
+        groups = int_at(manifest, *kind.groups.count.split("."), otherwise=1) if kind.groups else 1
+        wanted = groups * sum(pods.count for pods in kind.pod_sets(manifest))
     queued = [workload.total for workload in jobs.workloads_of(manifest)]
     return JobRow(
         name_of(manifest),
@@ -74,14 +78,6 @@ def _row(jobs: Jobs, manifest: Manifest) -> JobRow:
         text_at(manifest, "metadata", "creationTimestamp"),
         label(manifest, USER),
     )
-
-
-def _wanted(manifest: Manifest) -> int:
-    kind = kind_of(manifest)
-    if kind is None or not kind.is_queued:
-        return 0
-    groups = int_at(manifest, *kind.groups.count.split("."), otherwise=1) if kind.groups else 1
-    return groups * sum(pods.count for pods in kind.pod_sets(manifest))
 
 
 def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
@@ -108,11 +104,6 @@ def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "j
     return Group(listed) if found else Group(Text(f"no {what}s", style="bold"))
 
 
-def data(found: tuple[JobRow, ...]) -> list[dict[str, Any]]:
-    """The same for programs, amounts in base units."""
-    return [asdict(row) for row in found]
-
-
 @dataclass(frozen=True, slots=True)
 class UseRow:
     """What a job or a pod uses.
@@ -133,31 +124,27 @@ class UseRow:
 
 
 def use_of(cluster: Cluster, namespace: str) -> Use:
-    """What the pods of a namespace use.
-
-    Raises:
-        ConsoleError: the cluster has no metrics.
-    """
+    """What the pods of a namespace use. Raises ConsoleError if the cluster has no metrics."""
     try:
         found = cluster.list(*METRICS, namespace=namespace)
     except ApiError as error:
         if error.status not in {NOT_FOUND, 503}:
             raise
-        raise ConsoleError(
-            "the cluster serves no metrics of pods", "ask the platform team for metrics-server"
-        ) from error
-    return {name_of(pod): _measured(pod) for pod in found}
-
-
-def _measured(pod: Manifest) -> dict[str, int]:
-    containers = [map_at(container, "usage") for container in maps_at(pod, "containers")]
-    return {name: sum(ceil(amount(name, one.get(name, 0))) for one in containers) for name in (CPU, MEMORY)}
+        fix = "ask the platform team for metrics-server"
+        raise ConsoleError("the cluster serves no metrics of pods", fix) from error
+    use: dict[str, dict[str, int]] = {}
+    for pod in found:
+        containers = [map_at(container, "usage") for container in maps_at(pod, "containers")]
+        use[name_of(pod)] = {
+            name: sum(ceil(amount(name, one.get(name, 0))) for one in containers) for name in (CPU, MEMORY)
+        }
+    return use
 
 
 def of_jobs(jobs: Jobs, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow]:
     """What each job with running pods uses, and what their GPUs do."""
     for root in jobs.roots:
-        pods = _running(jobs, root)
+        pods = [pod for pod in jobs.pods(root) if text_at(pod, "status", "phase") == "Running"]
         if pods:
             names = [name_of(pod) for pod in pods]
             used = [use[name] for name in names if name in use]
@@ -175,20 +162,16 @@ def of_pods(jobs: Jobs, manifest: Manifest, use: Use, busy: Mapping[str, GpuUse]
         yield UseRow(f"{number} {name}", where, use.get(name), asked, busy.get(name))
 
 
-def _running(jobs: Jobs, manifest: Manifest) -> list[Manifest]:
-    return [pod for pod in jobs.pods(manifest) if text_at(pod, "status", "phase") == "Running"]
-
-
 def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: Iterable[str] = ()) -> Group:
     """Output of `tenancy top`: what is used of what is requested, and what GPUs do if that was asked."""
     more, drop = (("GPUs#", "GPU memory#"), ("CPUs", "memory")) if busy else (("GPUs",), ("GPUs",))
     listed = table("pod" if pods else "job", "node" if pods else "pods", "CPUs#", "memory#", *more, drop=drop)
+    units = {CPU: 100, MEMORY: 2**20}  # A tenth of a CPU, and a Mi.
     for row in found:
-        cells = [
-            f"{amount_text(name, _rounded(name, row.used[name])) if row.used else '?'}"
-            f" of {amount_text(name, row.requests.get(name, 0))}"
-            for name in (CPU, MEMORY)
-        ]
+        cells: list[str] = []
+        for name, unit in units.items():
+            own = amount_text(name, ceil(row.used[name] / unit) * unit) if row.used else "?"
+            cells.append(f"{own} of {amount_text(name, row.requests.get(name, 0))}")
         held = gpus(row.requests)
         unknown = "?" if held else ""
         of_gpus = [row.gpus.busy, row.gpus.filled] if row.gpus else [unknown, unknown]
@@ -198,12 +181,67 @@ def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: It
     return Group(listed, *told) if found else Group(Text("no running pods", style="bold"))
 
 
-def _rounded(name: str, value: int) -> int:
-    """An amount to a tenth of a CPU, or to a Mi."""
-    unit = 100 if name == CPU else 2**20
-    return ceil(value / unit) * unit
+_ACCESS: Final = {
+    "ReadOnlyMany": "read",
+    "ReadWriteMany": "read and write",
+    "ReadWriteOnce": "one node",
+    "ReadWriteOncePod": "one pod",
+}
+"""https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes"""
 
 
-def use_data(found: tuple[UseRow, ...]) -> list[dict[str, Any]]:
-    """The same for programs, amounts in base units."""
-    return [asdict(row) for row in found]
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """A PersistentVolumeClaim.
+
+    Attributes:
+        bucket: URL of the dataset's bucket; empty without one.
+        access: what its pods can do, or how many can mount it: `read`, `read and write`, `one node`, `one pod`.
+        size: what it has once it is bound, else what it requests, as Kubernetes writes it.
+        state: such as `Bound` or `Pending`.
+        pods: those that mount it and have not ended.
+    """
+
+    name: str
+    bucket: str
+    access: str
+    size: str
+    state: str
+    pods: tuple[str, ...] = ()
+
+
+def claims(found: Iterable[Manifest], pods: Iterable[Manifest]) -> tuple[ClaimRow, ...]:
+    """The PersistentVolumeClaims of a namespace, datasets first, with its pods that mount them."""
+    users: dict[str, list[str]] = {}
+    for pod in pods:
+        for volume in () if ended(pod) else maps_at(pod, "spec", "volumes"):
+            users.setdefault(text_at(volume, "persistentVolumeClaim", "claimName"), []).append(name_of(pod))
+    rows = (
+        ClaimRow(
+            name_of(claim),
+            text_at(claim, "metadata", "annotations", BUCKET),
+            ", ".join(_ACCESS.get(mode, mode) for mode in list_at(claim, "spec", "accessModes")),
+            text_at(claim, "status", "capacity", "storage")
+            or text_at(claim, "spec", "resources", "requests", "storage"),
+            text_at(claim, "status", "phase"),
+            tuple(users.get(name_of(claim), ())),
+        )
+        for claim in found
+    )
+    return tuple(sorted(rows, key=lambda row: (not row.bucket, row.name)))
+
+
+def shown_claims(rows: tuple[ClaimRow, ...]) -> Group:
+    """Output of `tenancy claims`."""
+    listed = table("claim", "bucket", "access", "size#", "state", "pods#", drop=("state", "size"))
+    for row in rows:
+        # The size of a dataset's claim is a number for the quota only: a bucket has none.
+        size = "" if row.bucket else row.size
+        listed.add_row(row.name, row.bucket, row.access, size, row.state, str(len(row.pods) or ""))
+    how = "mount one: `tenancy submit --mount CLAIM=PATH`, or `--mount` of `tenancy notebook start`"
+    return Group(listed, Text(""), Text(how, style="dim")) if rows else Group(Text("no claims", style="bold"))
+
+
+def data(rows: Iterable[JobRow | UseRow | ClaimRow]) -> list[dict[str, Any]]:
+    """The rows of a table for programs, amounts in base units."""
+    return [asdict(row) for row in rows]

@@ -42,11 +42,7 @@ def requeue(cluster: Cluster, manifest: Manifest, workloads: tuple[Workload, ...
     """Ends the pods of a job and has it queued again; returns how.
 
     Whoever may change Workloads has Kueue evict it, and it keeps its place. For all others, and for a job that ended,
-    it is created again.
-
-    Raises:
-        ConsoleError: it is not a job, or is pending already.
-        ApiError: the user may not.
+    it is created again. Raises ConsoleError if it is not a job, or is pending already, ApiError if the user may not.
     """
     title = f"{text_at(manifest, 'kind')} {text_at(manifest, 'metadata', 'name')}"
     kind = kind_of(manifest)
@@ -95,9 +91,7 @@ def _evicted(cluster: Cluster, workload: Workload) -> bool:
 def as_submitted(manifest: Manifest, workload: Workload | None) -> dict[str, Any]:
     """A job as it was before Kueue started it.
 
-    Args:
-        manifest: as it is in the cluster.
-        workload: of it, which has its pod templates as they were submitted; None where Kueue does not manage it.
+    Its Workload has its pod templates as they were submitted; None where Kueue does not manage it.
     """
     made = deepcopy(dict(cast("dict[str, Any]", manifest)))
     made.pop("status", None)

@@ -6,19 +6,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, amounts, is_extended
 from gpu_tenancy.cluster.cluster_queues import ClusterQueue
+from gpu_tenancy.cluster.dry_run import created
 from gpu_tenancy.cluster.nodes import read_nodes
-from gpu_tenancy.cluster.pods import Manifest, name_of
+from gpu_tenancy.cluster.pods import Manifest, label, name_of
 from gpu_tenancy.cluster.queues import NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.cluster.reading import State
-from gpu_tenancy.jobs.terms import Terms
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 from gpu_tenancy.kueue.api import UNCONSTRAINED
 from gpu_tenancy.model.manifests.jobs import job_manifest
-from gpu_tenancy.model.names import BUCKET, HOLD, USER, Runtime
+from gpu_tenancy.model.manifests.pods import rights
+from gpu_tenancy.model.names import ACCOUNT, BUCKET, HOLD, USER, Runtime
 from gpu_tenancy.model.plan.datasets import STORAGE_GROUP, Mount, Mounts
+from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.plan.pods import exchange_data, usual_shared_memory
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NVIDIA, NodeTaint
 from gpu_tenancy.model.plan.secrets import References
@@ -35,6 +39,8 @@ _UNITS: Final = {CPU: 1000, MEMORY: 2**30}
 _HEAD: Final = {CPU: 2000, MEMORY: 8 * 2**30}
 """What the head of a Ray cluster has where the defaults of the namespace are not readable; no tasks run on it."""
 _USUAL: Final = Training.model_fields
+_ENFORCED: Final = "pod-security.kubernetes.io/enforce"
+_RESTRICTED: Final = "restricted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class Wish:
         mounts: paths by PersistentVolumeClaim.
         user: whose job it is, as a label; empty for nobody's.
         args: arguments of the image's own command, or of `command`.
-        code: archive of the folder in which the command runs, as `code.packed` has it; empty for none.
+        code: archive of the folder in which the command runs, as `job_files.packed` has it; empty for none.
         datasets: claims of `mounts` that are known to be of datasets.
         shared_memory: size of /dev/shm in bytes, 0 for the container runtime's default; None for that of a stack.
         scratch: temporary space on the node; None without.
@@ -91,34 +97,76 @@ class Wish:
 
 
 def user_label(username: str) -> str:
-    """A user of the API server as the value of a label: of `anna@example.com` the part `anna`.
+    """A user of the API server, such as an address, an ARN or `system:serviceaccount:ml:ci`, as the value of a label.
 
-    Args:
-        username: as the API server knows it, such as an address, an ARN, or `system:serviceaccount:ml:ci`.
+    Of `anna@example.com` it is the part `anna`.
     """
     name = re.split("[/:]", username)[-1].partition("@")[0]
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:_LONGEST].strip("._-")
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a namespace asks of its pods and gives them.
+
+    Attributes:
+        restricted: whether it rejects pods that may run as root.
+        account: ServiceAccount of the team's workloads; None for the default of the namespace.
+        priority: class of workloads that name none; empty where the guards of the cluster set it, if any.
+        deadline: maximum run time in seconds of jobs that set none; None likewise.
+    """
+
+    restricted: bool = False
+    account: str | None = None
+    priority: str = ""
+    deadline: int | None = None
+
+
+def read_terms(cluster: Cluster, team: str, state: State, image: str) -> Terms:
+    """The terms of a team's namespace; `state` has the kinds of `fit`.
+
+    Whoever may not read the Namespace asks the API server with a dry run of a pod; guards set priority and deadline.
+    Raises UnreachableError if the cluster does not answer.
+    """
+    try:
+        account = ACCOUNT if cluster.exists("v1", "ServiceAccount", ACCOUNT, team) else None
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        account = None
+    found = next((space for space in state.of("Namespace") if name_of(space) == team), None)
+    if found is None:
+        return Terms(_refuses_root(cluster, team, image), account)
+    deadline = text_at(found, "metadata", "annotations", f"{FACTS}default-deadline")
+    return Terms(
+        label(found, _ENFORCED) == _RESTRICTED,
+        account,
+        text_at(found, "metadata", "annotations", f"{FACTS}default-priority"),
+        int(deadline) if deadline else None,
+    )
+
+
+def _refuses_root(cluster: Cluster, team: str, image: str) -> bool:
+    """Whether Pod Security refuses a pod that has all that `restricted` wants, but may run as root."""
+    container: Json = {"name": "train", "image": image, "securityContext": rights()}
+    security: Json = {"seccompProfile": {"type": "RuntimeDefault"}}
+    spec: Json = {"securityContext": security, "containers": [container]}
+    metadata: Json = {"generateName": "train-", "namespace": team}
+    try:
+        created(cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    except ApiError as error:
+        return f'violates PodSecurity "{_RESTRICTED}' in error.message
+    return False
+
+
 def job_of(wish: Wish, team: str, state: State, terms: Terms | None = None) -> dict[str, Any]:
     """The Job, TrainJob or RayJob of a wish, in the queue of the team, as the same job of a stack.
 
-    Queue, nodes, tolerations, CPU and memory come from the objects that the user may read. What is not readable is left
-    to the defaults of the namespace; GPUs then are `nvidia.com/gpu`.
-
-    Args:
-        wish: what the person wants.
-        team: the namespace.
-        state: with the kinds of `fit`.
-        terms: of the namespace.
-
-    Raises:
-        ConsoleError: the namespace has no queue, the queue does not have the flavor or GPUs, or a command is missing.
+    Queue, nodes, tolerations, CPU and memory come from the objects that the user may read, of the kinds of `fit`. What
+    is not readable is left to the defaults of the namespace; GPUs then are `nvidia.com/gpu`. Raises ConsoleError if the
+    namespace has no queue, the queue does not have the flavor or GPUs, or a command is missing.
     """
-    return job_manifest(_plan(wish, team, state, terms or Terms()))
-
-
-def _plan(wish: Wish, team: str, state: State, terms: Terms) -> JobPlan:
+    terms = terms or Terms()
     ray = KINDS[wish.framework].submits
     if wish.code and ray:
         fix = "bring it by the image, or by a claim of the team with --mount"
@@ -132,7 +180,7 @@ def _plan(wish: Wish, team: str, state: State, terms: Terms) -> JobPlan:
     roles = [RolePlan(WORKER, wish.nodes, replace(pod, command=(), args=()) if ray else pod)]
     if ray:
         roles.insert(0, RolePlan(HEAD, 1, _head(wish, roles[0].pod, team, state)))
-    return JobPlan(
+    plan = JobPlan(
         name=wish.name,
         team=team,
         queue=queue,
@@ -146,6 +194,7 @@ def _plan(wish: Wish, team: str, state: State, terms: Terms) -> JobPlan:
         entrypoint=(*wish.command, *wish.args) if ray else (),
         user=wish.user,
     )
+    return job_manifest(plan)
 
 
 def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) -> PodPlan:
@@ -198,21 +247,20 @@ def _mounts(wish: Wish, team: str, state: State) -> Mounts:
         modes = at(claims.get(name, {}), "spec", "accessModes")
         return isinstance(modes, list) and "ReadWriteMany" in modes
 
-    mounts = (
-        *(
-            Mount(f"dataset-{index}", name, wish.mounts[name], not writes(name), cached=name in cached)
-            for index, name in enumerate(datasets)
-        ),
-        *(Mount(f"storage-{index}", name, wish.mounts[name], read_only=False) for index, name in enumerate(storage)),
-    )
-    return Mounts(mounts, wish.scratch, group=STORAGE_GROUP if storage else None)
+    mounts = [
+        Mount(f"dataset-{index}", name, wish.mounts[name], not writes(name), cached=name in cached)
+        for index, name in enumerate(datasets)
+    ]
+    mounts += [
+        Mount(f"storage-{index}", name, wish.mounts[name], read_only=False) for index, name in enumerate(storage)
+    ]
+    return Mounts(tuple(mounts), wish.scratch, group=STORAGE_GROUP if storage else None)
 
 
 def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
     """The queue of what a person submits, and what its pods need of the queue and its nodes; see `job_of`.
 
-    Raises:
-        ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
+    Raises ConsoleError if the namespace has no queue, or the queue does not have the flavor or GPUs.
     """
     queues = Queues(state)
     queue = queues.usual(team)
@@ -224,12 +272,8 @@ def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
 def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
     """The CronJob that creates a Job regularly, which Kueue queues each time; while one runs, no other is created.
 
-    Args:
-        job: with its queue label, which the CronJob itself must not have.
-        schedule: five fields, in UTC.
-
-    Raises:
-        ConsoleError: it is not a Job, or has no name.
+    The CronJob itself must not have the queue label of the Job. `schedule` has five fields, in UTC. Raises ConsoleError
+    if it is not a Job, or has no name.
     """
     metadata = dict(job["metadata"])
     if job["kind"] != "Job":
@@ -286,9 +330,8 @@ def _place(wish: Wish, queues: Queues, name: str) -> Place:
     known = dict.fromkeys(flavor for flavor, _ in lines)
     if wish.flavor and wish.flavor not in known:
         of_gpus = "GPUs" if wish.gpus else "CPUs"
-        raise ConsoleError(
-            f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it", nearest(wish.flavor, known)
-        )
+        problem = f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it"
+        raise ConsoleError(problem, nearest(wish.flavor, known))
     # Pods without GPUs stay away from nodes with GPUs, unless a person chooses these.
     avoided = with_gpus if not wish.gpus else set[str]()
     lines = [line for line in lines if (line[0] == wish.flavor if wish.flavor else line[0] not in avoided)]
@@ -297,7 +340,11 @@ def _place(wish: Wish, queues: Queues, name: str) -> Place:
     names = dict.fromkeys(flavor for flavor, _ in lines)
     chosen = [flavors[flavor] for flavor in names if flavor in flavors]
     if wish.gpus:
-        resource = _resource({resource for _, resource in lines}, queue)
+        # The one resource of GPUs, or whole ones where there are also others.
+        found = {resource for _, resource in lines}
+        if len(found) > 1 and NVIDIA not in found:
+            raise ConsoleError(f"queue {queue.name} has {', '.join(sorted(found))}", "choose by --flavor")
+        resource = NVIDIA if NVIDIA in found else min(found)
         sizes = {**_share(resource, wish, chosen, queue, queues), **sizes, resource: wish.gpus}
     else:
         sizes = {**_defaults(queues.state), **sizes}
@@ -315,13 +362,6 @@ def _is_gpu(resource: str) -> bool:
     return is_extended(resource) and resource not in CLAIMED
 
 
-def _resource(found: set[str], queue: ClusterQueue) -> str:
-    """The one resource of GPUs, or whole ones where there are also others."""
-    if len(found) > 1 and NVIDIA not in found:
-        raise ConsoleError(f"queue {queue.name} has {', '.join(sorted(found))}", "choose by --flavor")
-    return NVIDIA if NVIDIA in found else min(found)
-
-
 def _taints(flavors: Sequence[Manifest]) -> Iterable[NodeTaint]:
     """The taints of some flavors, each once, except those of a hold for maintenance."""
     taints = (taint for flavor in flavors for taint in maps_at(flavor, "spec", "nodeTaints"))
@@ -329,13 +369,19 @@ def _taints(flavors: Sequence[Manifest]) -> Iterable[NodeTaint]:
     return dict.fromkeys(taint for taint in made if taint.key != HOLD)
 
 
-def _defaults(state: State) -> dict[str, int]:
-    """CPU and memory of a pod without GPUs, as for the jobs of a stack: what containers of the namespace request."""
-    found: dict[str, int] = {}
+def _bounds(state: State, key: str) -> Iterator[dict[str, int]]:
+    """What LimitRanges of the namespace set for containers: `defaultRequest` or `max`."""
     for bounds in state.of("LimitRange"):
         for bound in maps_at(bounds, "spec", "limits"):
             if text_at(bound, "type") == "Container":
-                found |= amounts(at(bound, "defaultRequest"))
+                yield amounts(at(bound, key))
+
+
+def _defaults(state: State) -> dict[str, int]:
+    """CPU and memory of a pod without GPUs, as for the jobs of a stack: what containers of the namespace request."""
+    found: dict[str, int] = {}
+    for bound in _bounds(state, "defaultRequest"):
+        found |= bound
     return {name: max(unit, found[name] // unit * unit) for name, unit in _UNITS.items() if name in found}
 
 
@@ -358,7 +404,7 @@ def _share(
         ]
         most = [part * wish.gpus for part in (*of_node, *of_queue)]
         if most:
-            amount = min((*most, *_maxima(name, queues.state)))
+            amount = min((*most, *(bound[name] for bound in _bounds(queues.state, "max") if bound.get(name))))
             share[name] = max(unit, amount // unit * unit)
     return share
 
@@ -370,11 +416,3 @@ def _nodes(resource: str, flavors: Sequence[Manifest], state: State) -> Iterator
         suits = any(labels.items() <= node.labels.items() for labels in selectors)
         if suits and node.whole.get(resource) and {CPU, MEMORY} <= node.whole.keys():
             yield node.whole
-
-
-def _maxima(resource: str, state: State) -> Iterator[int]:
-    """The most of a resource that containers of the namespace may have."""
-    for bounds in state.of("LimitRange"):
-        for bound in maps_at(bounds, "spec", "limits"):
-            if text_at(bound, "type") == "Container" and (most := amounts(at(bound, "max")).get(resource)):
-                yield most

@@ -1,23 +1,29 @@
-"""Holds a team, a flavor or a pool of a running cluster for maintenance, and releases it.
+"""Holds a team, a flavor or a pool of a running cluster for maintenance, and releases it, also by itself.
 
 A team is held by the `stopPolicy` of its ClusterQueue. Kueue cannot stop a ResourceFlavor, but assigns it to no pods
 that do not tolerate its `nodeTaints`: a taint is added to the flavor alone, so pods that run are not affected. A pool
 is held by its flavor.
 https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#stoppolicy,
 https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/#resourceflavor-taints (read 2026-11-24)
+
+A hold ends by itself by a CronJob whose only right is to release it. At its minute, kubectl sends the JSON patch of
+`release`, which changes nothing if the hold is not the same any more, and then deletes the ClusterRoleBinding that owns
+all of these objects. It runs when the cluster can run a pod: if none can start at that minute, as soon as one can.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, at, maps_at, texts_at
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import add, leading_text
+from gpu_tenancy.base.quantity import add, leading_text, parse_duration
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.holds import Hold, holds_of
+from gpu_tenancy.cluster.holds import Hold, holds_of, moment_text
 from gpu_tenancy.cluster.pods import Manifest, name_of, named
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import KUEUE, Kind, State
@@ -27,19 +33,17 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER, HOLDING
 from gpu_tenancy.kube.waiting import is_true
-from gpu_tenancy.model.names import HOLD
+from gpu_tenancy.model.names import HOLD, KUBECTL
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "ClusterQueue",
-    "Cohort",
-    "LocalQueue",
-    "Namespace",
-    "Node",
-    "ResourceFlavor",
-    "Workload",
-)
+    "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "ResourceFlavor", "Workload",
+)  # fmt: skip
 _TEST_FAILED: Final = 422
 _ANNOTATION: Final = "/metadata/annotations/" + HOLD.replace("/", "~1")
+_RBAC: Final = "rbac.authorization.k8s.io"
+_HOMES: Final = ("kueue-system", "kube-system")
+_LONGEST: Final = timedelta(days=364)
+"""The schedule of a CronJob has no year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,6 @@ class Subject:
         return name_of(self.manifest)
 
     @property
-    def reference(self) -> Reference:
-        """Of the object."""
-        return Reference(KUEUE, self.kind, self.name)
-
-    @property
     def hold(self) -> Hold | None:
         """The hold that there is."""
         return Hold.of({**self.manifest, "kind": self.kind})
@@ -72,11 +71,7 @@ class Subject:
         yield f"running, {'evicted and pending again' if drain else 'not interrupted'}: {_counted(self.running)}"
 
     def held_by(self, user: str, until: datetime | None, *, drain: bool) -> Hold:
-        """The hold to set.
-
-        Raises:
-            ConsoleError: it is held already.
-        """
+        """The hold to set. Raises ConsoleError if it is held already."""
         if self.hold:
             fix = f"release it first: `tenancy cluster release {self.name}`"
             raise ConsoleError(f"{self.name}: already {self.hold.text}", fix)
@@ -95,13 +90,9 @@ class Subject:
 def find(state: State, name: str) -> Subject:
     """The ClusterQueue of a team, or the ResourceFlavor with a name or with a pool's nodes alone.
 
-    Args:
-        state: of the cluster.
-        name: a namespace, a ClusterQueue, a ResourceFlavor or the value of a node label, such as a pool's; with
-            `ClusterQueue/` or `ResourceFlavor/` before it, an object of this kind.
-
-    Raises:
-        ConsoleError: nothing or several objects have the name, or a pool shares its flavor.
+    The name is of a namespace, a ClusterQueue or a ResourceFlavor, or the value of a node label, such as a pool's; with
+    `ClusterQueue/` or `ResourceFlavor/` before it, of an object of this kind. Raises ConsoleError if nothing or several
+    objects have the name, or a pool shares its flavor.
     """
     for missing in state.refused("ClusterQueue", "ResourceFlavor", "Workload", "LocalQueue"):
         raise ConsoleError(missing.text, "use the kubeconfig of an administrator")
@@ -110,7 +101,7 @@ def find(state: State, name: str) -> Subject:
     flavors = {name_of(flavor) for flavor in state.of("ResourceFlavor")}
     of_team = set(queues.homes.get(called, {}).values()) or ({called} & queues.cluster_queues.keys())
     choices = [("ClusterQueue", queue) for queue in sorted(of_team)]
-    choices += [("ResourceFlavor", flavor) for flavor in ([called] if called in flavors else [])]
+    choices += [("ResourceFlavor", flavor) for flavor in {called} & flavors]
     choices = [choice for choice in choices if kind.lower() in {"", choice[0].lower()}]
     if not choices and not kind:
         choices = [("ResourceFlavor", flavor) for flavor in _flavor_of_pool(queues, called)]
@@ -120,15 +111,12 @@ def find(state: State, name: str) -> Subject:
     if len(choices) > 1:
         listed = " or ".join("/".join(choice) for choice in choices)
         raise ConsoleError(f"{name}: several objects match", f"specify {listed}")
-    return _subject(queues, *choices[0])
+    return subject_of(queues, *choices[0])
 
 
-def subject_of(queues: Queues, hold: Hold) -> Subject:
-    """The object of a hold."""
-    return _subject(queues, hold.kind, hold.name)
+def subject_of(queues: Queues, kind: str, name: str) -> Subject:
+    """An object that can be held, with the workloads that its hold concerns."""
 
-
-def _subject(queues: Queues, kind: str, name: str) -> Subject:
     def concerned(workload: Workload) -> bool:
         if kind == "ClusterQueue":
             return queues.holder_of(workload) == name
@@ -146,8 +134,7 @@ def _subject(queues: Queues, kind: str, name: str) -> Subject:
 def _flavor_of_pool(queues: Queues, pool: str) -> list[str]:
     """The flavor whose nodes are all of a pool.
 
-    Raises:
-        ConsoleError: the flavor has other nodes too, or the pool's nodes have several flavors.
+    Raises ConsoleError if the flavor has other nodes too, or the pool's nodes have several flavors.
     """
     labels = {
         name_of(node): next((key for key, value in texts_at(node, "metadata", "labels").items() if value == pool), "")
@@ -167,11 +154,7 @@ def _flavor_of_pool(queues: Queues, pool: str) -> list[str]:
 
 
 def hold(cluster: Cluster, subject: Subject, held: Hold) -> None:
-    """Holds an object.
-
-    Raises:
-        ConsoleError: it was changed since it was read.
-    """
+    """Holds an object; raises ConsoleError if it was changed since it was read."""
     operations = _field(held, held.before, held.after)
     if not at(subject.manifest, "metadata", "annotations"):
         operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
@@ -189,11 +172,7 @@ def releasing(held: Hold) -> list[dict[str, Json]]:
 
 
 def release(cluster: Cluster, subject: Subject, held: Hold) -> None:
-    """Restores what was there before a hold.
-
-    Raises:
-        ConsoleError: somebody changed the field since; nothing is changed.
-    """
+    """Restores what was there before a hold; raises ConsoleError and changes nothing if somebody changed it since."""
     # By another manager than the hold's, so that the next apply of a deployment can change the field again.
     _amend(cluster, subject, releasing(held))
 
@@ -202,7 +181,7 @@ def _amend(
     cluster: Cluster, subject: Subject, operations: Sequence[dict[str, Json]], manager: str = FIELD_MANAGER
 ) -> None:
     try:
-        cluster.amend(_served(cluster, subject.reference), operations, manager=manager)
+        cluster.amend(_served(cluster, Reference(KUEUE, subject.kind, subject.name)), operations, manager=manager)
     except ApiError as error:
         if error.status != _TEST_FAILED:
             raise
@@ -227,8 +206,7 @@ def _field(held: Hold, expected: Json, wanted: Json) -> list[dict[str, Json]]:
 def evict(cluster: Cluster, workloads: Sequence[Workload], *, timeout: float = 900) -> None:
     """Evicts workloads, which are then pending again: deactivates each, and activates it when Kueue has evicted it.
 
-    Raises:
-        WaitTimeoutError: Kueue does not evict one; it stays deactivated.
+    Raises WaitTimeoutError if Kueue does not evict one; it stays deactivated.
     """
     references = [_served(cluster, Reference(KUEUE, "Workload", work.name, work.namespace)) for work in workloads]
     for reference in references:
@@ -257,3 +235,104 @@ def _counted(workloads: Sequence[Workload]) -> str:
     pods = plural(sum(pods.count for work in workloads for pods in work.sets), "pod")
     names = [f"{work.label} ({leading_text(work.total)})" for work in workloads]
     return f"{count}, {pods}, {leading_text(add(*(work.total for work in workloads)))}: {named(names)}"
+
+
+def moment(written: str, now: datetime) -> datetime:
+    """A time, or a duration from now as in a stack; up to the next minute. A time without zone is in UTC.
+
+    Raises ConsoleError if it is neither, is past, or more than 364 days away.
+    """
+    try:
+        end = _after(written, now)
+        end = (end.astimezone(UTC) + timedelta(seconds=59)).replace(second=0, microsecond=0)
+    except (ValueError, OverflowError) as error:
+        fix = "set one such as 90m, 4h, 2d or 2026-11-24T20:00Z"
+        raise ConsoleError(f"--until {written}: not a time", fix) from error
+    if not now < end <= now + _LONGEST:
+        problem = f"{moment_text(end.isoformat())} is past or more than 364 days away"
+        raise ConsoleError(f"--until {written}: {problem}", "set a time in the next 364 days")
+    return end
+
+
+def _after(written: str, now: datetime) -> datetime:
+    try:
+        return now + timedelta(seconds=parse_duration(written))
+    except ValueError:
+        end = datetime.fromisoformat(written)
+        return end if end.tzinfo else end.replace(tzinfo=UTC)
+
+
+def arrange(cluster: Cluster, hold: Hold) -> str:
+    """Creates what releases a hold at its end, and returns the namespace of the CronJob."""
+    home = next((name for name in _HOMES if cluster.exists("v1", "Namespace", name)), _HOMES[-1])
+    binding, *owned = ending(hold, home)
+    uid = text_at(cluster.apply(binding), "metadata", "uid")
+    owner: Json = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "name": _name(hold), "uid": uid}
+    for manifest in owned:
+        cluster.apply({**manifest, "metadata": {**map_at(manifest, "metadata"), "ownerReferences": [owner]}})
+    return home
+
+
+def dismiss(cluster: Cluster, hold: Hold) -> None:
+    """Deletes what would release a hold at its end; nothing if there is none."""
+    cluster.delete(Reference(f"{_RBAC}/v1", "ClusterRoleBinding", _name(hold)), wait=0)
+
+
+def ending(hold: Hold, home: str) -> tuple[dict[str, Json], ...]:
+    """The ClusterRoleBinding, and the objects that it owns: ClusterRole, ServiceAccount and CronJob."""
+    name, resource = _name(hold), f"{hold.kind.lower()}s"
+    metadata: dict[str, Json] = {"name": name, "labels": {"app.kubernetes.io/managed-by": "gpu-tenancy"}}
+    within: dict[str, Json] = {**metadata, "namespace": home}
+    rules: list[Json] = [
+        _rule("kueue.x-k8s.io", resource, "patch", hold.name),
+        _rule(_RBAC, "clusterrolebindings", "delete", name),
+    ]
+    patch = ("patch", f"{resource}.kueue.x-k8s.io", hold.name, "--type=json", f"--field-manager={FIELD_MANAGER}")
+    pod: dict[str, Json] = {
+        "serviceAccountName": name,
+        "restartPolicy": "OnFailure",
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+        "initContainers": [_kubectl("release", *patch, f"--patch={json.dumps(releasing(hold))}")],
+        "containers": [_kubectl("tidy", "delete", "clusterrolebinding", name, "--wait=false")],
+    }
+    end = datetime.fromisoformat(hold.until).astimezone(UTC)
+    spec: dict[str, Json] = {
+        "schedule": f"{end.minute} {end.hour} {end.day} {end.month} *",
+        "timeZone": "Etc/UTC",
+        "concurrencyPolicy": "Forbid",
+        "jobTemplate": {"spec": {"template": {"spec": pod}}},
+    }
+    subject: Json = {"kind": "ServiceAccount", "name": name, "namespace": home}
+    return (
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
+        },
+        {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": within},
+        {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": within, "spec": spec},
+    )
+
+
+def _name(hold: Hold) -> str:
+    """At most 52 characters, as names of CronJobs: https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/."""
+    return f"gpu-tenancy-release-{sha256(f'{hold.kind}/{hold.name}'.encode()).hexdigest()[:10]}"
+
+
+def _rule(group: str, resource: str, verb: str, name: str) -> dict[str, Json]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": ["get", verb], "resourceNames": [name]}
+
+
+def _kubectl(name: str, *arguments: str) -> dict[str, Json]:
+    amounts: Json = {"cpu": "50m", "memory": "64Mi"}
+    return {
+        "name": name,
+        "image": KUBECTL,
+        "args": [*arguments],
+        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - of the pod, where kubectl keeps what it discovers
+        "resources": {"requests": amounts, "limits": {"cpu": "1", "memory": "128Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }

@@ -1,12 +1,11 @@
-"""What the page shows: the answers of `tenancy usage`, `queue` and `jobs`, and the nodes."""
+"""What the page shows: the answers of `tenancy usage`, `queue` and `jobs`, the quota tree, and the nodes."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from gpu_tenancy.base.quantity import gpus
+from gpu_tenancy.base.quantity import amount_text, gpus, is_extended, leading_text
 from gpu_tenancy.cluster.nodes import read_nodes
 from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.cluster.queues import Queues
@@ -17,8 +16,8 @@ from gpu_tenancy.jobs.jobs import read_jobs
 from gpu_tenancy.jobs.overview import JobRow, rows
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import is_true
-from gpu_tenancy.pages.bars import Branch
-from gpu_tenancy.ui.tree import tree
+from gpu_tenancy.kueue import Cohort
+from gpu_tenancy.pages.bars import HUES, Bar, Branch, Scale
 
 KINDS: Final[tuple[Kind, ...]] = tuple(dict.fromkeys((*usage.KINDS, *listing.KINDS)))
 
@@ -63,16 +62,10 @@ class Board:
 
 
 def read_board(cluster: Cluster, own: str, team: str) -> Board:
-    """Reads a cluster with the rights of the user.
+    """Reads a cluster with the rights of the user; only its own namespace where it may not read all.
 
-    Args:
-        cluster: the API server.
-        own: namespace that is read alone where the user may not read all.
-        team: namespace to show; empty for all.
-
-    Raises:
-        ConsoleError: the team does not exist, or the API server does not answer.
-        ApiError: it rejects the request, except for a missing right.
+    Raises ConsoleError if the team does not exist, or the API server does not answer, ApiError if it rejects the
+    request, except for a missing right.
     """
     state = read(cluster, KINDS, own)
     jobs = rows(read_jobs(cluster, team, queued=True)) if team else None
@@ -80,11 +73,7 @@ def read_board(cluster: Cluster, own: str, team: str) -> Board:
 
 
 def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:
-    """The board of what was read.
-
-    Raises:
-        ConsoleError: the team does not exist.
-    """
+    """The board of what was read; raises ConsoleError if the team does not exist."""
     queues = Queues(state)
     measured = usage.measure(state, team, queues)
     readable = state.knows("ClusterQueue")
@@ -93,7 +82,7 @@ def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:
         at=datetime.now().astimezone(),
         usage=measured,
         queue=listing.listing(state, team, queues),
-        tree=tree(queues, usage.rows_of(queues) if team else measured.rows) if readable else (),
+        tree=_tree(queues, usage.rows_of(queues) if team else measured.rows) if readable else (),
         jobs=jobs,
         nodes=tuple(_nodes(queues)) if state.knows("Node") else None,
         missing=state.missing,
@@ -116,12 +105,92 @@ def _nodes(queues: Queues) -> Iterable[NodeRow]:
     return sorted(found, key=lambda row: (row.flavor or "~", row.name))
 
 
-def by_flavor(nodes: Iterable[NodeRow]) -> dict[str, tuple[Counter[str], Counter[str], Counter[str]]]:
-    """For each flavor how many nodes have which state, the GPUs that they have, and those in use."""
-    found: dict[str, tuple[Counter[str], Counter[str], Counter[str]]] = {}
-    for node in nodes:
-        states, whole, used = found.setdefault(node.flavor, (Counter(), Counter(), Counter()))
-        states[node.state] += 1
-        whole.update(node.gpus)
-        used.update(node.used)
-    return found
+ALONE: Final = "without a cohort"
+"""The branch of queues that share with no other."""
+
+
+def _tree(queues: Queues, all_rows: Iterable[usage.Row]) -> tuple[Branch, ...]:
+    """The trees of all queues, each from its root; cohorts without a queue are left out.
+
+    Rows of GPUs have a bar, and of flavors without GPUs everything that is guaranteed or used.
+    """
+    whole = [row for row in all_rows if not row.part_of]
+    with_gpus = {row.flavor for row in whole if is_extended(row.resource)}
+    drawn = [
+        row
+        for row in whole
+        if is_extended(row.resource) or (row.flavor not in with_gpus and (row.guaranteed or row.used))
+    ]
+    bars = _bars(drawn)
+    cohorts = {cohort.name: cohort for cohort in queues.tenancy.cohorts}
+    parents: dict[str, str] = {name: cohort.parent or "" for name, cohort in cohorts.items()}
+    of_queue = {queue.name: queue.cohort or "" for queue in queues.tenancy.queues}
+    below: dict[str, list[str]] = {}
+    for name in bars:
+        if name in of_queue:
+            below.setdefault(of_queue[name], []).append(name)
+    needed: set[str] = set()
+    for name in below:
+        cohort = name
+        while cohort not in needed:  # A cycle, which an API server accepts, ends.
+            needed.add(cohort)
+            cohort = parents.get(cohort, "") or cohort
+
+    def branch(name: str, depth: int) -> Branch:
+        own = sorted(child for child in needed if child and parents.get(child) == name and child != name)
+        groups = tuple(branch(child, depth + 1) for child in own) if name else ()
+        teams = tuple((team, tuple(bars[team])) for team in below.get(name, ()))
+        nobody = _own(cohorts[name]) if name in cohorts else ""
+        count = len(teams) + sum(group.count for group in groups)
+        return Branch(name or ALONE, depth, nobody, "", (), groups, teams, count)
+
+    roots = sorted(name for name in needed if parents.get(name, "") not in needed or not name)
+    return tuple(branch(name, 0) for name in roots if name or below.get(""))
+
+
+def _own(cohort: Cohort) -> str:
+    """The quota of a cohort itself, of GPUs where it has some."""
+    amounts = {line: quota.nominal for line, quota in cohort.quotas.items() if quota.nominal}
+    drawn = {line: amount for line, amount in amounts.items() if is_extended(line[1])} or amounts
+    return ", ".join(f"{leading_text({resource: amount})} {flavor}" for (flavor, resource), amount in drawn.items())
+
+
+def _bars(drawn: Sequence[usage.Row]) -> dict[str, list[Bar]]:
+    """The bars of each queue, all in one scale."""
+    longest: dict[str, int] = {}
+    for row in drawn:
+        longest[_label(row)] = max(longest.get(_label(row), 0), row.limit or 0, row.used)
+    scale = Scale(longest)
+    flavors = list(dict.fromkeys(row.flavor for row in drawn))
+    bars: dict[str, list[Bar]] = {}
+    for row in drawn:
+        label = _label(row)
+        solid, end = (scale.percent(label, amount or 0) for amount in (row.guaranteed, row.limit))
+        parts = {"borrowed": row.borrowed, "lent": row.lent, "pending": row.waiting}
+        remark = ", ".join(f"{amount_text(row.resource, amount)} {part}" for part, amount in parts.items() if amount)
+        guaranteed, limit, used, *_ = row.amounts
+        bar = Bar(
+            name=row.team,
+            flavor=label,
+            scheduler=row.scheduler,
+            hue=flavors.index(row.flavor) % HUES,
+            rail=scale.percent(label, longest[label]),
+            solid=solid,
+            hatch=(solid, round(max(0.0, end - solid), 2)),
+            tick=None if row.limit is None else end,
+            used=scale.percent(label, row.used),
+            ring=row.guaranteed == 0,
+            kept=None,
+            numbers=f"{used} of {guaranteed} → {limit}",
+            was="",
+            remark=remark,
+            says=f"{row.team}, {label}: {used} used of {guaranteed}, limit {limit}; {remark or 'none pending'}",
+        )
+        bars.setdefault(row.team, []).append(bar)
+    return bars
+
+
+def _label(row: usage.Row) -> str:
+    """The flavor, with the resource where it is not of GPUs; gangs are counted apart."""
+    label = row.flavor if is_extended(row.resource) else f"{row.flavor} {row.resource}"
+    return label if row.scheduler == "Kueue" else f"{label} ({row.scheduler})"

@@ -1,20 +1,20 @@
 """The page as HTML: the whole of it once, then each section again when it changes."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.quantity import amount_text, leading_text
+from gpu_tenancy.base.quantity import add, amount_text, leading_text
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.usage import Usage
-from gpu_tenancy.jobs.listing import QueuedJob, age
+from gpu_tenancy.jobs.listing import age
 from gpu_tenancy.jobs.overview import JobRow
 from gpu_tenancy.pages.bars import Branch
-from gpu_tenancy.pages.tables import FOLD, Table, Tone, columns, environment, policy, row
-from gpu_tenancy.ui.board import Board, by_flavor
+from gpu_tenancy.pages.tables import FOLD, Row, Table, Tone, columns, environment, policy, row
+from gpu_tenancy.ui.board import Board
 
 MOST: Final = 100
 """Rows of a table, of which a cluster may have ten thousands."""
@@ -37,39 +37,27 @@ class Line:
 
     Attributes:
         place: namespace, kind and name of its object, in which the page finds it again.
-        cells: after its name.
+        cells: after its name, by heading.
         tone: of the cell in the column `state`.
     """
 
     name: str
     place: tuple[str, str, str]
-    cells: tuple[str, ...]
+    cells: Mapping[str, str]
     tone: Tone | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Rows about jobs, at most `MOST`.
-
-    Attributes:
-        more: how many others there are.
-        rest: the command that shows them.
-    """
-
-    title: str
-    heads: tuple[str, ...]
-    lines: tuple[Line, ...]
-    more: int
-    rest: str
 
 
 def sections(board: Board) -> dict[str, str]:
     """The HTML of each section by its id."""
+
+    def folded(branch: Branch, whole: int) -> bool:
+        return whole > FOLD and bool(branch.depth)
+
     parts = {
-        "numbers": {"figures": list(_figures(board.usage)), "total": board.usage.total.text},
+        "numbers": {"figures": _figures(board.usage), "total": board.usage.total.text},
         "pending": {"listed": _queued(board, pending=True), "notes": board.queue.notes},
         "admitted": {"listed": _queued(board, pending=False)},
-        "tree": {"trees": board.tree, "unread": _unread(board, "ClusterQueue"), "folded": _folded, "fold": FOLD},
+        "tree": {"trees": board.tree, "unread": _unread(board, "ClusterQueue"), "folded": folded, "fold": FOLD},
         "usage": {"tables": [*_tables(board.usage)], "remarks": board.usage.remarks, "fold": FOLD},
         "jobs": {"listed": None if board.jobs is None else _submitted(board, board.jobs)},
         "nodes": {**_nodes(board), "unread": _unread(board, "Node"), "partly": _unread(board, "Pod"), "fold": FOLD},
@@ -79,14 +67,7 @@ def sections(board: Board) -> dict[str, str]:
 
 
 def page(team: str, server: str, found: dict[str, str], at: str) -> tuple[str, str]:
-    """The whole page and its Content Security Policy.
-
-    Args:
-        team: namespace; empty for all.
-        server: address of the API server.
-        found: HTML of the sections.
-        at: when they were read.
-    """
+    """The whole page and its Content Security Policy; `found` is the HTML of the sections, which were read `at`."""
     script = _TEMPLATES.get_template("live.js").render()
     text = _TEMPLATES.get_template("live.html.j2").render(
         team=team, server=server, sections=found, titles=SECTIONS, at=at, script=script
@@ -109,94 +90,74 @@ def _unread(board: Board, kind: Kind) -> str:
     return missing.text if missing else ""
 
 
-def _folded(branch: Branch, whole: int) -> bool:
-    return whole > FOLD and bool(branch.depth)
-
-
-def _figures(usage: Usage) -> Iterator[tuple[str, str, str]]:
+def _figures(usage: Usage) -> list[tuple[str, str, str]]:
     """Label, number and unit of what is guaranteed, used, borrowed and pending."""
-    for total in usage.total.resources[:1]:
-        for name, amount in total.sums.items():
-            yield name, "?" if amount is None else amount_text(total.resource, amount), total.resource
+    return [
+        (name, "?" if amount is None else amount_text(total.resource, amount), total.resource)
+        for total in usage.total.resources[:1]
+        for name, amount in total.sums.items()
+    ]
 
 
-def _queued(board: Board, *, pending: bool) -> Lines:
+def _listed(title: str, lines: Iterable[Line], count: int, command: str) -> dict[str, object]:
+    """The first rows about jobs, how many others there are, and the command that lists all."""
+    return {"title": title, "lines": list(lines), "more": max(0, count - MOST), "rest": command}
+
+
+def _queued(board: Board, *, pending: bool) -> dict[str, object]:
     jobs = [job for job in board.queue.jobs if (job.state in {"admitted", "reserved"}) != pending]
     states = Counter(job.state for job in jobs)
     counts = ", ".join(f"{count} {state}" for state, count in states.items() if len(states) > 1)
-    waits = ("expected wait",) if pending and any(job.wait for job in jobs) else ()
-    heads = ("job", "requests", *(() if pending else ("flavor",)), "state", "for", "user", "priority", *waits)
-    lines = (_queued_line(board, job, pending=pending, waits=bool(waits)) for job in jobs[:MOST])
+    waits = pending and any(job.wait for job in jobs)
+    lines: list[Line] = []
+    for job in jobs[:MOST]:
+        cells = {"requests": leading_text(job.requests)}
+        if not pending:
+            cells["flavor"] = ", ".join(job.flavors)
+        cells |= {"state": job.stands, "for": age(job.since, board.at), "user": job.user, "priority": str(job.priority)}
+        if waits:
+            cells["expected wait"] = job.wait.short if job.wait else ""
+        # Pods of a group, and gangs, are not looked up by a kind.
+        kind = job.kind if job.kind.isalpha() and job.kind != "Workload" else ""
+        name = job.name if board.team else f"{job.namespace}/{job.name}"
+        lines.append(Line(name, (job.namespace, kind, job.name), cells, _TONES.get(job.state)))
     title = f"{SECTIONS['pending' if pending else 'admitted']}: {counts or plural(len(jobs), 'job')}"
-    return Lines(title, heads, tuple(lines), max(0, len(jobs) - MOST), f"tenancy queue {board.team or '--all'}")
+    return _listed(title, lines, len(jobs), f"tenancy queue {board.team or '--all'}")
 
 
-def _queued_line(board: Board, job: QueuedJob, *, pending: bool, waits: bool) -> Line:
-    flavors = () if pending else (", ".join(job.flavors),)
-    wait = (job.wait.short if job.wait else "",) if waits else ()
-    cells = (leading_text(job.requests), *flavors, job.stands, age(job.since, board.at), job.user, str(job.priority))
-    name = job.name if board.team else f"{job.namespace}/{job.name}"
-    return Line(name, (job.namespace, _kind(job.kind), job.name), (*cells, *wait), _TONES.get(job.state))
-
-
-def _kind(kind: str) -> str:
-    """The kind by which an object is looked up; empty for pods of a group, and for gangs."""
-    return kind if kind.isalpha() and kind != "Workload" else ""
-
-
-def _submitted(board: Board, jobs: Iterable[JobRow]) -> Lines:
-    found = list(jobs)
-    lines = [
-        Line(
-            job.name,
-            (board.team, job.kind, job.name),
-            (
-                job.kind,
-                job.state,
-                f"{job.running} of {job.pods}" if job.pods else "",
-                leading_text(job.requests) if job.requests else "",
-                age(job.since, board.at),
-                job.user,
-            ),
-            _TONES.get(job.state),
-        )
-        for job in found[:MOST]
-    ]
-    title = f"Jobs and servers: {len(found)}"
-    heads = ("job", "kind", "state", "running pods", "requests", "age", "user")
-    return Lines(title, heads, tuple(lines), max(0, len(found) - MOST), f"tenancy jobs {board.team}")
+def _submitted(board: Board, jobs: Sequence[JobRow]) -> dict[str, object]:
+    lines: list[Line] = []
+    for job in jobs[:MOST]:
+        cells = {
+            "kind": job.kind,
+            "state": job.state,
+            "running pods": f"{job.running} of {job.pods}" if job.pods else "",
+            "requests": leading_text(job.requests) if job.requests else "",
+            "age": age(job.since, board.at),
+            "user": job.user,
+        }
+        lines.append(Line(job.name, (board.team, job.kind, job.name), cells, _TONES.get(job.state)))
+    return _listed(f"Jobs and servers: {len(jobs)}", lines, len(jobs), f"tenancy jobs {board.team}")
 
 
 def _tables(usage: Usage) -> Iterator[Table]:
     """Shares and quotas as `tenancy usage` has them."""
-    shares: list[tuple[str, ...]] = []
-    for share in usage.rows:
-        numbers = (share.guaranteed, share.limit, share.used, share.borrowed, share.lent, share.waiting)
-        amounts = ("?" if number is None else amount_text(share.resource, number) for number in numbers)
-        shares.append((share.title.strip(), share.flavor, share.resource, *amounts))
     heads = columns("team", "flavor", "resource", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#")
-    yield Table("shares", "Shares", heads, tuple(row(*cells) for cells in shares[: 10 * MOST]))
-    budgets: list[tuple[str, ...]] = []
-    for found in usage.budgets:
-        budget = found.budget
-        amounts = (amount_text(budget.resource, value) for value in (budget.used, budget.hard))
-        budgets.append((found.team, budget.quota, budget.resource, *amounts))
+    shares = [row(one.title.strip(), one.flavor, one.resource, *one.amounts) for one in usage.rows[: 10 * MOST]]
+    yield Table("shares", "Shares", heads, tuple(shares))
     heads = columns("namespace", "quota", "resource", "used#", "limit#")
-    yield Table("quotas", "Namespace quotas", heads, tuple(row(*cells) for cells in budgets[: 10 * MOST]))
+    yield Table("quotas", "Namespace quotas", heads, tuple(row(*one.cells) for one in usage.budgets[: 10 * MOST]))
 
 
 def _nodes(board: Board) -> dict[str, object]:
     """The nodes of each flavor together, and one by one."""
     nodes = board.nodes or ()
-    groups = [
-        row(
-            flavor or "no flavor",
-            sum(states.values()),
-            ", ".join(f"{count} {state}" for state, count in states.items()),
-            *_held(whole, used),
-        )
-        for flavor, (states, whole, used) in by_flavor(nodes).items()
-    ]
+    groups: list[Row] = []
+    for flavor in dict.fromkeys(node.flavor for node in nodes):
+        own = [node for node in nodes if node.flavor == flavor]
+        states = ", ".join(f"{count} {state}" for state, count in Counter(node.state for node in own).items())
+        held = _held(add(*(node.gpus for node in own)), add(*(node.used for node in own)))
+        groups.append(row(flavor or "no flavor", len(own), states, *held))
     each = [row(node.name, node.flavor, node.state, *_held(node.gpus, node.used)) for node in nodes[:MOST]]
     in_use = "GPUs of pods that you may read" if "Pod" in board.missing else "GPUs in use"
     heads = columns("flavor", "nodes#", "state", "GPUs", in_use)

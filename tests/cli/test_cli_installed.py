@@ -29,7 +29,7 @@ from workflow_tools import run as run_tool
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.cli.starting import Choices, start
+from gpu_tenancy.cli.starting import start
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
@@ -381,14 +381,14 @@ def test_the_clouds_sdk_is_an_extra_of_the_requirement(installed: Installed) -> 
 
 
 def test_the_registry_of_images_is_that_of_the_example(tmp_path: Path) -> None:
-    start(tmp_path / "new", Choices(registry="ghcr.io/example"))
+    start(tmp_path / "new", registry="ghcr.io/example")
     assert 'image: "ghcr.io/example/ml/train:1.0.0"' in (tmp_path / "new/stacks/Pulumi.dev.yaml").read_text()
     with pytest.raises(ConsoleError, match="'Docker Hub' is not a registry; use its host"):
-        start(tmp_path / "other", Choices(registry="Docker Hub"))
+        start(tmp_path / "other", registry="Docker Hub")
 
 
 def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Report) -> None:
-    start(tmp_path / "github", Choices())
+    start(tmp_path / "github")
     workflows = sorted((tmp_path / "github/.github/workflows").glob("*.yaml"))
     done = run_tool(actionlint(report), "-no-color", *workflows, cwd=tmp_path / "github")
     assert (done.returncode, done.stdout) == (0, "")
@@ -397,7 +397,7 @@ def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Repo
         pinned = re.findall(r"uses: (\w\S+)", file.read_text(encoding="utf-8"))
         assert pinned
         assert set(pinned) <= used
-    start(tmp_path / "gitlab", Choices(ci="gitlab"))
+    start(tmp_path / "gitlab", ci="gitlab")
     pipeline = tmp_path / "gitlab/.gitlab-ci.yml"
     checker = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", pipeline)
     done = run_tool(Path(sys.executable).parent / "check-jsonschema", *checker)
@@ -407,13 +407,13 @@ def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Repo
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
 def test_the_stack_of_a_new_project_is_for_its_cloud(tmp_path: Path, cloud: str) -> None:
-    start(tmp_path / cloud, Choices((cloud, "aws")))
+    start(tmp_path / cloud, clouds=(cloud, "aws"))
     stack = load(read_file(tmp_path / cloud / "stacks" / "Pulumi.dev.yaml"))
     assert stack.cluster.cloud == cloud
 
 
 def test_a_program_without_its_packages_reports_them(tmp_path: Path) -> None:
-    start(tmp_path / "new", Choices())
+    start(tmp_path / "new")
     with pytest.raises(
         ConsoleError, match=r"__main__\.py imports gpu_tenancy\.components, .* install the requirements"
     ):

@@ -18,8 +18,8 @@ from components_builders import CREATED
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at
 from gpu_tenancy.base.progress import PATIENCE, patient
-from gpu_tenancy.cli.kubectl import Kubectl
 from gpu_tenancy.engine.project import preview
+from gpu_tenancy.jobs.kubectl import Kubectl
 from gpu_tenancy.model.project import project_folder, project_name, read_stack, stack_names
 
 ROOT = Path(__file__).parents[2]

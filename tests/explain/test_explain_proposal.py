@@ -10,8 +10,7 @@ from live_builders import GPU, Data, came, cluster_queue, cohort, counted, local
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, State
 from gpu_tenancy.explain.proposal import Effect, Exceeded, Proposal, effect
-from gpu_tenancy.explain.proposal_pods import Refused
-from gpu_tenancy.explain.proposed import SmallerPool
+from gpu_tenancy.explain.proposed import Refused, SmallerPool
 from gpu_tenancy.explain.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
 from gpu_tenancy.model.kinds import kinds

@@ -8,7 +8,7 @@ import pytest
 from live_builders import state
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.jobs.code import LARGEST, packed
+from gpu_tenancy.jobs.job_files import LARGEST, packed
 from gpu_tenancy.jobs.submitting import Wish, job_of
 from gpu_tenancy.model.manifests.pods import ANNOTATION, STAYS, unpacking
 

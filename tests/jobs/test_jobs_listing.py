@@ -15,8 +15,8 @@ from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.cluster.reading import Missing, State
 from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.jobs import overview
-from gpu_tenancy.jobs.gpu_use import GpuUse, gpu_use, read_gpu_use, together
 from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, read_gpu_use, together
 from gpu_tenancy.jobs.listing import data, listing, shown, with_gpu_use
 from gpu_tenancy.jobs.overview import UseRow, of_jobs, of_pods, rows, used
 from gpu_tenancy.jobs.requeueing import as_submitted

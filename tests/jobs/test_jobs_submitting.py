@@ -18,8 +18,8 @@ from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.explain.fit import judge
 from gpu_tenancy.jobs.job_files import read_job
-from gpu_tenancy.jobs.submitting import Wish, job_of, scheduled, user_label
-from gpu_tenancy.jobs.terms import Terms, claims, data, read_terms, shown
+from gpu_tenancy.jobs.overview import claims, data, shown_claims
+from gpu_tenancy.jobs.submitting import Terms, Wish, job_of, read_terms, scheduled, user_label
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 from gpu_tenancy.model.manifests.jobs import job_manifest
@@ -556,7 +556,7 @@ def test_claims_show_buckets_and_access() -> None:
         ("models", "s3://models", "read and write", "", ()),
         ("scratch", "", "one node", "Bound", ()),
     ]
-    screen = Screen.of(80, shown(rows))
+    screen = Screen.of(80, shown_claims(rows))
     assert screen.too_long == []
     assert [line.split() for line in screen.lines[1:4]] == [
         ["corpus", "s3://corpora/v2", "read", "2"],
@@ -567,4 +567,4 @@ def test_claims_show_buckets_and_access() -> None:
 
 
 def test_a_team_without_claims_is_told_so() -> None:
-    assert Screen.of(80, shown(claims([], []))).lines[0] == "no claims"
+    assert Screen.of(80, shown_claims(claims([], []))).lines[0] == "no claims"

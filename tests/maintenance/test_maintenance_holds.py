@@ -13,8 +13,7 @@ from gpu_tenancy.cluster.holds import Hold, holds_in
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.explain.usage import measure
 from gpu_tenancy.explain.why import why
-from gpu_tenancy.maintenance.hold_end import ending, moment
-from gpu_tenancy.maintenance.holding import Subject, find, releasing
+from gpu_tenancy.maintenance.holding import Subject, ending, find, moment, releasing
 from gpu_tenancy.model.names import HOLD
 
 END = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
@@ -97,7 +96,8 @@ def test_the_question_names_who_waits_and_who_is_evicted() -> None:
 
 def test_a_pool_is_held_by_its_flavor_unless_it_shares_it() -> None:
     pool = node("n1", model="a100", pool="big")
-    assert find(state(Node=[pool]), "big").reference[1:3] == ("ResourceFlavor", "a100")
+    subject = find(state(Node=[pool]), "big")
+    assert (subject.kind, subject.name) == ("ResourceFlavor", "a100")
     with pytest.raises(ConsoleError, match=r"big: Kueue holds whole flavors only.*a100; .*kubectl cordon -l pool=big"):
         find(state(Node=[pool, node("n2", model="a100", pool="small")]), "big")
 

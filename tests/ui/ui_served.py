@@ -17,8 +17,7 @@ from gpu_tenancy.jobs.overview import JobRow
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.ui.board import Board, board_of
 from gpu_tenancy.ui.page import explained
-from gpu_tenancy.ui.refreshing import Refreshing
-from gpu_tenancy.ui.server import Server
+from gpu_tenancy.ui.server import Refreshing, Server
 
 SCRIPT: Final = "<img src=x onerror=document.title='taken'>"
 """What somebody may write into a message or a label that the page shows."""

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+import yaml
 from rich.markup import escape
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.terminal import ProjectFolder
-from gpu_tenancy.cli.commands.stack import StackOption
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `kubectl auth can-i --list` shows your own rights"
 _HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
-Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
-Live = Annotated[
+_Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
+_Live = Annotated[
     bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
 ]
 
@@ -36,16 +38,16 @@ def who_can(
     verb: Annotated[str, typer.Argument(help="Verb of RBAC, such as get, create, delete.")],
     resource: Annotated[str, typer.Argument(help="Resource as for kubectl: pods, po, jobs.batch, pods/exec.")],
     *,
-    namespace: Team = None,
-    stack: StackOption = None,
+    namespace: _Team = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    live: Live = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    live: _Live = False,
     everybody: Annotated[
         bool, typer.Option("--all", help="With --live: also the control plane and service accounts of operators.")
     ] = False,
-    embedded: Embedded = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show who may do something, by which role, and in which teams.
@@ -64,14 +66,8 @@ def who_can(
 
         place = Place(kubeconfig, context, embedded)
         if not (stack or project or in_project()):
-            _who_can_seen(
-                rules.verb_of(verb),
-                rules.resource_of(resource, None),
-                namespace,
-                place,
-                output,
-                everybody=everybody,
-            )
+            wanted = rules.resource_of(resource, None)
+            _who_can_seen(rules.verb_of(verb), wanted, namespace, place, output, everybody=everybody)
             return
         access = access_of(stack, namespace, project, place)
         access.namespaces(namespace)
@@ -127,11 +123,11 @@ def kubeconfig_of(
     ] = None,
     valid: Annotated[str, typer.Option("--for", help="Validity of a token or certificate, 10m to 24h.")] = "1h",
     out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
-    stack: StackOption = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Write a kubeconfig for a team, without stored credentials.
 
@@ -143,7 +139,6 @@ def kubeconfig_of(
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import kubeconfigs
-        from gpu_tenancy.access.kubeconfigs import helper_config, source
         from gpu_tenancy.access.planned import access_of, named, seconds_of
         from gpu_tenancy.cluster.contexts import Place
         from gpu_tenancy.kube.contexts import entry_of
@@ -158,10 +153,10 @@ def kubeconfig_of(
         if who and who.kind == "serviceaccount":
             with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
                 config = kubeconfigs.with_token(cluster, plain, who, seconds)
-        elif helper := None if kubeconfig or context or embedded else helper_config(access.stack.cluster, who):
+        elif helper := None if any(place) else kubeconfigs.helper_config(access.stack.cluster, who):
             config = kubeconfigs.as_person(helper, who)
         else:
-            file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
+            file, selected = kubeconfigs.source(access.stack.cluster, kubeconfig, context, embedded=embedded)
             entry = entry_of(file, selected)
             if embedded and who:
                 config = kubeconfigs.with_certificate(kubeconfigs.plain(entry), who, seconds)
@@ -186,9 +181,9 @@ def worker_kubeconfig(
     manager_context: Annotated[str | None, typer.Option(help="Its context. Default: the current one.")] = None,
     out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Write the kubeconfig by which a MultiKueue manager reaches a worker.
 
@@ -199,11 +194,8 @@ def worker_kubeconfig(
     [dim]tenancy access worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
-        import yaml
-
         from gpu_tenancy.access import kubeconfigs
         from gpu_tenancy.access.planned import seconds_of
-        from gpu_tenancy.base.output import write_private
         from gpu_tenancy.cluster.contexts import Place
 
         found, seconds = kubeconfigs.worker_of(worker, project), seconds_of(valid, "--for")
@@ -225,19 +217,15 @@ def worker_kubeconfig(
 def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Generator[tuple[Cluster, dict[str, Any]]]":
     """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
 
-    Args:
-        section: of the stack.
-        place: as the user names it; without a name, the login of the cluster's cloud is used.
-        rights: what to do without the right to make tokens.
+    Without a place, the login of the cluster's cloud is used. `rights` is the fix for a missing right to make tokens.
     """
     from gpu_tenancy.access import kubeconfigs
-    from gpu_tenancy.access.kubeconfigs import helper_config, source
     from gpu_tenancy.kube.contexts import entry_of
 
     kubeconfig, context, embedded = place
-    config = helper_config(section) if not any(place) else None
+    config = kubeconfigs.helper_config(section) if not any(place) else None
     if config is None:
-        file, selected = source(section, kubeconfig, context, embedded=embedded)
+        file, selected = kubeconfigs.source(section, kubeconfig, context, embedded=embedded)
         entry = entry_of(file, selected)
         with asking(file, entry.name, embedded=False, rights=rights) as cluster:
             yield cluster, kubeconfigs.plain(entry)
@@ -247,17 +235,12 @@ def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Gene
 
 
 def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:
-    """Reports what the cluster allows and the stack does not, and the reverse.
-
-    Raises:
-        Exit: they differ.
-    """
+    """Reports what the cluster allows and the stack does not, and the reverse. Raises Exit if they differ."""
     stack_only, live_only = sorted({*planned} - {*live}), sorted({*live} - {*planned})
     for line in stack_only:
         terminal.error_line(f"{line}: allowed by the stack, not by the cluster; deploy the stack")
+    fix = "remove the binding, or add it to the stack"
     for line in live_only:
-        terminal.error_line(
-            f"{line}: allowed by the cluster, not by the stack; remove the binding, or add it to the stack"
-        )
+        terminal.error_line(f"{line}: allowed by the cluster, not by the stack; {fix}")
     if stack_only or live_only:
         raise typer.Exit(terminal.PROMISE_BROKEN)

@@ -2,14 +2,24 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.output import write_text
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import ProjectFolder
+
+if TYPE_CHECKING:
+    from gpu_tenancy.base.json import Json
+    from gpu_tenancy.model.catalogue import Machine
+    from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules
+    from gpu_tenancy.model.catalogue.machines import Purchase
+
+NO: Final = "no"
 
 
 def clouds(output: Output = None) -> None:
@@ -17,9 +27,10 @@ def clouds(output: Output = None) -> None:
 
     [dim]tenancy catalogue clouds[/dim]
     """
-    from gpu_tenancy.cli.catalogue import abilities_table
-
-    table = abilities_table()
+    headings, rows = abilities()
+    table = terminal.table("setting", *(f"{heading}~" for heading in headings[1:]))
+    for row in rows:
+        table.add_row(*(cell.replace("`", "") for cell in row))
     answer(output, table.records, table)
 
 
@@ -31,14 +42,19 @@ def machines(
 
     [dim]tenancy catalogue machines --cloud gcp[/dim]
     """
-    from gpu_tenancy.base.problems import nearest
-    from gpu_tenancy.cli.catalogue import machines_data, machines_table
     from gpu_tenancy.model.catalogue import cloud_tables
+    from gpu_tenancy.model.catalogue import machines as all_machines
 
     if cloud is not None and cloud not in cloud_tables():
         terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, cloud_tables())}")
         raise typer.Exit(terminal.STACK_WRONG)
-    answer(output, machines_data(cloud), machines_table(cloud))
+    chosen = [machine for (of, _), machine in all_machines().items() if cloud in {None, of}]
+    rows = [_row(machine) for machine in chosen]
+    drop = ("capacity", "fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable")
+    table = terminal.table(*rows[0], drop=drop)
+    for row in rows:
+        table.add_row(*row.values())
+    answer(output, [_data(machine) for machine in chosen], table)
 
 
 def schema(
@@ -83,3 +99,107 @@ def packs(
         for pack in pack_names(folder):
             table.add_row(pack, str(choose(pack, folder, production=False).folder))
         answer(output, table.records, table)
+
+
+def abilities() -> tuple[list[str], list[list[str]]]:
+    """What each cloud supports in a node pool: headings and rows, also for docs/clouds.md."""
+    from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
+
+    all_rules = list(known_clouds().values())
+    kinds = list(all_rules[0].capacity)
+    topologies = [[prefix for rule in rules.topologies for prefix in rule.machines] for rules in all_rules]
+    rows = [
+        *([f"`{kind}`", *(_capacity(rules.capacity[kind]) for rules in all_rules)] for kind in kinds),
+        ["`compact`", *(", ".join(rules.compact) or NO for rules in all_rules)],
+        ["`topology: cloud`", *(", ".join(f"{name}*" for name in prefixes) or NO for prefixes in topologies)],
+        ["`fabric`", *(", ".join(rules.fabrics) or NO for rules in all_rules)],
+        ["`driver` (default first)", *(", ".join(f"`{name}`" for name in rules.drivers) for rules in all_rules)],
+        ["`sharing.mig` is set up by", *(_sharing(rules, "mig") for rules in all_rules)],
+        ["`sharing.timeSlicing` is set up by", *(_sharing(rules, "timeSlicing") for rules in all_rules)],
+        ["`sharing.mps` is set up by", *(_sharing(rules, "mps") for rules in all_rules)],
+    ]
+    return ["", *(rules.title for rules in all_rules)], rows
+
+
+def _capacity(rule: "CapacityRule") -> str:
+    if rule.refused:
+        return NO
+    needs = [
+        "needs a reservation" if rule.reservation else "",
+        f"{rule.zones} zone" if rule.zones else "",
+        f"`nodes.min: {rule.min}`" if rule.min is not None else "",
+        f"at most {rule.longest / 86400:g} days" if rule.longest else "",
+        "requested by Kueue" if rule.by_queue else "",
+    ]
+    return ", ".join(filter(None, needs)) or "yes"
+
+
+def _sharing(rules: "CloudRules", way: Literal["mig", "timeSlicing", "mps"]) -> str:
+    by_driver = {name: mode.sharing(way) for name, mode in rules.drivers.items()}
+    cells = [
+        f"{rule.by} (driver `{name}`)" if len(by_driver) > 1 else rule.by for name, rule in by_driver.items() if rule
+    ]
+    return ", ".join(cells) or NO
+
+
+def _data(machine: "Machine") -> "dict[str, Json]":
+    """A machine type for programs: numbers with their unit in the key; null for what is unknown or does not exist."""
+    from gpu_tenancy.model.catalogue import allocatable, find_gpu
+
+    gpu = find_gpu(machine.gpu) if machine.gpu else None
+    cpu, memory = allocatable(machine)
+    return {
+        "machine": machine.name,
+        "cloud": machine.cloud,
+        "gpu": machine.gpu,
+        "gpus": machine.gpus,
+        "gpu_memory_bytes": gpu.memory if gpu else None,
+        "cpus": machine.cpu / 1000,
+        "memory_bytes": machine.memory,
+        "allocatable_cpus": cpu / 1000,
+        "allocatable_memory_bytes": memory,
+        "fabric": machine.network.fabric if machine.network else None,
+        "network_interfaces": machine.network.interfaces if machine.network and machine.network.fabric else None,
+        "capacity": list(machine.purchase.has) if machine.purchase else None,
+        "capacity_unavailable": list(machine.purchase.lacks) if machine.purchase else None,
+        "reservations": list(machine.purchase.reservations) if machine.purchase else None,
+        "zones": [*sorted(machine.zones)] if machine.zones else None,
+        "usd_per_hour": machine.price.on_demand,
+        "usd_per_hour_spot": machine.price.spot,
+    }
+
+
+def _row(machine: "Machine") -> dict[str, str]:
+    """A row of the table, by heading."""
+    from gpu_tenancy.model.catalogue import allocatable, find_gpu
+
+    gpu = find_gpu(machine.gpu) if machine.gpu else None
+    cpu, memory = allocatable(machine)
+    network, price = machine.network, machine.price
+    return {
+        "machine": machine.name,
+        "cloud": machine.cloud,
+        "GPUs": f"{machine.gpus} {machine.gpu}" if gpu else "",
+        "memory per GPU": format_bytes(gpu.memory) if gpu else "",
+        "CPUs": f"{machine.cpu // 1000}",
+        "memory": format_bytes(machine.memory),
+        "allocatable": f"{cpu // 1000} CPUs, {format_bytes(memory)}",
+        "fabric": f"{network.interfaces} x {network.fabric}" if network and network.fabric else "",
+        "capacity": _capacity_types(machine.purchase),
+        "$/hour#": _price(price.on_demand),
+        "$/hour spot#": _price(price.spot),
+    }
+
+
+def _capacity_types(purchase: "Purchase | None") -> str:
+    """The capacity types of a machine type, with the kinds of its reservations and the only zones that have it."""
+    if purchase is None or not purchase.has:
+        return "unknown"
+    beyond = set(purchase.reservations) - {"on-demand"}
+    kinds = f" ({', '.join(purchase.reservations)})" if beyond else ""
+    ways = ", ".join(f"{kind}{kinds}" if kind == "reserved" else kind for kind in purchase.has)
+    return f"{ways} in {', '.join(purchase.zones)}" if purchase.zones else ways
+
+
+def _price(amount: float | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.2f}"

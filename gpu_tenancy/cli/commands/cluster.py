@@ -1,22 +1,25 @@
 """`cluster`: inspect, adopt and hold parts of a running cluster; checks before a deployment."""
 
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.errors import ConsoleError, naming
+from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.base.texts import plural, visible
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpu_tenancy.adopt.adopting import Adopted
     from gpu_tenancy.cluster.holds import Hold
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.kube.references import Reference
@@ -24,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
     out: Annotated[Path | None, typer.Option(help="Folder for `inspect.html`, a page with all findings.")] = None,
     *,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Replace the names of objects, the same name by the same one.")
     ] = False,
-    embedded: Embedded = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Inspect any running cluster: GPUs that exist, are promised and idle, and queues and quotas that contradict.
@@ -57,9 +60,9 @@ def adopt(
     *,
     out: Annotated[Path, typer.Option(help="File to write: stacks/Pulumi.NAME.yaml of a project.", show_default=False)],
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Write a stack that has the tenancy of a running cluster, and compare its objects with the cluster's.
@@ -70,8 +73,16 @@ def adopt(
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
     """
     with terminal.errors():
-        name = _name(out)
+        from gpu_tenancy.model.project import check_name
+
+        name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
+        if out.name != f"Pulumi.{name}.yaml":
+            raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
+        check_name(name)
+        if out.exists():
+            raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
     with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.adopt import show
         from gpu_tenancy.adopt.adopting import adopt as adopt_from
         from gpu_tenancy.adopt.tenancy import KINDS, OPERATED, Seen
         from gpu_tenancy.cluster.reading import read
@@ -80,34 +91,12 @@ def adopt(
         with terminal.reported_if_slow("reading the cluster"):
             groups = frozenset(group for group in OPERATED if cluster.versions(group))
             seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), groups)
-        _written(adopt_from(seen, name, _exists(cluster), project), out, output)
-
-
-def _name(out: Path) -> str:
-    """The name of the stack in a file, which must not exist."""
-    from gpu_tenancy.model.project import check_name
-
-    name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
-    if out.name != f"Pulumi.{name}.yaml":
-        raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
-    check_name(name)
-    if out.exists():
-        raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
-    return name
-
-
-def _written(found: "Adopted", out: Path, output: Output) -> None:
-    from rich.text import Text
-
-    from gpu_tenancy.adopt import show
-    from gpu_tenancy.base.output import write_text
-    from gpu_tenancy.base.texts import visible
-
-    write_text(out, show.written(found))
-    terminal.report(f"stack: {out}")
-    answer(output, show.data(found), *(Text(visible(line)) for line in show.lines(found)))
-    if found.problems or found.incomplete:
-        raise typer.Exit(1)
+        found = adopt_from(seen, name, _exists(cluster), project)
+        write_text(out, show.written(found))
+        terminal.report(f"stack: {out}")
+        answer(output, show.data(found), *(Text(visible(line)) for line in show.lines(found)))
+        if found.problems or found.incomplete:
+            raise typer.Exit(1)
 
 
 def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
@@ -122,9 +111,8 @@ def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
     def listed(api_version: str, kind: str, namespace: str) -> frozenset[Reference] | None:
         """None if one may not list them there."""
         try:
-            return frozenset(
-                map(Reference.of, cluster.list(api_version, kind, namespace=namespace, metadata_only=True))
-            )
+            found = cluster.list(api_version, kind, namespace=namespace, metadata_only=True)
+            return frozenset(map(Reference.of, found))
         except UnknownKindError:
             return frozenset()
         except ApiError as error:
@@ -143,7 +131,6 @@ def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
 
 _RIGHTS = "use the kubeconfig of an administrator, who may change queues and flavors"
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be changed, and change nothing.")]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 
 
 def hold(
@@ -156,11 +143,11 @@ def hold(
     until: Annotated[
         str, typer.Option(help="End: a duration such as 90m, 4h or 2d, or a time such as 2026-11-24T20:00Z.")
     ] = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: _DryRun = False,
-    yes: _Yes = False,
+    yes: options.Yes = False,
 ) -> None:
     """Hold a team, a flavor or a pool for maintenance: Kueue admits nothing new there. Asks first.
 
@@ -169,14 +156,12 @@ def hold(
     [dim]tenancy cluster hold h100 --drain --until 4h[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        from datetime import UTC, datetime
-
         from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cli.commands.up import confirm
         from gpu_tenancy.cluster.reading import read
-        from gpu_tenancy.maintenance import hold_end, holding
+        from gpu_tenancy.maintenance import holding
 
-        end = hold_end.moment(until, datetime.now(UTC)) if until else None
+        end = holding.moment(until, datetime.now(UTC)) if until else None
         subject = holding.find(read(cluster, holding.KINDS), name)
         held = subject.held_by(who_am_i(cluster).user, end, drain=drain)
         terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
@@ -187,7 +172,7 @@ def hold(
         confirm(f"Hold {subject.name}?", yes=yes)
         holding.hold(cluster, subject, held)
         if held.until:
-            home = hold_end.arrange(cluster, held)
+            home = holding.arrange(cluster, held)
             terminal.out.print(f"a CronJob in {home} releases it", highlight=False)
         if drain and subject.kind == "ResourceFlavor":  # Kueue itself evicts what a drained ClusterQueue has.
             with terminal.reported_if_slow("evicting workloads"):
@@ -202,9 +187,9 @@ def release(
         Path | None,
         typer.Option("--drift", metavar="FILE", help="List the holds in the output of a check for drift; no cluster."),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: _DryRun = False,
 ) -> None:
     """Release what `tenancy cluster hold` holds, and restore what was there before.
@@ -221,8 +206,6 @@ def release(
                 terminal.out.print(line, highlight=False, soft_wrap=True)
         return
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        from datetime import UTC, datetime
-
         from gpu_tenancy.cluster.queues import Queues
         from gpu_tenancy.cluster.reading import read
         from gpu_tenancy.maintenance import holding
@@ -241,11 +224,11 @@ def release(
         if not chosen:
             terminal.out.print("nothing is held" if not due else "nothing is due", highlight=False)
         for held in chosen:
-            _release(cluster, holding.subject_of(Queues(state), held), held, dry_run=dry_run or not due)
+            _release(cluster, holding.subject_of(Queues(state), held.kind, held.name), held, dry_run=dry_run or not due)
 
 
 def _release(cluster: "Cluster", subject: "Subject", held: "Hold", *, dry_run: bool) -> None:
-    from gpu_tenancy.maintenance import hold_end, holding
+    from gpu_tenancy.maintenance import holding
 
     terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
     if dry_run:
@@ -253,7 +236,7 @@ def _release(cluster: "Cluster", subject: "Subject", held: "Hold", *, dry_run: b
             terminal.out.print(f"  {line}", highlight=False)
         return
     holding.release(cluster, subject, held)
-    hold_end.dismiss(cluster, held)
+    holding.dismiss(cluster, held)
     terminal.out.print("  released", highlight=False)
 
 
@@ -276,9 +259,9 @@ def doctor(
         str | None, typer.Option("--namespace", "-n", help="With --live: namespace of one team. Default: all teams.")
     ] = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Check before a deployment that tools, quotas, zones, subnets, rights and versions are there. Nothing is changed.
@@ -296,10 +279,10 @@ def doctor(
     with terminal.errors(stack):
         from gpu_tenancy.doctor import results
         from gpu_tenancy.doctor.checks import cloud_rows, tools
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.model.project import project_folder
 
-        loaded = load(read_stack(stack, project_folder(project)))
+        tree = options.tree_of(stack, project)
+        loaded = tree.written
         with terminal.reported_if_slow("asking the cloud"):
             rows = [*(() if upgrade else tools(loaded)), *(cloud_rows(loaded) if cloud else ())]
         if live:
@@ -317,18 +300,17 @@ def doctor(
         if upgrade:
             from gpu_tenancy.doctor.upgrades import upgrade_rows
             from gpu_tenancy.model.plan.operators import running
-            from gpu_tenancy.model.plan.shares import Tree
 
             with asking(kubeconfig, context, embedded=embedded) as cluster:
-                rows += upgrade_rows(cluster, (one for plans in running(Tree(loaded)).values() for one in plans))
+                rows += upgrade_rows(cluster, (one for plans in running(tree).values() for one in plans))
         results.conclude(rows, output)
 
 
 def migrate(
     *,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
 ) -> None:
     """Write objects that are stored in an old version of their kind again, for the kinds of operators.

@@ -13,6 +13,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.cli.commands import options
 
 if TYPE_CHECKING:
     from gpu_tenancy.cost.statement import Period, Statement, Terms
@@ -44,12 +45,9 @@ def cost(
     """
     with terminal.errors(stack):
         from gpu_tenancy.cost.statement import Period, Terms, of_only
-        from gpu_tenancy.cost.tables import csv_text, data, show
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.plan.shares import Tree
-        from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.cost.tables import csv_text, data, page, show
 
-        terms = Terms.of(Tree(load(read_stack(stack, project_folder(project)))))
+        terms = Terms.of(options.tree_of(stack, project))
         period = Period.of(month, datetime.now(UTC))
         statement = _read(stack, terms, period, prometheus, source)
         if team is not None:
@@ -62,8 +60,6 @@ def cost(
         else:
             show(terminal.out, statement)
         if out:
-            from gpu_tenancy.cost.tables import page
-
             write_text(out / "cost.html", page(statement))
             write_text(out / "cost.csv", csv_text(statement))
             if not is_for_programs(output):
@@ -76,11 +72,9 @@ def _read(stack: str, terms: "Terms", period: "Period", prometheus: str | None, 
     from gpu_tenancy.simulation.records import Trace, TraceError
 
     if (prometheus is None) == (source is None):
-        raise ConsoleError(
-            "specify one of --prometheus and --from",
-            "run `kubectl port-forward -n monitoring svc/kube-prometheus-stack-prometheus 9090` and set --prometheus"
-            " http://127.0.0.1:9090, or set --from to a file of Workloads",
-        )
+        forward = "kubectl port-forward -n monitoring svc/kube-prometheus-stack-prometheus 9090"
+        fix = f"run `{forward}` and set --prometheus http://127.0.0.1:9090, or set --from to a file of Workloads"
+        raise ConsoleError("specify one of --prometheus and --from", fix)
     if prometheus is not None:
         terminal.progress(f"asking {prometheus}")
         return of_prometheus(stack, terms, Prometheus(prometheus), period)

@@ -11,41 +11,29 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.cli.commands.usage import (
-    Context,
-    Embedded,
-    Every,
-    Gpus,
-    Kubeconfig,
-    Team,
-    TeamOption,
-    Watch,
-    asking,
-    place_of,
-    show_answer,
-    team_of,
-)
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of
+from gpu_tenancy.model.names import DEPLOYED_BY
 
 if TYPE_CHECKING:
     from gpu_tenancy.cluster.pods import Manifest
     from gpu_tenancy.jobs.jobs import Jobs
     from gpu_tenancy.kube.client import Cluster
 
-Name = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")]
-Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
-Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def jobs(
-    team: Team = None,
+    team: options.Team = None,
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    every: Every = 5.0,
-    watch: Watch = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    every: options.Every = 5.0,
+    watch: options.Watch = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List all jobs, servers and single pods of a team, also those that ended or are in no queue.
@@ -62,12 +50,12 @@ def jobs(
 
 
 def claims(
-    team: Team = None,
+    team: options.Team = None,
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List what jobs of a team can mount: its datasets, with their buckets, and its storage.
@@ -75,17 +63,17 @@ def claims(
     [dim]tenancy claims ml-research[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs.terms import claims, data, shown
+        from gpu_tenancy.jobs.overview import claims, data, shown_claims
 
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
-        show_answer(lambda: claims(found, pods), shown, data, output, None)
+        show_answer(lambda: claims(found, pods), shown_claims, data, output, None)
 
 
 def logs(
-    job: Name,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")],
     *,
-    namespace: TeamOption = None,
+    namespace: options.TeamOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new lines, also of pods that start later, until the job ends.")
     ] = False,
@@ -98,10 +86,10 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=0, help="Only so many of the last lines of each pod.", show_default=False)
     ] = None,
-    kind: Kind = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kind: options.Kind = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Print the logs of a job over all of its pods, each line with the number of its pod if there are several.
 
@@ -122,11 +110,7 @@ def logs(
 def followed(
     cluster: "Cluster", manifest: "Manifest", *, number: int | None = None, container: str = "", tail: int | None = None
 ) -> None:
-    """Prints the logs of a job until it ends.
-
-    Raises:
-        typer.Exit: it failed.
-    """
+    """Prints the logs of a job until it ends. Raises typer.Exit if it failed."""
     from gpu_tenancy.cluster.demand import FAILED
     from gpu_tenancy.jobs.logs import Logs
 
@@ -144,14 +128,14 @@ def followed(
 def top(
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job, by pod; default: all jobs.")] = None,
     *,
-    namespace: TeamOption = None,
-    kind: Kind = "",
-    gpus: Gpus = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    every: Every = 5.0,
-    watch: Watch = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kind: options.Kind = "",
+    gpus: options.Gpus = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    every: options.Every = 5.0,
+    watch: options.Watch = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show the CPUs and the memory that jobs use, of what they request, and the GPUs that they hold.
@@ -162,15 +146,14 @@ def top(
     [dim]tenancy top nightly --gpus --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cli.kubectl import Kubectl
-        from gpu_tenancy.jobs.gpu_use import Answers, gpu_use
         from gpu_tenancy.jobs.jobs import read_jobs
-        from gpu_tenancy.jobs.overview import UseRow, of_jobs, of_pods, use_data, use_of, used
+        from gpu_tenancy.jobs.kubectl import Answers, Kubectl, gpu_use
+        from gpu_tenancy.jobs.overview import UseRow, data, of_jobs, of_pods, use_of, used
 
-        home, name = (
-            place_of(cluster, job, namespace) if job else (team_of(cluster, None, namespace, "tenancy top"), "")
-        )
-
+        if job:
+            home, name = place_of(cluster, job, namespace)
+        else:
+            home, name = team_of(cluster, None, namespace, "tenancy top"), ""
         smi = Kubectl.of(kubeconfig, context, home, embedded=embedded).nvidia_smi if gpus else None
 
         def ask() -> tuple[tuple[UseRow, ...], Answers]:
@@ -182,21 +165,21 @@ def top(
         show_answer(
             ask,
             lambda told: used(told[0], pods=bool(name), busy=gpus, notes=told[1].notes),
-            lambda told: use_data(told[0]),
+            lambda told: data(told[0]),
             output,
             every if watch else None,
         )
 
 
 def cancel(
-    names: Names,
+    names: _Names,
     *,
-    namespace: TeamOption = None,
-    kind: Kind = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    yes: Yes = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kind: options.Kind = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    yes: _Yes = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """Delete jobs: their pods end, and their quota is free for the queue.
 
@@ -214,14 +197,14 @@ def cancel(
 
 
 def requeue(
-    names: Names,
+    names: _Names,
     *,
-    namespace: TeamOption = None,
-    kind: Kind = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    yes: Yes = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kind: options.Kind = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    yes: _Yes = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """End the pods of jobs and queue them again; also jobs that ended.
 
@@ -247,22 +230,17 @@ def _confirmed(
 ) -> "list[tuple[Manifest, str]]":
     """The objects of names, and their titles, once the user agreed.
 
-    Raises:
-        ConsoleError: one of them was made for another object.
+    Raises ConsoleError if one of them was made for another object.
     """
-    from gpu_tenancy.base.texts import plural
     from gpu_tenancy.cli.commands.up import confirm
-    from gpu_tenancy.model.names import DEPLOYED_BY
 
     chosen: list[tuple[Manifest, str]] = []
     for name in names:
         found, manifest = _found(cluster, name, namespace, kind)
         title = _title(manifest)
         if owner := found.owner(manifest):
-            raise ConsoleError(
-                f"{title}: is a part of {_title(owner)}, which would create it again",
-                f"name {text_at(owner, 'metadata', 'name')}",
-            )
+            problem = f"{title}: is a part of {_title(owner)}, which would create it again"
+            raise ConsoleError(problem, f"name {text_at(owner, 'metadata', 'name')}")
         pods = plural(len(found.pods(manifest)), "pod")
         of_stack = text_at(manifest, "metadata", "annotations", DEPLOYED_BY)
         again = "; its stack creates it again at the next deployment" if of_stack and verb == "Delete" else ""

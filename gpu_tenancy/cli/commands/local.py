@@ -15,6 +15,7 @@ from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.cli.commands import options
 
 if TYPE_CHECKING:
     from gpu_tenancy.engine.project import Preview
@@ -94,22 +95,19 @@ def metrics(
         from gpu_tenancy.embedded.parts import LOOPBACK
         from gpu_tenancy.embedded.platform import Platform
         from gpu_tenancy.local.metrics import serving
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.project import project_folder, read_stack
 
         platform = Platform()
         carried = platform.carried()
         if carried is None:
             raise ConsoleError("the embedded platform has no stack", "run `tenancy local up`")
-        stack = load(read_stack(carried.name, project_folder(project)))
+        stack = options.tree_of(carried.name, project).written
         folder = out / carried.name / "metrics"
         with serving(platform, stack, port, folder) as server:
             sys.stdout.write(f"{folder / 'prometheus.yml'}\n")
             sys.stdout.flush()
             where = f"http://{LOOPBACK}:{server.server_port}"
-            terminal.err.print(
-                f"serving {where} until Ctrl-C; start Prometheus with this file", highlight=False, style="dim"
-            )
+            hint = f"serving {where} until Ctrl-C; start Prometheus with this file"
+            terminal.err.print(hint, highlight=False, style="dim")
             with suppress(KeyboardInterrupt):
                 server.serve_forever()
 
@@ -142,23 +140,15 @@ def status(output: Output = None) -> None:
         table = terminal.table("part", "state")
         for part in parts:
             table.add_row(part.part, f"pid {part.pid}" if part.runs else "not running")
-        carried = platform.carried()
-        stack = (
-            {"stack": carried.name, "engine": carried.engine, "kubeconfig": str(platform.kubeconfig)}
-            if carried
-            else None
-        )
-        more = (
-            [f"\nstack       {carried.name}, deployed with {carried.engine}", f"kubeconfig  {platform.kubeconfig}"]
-            if carried
-            else []
-        )
+        stack, more = None, list[str]()
+        if carried := platform.carried():
+            stack = {"stack": carried.name, "engine": carried.engine, "kubeconfig": str(platform.kubeconfig)}
+            more += [f"\nstack       {carried.name}, deployed with {carried.engine}"]
+            more += [f"kubeconfig  {platform.kubeconfig}"]
         answer(output, {"parts": [asdict(part) for part in parts], "deployed": stack}, table, *map(Text, more))
-        for part in parts if any(part.runs for part in parts) else ():
-            if not part.runs:
-                log = platform.places.log(part.part)
-                terminal.err.print(
-                    escape(f"\n{part.part} exited. Last log lines ({log}):\n{tail(log)}"), highlight=False
-                )
-        if not all(part.runs for part in parts):
+        exited = [part.part for part in parts if not part.runs]
+        for part in exited if len(exited) < len(parts) else ():
+            log = platform.places.log(part)
+            terminal.err.print(escape(f"\n{part} exited. Last log lines ({log}):\n{tail(log)}"), highlight=False)
+        if exited:
             raise typer.Exit(terminal.STACK_WRONG)

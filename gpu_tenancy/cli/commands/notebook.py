@@ -1,29 +1,20 @@
 """Commands about notebooks: `tenancy notebook start`, `open`, `stop` and `list`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+import yaml
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.quantity import format_duration
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking, show_answer, team_of
 from gpu_tenancy.cli.commands.submit import Mounts, pairs
-from gpu_tenancy.cli.commands.usage import (
-    Context,
-    Embedded,
-    Kubeconfig,
-    Team,
-    TeamOption,
-    asking,
-    judged,
-    read_for_fit,
-    show_answer,
-    team_of,
-)
-
-if TYPE_CHECKING:
-    from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.cli.commands.usage import judged, read_for_fit
+from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
 
 Name = Annotated[
     str,
@@ -43,11 +34,11 @@ def start(
         str, typer.Option(help="Image that the team is offered; default: the first.", show_default=False)
     ] = "",
     mount: Mounts = None,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")] = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    dry_run: options.DryRun = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """Start a notebook in the queue of your team, or one that was stopped, as it was.
 
@@ -57,17 +48,12 @@ def start(
     [dim]tenancy notebook start lab --size small[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        import yaml
-
-        from gpu_tenancy.access.live import who_am_i
-        from gpu_tenancy.base.quantity import format_duration
         from gpu_tenancy.cluster.demand import demand
         from gpu_tenancy.explain import show
         from gpu_tenancy.jobs import notebooks
-        from gpu_tenancy.jobs.submitting import user_label
 
         team = team_of(cluster, None, namespace, "tenancy notebook start -n TEAM")
-        user = user_label(who_am_i(cluster).user)
+        user = options.user_of(cluster)
         choice = notebooks.Choice(name or notebooks.usual_name(user), image, size, dict(pairs("--mount", mount)), user)
         live = None if dry_run else notebooks.found(cluster, team, choice.name)
         if live:
@@ -75,10 +61,8 @@ def start(
                 fix = f"`tenancy cancel {choice.name}` deletes it, and its home stays; then start it with other options"
                 raise ConsoleError(f"notebook {team}/{choice.name}: exists", fix)
             if notebooks.runs(live):
-                raise ConsoleError(
-                    f"notebook {team}/{choice.name}: is started already",
-                    f"open it with `tenancy notebook open {choice.name}`",
-                )
+                fix = f"open it with `tenancy notebook open {choice.name}`"
+                raise ConsoleError(f"notebook {team}/{choice.name}: is started already", fix)
             with terminal.reported_if_slow("waiting for its pod to end"):
                 notebooks.scale(cluster, live, 1)
             terminal.out.print(f"notebook {team}/{choice.name} started again", highlight=False)
@@ -114,10 +98,10 @@ def open_(
             help="Port on this machine; default: 8888. Set it to forward a port for a notebook with a host, too.",
         ),
     ] = None,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Print the address of a notebook, and forward its port to this machine until interrupted.
 
@@ -128,12 +112,11 @@ def open_(
     [dim]tenancy notebook open lab[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cli.kubectl import Kubectl
         from gpu_tenancy.jobs import notebooks
-        from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
+        from gpu_tenancy.jobs.kubectl import Kubectl
 
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
-        name = _name(cluster, name)
+        name = name or notebooks.usual_name(options.user_of(cluster))
         manifest = notebooks.existing(cluster, team, name)
         pod = notebooks.pod_that_runs(cluster, manifest)
         kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
@@ -151,10 +134,10 @@ def open_(
 def stop(
     name: Name = "",
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Stop a notebook: its kernels end, its GPUs are free for the queue, its home stays.
 
@@ -164,18 +147,18 @@ def stop(
         from gpu_tenancy.jobs import notebooks
 
         team = team_of(cluster, None, namespace, "tenancy notebook stop -n TEAM")
-        name = _name(cluster, name)
+        name = name or notebooks.usual_name(options.user_of(cluster))
         notebooks.scale(cluster, notebooks.existing(cluster, team, name), 0)
         terminal.out.print(f"notebook {team}/{name} stopped; its home stays", highlight=False)
 
 
 def list_(
-    team: Team = None,
+    team: options.Team = None,
     *,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List the notebooks of a team, also those that are stopped.
@@ -188,12 +171,3 @@ def list_(
 
         team = team_of(cluster, team, namespace, "tenancy notebook list TEAM")
         show_answer(lambda: listed(cluster, team), lambda rows: shown(rows, what="notebook"), data, output, None)
-
-
-def _name(cluster: "Cluster", name: str) -> str:
-    """The name of a notebook, or the usual one of the user."""
-    from gpu_tenancy.access.live import who_am_i
-    from gpu_tenancy.jobs.notebooks import usual_name
-    from gpu_tenancy.jobs.submitting import user_label
-
-    return name or usual_name(user_label(who_am_i(cluster).user))

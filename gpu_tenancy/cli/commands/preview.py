@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,8 @@ from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Unbounded, write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands import up
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands import options, up
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from gpu_tenancy.cluster.contexts import Place
@@ -56,9 +57,9 @@ def preview(
             metavar="FILE", help="Output of `tenancy cost -o json`, to show what teams used beside their guarantees."
         ),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the report (HTML, Markdown, JSON), the objects (YAML) and the exit code."),
@@ -87,11 +88,9 @@ def preview(
     with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
         if all_:
             if base or policy or pulumi_preview or out or output or live or state or used:
-                raise ConsoleError(
-                    "--all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --used, --out"
-                    " and -o",
-                    "preview twice: with --all, and without it for the report of the whole environment",
-                )
+                others = "--base, --policy, --pulumi-preview, --live, --state, --used, --out and -o"
+                fix = "preview twice: with --all, and without it for the report of the whole environment"
+                raise ConsoleError(f"--all cannot be combined with {others}", fix)
             up.preview(stack, project)
             return
         from gpu_tenancy.cluster.contexts import Place
@@ -111,9 +110,8 @@ def preview(
         stack_preview = projects.preview(stack, folder, onto=_onto(place) if live else None)
         if base:
             terminal.progress(f"rendering {stack} at {base}")
-        seen = review(
-            stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview, live=running, used=month
-        )
+        packs = policy or ()
+        seen = review(stack_preview, folder, ref=base, policies=packs, real=pulumi_preview, live=running, used=month)
         written = _write(stack_preview, seen, out) if out else ""
         if is_for_programs(output):
             names = ("/".join(filter(None, (one.kind, one.namespace, one.name))) for one in stack_preview.objects)
@@ -146,9 +144,9 @@ def _onto(place: "Place") -> Path | None:
 def snapshot(
     *,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Write what decides about workloads of a cluster into a file, for `tenancy preview --state` in a pipeline.
 
@@ -205,6 +203,10 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
     from gpu_tenancy.engine.details import tree
     from gpu_tenancy.local import show
+    from gpu_tenancy.model.checks.operators import unknown_architectures
+    from gpu_tenancy.model.plan.environment import Environment
+    from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.model.plan.signals import cold_starts
     from gpu_tenancy.review import text
 
     out = terminal.out
@@ -228,12 +230,12 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
     if notes := _aging(stack_preview):
         out.print(f"[dim]old: {escape('; '.join(notes))}[/dim]", highlight=False)
-    if starts := _cold_starts(stack_preview):
+    if starts := cold_starts(Environment(stack_preview.stack)):
         waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
         out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
     for warning in seen.now.server_warnings:
         out.print(f"[yellow]{escape(warning)}[/yellow]", highlight=False)
-    if unchecked := _unchecked(stack_preview):
+    if unchecked := unknown_architectures(Tree(stack_preview.stack)):
         out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
     if written:
         out.print(f"\n{escape(written)}", highlight=False)
@@ -242,26 +244,8 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
         text.show_rules(out, seen.rules)
 
 
-def _cold_starts(stack_preview: "Preview") -> list[str]:
-    """Servers that can have no replicas."""
-    from gpu_tenancy.model.plan.environment import Environment
-    from gpu_tenancy.model.plan.signals import cold_starts
-
-    return cold_starts(Environment(stack_preview.stack))
-
-
-def _unchecked(stack_preview: "Preview") -> list[str]:
-    """Images that must run on Arm nodes, and of which nobody knows whether they do."""
-    from gpu_tenancy.model.checks.operators import unknown_architectures
-    from gpu_tenancy.model.plan.shares import Tree
-
-    return unknown_architectures(Tree(stack_preview.stack))
-
-
 def _aging(stack_preview: "Preview") -> list[str]:
     """What the stack uses of the catalogue that is older than half a year, where it creates nodes."""
-    import datetime as dt
-
     from gpu_tenancy.engine.files import helm_releases
     from gpu_tenancy.model.catalogue.releases import aging
     from gpu_tenancy.model.spec.cluster import service_of
@@ -270,7 +254,7 @@ def _aging(stack_preview: "Preview") -> list[str]:
     if not cluster.NODES_MADE:
         return []
     charts = [release.name for release in helm_releases(stack_preview.rendered)]
-    return aging(service_of(cluster), cluster.kubernetes, charts, dt.datetime.now(dt.UTC).date())
+    return aging(service_of(cluster), cluster.kubernetes, charts, datetime.now(UTC).date())
 
 
 def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:

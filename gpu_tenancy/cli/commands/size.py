@@ -1,6 +1,7 @@
 """The command `size`: replicas, GPUs and cost of a server from its load."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import format_duration, format_rate, parse_duration, parse_rate
 from gpu_tenancy.base.terminal import ProjectFolder
+from gpu_tenancy.cli.commands import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,31 +80,28 @@ class _Hardware:
     per_node: int
     price: float | None
 
-    @property
-    def left(self) -> int:
-        return max(0, self.maximum - self.promised)
-
-
-@dataclass(frozen=True, slots=True)
-class _Burst:
-    """Replicas on another flavor."""
-
-    replicas: int
-    hardware: _Hardware
-
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
+    """The size of a server.
+
+    Attributes:
+        gpus: of a replica.
+        latency: seconds at which a replica was measured.
+        further: replicas on another flavor, those of a burst.
+    """
+
     size: "Size"
     gpus: int
     latency: float | None
     hardware: _Hardware | None = None
-    burst: _Burst | None = None
+    further: int = 0
+    burst: _Hardware | None = None
 
     @property
     def base(self) -> int:
         """Replicas with headroom, without those of the burst."""
-        return self.size.replicas - (self.burst.replicas if self.burst else 0)
+        return self.size.replicas - self.further
 
     @property
     def without_burst(self) -> int:
@@ -121,7 +120,7 @@ class _Sized:
 
     @property
     def missing(self) -> int:
-        return max(0, self.limit - self.hardware.left) if self.hardware else 0
+        return max(0, self.limit - max(0, self.hardware.maximum - self.hardware.promised)) if self.hardware else 0
 
     def data(self) -> dict[str, object]:
         """The answer for programs; costs in US dollars per month."""
@@ -132,69 +131,61 @@ class _Sized:
             "gpus": {"guaranteed": self.guaranteed, "limit": self.limit},
         }
         if self.hardware:
-            price = self.hardware.price
-            found["flavor"] = self.hardware.flavor
-            found["hardware"] = {
-                "maximum": self.hardware.maximum,
-                "guaranteedToOthers": self.hardware.promised,
-                "missing": self.missing,
+            own = self.hardware
+            found |= {
+                "flavor": own.flavor,
+                "hardware": {"maximum": own.maximum, "guaranteedToOthers": own.promised, "missing": self.missing},
+                "monthly": None if own.price is None else own.price * self.guaranteed,
             }
-            found["monthly"] = None if price is None else price * self.guaranteed
         if self.burst:
             found["burst"] = {
-                "flavor": self.burst.hardware.flavor,
-                "replicas": self.burst.replicas,
-                "gpus": self.burst.replicas * self.gpus,
+                "flavor": self.burst.flavor,
+                "replicas": self.further,
+                "gpus": self.further * self.gpus,
                 "rateWithout": self.without_burst / 1000,
             }
         return found
 
-    def lines(self) -> list[str]:
+    def lines(self) -> "Iterator[str]":
         """The answer for a person."""
+        from gpu_tenancy.model.plan.rollouts import in_flight
+
         name = f"{self.hardware.flavor} GPUs" if self.hardware else "GPUs"
-        lines = [f"replicas: {self.size.arithmetic()}"]
+        yield f"replicas: {self.size.arithmetic()}"
         if self.latency is not None:
-            from gpu_tenancy.model.plan.rollouts import in_flight
+            within = f"{format_rate(self.size.per_replica)} within {format_duration(self.latency)}"
+            at_once = f"at most {in_flight(self.size.per_replica, self.latency)} requests at a time on average"
+            yield f"a replica: {within} by your measurement, {at_once}"
+        yield f"guaranteed: {self.guaranteed} {name}, limit: {self.limit}"
+        if self.hardware:
+            yield from self._on(self.hardware)
+        else:
+            yield "nodes, prices and the headroom for a lost node: specify a stack"
+        if self.burst:
+            gpus, price = self.further * self.gpus, self.burst.price
+            cost = "cost unknown" if price is None else f"${price * gpus:,.0f} a month if they run all the time"
+            which = f"{self.further} of the {self.size.replicas} replicas"
+            yield f"burst: {which} on {gpus} {self.burst.flavor} GPUs, {cost}"
+            carried = f"{format_rate(self.without_burst)} of the load of {format_rate(self.size.rate)}"
+            yield f"without the burst: {self.base} replicas = {carried}"
 
-            at_once = in_flight(self.size.per_replica, self.latency)
-            lines.append(
-                f"a replica: {format_rate(self.size.per_replica)} within {format_duration(self.latency)} by your"
-                f" measurement, at most {at_once} requests at a time on average"
-            )
-        lines.append(f"guaranteed: {self.guaranteed} {name}, limit: {self.limit}")
-        if self.hardware is None:
-            return [*lines, "nodes, prices and the headroom for a lost node: specify a stack"]
-        lines += [f"cost: {self._cost(self.hardware.price)}", f"hardware: {self._room(self.hardware)}"]
-        return [*lines, *(self._burst(self.burst) if self.burst else ())]
-
-    def _burst(self, burst: _Burst) -> "Iterator[str]":
-        gpus, has = burst.replicas * self.gpus, burst.hardware
-        price = "cost unknown" if has.price is None else f"${has.price * gpus:,.0f} a month if they run all the time"
-        yield f"burst: {burst.replicas} of the {self.size.replicas} replicas on {gpus} {has.flavor} GPUs, {price}"
-        carried = format_rate(self.without_burst)
-        yield f"without the burst: {self.base} replicas = {carried} of the load of {format_rate(self.size.rate)}"
-
-    def _cost(self, price: float | None) -> str:
-        if price is None:
-            return "unknown (no price)"
-        most = "" if self.limit == self.guaranteed else f", ${price * self.limit:,.0f} for the limit"
-        return f"${price * self.guaranteed:,.0f} a month{most}"
-
-    def _room(self, has: _Hardware) -> str:
-        text = f"{has.maximum} {has.flavor} GPUs at most, of which {has.promised} are guaranteed to others"
-        if not self.missing:
-            return f"{text}: enough"
-        nodes = -(-self.missing // has.per_node)
-        return f"{text}: {self.missing} GPUs are missing ({nodes} nodes with {has.per_node} GPUs)"
+    def _on(self, has: _Hardware) -> "Iterator[str]":
+        """The cost, and whether there are enough GPUs."""
+        cost = "unknown (no price)"
+        if has.price is not None:
+            more = "" if self.limit == self.guaranteed else f", ${has.price * self.limit:,.0f} for the limit"
+            cost = f"${has.price * self.guaranteed:,.0f} a month{more}"
+        yield f"cost: {cost}"
+        nodes = f"{-(-self.missing // has.per_node)} nodes with {has.per_node} GPUs"
+        enough = f"{self.missing} GPUs are missing ({nodes})" if self.missing else "enough"
+        most = f"{has.maximum} {has.flavor} GPUs at most, of which {has.promised} are guaranteed to others"
+        yield f"hardware: {most}: {enough}"
 
 
-def _of_stack(stack: str, server: str | None, asked: _Asked, flavor: str | None, project: "ProjectFolder") -> _Sized:
-    from gpu_tenancy.model.load import load
+def _of_stack(stack: str, server: str | None, asked: _Asked, flavor: str | None, project: Path | None) -> _Sized:
     from gpu_tenancy.model.plan.rollouts import nodes_of
-    from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.model.project import project_folder, read_stack
 
-    tree = Tree(load(read_stack(stack, project_folder(project))))
+    tree = options.tree_of(stack, project)
     if server is not None:
         return _of_server(tree, server, asked)
     found = _flavor(tree, flavor)
@@ -232,8 +223,8 @@ def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
     if server.burst is None:
         return _Sized(size_, gpus, load.latency, own_flavor)
     further = min(server.burst.max, size_.replicas - 1)
-    burst = _Burst(further, _hardware(tree, tree.flavors[server.burst.flavor], owner))
-    return _Sized(size_, gpus, load.latency, own_flavor, burst)
+    burst = _hardware(tree, tree.flavors[server.burst.flavor], owner)
+    return _Sized(size_, gpus, load.latency, own_flavor, further, burst)
 
 
 def _alone(asked: _Asked) -> "tuple[Size, int, float | None]":
@@ -271,16 +262,13 @@ def _hardware(tree: "Tree", flavor: "Flavor", owner: str) -> _Hardware:
 
 
 def _rate(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
     try:
-        return parse_rate(text) or _refuse(option, text)
+        rate = None if text is None else parse_rate(text)
     except ValueError:
-        return _refuse(option, text)
-
-
-def _refuse(option: str, text: str) -> int:
-    raise ConsoleError(f"{option} {text}: is not a rate above 0", "set requests per second, such as 220/s")
+        rate = 0
+    if rate == 0:
+        raise ConsoleError(f"{option} {text}: is not a rate above 0", "set requests per second, such as 220/s")
+    return rate
 
 
 def _seconds(text: str | None) -> float | None:

@@ -4,11 +4,10 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -18,9 +17,11 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, answer, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command, write_text
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from gpu_tenancy.model.source import Source
 
 
-StackOption = Annotated[
-    str | None,
-    typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits."),
-]
 Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
 
 
@@ -66,7 +63,7 @@ def validate(
 
 def explain(
     team: Annotated[str, typer.Argument(help="Team name.")],
-    stack: StackOption = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
     *,
     output: Output = None,
@@ -76,7 +73,6 @@ def explain(
     [dim]tenancy stack explain ml-research --stack local[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.base.problems import nearest
         from gpu_tenancy.cluster.contexts import Place, default_stack
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.outlook.explain import explain as reasons_of
@@ -89,26 +85,15 @@ def explain(
         tree = Tree(load(source))
         if team not in tree.stack.teams:
             raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
-        rows = [
-            (reason, [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths])
-            for reason in reasons_of(tree, team)
-        ]
-        fields = [
-            {
-                "object": reason.object,
-                "field": reason.field,
-                "value": reason.value,
-                "reason": reason.because,
-                "sources": where,
-            }
-            for reason, where in rows
-        ]
         table = terminal.table("object", "field", "value#", "reason~", "source~", drop=("source",))
+        fields: list[dict[str, object]] = []
         shown = ""
-        for reason, where in rows:
-            name = "" if reason.object == shown else reason.object
+        for reason in reasons_of(tree, team):
+            where = [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths]
+            own = {"field": reason.field, "value": reason.value, "reason": reason.because}
+            fields.append({"object": reason.object, **own, "sources": where})
+            table.add_row("" if reason.object == shown else reason.object, *own.values(), "; ".join(where[:2]))
             shown = reason.object
-            table.add_row(name, reason.field, reason.value, reason.because, "; ".join(where[:2]))
         answer(output, fields, table)
 
 
@@ -148,11 +133,11 @@ def move(
     *,
     giver: Annotated[str, typer.Option("--from", help="Team that gives them.")],
     taker: Annotated[str, typer.Option("--to", help="Team that gets them.")],
-    stack: StackOption = None,
+    stack: options.StackOption = None,
     project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the change, and change no file.")] = False,
 ) -> None:
     """Move guaranteed GPUs from a team to another in the stack file. Comments and layout stay.
@@ -194,23 +179,20 @@ def move(
 def _used(cluster: "Cluster", team: str, flavor: str) -> int:
     """The GPUs of a flavor that a team uses.
 
-    Raises:
-        ConsoleError: the cluster has no queue of the team, or the user may not read it.
+    Raises ConsoleError if the cluster has no queue of the team, or the user may not read it.
     """
     from gpu_tenancy.cluster.queues import Queues
     from gpu_tenancy.cluster.reading import read
 
     queue = Queues(read(cluster, ("ClusterQueue",))).cluster_queues.get(team)
     if queue is None:
-        raise ConsoleError(
-            f"ClusterQueue {team} not found, or not readable by you", "use an administrator's kubeconfig"
-        )
+        problem = f"ClusterQueue {team} not found, or not readable by you"
+        raise ConsoleError(problem, "use an administrator's kubeconfig")
     return sum(amount for (name, resource), amount in queue.usage.items() if name == flavor and is_extended(resource))
 
 
 def _write(source: "Source", changes: "Mapping[Place, Change]", stack: str, folder: Path) -> None:
     """Writes the numbers; the file is as before if it would say anything else then."""
-    from gpu_tenancy.base.output import write_text
     from gpu_tenancy.model.guarantees import with_changes, with_numbers
     from gpu_tenancy.model.project import read_stack
     from gpu_tenancy.model.spec import NAMESPACE
@@ -241,13 +223,6 @@ def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> 
     ]
 
 
-class Pipelines(StrEnum):
-    """The service that runs the pipelines of a project."""
-
-    GITHUB = "github"
-    GITLAB = "gitlab"
-
-
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the new project, named as the project is to be called.")],
     cloud: Annotated[
@@ -257,17 +232,17 @@ def init(
     registry: Annotated[
         str, typer.Option(help="Registry of your images: its host, with the first part of the path if any.")
     ] = "registry.example.com",
-    ci: Annotated[Pipelines, typer.Option(help="Service that runs the pipelines.")] = Pipelines.GITHUB,
+    ci: Annotated[Literal["github", "gitlab"], typer.Option(help="Service that runs the pipelines.")] = "github",
 ) -> None:
     """Create a project: program, one commented stack, policy settings, workflows and a test.
 
     [dim]tenancy stack init my-platform --cloud aws --registry ghcr.io/example[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.cli.starting import Choices, start
+        from gpu_tenancy.cli.starting import start
 
         clouds = tuple(cloud or ())
-        for file in start(folder, Choices(clouds, registry, ci.value)):
+        for file in start(folder, clouds=clouds, registry=registry, ci=ci):
             terminal.out.print(f"  {escape(str(file))}", highlight=False)
         terminal.out.print("\nnext:", highlight=False)
         for line in _next(folder, clouds):

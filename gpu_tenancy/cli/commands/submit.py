@@ -9,22 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
+import yaml
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.quantity import seconds
+from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.jobs import followed
-from gpu_tenancy.cli.commands.usage import (
-    Context,
-    Embedded,
-    Kubeconfig,
-    TeamOption,
-    asking,
-    judged,
-    read_for_fit,
-    team_of,
-)
+from gpu_tenancy.cli.commands.options import asking, team_of
+from gpu_tenancy.cli.commands.usage import judged, read_for_fit
 from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 
 if TYPE_CHECKING:
@@ -94,11 +88,11 @@ def submit(
         ),
     ] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Print its logs until it ends.")] = False,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")] = False,
-    embedded: Embedded = False,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    dry_run: options.DryRun = False,
+    embedded: options.Embedded = False,
 ) -> None:
     """Submit a job to the queue of your team, unless it can never be admitted.
 
@@ -109,15 +103,10 @@ def submit(
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        import yaml
-
-        from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.cluster.demand import demand
         from gpu_tenancy.explain import show
-        from gpu_tenancy.jobs.code import packed
-        from gpu_tenancy.jobs.job_files import read_job
-        from gpu_tenancy.jobs.submitting import Wish, job_of, scheduled, user_label
-        from gpu_tenancy.jobs.terms import read_terms
+        from gpu_tenancy.jobs.job_files import packed, read_job
+        from gpu_tenancy.jobs.submitting import Wish, job_of, read_terms, scheduled
 
         if schedule and (follow or after):
             raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
@@ -148,7 +137,7 @@ def submit(
             wish = read_job(file, team)
         elif not image:
             raise ConsoleError("no image", "set --image, or --file")
-        wish = replace(wish, user=user_label(who_am_i(cluster).user))
+        wish = replace(wish, user=options.user_of(cluster))
         if after and not dry_run:
             _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
@@ -174,8 +163,7 @@ def submit(
 def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
     """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
 
-    Raises:
-        typer.Exit: it failed or was deleted.
+    Raises typer.Exit if it failed or was deleted.
     """
     from gpu_tenancy.cluster.demand import FAILED, outcome
     from gpu_tenancy.jobs.jobs import look_up
@@ -193,11 +181,7 @@ def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
 
 
 def pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:
-    """Names and values of an option.
-
-    Raises:
-        ConsoleError: there is no name or no value.
-    """
+    """Names and values of an option. Raises ConsoleError if there is no name or no value."""
     for text in written or ():
         name, equals, value = text.partition("=")
         if not (name and equals):

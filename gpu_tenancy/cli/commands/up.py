@@ -13,6 +13,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import first_names
+from gpu_tenancy.cli.commands import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +27,6 @@ _LISTED: Final = 10
 _TEAMS: Final = 30
 """Teams that a table has before it counts the rest."""
 _NOBODY: Final = "nothing was changed; confirm with --yes, because there is no terminal to ask"
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 
 
 def up(
@@ -40,7 +40,7 @@ def up(
             " be repeated. Default: `workloads` and `clouds`; with --yes none."
         ),
     ] = None,
-    yes: _Yes = False,
+    yes: options.Yes = False,
 ) -> None:
     """Deploy a stack to its real cluster, with `pulumi up`. Asks first. For this machine, use `tenancy local up`.
 
@@ -59,7 +59,11 @@ def up(
         if not (yes or sys.stdin.isatty()):
             raise ConsoleError(_question(environment), _NOBODY)
         if not yes:
-            _show_changes(environment)
+            for result in environment.preview(policies=False):
+                _show_teams(result)
+            for name in environment.stacks.names:
+                if name not in environment.existing:
+                    terminal.out.print(f"{name}: new", highlight=False)
         if packs := policy or (() if yes else ("workloads", "clouds")):
             _judge(environment, packs)
         confirm(_question(environment), yes=yes)
@@ -71,16 +75,6 @@ def up(
 
 def _question(environment: "Environment") -> str:
     return f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?"
-
-
-def _show_changes(environment: "Environment") -> None:
-    """What the deployment changes, by team, as Pulumi's own preview says."""
-    results = environment.preview(policies=False)
-    for result in results:
-        _show_teams(result)
-    for name in environment.stacks.names:
-        if name not in environment.existing:
-            terminal.out.print(f"{name}: new", highlight=False)
 
 
 def _show_teams(result: "Result") -> None:
@@ -104,8 +98,7 @@ def _show_teams(result: "Result") -> None:
 def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
     """Shows the verdict of policy packs.
 
-    Raises:
-        typer.Exit: a mandatory rule is violated, or guarantees exceed the nodes.
+    Raises typer.Exit if a mandatory rule is violated, or guarantees exceed the nodes.
     """
     from gpu_tenancy.engine.project import rendered
     from gpu_tenancy.review import text
@@ -123,24 +116,20 @@ def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
 
 def preview(stack: str, project: Path | None) -> None:
     """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
-    environment = _opened(stack, project)
+    environment = _environment(*_read(stack, project), ())
     done = environment.preview()
     _show(done)
     seen = {result.stack for result in done}
-    missing = [name for name in environment.stacks.names if name not in seen]
-    if missing:
-        terminal.out.print(
-            f"not previewed, because they do not exist yet: {', '.join(missing)};"
-            f" `tenancy preview {stack}` shows all resources",
-            highlight=False,
-        )
+    if missing := [name for name in environment.stacks.names if name not in seen]:
+        unseen = f"not previewed, because they do not exist yet: {', '.join(missing)}"
+        terminal.out.print(f"{unseen}; `tenancy preview {stack}` shows all resources", highlight=False)
 
 
 def destroy(
     stack: StackName,
     *,
     project: ProjectFolder = None,
-    yes: _Yes = False,
+    yes: options.Yes = False,
 ) -> None:
     """Delete all resources of a stack from its real cluster, with `pulumi destroy`. Asks first.
 
@@ -182,10 +171,8 @@ def repair(
         repaired = _repair(stacks, unlock=unlock)
         recovered = _environment(read, stacks, ()).recover()
         if not (repaired or recovered):
-            terminal.out.print(
-                f"OK: the state of {stack} has no lock of an ended run and no pending operations,"
-                " and agrees with the cluster"
-            )
+            clean = "has no lock of an ended run and no pending operations, and agrees with the cluster"
+            terminal.out.print(f"OK: the state of {stack} {clean}")
 
 
 def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
@@ -196,17 +183,13 @@ def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
     unlocked = _unlock(stacks, forced=unlock)
     repaired = repair_states(stacks, kubeconfig)
     for done in repaired:
-        terminal.out.print(
-            f"{done.stack}: {len(done.taken)} objects with the mark of the stack taken into the state,"
-            f" {len(done.dropped)} were not created, {done.read} other resources read again",
-            highlight=False,
-        )
+        taken = f"{len(done.taken)} objects with the mark of the stack taken into the state"
+        others = f"{len(done.dropped)} were not created, {done.read} other resources read again"
+        terminal.out.print(f"{done.stack}: {taken}, {others}", highlight=False)
         for reference in done.foreign:
-            terminal.out.print(
-                f"{done.stack}: {escape(str(reference))} has no mark of the stack; delete it, or add"
-                f" {reference.adoptable} to cluster.adopt",
-                highlight=False,
-            )
+            fix = f"delete it, or add {reference.adoptable} to cluster.adopt"
+            problem = f"{escape(str(reference))} has no mark of the stack"
+            terminal.out.print(f"{done.stack}: {problem}; {fix}", highlight=False)
     return bool(unlocked or repaired)
 
 
@@ -229,10 +212,6 @@ def _whole(stack: str, project: Path | None, *, yes: bool) -> "Environment":
         confirm(f"{error.what}. Repair its state?", yes=yes)
     _repair(stacks, unlock=False)
     return _environment(read, stacks, stacks.names)
-
-
-def _opened(stack: str, project: Path | None) -> "Environment":
-    return _environment(*_read(stack, project), ())
 
 
 def _environment(read: "Declared", stacks: "Stacks", killed: "Sequence[str]") -> "Environment":
@@ -259,12 +238,7 @@ def _listed(names: "Iterable[str]") -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks on a terminal.
-
-    Raises:
-        ConsoleError: there is nobody to ask.
-        typer.Exit: the user said no.
-    """
+    """Asks on a terminal. Raises ConsoleError if there is nobody to ask, typer.Exit if the user said no."""
     if yes:
         return
     if not sys.stdin.isatty():

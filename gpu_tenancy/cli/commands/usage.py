@@ -1,43 +1,28 @@
-"""`usage`, `queue`, `fit` and `why`: questions about a running cluster, by the user's kubeconfig."""
+"""`usage`, `queue`, `fit`, `why` and `ui`: questions about a running cluster, by the user's kubeconfig."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import sys
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.answer import Form, Output, answer
+from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of, whose
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
     from gpu_tenancy.cluster.demand import Demand
     from gpu_tenancy.cluster.estimate import History
     from gpu_tenancy.cluster.reading import State
     from gpu_tenancy.explain.fit import Fitting
     from gpu_tenancy.explain.running import Why
     from gpu_tenancy.kube.client import Cluster
-
-T = TypeVar("T")
-
-Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl, else the embedded platform.")
-]
-Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
-Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until interrupted.")]
-Every = Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")]
-Gpus = Annotated[
-    bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
-]
-Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
-Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
-TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
 
 HistoryFile = Annotated[
     Path | None,
@@ -48,19 +33,16 @@ HistoryFile = Annotated[
 ]
 
 
-_RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
-
-
 def usage(
-    team: Team = None,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    every: Every = 5.0,
+    team: options.Team = None,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    every: options.Every = 5.0,
     *,
-    everybody: Everybody = False,
-    watch: Watch = False,
-    embedded: Embedded = False,
+    everybody: options.Everybody = False,
+    watch: options.Watch = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and the namespace quotas.
@@ -81,17 +63,17 @@ def usage(
 
 
 def queue(
-    team: Team = None,
-    namespace: TeamOption = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    every: Every = 5.0,
+    team: options.Team = None,
+    namespace: options.TeamOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    every: options.Every = 5.0,
     *,
     history: HistoryFile = None,
-    gpus: Gpus = False,
-    everybody: Everybody = False,
-    watch: Watch = False,
-    embedded: Embedded = False,
+    gpus: options.Gpus = False,
+    everybody: options.Everybody = False,
+    watch: options.Watch = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List the jobs of a team: what each holds or requests, state, place, wait, and who can preempt what is borrowed.
@@ -102,9 +84,9 @@ def queue(
     [dim]tenancy queue ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cli.kubectl import Kubectl
         from gpu_tenancy.cluster.reading import read
         from gpu_tenancy.jobs.jobs import read_jobs
+        from gpu_tenancy.jobs.kubectl import Kubectl
         from gpu_tenancy.jobs.listing import KINDS, Listing, data, listing, shown, with_gpu_use
 
         own, only = whose(cluster, team, namespace, everybody=everybody)
@@ -122,53 +104,16 @@ def queue(
         )
 
 
-def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
-    """The user's own namespace, which is read alone where the user may not read all; and the one to show, if only one.
-
-    Raises:
-        ConsoleError: the options contradict.
-    """
-    team = _one(team, namespace)
-    if everybody and team:
-        raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
-    own = team or cluster.namespace
-    return own, "" if everybody else own
-
-
-def show_answer(
-    ask: Callable[[], T],
-    shown: Callable[[T], "Group"],
-    data: Callable[[T], object],
-    output: Form | None,
-    every: float | None,
-) -> None:
-    """Prints an answer once, or every so many seconds.
-
-    Raises:
-        ConsoleError: it is to be repeated, and for programs.
-    """
-    from gpu_tenancy.explain import show
-
-    if every is not None:
-        if output:
-            raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
-        show.follow(terminal.out, lambda: shown(ask()), every)
-        return
-    with terminal.reported_if_slow("reading the cluster"):
-        result = ask()
-    answer(output, data(result), shown(result))
-
-
 def fit(
-    team: Team = None,
+    team: options.Team = None,
     *,
-    namespace: TeamOption = None,
+    namespace: options.TeamOption = None,
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
     history: HistoryFile = None,
     now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
-    embedded: Embedded = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Check a workload against quota, queue, nodes and a dry run of the API server.
@@ -193,24 +138,8 @@ def fit(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def team_of(cluster: "Cluster", team: str | None, namespace: str | None, command: str) -> str:
-    """The namespace that the user names, or that of the context.
-
-    Raises:
-        ConsoleError: there is none.
-    """
-    found = _one(team, namespace) or cluster.namespace
-    if not found:
-        raise ConsoleError("no team: the kubeconfig's context has no namespace", f"specify it: `{command}`")
-    return found
-
-
 def read_for_fit(cluster: "Cluster", team: str) -> "State":
-    """What `fit` needs of a cluster.
-
-    Raises:
-        ConsoleError: the namespace does not exist.
-    """
+    """What `fit` needs of a cluster; raises ConsoleError if the namespace does not exist."""
     from gpu_tenancy.cluster.reading import read
     from gpu_tenancy.explain.fit import KINDS, OWN, require_team
 
@@ -221,37 +150,22 @@ def read_for_fit(cluster: "Cluster", team: str) -> "State":
 
 def judged(cluster: "Cluster", team: str, state: "State", demands: "list[Demand]") -> "list[Fitting]":
     """What `fit` says of each workload."""
+    from gpu_tenancy.cluster.answers import Check
     from gpu_tenancy.cluster.demand import with_runtime
-    from gpu_tenancy.cluster.dry_run import completed
+    from gpu_tenancy.cluster.dry_run import ask, completed
     from gpu_tenancy.cluster.reading import read
     from gpu_tenancy.cluster.references import kinds_claimed, kinds_named
-
-    demands = [with_runtime(completed(cluster, demand), state) for demand in demands]
-    more = (*kinds_named(demands), *kinds_claimed(demands))
-    state = state.joined(read(cluster, (), team, only=more))
-    return [_fitting(cluster, state, team, demand) for demand in demands]
-
-
-def _one(team: str | None, namespace: str | None) -> str | None:
-    """The team that the user names, as the argument or as the option.
-
-    Raises:
-        ConsoleError: both, and they differ.
-    """
-    if team and namespace and team != namespace:
-        raise ConsoleError(f"{team} and -n {namespace} are different namespaces", "specify one")
-    return team or namespace
-
-
-def _fitting(cluster: "Cluster", state: "State", team: str, demand: "Demand") -> "Fitting":
-    """All checks of a workload, with the API server's dry run at the end."""
-    from gpu_tenancy.cluster.answers import Check
-    from gpu_tenancy.cluster.dry_run import ask
     from gpu_tenancy.explain.fit import judge
 
-    result = judge(state, team, demand)
-    full = any(answer.check is Check.NAMESPACE_QUOTA and answer.verdict == "later" for answer in result.answers)
-    return replace(result, answers=(*result.answers, *ask(cluster, demand, full=full)))
+    demands = [with_runtime(completed(cluster, demand), state) for demand in demands]
+    state = state.joined(read(cluster, (), team, only=(*kinds_named(demands), *kinds_claimed(demands))))
+    results: list[Fitting] = []
+    for demand in demands:
+        result = judge(state, team, demand)
+        full = any(answer.check is Check.NAMESPACE_QUOTA and answer.verdict == "later" for answer in result.answers)
+        # The API server's dry run is the last check.
+        results.append(replace(result, answers=(*result.answers, *ask(cluster, demand, full=full))))
+    return results
 
 
 def why(
@@ -260,15 +174,15 @@ def why(
         str | None,
         typer.Option("--namespace", "-n", help="Namespace of NAME; default: the one of the kubeconfig's context."),
     ] = None,
-    kind: Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")] = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
+    kind: options.Kind = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
     *,
     history: HistoryFile = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also print what Kueue, the scheduler and the API server say.")
     ] = False,
-    embedded: Embedded = False,
+    embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
@@ -291,8 +205,7 @@ def why(
 def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None) -> "Why":
     """What `why` says of an object; see its options.
 
-    Raises:
-        ConsoleError: no object has the name, or several have it.
+    Raises ConsoleError if no object has the name, or several have it.
     """
     from gpu_tenancy.cluster.demand import target_of
     from gpu_tenancy.cluster.reading import read
@@ -305,11 +218,7 @@ def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", histo
 
 
 def _durations(file: Path | None) -> "History":
-    """Durations of recorded jobs; none without a file.
-
-    Raises:
-        ConsoleError: the file cannot be read.
-    """
+    """Durations of recorded jobs; none without a file. Raises ConsoleError if the file cannot be read."""
     from gpu_tenancy.cluster.estimate import History
 
     if file is None:
@@ -324,39 +233,61 @@ def _durations(file: Path | None) -> "History":
         raise ConsoleError(error.what, error.fix) from error
 
 
-def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, str]:
-    """Namespace and name of an object that the user names as NAMESPACE/NAME or NAME.
+def ui(
+    team: options.Team = None,
+    *,
+    namespace: options.TeamOption = None,
+    everybody: options.Everybody = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    embedded: options.Embedded = False,
+) -> None:
+    """Serve a live page about queue, quota tree, jobs and nodes on this machine, until interrupted.
 
-    Raises:
-        ConsoleError: there is no namespace, or there are two.
+    It shows what you may read, and changes nothing. Its address has a token: only who knows it can open the page.
+
+    [dim]tenancy ui ml-research --open[/dim]
     """
-    home, _, name = job.rpartition("/")
-    if home and namespace:
-        raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
-    home = home or namespace or cluster.namespace
-    if not home:
-        raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
-    return home, name
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.ui.board import read_board
+        from gpu_tenancy.ui.server import LOOPBACK, Refreshing, Server
 
-
-@contextmanager
-def asking(
-    kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
-) -> Generator["Cluster"]:
-    """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    from gpu_tenancy.cluster.contexts import connect, uses_embedded
-    from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
-
-    with terminal.errors():
-        if not (embedded or kubeconfig or context) and uses_embedded():
-            embedded = True
-            terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
+        own, only = whose(cluster, team, namespace, everybody=everybody)
+        with terminal.reported_if_slow("reading the cluster"):
+            refreshing = Refreshing(cluster, own, lambda: read_board(cluster, own, only))
         try:
-            with connect(kubeconfig, context, embedded=embedded) as cluster:
-                yield cluster
-        except ApiError as error:
-            refused = error.status == UNAUTHORIZED
-            fix = "log in again, or specify another kubeconfig or context" if refused else rights
-            raise ConsoleError(f"API server: {error}", fix) from error
-        except KeyboardInterrupt:
-            return
+            server = Server(port, refreshing, partial(_why, cluster), only, cluster.server)
+        except OSError as error:
+            problem = f"--port {port}: {LOOPBACK}:{port} cannot be used: {error.strerror}"
+            raise ConsoleError(problem, "set another port, or 0") from error
+        refreshing.start()
+        # The address is the answer of this command; on standard output a program can read it.
+        sys.stdout.write(f"{server.address}\n")
+        sys.stdout.flush()
+        terminal.err.print("open this address; Ctrl-C ends it", highlight=False, style="dim")
+        if browser:
+            import webbrowser
+
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever()
+        finally:
+            refreshing.stop()
+            server.server_close()
+
+
+def _why(cluster: "Cluster", namespace: str, kind: str, name: str) -> str:
+    """Why a job is pending, or what keeps that from being known, as HTML."""
+    from gpu_tenancy.kube.errors import ApiError
+    from gpu_tenancy.ui.page import explained, failed
+    from gpu_tenancy.ui.server import time_text
+
+    try:
+        found = explain(cluster, namespace, name, kind)
+    except ConsoleError as error:
+        return failed(error.what, error.fix)
+    except ApiError as error:
+        return failed(f"API server: {error}", "check your rights: `kubectl auth can-i --list`")
+    return explained(found, time_text(datetime.now().astimezone()))

@@ -1,8 +1,10 @@
-"""Commands that simulate Kueue: `whatif` and `demo`, for a stack's queues or for recorded scenarios."""
+"""Commands that simulate Kueue: `whatif` and `demo` with jobs over time, and `replay` with recorded jobs."""
 
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +15,17 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.cli.commands import options
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.simulation.live import LivePlayer
+    from gpu_tenancy.simulation.replay import JobRecord
     from gpu_tenancy.simulation.stage import JobStep
     from gpu_tenancy.whatif.timeline import Timeline
 
@@ -62,12 +68,12 @@ def whatif(
     [dim]tenancy whatif local --last ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.plan.shares import Tree
-        from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.simulation.player import StepResult
+        from gpu_tenancy.simulation.scenes import alone, busy, unmodelled_of
+        from gpu_tenancy.simulation.stage import JobStep
         from gpu_tenancy.whatif.page import timeline_page
         from gpu_tenancy.whatif.show import show_load
-        from gpu_tenancy.whatif.timeline import timeline_data
+        from gpu_tenancy.whatif.timeline import Timeline, timeline_data
 
         given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
         chosen = [name for name, value in given.items() if value]
@@ -78,13 +84,15 @@ def whatif(
             return
         if stack is None:
             raise ConsoleError("STACK is missing", "specify a stack, or --scenarios FILE")
-        tree = Tree(load(read_stack(stack, project_folder(project))))
+        tree = options.tree_of(stack, project)
         for name in (team, first, last):
             _known(tree, name)
         if workloads:
             timeline = _played(stack, tree, _read(workloads, tree), f"jobs of {workloads.name}", output=output)
         else:
-            timeline = _load(stack, tree, team, first, last)
+            moment = alone(tree, team) if team else busy(tree, first=first, last=last)
+            steps, left_out = (StepResult(JobStep(moment.label), moment),), unmodelled_of(tree)
+            timeline = Timeline(stack, moment.label, tree, steps, scenario=False, left_out=left_out)
         if is_for_programs(output):
             for_programs(output, timeline_data(timeline), tree.team_shares)
         elif not workloads:
@@ -96,24 +104,12 @@ def whatif(
 
 
 def _known(tree: "Tree", name: str | None) -> None:
-    from gpu_tenancy.base.problems import nearest
 
     if name is None or name in tree.team_shares:
         return
     if name in tree.stack.teams:
         raise ConsoleError(f"team {name} has no queue of its own", f"use {tree.queue_of(name)}, whose queue it shares")
     raise ConsoleError(f"team {name} not found", nearest(name, tree.team_shares))
-
-
-def _load(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Timeline":
-    from gpu_tenancy.simulation.player import StepResult
-    from gpu_tenancy.simulation.scenes import alone, busy, unmodelled_of
-    from gpu_tenancy.simulation.stage import JobStep
-    from gpu_tenancy.whatif.timeline import Timeline
-
-    moment = alone(tree, team) if team else busy(tree, first=first, last=last)
-    steps = (StepResult(JobStep(moment.label), moment),)
-    return Timeline(stack, moment.label, tree, steps, scenario=False, left_out=unmodelled_of(tree))
 
 
 def _played(
@@ -176,30 +172,23 @@ def demo(
     [dim]tenancy local demo example-elastic --live[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.plan.shares import Tree
-        from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.whatif.timeline import timeline_data
 
-        folder = project_folder(project)
-        tree = Tree(load(read_stack(stack, folder)))
-        scenario, source = _steps(tree, folder, stack, workloads)
-        with _live_player(stack, tree, live=live) as player:
+        tree = options.tree_of(stack, project)
+        scenario, source = _steps(tree, project_folder(project), stack, workloads)
+        playing: AbstractContextManager[LivePlayer | None] = nullcontext()
+        if live:
+            from gpu_tenancy.embedded.platform import Platform
+            from gpu_tenancy.simulation.live import live_player
+
+            playing = live_player(Platform(), stack, tree, terminal.report)
+        with playing as player:
             timeline = _played(stack, tree, scenario, source, output=output, live=player)
         if is_for_programs(output):
             for_programs(output, timeline_data(timeline), tree.team_shares)
         if not timeline.agrees:
             raise typer.Exit(terminal.PROMISE_BROKEN)
-
-
-def _live_player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextManager[LivePlayer | None]":
-    """The player on the embedded platform; None for the simulation alone."""
-    if not live:
-        return nullcontext()
-    from gpu_tenancy.embedded.platform import Platform
-    from gpu_tenancy.simulation.live import live_player
-
-    return live_player(Platform(), stack, tree, terminal.report)
 
 
 def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
@@ -221,20 +210,15 @@ def _simulate(scenarios: Path, out: Path | None) -> None:
     try:
         text = scenarios.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise ConsoleError(
-            f"--scenarios: {scenarios} is not a file", "specify a file with one JSON scenario per line"
-        ) from error
-    lines = [
-        _observed(line, f"{scenarios}:{number}")
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip()
-    ]
-    observed = "".join(f"{line}\n" for line in lines)
+        problem = f"--scenarios: {scenarios} is not a file"
+        raise ConsoleError(problem, "specify a file with one JSON scenario per line") from error
+    numbered = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    observed = "".join(f"{_observed(line, f'{scenarios}:{number}')}\n" for number, line in numbered)
     if out is None:
         sys.stdout.write(observed)
     else:
         write_text(out, observed)
-        terminal.out.print(f"{len(lines)} scenarios in {escape(str(out))}", highlight=False)
+        terminal.out.print(f"{len(numbered)} scenarios in {escape(str(out))}", highlight=False)
 
 
 def _observed(line: str, place: str) -> str:
@@ -248,3 +232,111 @@ def _observed(line: str, place: str) -> str:
         raise ConsoleError(f"{place}: missing key {error}", "add the key to the scenario") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise ConsoleError(f"{place}: invalid scenario: {error}", "correct the scenario") from error
+
+
+def replay(
+    stack: StackName,
+    *,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Recorded jobs: JSON lines or CSV with `at`, `duration`, `team`, `gpus`, `pods`, `flavor`, `cpu`,"
+            " `memory`, `priority`; the output of `kubectl get workloads -A -o json`; or the CSV file of Alibaba's GPU"
+            " cluster of 2023.",
+        ),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Instead of a file: the Jobs of a month that this Prometheus has seen."),
+    ] = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="Month in UTC, with --prometheus. Default: last month.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="REF", help="Also play the stack at this git ref: who gains, who loses.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How often jobs save their progress, such as 30m. Default: a job that is preempted starts from the"
+            " beginning.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for `replay.html`, a page with curves.")] = None,
+    project: ProjectFolder = None,
+    output: Output = None,
+) -> None:
+    """Play recorded jobs under a stack's queues: who waits how long, who is preempted, and what is lost.
+
+    [dim]tenancy replay prod-aws --from october.jsonl --against origin/main --out out/prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.model.project import project_folder
+        from gpu_tenancy.simulation.outcome import compare
+        from gpu_tenancy.simulation.records import Trace, TraceError
+        from gpu_tenancy.simulation.replay import replay as play
+        from gpu_tenancy.simulation.scenes import unmodelled_of
+        from gpu_tenancy.whatif.page import replay_page
+        from gpu_tenancy.whatif.replay import Replayed, replayed_data
+        from gpu_tenancy.whatif.show import show_replay
+
+        every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
+        before = None if against is None else _at(stack, project_folder(project), against)
+        tree = options.tree_of(stack, project)
+        trace, name, missing = _jobs(tree, source, prometheus, month)
+        try:
+            terminal.progress(f"playing {name} on {stack}")
+            outcome = play(tree, trace, checkpoint=every)
+            left_out = {**missing, **(trace.left_out if isinstance(trace, Trace) else {})}
+            comparison = None
+            if before is not None and against is not None:
+                terminal.progress(f"playing {name} on {stack} at {against}")
+                comparison = compare(against, play(before, trace, checkpoint=every), outcome)
+        except TraceError as error:
+            raise ConsoleError(error.what, error.fix) from error
+        if not outcome.jobs:
+            reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
+            place = f"--from: {source}" if source else name
+            fix = "use another file or month, or another stack"
+            raise ConsoleError(f"{place}: no job can be played: {reasons}", fix)
+        left = tuple(unmodelled_of(tree))
+        replayed = Replayed(stack, name, outcome, left_out, left, comparison, tuple(tree.stack.teams))
+        if is_for_programs(output):
+            for_programs(output, replayed_data(replayed), outcome.teams)
+        else:
+            show_replay(terminal.out, replayed)
+        if out:
+            write_text(out / "replay.html", replay_page(replayed))
+            if not is_for_programs(output):
+                terminal.out.print(f"page {escape(str(out / 'replay.html'))}", highlight=False)
+
+
+def _jobs(
+    tree: "Tree", source: Path | None, prometheus: str | None, month: str | None
+) -> "tuple[Iterable[JobRecord], str, Mapping[str, int]]":
+    """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
+    from gpu_tenancy.cost.prometheus import Prometheus, recorded_jobs
+    from gpu_tenancy.cost.statement import Period
+    from gpu_tenancy.simulation.records import Trace
+
+    if (prometheus is None) == (source is None):
+        raise ConsoleError("specify one of --from and --prometheus", "set --from to a file of recorded jobs")
+    if source is not None:
+        return Trace(source), source.name, {}
+    period = Period.of(month, datetime.now(UTC))
+    terminal.progress(f"asking {prometheus}")
+    records, left_out = recorded_jobs(Prometheus(prometheus or ""), period, tree.stack.teams)
+    return records, f"{prometheus}, {period.month}", left_out
+
+
+def _at(stack: str, folder: Path, ref: str) -> "Tree":
+    from gpu_tenancy.model.project import stack_file
+    from gpu_tenancy.review.base import checkout
+
+    with checkout(folder, ref) as copy:
+        if not stack_file(copy.folder, stack).is_file():
+            raise ConsoleError(f"--against {ref}: stack {stack} does not exist there", "use a ref that has the stack")
+        return options.tree_of(stack, copy.folder)

@@ -25,7 +25,7 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition, is_true
-from gpu_tenancy.maintenance.hold_end import ending
+from gpu_tenancy.maintenance.holding import ending
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.source import Source, to_config

@@ -17,7 +17,7 @@ from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cluster.demand import KINDS as TARGETS
 from gpu_tenancy.cluster.demand import owners
-from gpu_tenancy.jobs.code import packed
+from gpu_tenancy.jobs.job_files import packed
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference

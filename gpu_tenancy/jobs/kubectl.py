@@ -1,16 +1,27 @@
-"""What the GPUs of pods do, as nvidia-smi in their containers says: a container sees its own GPUs only."""
+"""kubectl as a command runs it, for shells in pods and forwarded ports; what the GPUs of pods do.
 
+The light client has neither. nvidia-smi in a container sees its own GPUs only.
+"""
+
+import os
+import re
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import map_at, text_at
+from gpu_tenancy.base.progress import patient
 from gpu_tenancy.base.quantity import MEMORY, amount_text, gpus
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.contexts import chosen, uses_embedded
 from gpu_tenancy.cluster.pods import Manifest, name_of, requests
+from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
 
 QUERY: Final = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 """Percent of the last second in which a kernel ran, and MiB: https://docs.nvidia.com/deploy/nvidia-smi/index.html."""
@@ -74,12 +85,7 @@ class Answers:
 
 
 def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
-    """What the GPUs of running pods do.
-
-    Args:
-        pods: of any kind.
-        run: prints the answer of `QUERY` in a pod.
-    """
+    """What the GPUs of running pods do; `run` prints the answer of `QUERY` in the pod with a name."""
     asked = [
         name_of(pod)
         for pod in pods
@@ -90,7 +96,9 @@ def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
         try:
             return read_gpu_use(run(name)) or "nvidia-smi has no number, as for MIG partitions"
         except ConsoleError as error:
-            return _reason(str(error))
+            text = str(error)
+            other = text.partition("` failed: ")[2] or text
+            return next((reason for part, reason in _REASONS if part in text), other)
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         answers = dict(zip(asked, threads.map(ask, asked), strict=True))
@@ -101,10 +109,6 @@ def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
     )
 
 
-def _reason(error: str) -> str:
-    return next((reason for part, reason in _REASONS if part in error), error.partition("` failed: ")[2] or error)
-
-
 def together(use: Mapping[str, GpuUse], names: Iterable[str]) -> GpuUse | None:
     """The GPUs of several pods; None if none of them tells."""
     known = [use[name] for name in names if name in use]
@@ -112,3 +116,51 @@ def together(use: Mapping[str, GpuUse], names: Iterable[str]) -> GpuUse | None:
         return None
     percent = tuple(one for each in known for one in each.percent)
     return GpuUse(percent, sum(each.used for each in known), sum(each.memory for each in known))
+
+
+_PATIENCE: Final = 20.0
+"""Seconds for the answer of nvidia-smi in a pod."""
+_LOGGED: Final = re.compile(r"^[IWEF]\d{4} [\d:.]+ .*\n?", re.MULTILINE)
+"""A line in which kubectl logs its own work: https://github.com/kubernetes/klog/blob/v2.130.1/klog.go"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """kubectl with a kubeconfig, in a namespace."""
+
+    kubeconfig: Path
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kubeconfig: Path | None, context: str | None, namespace: str, *, embedded: bool) -> "Kubectl":
+        """With the cluster that a command asks. Raises ConsoleError if there is no kubectl."""
+        if not shutil.which("kubectl"):
+            raise ConsoleError("kubectl not found", "install it: https://kubernetes.io/docs/tasks/tools/")
+        local = embedded or (not (kubeconfig or context) and uses_embedded())
+        file, used = chosen(kubeconfig, context, embedded=local)
+        return cls(file, ("kubectl", *(("--context", used) if used else ()), "--namespace", namespace))
+
+    def nvidia_smi(self, pod: str) -> str:
+        """What nvidia-smi says of the GPUs of a pod. Raises ConsoleError if the pod does not tell."""
+        return self.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=patient(_PATIENCE))
+
+    def run(self, *words: str, fix: str, shown: bool = False, patience: float | None = None) -> str:
+        """The output of kubectl with some words after the options for the cluster; nothing if it is shown.
+
+        With `shown`, kubectl prints to the terminal itself. `patience` is in seconds; None for any time. Raises
+        ConsoleError if it fails, or takes too long.
+        """
+        every = [*self.words, *words]
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        try:
+            done = subprocess.run(
+                every, env=environment, capture_output=not shown, text=True, check=False, timeout=patience
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ConsoleError(f"`{' '.join(every)}`: no answer within {patience:g} s", fix) from error
+        if done.returncode:
+            if not shown and SIMULATED in done.stderr:
+                raise ConsoleError(f"`{' '.join(every)}` failed: {NO_CONTAINERS}", "use a cluster with real nodes")
+            said = "" if shown else _LOGGED.sub("", done.stderr).strip()
+            raise ConsoleError(f"`{' '.join(every)}` failed{said and f': {said}'}", fix)
+        return "" if shown else done.stdout.strip()

@@ -1,0 +1,150 @@
+"""Options that several commands have, and the cluster, team, job or stack that they name."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Form, answer
+from gpu_tenancy.base.errors import ConsoleError
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from gpu_tenancy.kube.client import Cluster
+    from gpu_tenancy.model.plan.shares import Tree
+
+T = TypeVar("T")
+
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl, else the embedded platform.")
+]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
+Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until interrupted.")]
+Every = Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")]
+Gpus = Annotated[
+    bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
+]
+Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
+Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
+TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
+Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
+StackOption = Annotated[
+    str | None,
+    typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]
+
+_RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
+
+
+def tree_of(stack: str, project: Path | None) -> "Tree":
+    """The quotas of a stack.
+
+    Raises StackError if it has problems, ConsoleError if there is no such project or stack.
+    """
+    from gpu_tenancy.model.load import load
+    from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.model.project import project_folder, read_stack
+
+    return Tree(load(read_stack(stack, project_folder(project))))
+
+
+def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
+    """The user's own namespace, which is read alone where the user may not read all; and the one to show, if only one.
+
+    Raises ConsoleError if the options contradict.
+    """
+    team = _one(team, namespace)
+    if everybody and team:
+        raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
+    own = team or cluster.namespace
+    return own, "" if everybody else own
+
+
+def team_of(cluster: "Cluster", team: str | None, namespace: str | None, command: str) -> str:
+    """The namespace that the user names, or that of the context. Raises ConsoleError if there is none."""
+    found = _one(team, namespace) or cluster.namespace
+    if not found:
+        raise ConsoleError("no team: the kubeconfig's context has no namespace", f"specify it: `{command}`")
+    return found
+
+
+def _one(team: str | None, namespace: str | None) -> str | None:
+    """The team that the user names, as the argument or as the option. Raises ConsoleError if they differ."""
+    if team and namespace and team != namespace:
+        raise ConsoleError(f"{team} and -n {namespace} are different namespaces", "specify one")
+    return team or namespace
+
+
+def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, str]:
+    """Namespace and name of an object that the user names as NAMESPACE/NAME or NAME.
+
+    Raises ConsoleError if there is no namespace, or there are two.
+    """
+    home, _, name = job.rpartition("/")
+    if home and namespace:
+        raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
+    home = home or namespace or cluster.namespace
+    if not home:
+        raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
+    return home, name
+
+
+def show_answer(
+    ask: Callable[[], T],
+    shown: Callable[[T], "Group"],
+    data: Callable[[T], object],
+    output: Form | None,
+    every: float | None,
+) -> None:
+    """Prints an answer once, or every so many seconds.
+
+    Raises ConsoleError if it is to be repeated, and for programs.
+    """
+    from gpu_tenancy.explain import show
+
+    if every is not None:
+        if output:
+            raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
+        show.follow(terminal.out, lambda: shown(ask()), every)
+        return
+    with terminal.reported_if_slow("reading the cluster"):
+        result = ask()
+    answer(output, data(result), shown(result))
+
+
+def user_of(cluster: "Cluster") -> str:
+    """The user of a cluster, as the value of a label."""
+    from gpu_tenancy.access.live import who_am_i
+    from gpu_tenancy.jobs.submitting import user_label
+
+    return user_label(who_am_i(cluster).user)
+
+
+@contextmanager
+def asking(
+    kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
+) -> Generator["Cluster"]:
+    """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
+    from gpu_tenancy.cluster.contexts import connect, uses_embedded
+    from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
+
+    with terminal.errors():
+        if not (embedded or kubeconfig or context) and uses_embedded():
+            embedded = True
+            terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
+        try:
+            with connect(kubeconfig, context, embedded=embedded) as cluster:
+                yield cluster
+        except ApiError as error:
+            refused = error.status == UNAUTHORIZED
+            fix = "log in again, or specify another kubeconfig or context" if refused else rights
+            raise ConsoleError(f"API server: {error}", fix) from error
+        except KeyboardInterrupt:
+            return
