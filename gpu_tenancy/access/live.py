@@ -16,7 +16,7 @@ from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.catalogue.access import roles as catalogue
+from gpu_tenancy.model.catalogue import access as catalogue
 from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, PREFIX, Subject
 
 RBAC: Final = "rbac.authorization.k8s.io/v1"
