@@ -170,9 +170,9 @@ def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -
         if gpus < node:
             own = name in job.roles and job.roles[name].gpus is not None
             of_role = (*path, "roles", name, "gpus") if own else (*path, "gpus")
-            rule = f"is less than the {node} GPUs of a node, which has one channel, so only one pod of the job can run"
+            rule = f"is less than the {node} GPUs of a node, which has one channel"
             fix, about = f"set {node}, or remove computeDomain", (place, ("pools",))
-            yield Problem(of_role, f"{rule} there", fix, str(gpus), about)
+            yield Problem(of_role, f"{rule}, so only one pod of the job can run there", fix, str(gpus), about)
 
 
 def _domain(tree: Tree, path: Path, flavor: str, job: Training, pods: int) -> Iterator[Problem]:
@@ -228,9 +228,10 @@ def _approved(environment: Environment, rules: CloudRules) -> Iterator[Problem]:
     here = environment.stack.cluster.NODES_MADE and installed_by(environment, "gpu_operator") == "here"
     if here and pool and pool.mode and pool.mode.operator != rules.drivers[confirmed or usual].operator:
         name = pool.pool.driver or usual
-        rule = f"needs other GPU Operator values than {confirmed or usual}, and the change removes the driver from"
+        rule = f"needs other GPU Operator values than {confirmed or usual}"
+        rule += ", and the change removes the driver from running nodes"
         fix = f"drain the nodes, then set operators.driver: {name} to confirm the change"
-        yield Problem(("pools", pool.name, "driver"), f"{rule} running nodes", fix, name, about=(place,))
+        yield Problem(("pools", pool.name, "driver"), rule, fix, name, about=(place,))
 
 
 def _cut(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
