@@ -486,13 +486,12 @@ class Training(Workload):
             if role not in self.pods_by_role:
                 yield f"successRoles names {role}, which is not a role of the job", "add it under roles"
         if self.elastic and (self.framework != "job" or self.scheduler == "volcano" or self.gang):
+            bounds = "sets workers.min and workers.max"
             kind = "Volcano" if self.scheduler == "volcano" or self.gang else self.kind.api[1]
             if kind == "RayJob":
-                rule = (
-                    "sets workers.min and workers.max, but Ray's autoscaler changes the Ray cluster in the API server"
-                )
+                rule = f"{bounds}, but Ray's autoscaler changes the Ray cluster in the API server"
                 yield f"{rule}, and pods of teams have no rights there", f"set workers: {self.workers.max}"
-            rule = f"sets workers.min and workers.max, but a {kind} job has a fixed number of pods"
+            rule = f"{bounds}, but a {kind} job has a fixed number of pods"
             fix = f"set workers: {self.workers.max}, or use framework: job with scheduler: kueue"
             yield f"{rule}: Kueue admits only Jobs with fewer", fix
 
