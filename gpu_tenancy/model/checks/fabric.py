@@ -98,22 +98,17 @@ def _role(
         fix = f"set pools.{flavor.pools[0].name}.topology, or remove together"
         yield Problem(place, rule, fix, level, about=(("pools",),))
         return
-    most = _most(tree, size, level)
+    on_node = min(flavor.node.get(key, 0) // amount for key, amount in size.amounts.items() if amount)
+    domains = [tree.all_pools[pool.name].machine for pool in flavor.pools]
+    nodes = [machine.domain for machine in domains if machine and machine.domain]
+    most = on_node if level == "node" else None
+    if level == "rack" and len(nodes) == len(domains):
+        most = max(nodes) * on_node  # Else the number of nodes of a rack is unknown.
     if workload.together and workload.together.required and most is not None and number > most:
         noun, key = ("group", "nodes") if isinstance(workload, Server) else ("job", "workers")
         rule = f"one {level} of flavor {flavor.name} has room for {most} of the {noun}'s {number} pods"
         fix = f"lower {key} to {most}, or set together: {{preferred: {level}}}"
         yield Problem(place, f"{rule}, so the {noun} would stay pending", fix, level, about=(("pools",),))
-
-
-def _most(tree: Tree, size: PodSize, level: Level) -> int | None:
-    """The most pods of this size in one part of the network; None if the number of its nodes is unknown."""
-    on_node = min(size.flavor.node.get(key, 0) // amount for key, amount in size.amounts.items() if amount)
-    if level == "node":
-        return on_node
-    domains = [tree.all_pools[pool.name].machine for pool in size.flavor.pools]
-    nodes = [machine.domain for machine in domains if machine and machine.domain]
-    return max(nodes) * on_node if level == "rack" and len(nodes) == len(domains) else None
 
 
 def domain_problems(tree: Tree) -> Iterator[Problem]:
