@@ -1,7 +1,7 @@
 """How machine types can be bought, and what of their CPU and memory pods can have: the rules of each cloud."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -11,17 +11,12 @@ from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
-class _Step(Row):
-    up_to: int | None = None
+_Amount = TypeVar("_Amount")
+
+
+class _Step(Row, Generic[_Amount]):
+    up_to: _Amount | None = None
     share: Share
-
-
-class _CpuStep(_Step):
-    up_to: Cpu | None = None
-
-
-class _MemoryStep(_Step):
-    up_to: Bytes | None = None
 
 
 class _Pods(Row):
@@ -31,7 +26,7 @@ class _Pods(Row):
 
 
 class _KubeMemory(Row):
-    steps: tuple[_MemoryStep, ...] = ()
+    steps: tuple[_Step[Bytes], ...] = ()
     base: Bytes = 0
     per_pod: Bytes = 0
     pods: _Pods | None = None
@@ -59,7 +54,7 @@ class Reserved(Fact):
             it.
     """
 
-    cpu: list[_CpuStep]
+    cpu: list[_Step[Cpu]]
     memory: _KubeMemory
     eviction: Bytes
     unseen: _Unseen
@@ -70,7 +65,7 @@ class Reserved(Fact):
         return cpu - _stepped(cpu, self.cpu), seen - self.memory.kept(cpu, memory) - self.eviction
 
 
-def _stepped(amount: int, steps: Sequence[_Step]) -> float:
+def _stepped(amount: int, steps: Sequence[_Step[int]]) -> float:
     total, start = 0.0, 0
     for step in steps:
         end = amount if step.up_to is None else min(amount, step.up_to)

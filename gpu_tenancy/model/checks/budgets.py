@@ -52,10 +52,11 @@ def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         amounts.append(("sidecars of datasets", of_sidecars.get(resource, 0)))
         parts = ", ".join(f"{part} {format_amount(resource, amount)}" for part, amount in amounts if amount)
         needed = format_amount(resource, admissible[resource])
-        rule = f"is less than the {needed} {resource} that the team's queues can admit ({parts}), so the quota would"
+        rule = f"is less than the {needed} {resource} that the team's queues can admit ({parts})"
+        rule += ", so the quota would reject admitted pods"
         fix = f"raise it to {needed}, or lower the team's limit with teams.{name}.quota.<flavor>.{resource}"
         place, about = ("teams", name, "compute", "requests", resource), (("teams", name), ("pools",))
-        yield Problem(place, f"{rule} reject admitted pods", fix, format_amount(resource, budget), about)
+        yield Problem(place, rule, fix, format_amount(resource, budget), about)
 
 
 def _limits(path: Path, team: Team) -> Iterator[Problem]:

@@ -217,8 +217,9 @@ def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[P
         rule = f"exceeds the {replicas} nodes that have a part of the cache"
         yield Problem((*path, "copies"), rule, f"lower it to {replicas}", str(acceleration.copies), about)
     if replicas > always or not replicas:
-        rule = f"exceeds the {always} nodes that flavor {flavor.name} always has, so the cache would keep more of them"
-        rule = f"{rule} running" if replicas else f"has no nodes: flavor {flavor.name} always has 0"
+        rule, has = f"has no nodes: flavor {flavor.name} always has 0", f"the {always} nodes that flavor {flavor.name}"
+        if replicas:
+            rule = f"exceeds {has} always has, so the cache would keep more of them running"
         key, shown, other = "flavor", flavor.name, "use another flavor"
         if acceleration.replicas:
             key, shown, other = "replicas", str(acceleration.replicas), "lower it"

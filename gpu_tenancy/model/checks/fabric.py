@@ -96,22 +96,17 @@ def _role(
         fix = f"set pools.{flavor.pools[0].name}.topology, or remove together"
         yield Problem(place, rule, fix, level, about=(("pools",),))
         return
-    most = _most(tree, size, level)
+    on_node = min(flavor.node.get(key, 0) // amount for key, amount in size.amounts.items() if amount)
+    domains = [tree.all_pools[pool.name].machine for pool in flavor.pools]
+    nodes = [machine.domain for machine in domains if machine and machine.domain]
+    most = on_node if level == "node" else None
+    if level == "rack" and len(nodes) == len(domains):
+        most = max(nodes) * on_node  # Else the number of nodes of a rack is unknown.
     if workload.together and workload.together.required and most is not None and number > most:
         noun, key = ("group", "nodes") if isinstance(workload, Server) else ("job", "workers")
         rule = f"one {level} of flavor {flavor.name} has room for {most} of the {noun}'s {number} pods"
         fix = f"lower {key} to {most}, or set together: {{preferred: {level}}}"
         yield Problem(place, f"{rule}, so the {noun} would stay pending", fix, level, about=(("pools",),))
-
-
-def _most(tree: Tree, size: PodSize, level: Level) -> int | None:
-    """The most pods of this size in one part of the network; None if the number of its nodes is unknown."""
-    on_node = min(size.flavor.node.get(key, 0) // amount for key, amount in size.amounts.items() if amount)
-    if level == "node":
-        return on_node
-    domains = [tree.all_pools[pool.name].machine for pool in size.flavor.pools]
-    nodes = [machine.domain for machine in domains if machine and machine.domain]
-    return max(nodes) * on_node if level == "rack" and len(nodes) == len(domains) else None
 
 
 def domain_problems(tree: Tree) -> Iterator[Problem]:
@@ -168,9 +163,9 @@ def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -
         if gpus < node:
             own = name in job.roles and job.roles[name].gpus is not None
             of_role = (*path, "roles", name, "gpus") if own else (*path, "gpus")
-            rule = f"is less than the {node} GPUs of a node, which has one channel, so only one pod of the job can run"
+            rule = f"is less than the {node} GPUs of a node, which has one channel"
             fix, about = f"set {node}, or remove computeDomain", (place, ("pools",))
-            yield Problem(of_role, f"{rule} there", fix, str(gpus), about)
+            yield Problem(of_role, f"{rule}, so only one pod of the job can run there", fix, str(gpus), about)
 
 
 def _domain(tree: Tree, path: Path, flavor: str, job: Training, pods: int) -> Iterator[Problem]:
@@ -226,9 +221,10 @@ def _approved(environment: Environment, rules: CloudRules) -> Iterator[Problem]:
     here = environment.stack.cluster.NODES_MADE and installed_by(environment, "gpu_operator") == "here"
     if here and pool and pool.mode and pool.mode.operator != rules.drivers[confirmed or usual].operator:
         name = pool.pool.driver or usual
-        rule = f"needs other GPU Operator values than {confirmed or usual}, and the change removes the driver from"
+        rule = f"needs other GPU Operator values than {confirmed or usual}"
+        rule += ", and the change removes the driver from running nodes"
         fix = f"drain the nodes, then set operators.driver: {name} to confirm the change"
-        yield Problem(("pools", pool.name, "driver"), f"{rule} running nodes", fix, name, about=(place,))
+        yield Problem(("pools", pool.name, "driver"), rule, fix, name, about=(place,))
 
 
 def _cut(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:

@@ -151,11 +151,11 @@ def architecture_problems(tree: Tree) -> Iterator[Problem]:
         for pool in _lacking_architecture(tree.pools.values(), known):
             if dataset in tree.flavors[pool.flavor].caches.by_dataset:
                 architecture = _architecture(pool)
-                rule = f"has images for {', '.join(known)} only, but pods of its cache run in pool {pool.name}"
+                of_pool = f"pool {pool.name} ({architecture})"
+                rule = f"has images for {', '.join(known)} only, but pods of its cache run in {of_pool}"
                 others = [other for other, row in caches().items() if architecture in row.architectures]
                 fix, place = f"set {' or '.join(others)}, or remove accelerate", ("datasets", dataset, "accelerate")
-                rule, about = f"{rule} ({architecture})", (("pools", pool.name),)
-                yield Problem((*place, "runtime"), rule, fix, acceleration.runtime, about)
+                yield Problem((*place, "runtime"), rule, fix, acceleration.runtime, (("pools", pool.name),))
 
 
 def unknown_architectures(tree: Tree) -> list[str]:

@@ -25,9 +25,9 @@ def pool_problems(tree: Tree) -> Iterator[Problem]:
         first, *others = flavor.pools
         for pool in others:
             if (pool.resource, pool.product) != (first.resource, first.product):
-                place, rule = ("pools", pool.name, "flavor"), f"has {_kind(pool)}, but pool {first.name} of the same"
-                fix = "set different flavors for the pools"
-                yield Problem(place, f"{rule} flavor has {_kind(first)}", fix, flavor.name)
+                rule = f"has {_kind(pool)}, but pool {first.name} of the same flavor has {_kind(first)}"
+                place, fix = ("pools", pool.name, "flavor"), "set different flavors for the pools"
+                yield Problem(place, rule, fix, flavor.name)
         yield from _fits_kueue(flavor)
     yield from _distinct(tree.flavors)
 

@@ -250,8 +250,8 @@ def _group_guarantee(tree: Tree, group: str, flavor: str, resource: str) -> Iter
     beyond = tree.cohort_nominal(group, flavor, resource)
     if not tree.is_stated(group, flavor, resource) or beyond <= 0:
         return
-    groups = (name for name in tree.above(group) if name != tree.root)
-    borrower, found = next(((name, found) for name in groups if (found := list(_borrows(tree, name)))), ("", []))
+    borrowers = ((name, list(_borrows(tree, name))) for name in tree.above(group) if name != tree.root)
+    borrower, found = next((entry for entry in borrowers if entry[1]), ("", list[str]()))
     if not found:
         return
     guaranteed = tree.guaranteed(group, flavor, resource)

@@ -87,9 +87,9 @@ def _image_and_end(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[P
         yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
     grace, most = grace_period(server), guards.periods.servers
     if grace is not None and server.drain is not None and tree.stack.guards_action != "off" and grace > most:
-        rule = f"needs a grace period of {format_duration(grace)}, which exceeds guards.grace.servers"
-        rule, lower = f"{rule} ({format_duration(most)})", format_duration(server.drain - (grace - most))
-        fix = f"set at most {lower}, or raise guards.grace.servers"
+        bound = f"guards.grace.servers ({format_duration(most)})"
+        rule = f"needs a grace period of {format_duration(grace)}, which exceeds {bound}"
+        fix = f"set at most {format_duration(server.drain - (grace - most))}, or raise guards.grace.servers"
         yield Problem((*path, "drain"), rule, fix, format_duration(server.drain), (("guards",),))
 
 

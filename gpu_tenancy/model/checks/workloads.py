@@ -221,9 +221,9 @@ def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
         minimum = getattr(tree.stack.teams[team].containers.min, resource)
         if minimum is not None and minimum > amount:
             needs, bound = format_amount(resource, amount), format_amount(resource, minimum)
-            rule = f"needs pods with a container of {needs} {resource}, which KubeRay adds and the team's"
+            rule = f"needs pods with a container of {needs} {resource}, which KubeRay adds"
             fix, about = f"lower teams.{team}.containers.min.{resource} to {needs}", (("teams", team, "containers"),)
-            rule = f"{rule} containers.min.{resource} ({bound}) rejects"
+            rule = f"{rule} and the team's containers.min.{resource} ({bound}) rejects"
             yield Problem((*path, "framework"), rule, fix, job.framework, about=about)
 
 

@@ -262,7 +262,7 @@ def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
         x = _COLUMNS if panel.repeat else x + wide
 
 
-_TO_THE_OTHERS: Final = {
+_TO_THE_OTHERS: Final[dict[str, Any]] = {
     "type": "dashboards",
     "title": "Tenancy pages",
     "tags": [],

@@ -309,9 +309,11 @@ def _group(tree: Tree, name: str, counted: Iterable[Measure]) -> Group:
     shares: dict[str, tuple[int, int, int | None]] = {}
     for measure in counted:
         place = (name, measure.flavor, measure.resource)
-        supply = supply_of(tree, measure)
-        bounds = (supply, supply) if name == tree.root else (tree.guaranteed(*place), tree.cohort_limit(*place))
-        shares[measure.label] = (tree.cohort_nominal(*place), *bounds)
+        guaranteed: int = supply_of(tree, measure)
+        limit: int | None = guaranteed
+        if name != tree.root:
+            guaranteed, limit = tree.guaranteed(*place), tree.cohort_limit(*place)
+        shares[measure.label] = (tree.cohort_nominal(*place), guaranteed, limit)
     return Group(name, tree.parents[name], tuple(groups), tuple(teams), shares)
 
 

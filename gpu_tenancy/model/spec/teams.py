@@ -75,9 +75,9 @@ class Compute(Section):
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         for resource in ("cpu", "memory"):
             if getattr(self.limits, resource) is not None and getattr(self.requests, resource) is None:
-                rule = f"sets limits.{resource} without requests.{resource}, so the quota could reject pods that the"
+                rule = f"sets limits.{resource} without requests.{resource}"
                 fix = f"set requests.{resource} too, or remove limits.{resource}"
-                yield f"{rule} queue admits by their requests", fix
+                yield f"{rule}, so the quota could reject pods that the queue admits by their requests", fix
 
 
 class Containers(Section):

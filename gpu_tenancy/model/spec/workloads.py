@@ -298,8 +298,9 @@ class Server(Workload):
             yield from self._burst_conflicts(self.burst)
         bursts = self.burst is not None and self.burst.min < self.burst.max
         if self.scale_on is not None and not self.autoscaled and not bursts:
-            rule = f"sets scaleOn with a fixed number of replicas ({self.replicas.min}), so each deployment would"
-            yield f"{rule} override the autoscaler", "set replicas: {min: …, max: …}, or remove scaleOn"
+            rule = f"sets scaleOn with a fixed number of replicas ({self.replicas.min})"
+            fix = "set replicas: {min: …, max: …}, or remove scaleOn"
+            yield f"{rule}, so each deployment would override the autoscaler", fix
 
     def _burst_conflicts(self, burst: Burst) -> Iterator[tuple[str, str]]:
         """Each of the two autoscalers sees only the pods of its own Deployment, so both would scale at once."""
@@ -466,8 +467,9 @@ class Training(Workload):
         if leader == LAUNCHER:
             own, gpus = self.parts[leader].gpus, self.parts[WORKER].gpus
             if own not in {0, gpus}:
-                rule = f"roles.{leader}.gpus is {own}, but a worker has {gpus}: mpirun starts as many processes in"
-                yield f"{rule} each pod", f"set it to {gpus}, or to 0 for a launcher that does not compute"
+                rule = f"roles.{leader}.gpus is {own}, but a worker has {gpus}"
+                fix = f"set it to {gpus}, or to 0 for a launcher that does not compute"
+                yield f"{rule}: mpirun starts as many processes in each pod", fix
         for key, reason in self.kind.lacks:
             if key in self.model_fields_set:
                 yield f"sets {key}, but {reason}", f"remove {key}"
@@ -484,15 +486,14 @@ class Training(Workload):
             if role not in self.pods_by_role:
                 yield f"successRoles names {role}, which is not a role of the job", "add it under roles"
         if self.elastic and (self.framework != "job" or self.scheduler == "volcano" or self.gang):
+            bounds = "sets workers.min and workers.max"
             kind = "Volcano" if self.scheduler == "volcano" or self.gang else self.kind.api[1]
             if kind == "RayJob":
-                rule = (
-                    "sets workers.min and workers.max, but Ray's autoscaler changes the Ray cluster in the API server,"
-                )
-                yield f"{rule} and pods of teams have no rights there", f"set workers: {self.workers.max}"
-            rule = f"sets workers.min and workers.max, but a {kind} job has a fixed number of pods: Kueue admits only"
+                rule = f"{bounds}, but Ray's autoscaler changes the Ray cluster in the API server"
+                yield f"{rule}, and pods of teams have no rights there", f"set workers: {self.workers.max}"
+            rule = f"{bounds}, but a {kind} job has a fixed number of pods"
             fix = f"set workers: {self.workers.max}, or use framework: job with scheduler: kueue"
-            yield f"{rule} Jobs with fewer", fix
+            yield f"{rule}: Kueue admits only Jobs with fewer", fix
 
     @property
     def kind(self) -> Kind:
