@@ -166,11 +166,8 @@ class State:
 def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
     """Lists objects, several kinds at once. Nodes have the devices of DRA drivers among their resources.
 
-    Args:
-        cluster: which.
-        kinds: to list in the whole cluster if the user may.
-        namespace: the team's; listed alone where the whole cluster is forbidden.
-        only: kinds to list in that namespace alone.
+    `kinds` are listed in the whole cluster if the user may, else in the namespace of the team; the kinds of `only` in
+    that namespace alone.
 
     Raises:
         UnreachableError: the cluster does not answer.
