@@ -7,12 +7,12 @@ from typing import Final
 
 from gpu_tenancy.base.json import int_at, text_at
 from gpu_tenancy.base.quantity import amount_text, is_extended
+from gpu_tenancy.cluster.demand import Target
 from gpu_tenancy.cluster.gangs import messages
 from gpu_tenancy.cluster.pods import name_of, named
 from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Refusal, Source
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
-from gpu_tenancy.cluster.demand import Target
 from gpu_tenancy.cluster.workloads import Reason, Workload
 from gpu_tenancy.explain.running import Why, rejected_pods
 from gpu_tenancy.explain.unblock import Unblock

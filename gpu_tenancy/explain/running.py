@@ -8,11 +8,11 @@ from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import exceeded_quota
-from gpu_tenancy.cluster.references import waits_for_cache
+from gpu_tenancy.cluster.demand import Target, owners
 from gpu_tenancy.cluster.nodes import judge_nodes, read_nodes
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.cluster.reading import State
-from gpu_tenancy.cluster.demand import Target, owners
+from gpu_tenancy.cluster.references import waits_for_cache
 from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.explain.unblock import Unblock
 from gpu_tenancy.kube.waiting import condition, is_true

@@ -8,16 +8,15 @@ from typing import Final
 from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CLAIMED, add, amount_text, leading_text
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.references import claim_pending
-from gpu_tenancy.cluster.demand import volcano_queue
+from gpu_tenancy.cluster.demand import Target, volcano_queue
 from gpu_tenancy.cluster.gangs import EXISTING, gang_queues, judge_gang, too_few
 from gpu_tenancy.cluster.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.cluster.reading import Kind, State
+from gpu_tenancy.cluster.references import claim_pending
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.cluster.supply import unusable
-from gpu_tenancy.cluster.demand import Target
 from gpu_tenancy.cluster.workloads import Reason, Workload, ahead, interrupted
 from gpu_tenancy.explain.pending import after_preemption, borrowed_lines, diagnose, messages_of
 from gpu_tenancy.explain.running import (

@@ -10,9 +10,9 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.cluster.demand import KINDS
 from gpu_tenancy.cluster.pods import Manifest, label, name_of
 from gpu_tenancy.cluster.reading import read
-from gpu_tenancy.cluster.demand import KINDS
 from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnknownKindError

@@ -9,8 +9,8 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of
 from gpu_tenancy.cluster.demand import outcome
+from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of
 from gpu_tenancy.jobs.jobs import Jobs, read_jobs, uid_of
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED, ApiError, UnreachableError

@@ -14,8 +14,8 @@ from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, gpus, leading_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
-from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, requests
 from gpu_tenancy.cluster.demand import FAILED, outcome
+from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, requests
 from gpu_tenancy.jobs.gpu_use import GpuUse, together
 from gpu_tenancy.jobs.jobs import Jobs
 from gpu_tenancy.jobs.listing import age

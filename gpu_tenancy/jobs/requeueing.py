@@ -10,10 +10,10 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.output import write_text
+from gpu_tenancy.cluster.demand import outcome
 from gpu_tenancy.cluster.dry_run import created
 from gpu_tenancy.cluster.pods import Manifest
 from gpu_tenancy.cluster.reading import KUEUE
-from gpu_tenancy.cluster.demand import outcome
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.jobs.jobs import uid_of
 from gpu_tenancy.kube.client import Cluster

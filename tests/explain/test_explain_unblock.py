@@ -11,10 +11,9 @@ import pytest
 from cli_builders import Screen
 from live_builders import Data, came, condition, counted, flavor, job, local_queue, meta, only_gpus, state, waits
 
-from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.demand import demand, target_of
 from gpu_tenancy.cluster.estimate import ENOUGH, Estimate, History, about
 from gpu_tenancy.cluster.reading import Missing, State
-from gpu_tenancy.cluster.demand import target_of
 from gpu_tenancy.explain import show, unblock
 from gpu_tenancy.explain.fit import judge
 from gpu_tenancy.explain.running import Why

@@ -32,9 +32,8 @@ from rich.text import Text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.base.quantity import leading_text
-from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.demand import demand, target_of
 from gpu_tenancy.cluster.reading import Kind, Missing, State
-from gpu_tenancy.cluster.demand import target_of
 from gpu_tenancy.explain import show
 from gpu_tenancy.explain.fit import judge
 from gpu_tenancy.explain.running import Why

@@ -22,8 +22,8 @@ from live_builders import (
     workload,
 )
 
-from gpu_tenancy.cluster.reading import Missing
 from gpu_tenancy.cluster.demand import target_of
+from gpu_tenancy.cluster.reading import Missing
 from gpu_tenancy.cluster.workloads import interrupted, read_workloads
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import why

@@ -19,9 +19,8 @@ from typer.testing import CliRunner
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.cluster.supply import Names
 from gpu_tenancy.cluster.reading import Kind, Missing, State, current
-from gpu_tenancy.cluster.supply import Facts
+from gpu_tenancy.cluster.supply import Facts, Names
 from gpu_tenancy.survey import show
 from gpu_tenancy.survey.page import page
 from gpu_tenancy.survey.survey import KINDS, RULES, Survey, survey

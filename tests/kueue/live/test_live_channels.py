@@ -18,11 +18,10 @@ from removing import remove
 from repository import ROOT
 
 from gpu_tenancy.base.json import map_at, maps_at, text_at
-from gpu_tenancy.cluster.references import kinds_claimed, with_channels
-from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.demand import demand, target_of
 from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.cluster.reading import read
-from gpu_tenancy.cluster.demand import target_of
+from gpu_tenancy.cluster.references import kinds_claimed, with_channels
 from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.definitions import fetch, install

@@ -14,8 +14,8 @@ from researchers import TEAM, Researcher, sections
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, amounts
-from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.cluster.demand import owners
+from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference

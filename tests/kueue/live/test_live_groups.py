@@ -11,10 +11,9 @@ from builders import Data, job, pool, server, stack, team
 from queueing import Queueing
 
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
-from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.demand import demand, target_of
 from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.cluster.reading import read
-from gpu_tenancy.cluster.demand import target_of
 from gpu_tenancy.explain import fit
 from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.kube.applier import immutable

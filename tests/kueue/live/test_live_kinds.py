@@ -9,10 +9,9 @@ from queueing import Queueing
 from repository import ROOT
 
 from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
-from gpu_tenancy.cluster.demand import demand, with_runtime
+from gpu_tenancy.cluster.demand import demand, owners, with_runtime
 from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.cluster.reading import read
-from gpu_tenancy.cluster.demand import owners
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Manifest

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.cluster.demand import target_of
+from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.explain.why import KINDS, why
 from gpu_tenancy.jobs.jobs import look_up

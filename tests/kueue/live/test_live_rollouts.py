@@ -10,8 +10,8 @@ from builders import Data, pool, server, stack, team
 from queueing import Queueing
 
 from gpu_tenancy.base.json import at, maps_at, text_at
-from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.cluster.demand import target_of
+from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference

@@ -11,10 +11,9 @@ from queueing import Queueing
 from repository import ROOT
 
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.demand import demand, target_of
 from gpu_tenancy.cluster.queueing import STATE_PLACE
 from gpu_tenancy.cluster.reading import read
-from gpu_tenancy.cluster.demand import target_of
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
