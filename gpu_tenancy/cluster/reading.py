@@ -173,6 +173,7 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
         UnreachableError: the cluster does not answer.
         ApiError: the API server rejects the request, except for a missing right.
     """
+    wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
     silent: list[UnreachableError] = []
 
     def ask(kind: Kind) -> tuple[tuple[Manifest, ...], Missing | None]:
@@ -186,7 +187,7 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
 
     cluster.resource("v1", "Namespace")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        tasks = {kind: pool.submit(ask, kind) for kind in dict.fromkeys((*kinds, *only))}
+        tasks = {kind: pool.submit(ask, kind) for kind in wanted}
     results = {kind: task.result() for kind, task in tasks.items()}
     objects = {kind: found for kind, (found, _) in results.items()}
     if objects.get("Node"):
