@@ -76,10 +76,9 @@ class Difference:
 
 @dataclass(slots=True)
 class Adopted:
-    """A stack for a running cluster.
+    """A stack for a running cluster, with a note on what each entry comes from.
 
     Attributes:
-        notes: what each entry comes from, by section and name.
         same: how many objects are as in the cluster, by kind; `new` how many the deployment creates.
         differences: of objects that exist and stay.
         left: what the stack does not have, which a deployment leaves alone.

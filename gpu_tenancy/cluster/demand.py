@@ -50,10 +50,9 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One workload that a user wants to create.
+    """One workload that a user wants to create, as written, in the team's namespace.
 
     Attributes:
-        manifest: as written, in the team's namespace.
         whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
         gang: the Volcano queue that has its quota; None for quota of Kueue, also if Volcano then schedules its pods.
         together: minimum number of pods that Volcano starts together; 0 for all of them.

@@ -82,12 +82,8 @@ def gang_requests(group: Manifest) -> dict[str, int]:
     Volcano's controller also writes them as a ResourceQuota names them, such as `requests.cpu` and `count/pods`:
     https://github.com/volcano-sh/volcano/blob/v1.14.1/pkg/controllers/util/util.go
     """
-    found = amounts(at(group, "spec", "minResources"))
-    return {
-        name: amount
-        for name, amount in found.items()
-        if plain(name) == name and name != "pods" and not name.startswith("count/")
-    }
+    found = amounts(at(group, "spec", "minResources")).items()
+    return {name: amount for name, amount in found if plain(name) == name != "pods" and not name.startswith("count/")}
 
 
 def judge_gang(

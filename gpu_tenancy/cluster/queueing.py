@@ -188,13 +188,10 @@ def judge_queue(
         return offers
     # A workload that must borrow anything preempts nobody, not even for what it would not have to borrow.
     without_reclaim = {Source.RECLAIMED: Source.OTHERS}
-    return [
-        replace(
-            offer,
-            requests=tuple(replace(one, source=without_reclaim.get(one.source, one.source)) for one in offer.requests),
-        )
-        for offer in offers
-    ]
+    for index, offer in enumerate(offers):
+        requests = (replace(one, source=without_reclaim.get(one.source, one.source)) for one in offer.requests)
+        offers[index] = replace(offer, requests=tuple(requests))
+    return offers
 
 
 def _offer(

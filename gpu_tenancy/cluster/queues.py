@@ -53,11 +53,9 @@ class Queues:
     @cached_property
     def tenancy(self) -> Tenancy:
         """All ClusterQueues and Cohorts."""
-        return Tenancy(
-            tuple(queue.spec for queue in self.cluster_queues.values()),
-            tuple(read_cohort(cohort) for cohort in self.state.of("Cohort")),
-            FAIR if is_fair_sharing(self.state.of("ClusterQueue")) else None,
-        )
+        queues = tuple(queue.spec for queue in self.cluster_queues.values())
+        cohorts = tuple(read_cohort(cohort) for cohort in self.state.of("Cohort"))
+        return Tenancy(queues, cohorts, FAIR if is_fair_sharing(self.state.of("ClusterQueue")) else None)
 
     @cached_property
     def quotas(self) -> Quotas:

@@ -166,16 +166,14 @@ class State:
 def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
     """Lists objects, several kinds at once. Nodes have the devices of DRA drivers among their resources.
 
-    Args:
-        cluster: which.
-        kinds: to list in the whole cluster if the user may.
-        namespace: the team's; listed alone where the whole cluster is forbidden.
-        only: kinds to list in that namespace alone.
+    `kinds` are listed in the whole cluster if the user may, else in the namespace of the team; the kinds of `only` in
+    that namespace alone.
 
     Raises:
         UnreachableError: the cluster does not answer.
         ApiError: the API server rejects the request, except for a missing right.
     """
+    wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
     silent: list[UnreachableError] = []
 
     def ask(kind: Kind) -> tuple[tuple[Manifest, ...], Missing | None]:
@@ -189,7 +187,7 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
 
     cluster.resource("v1", "Namespace")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        tasks = {kind: pool.submit(ask, kind) for kind in dict.fromkeys((*kinds, *only))}
+        tasks = {kind: pool.submit(ask, kind) for kind in wanted}
     results = {kind: task.result() for kind, task in tasks.items()}
     objects = {kind: found for kind, (found, _) in results.items()}
     if objects.get("Node"):

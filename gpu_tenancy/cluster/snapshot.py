@@ -118,17 +118,15 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot:
     suits = Suits(queues)
     participants = (_participant(queues, workload, latest, suits) for workload in workloads)
     there = (*others, *(participant for participant in participants if participant is not None))
-    tenancy = queues.tenancy
+    of_tree = tuple(queue for queue in queues.tenancy.queues if queue.name in names)
+    groups = tuple(cohort for cohort in queues.tenancy.cohorts if cohort.name in cohorts)
+    tree = replace(queues.tenancy, queues=of_tree, cohorts=groups)
     for name, queue in queues.cluster_queues.items():
         if name in names and queue.invalid:
             raise NotSimulatedError(f"the queue configuration is invalid: {queue.invalid}")
     try:
         snapshot = Snapshot(
-            replace(
-                tenancy,
-                queues=tuple(queue for queue in tenancy.queues if queue.name in names),
-                cohorts=tuple(cohort for cohort in tenancy.cohorts if cohort.name in cohorts),
-            ),
+            tree,
             there,
             _left_out(queues, target, workloads),
             frozenset(participant.workload.name for participant in others),

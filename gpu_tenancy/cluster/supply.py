@@ -187,14 +187,10 @@ class Facts:
             for flavor, labels in wanted.items()
         }
 
-    def total(self, resource: str, *, ready: bool = False, nodes: Iterable[str] | None = None) -> int:
+    def total(self, resource: str, *, ready: bool = False, nodes: Collection[str] | None = None) -> int:
         """GPUs of all nodes or of some, of those that are ready and schedulable where asked."""
-        chosen = None if nodes is None else set(nodes)
-        return sum(
-            node.gpus.get(resource, 0)
-            for node in self.nodes
-            if (chosen is None or node.name in chosen) and (node.ready or not ready)
-        )
+        chosen = [node for node in self.nodes if (node.ready or not ready) and (nodes is None or node.name in nodes)]
+        return sum(node.gpus.get(resource, 0) for node in chosen)
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:

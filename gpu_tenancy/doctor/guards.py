@@ -125,7 +125,7 @@ def _guard_rows(
     expected: dict[str, Outcome] = {}
     for one in (one for one in rendered if one.get("kind") == _BINDING):
         actions = list_at(one, "spec", "validationActions")
-        outcomes = [outcome for action, outcome in _EXPECTED.items() if action in actions]
+        outcomes: list[Outcome] = [outcome for action, outcome in _EXPECTED.items() if action in actions]
         expected[text_at(one, "metadata", "name").removeprefix(POLICY)] = outcomes[0] if outcomes else "accepted"
     exempt, guards = _is_exempt(cluster, plan.guards), plan.guards
     teams = [one for one in plan.teams if team in {"", one.namespace.name}]

@@ -117,10 +117,8 @@ def refusals(rendered: Rendered) -> tuple[str, ...]:
         registration, what = registrations[release.urn], f"Helm release {release.namespace}/{release.name}"
         problems += _hidden(what, registration.secret_paths, registration.unknown_paths)
         if not release.repository and not release.chart.startswith("oci://"):
-            problems.append(
-                f"{what}: chart {release.chart} has no repository, so other machines cannot download it; "
-                "set a repository, or use a chart with an oci:// URL"
-            )
+            lacking = f"{what}: chart {release.chart} has no repository, so other machines cannot download it"
+            problems.append(f"{lacking}; set a repository, or use a chart with an oci:// URL")
         if not release.version:
             problems.append(f"{what}: no chart version, so each sync could install a newer one; set the version")
     return tuple(sorted(problems))
@@ -134,15 +132,11 @@ def stays(rendered: Rendered) -> tuple[tuple[str, str], ...]:
 
 def _hidden(what: str, secret: tuple[Path, ...], unknown: tuple[Path, ...]) -> Iterator[str]:
     if secret:
-        yield (
-            f"{what}: {_places(secret)} is secret and would be readable in git; remove it from the stack and use an "
-            "operator in the cluster, such as External Secrets"
-        )
+        fix = "remove it from the stack and use an operator in the cluster, such as External Secrets"
+        yield f"{what}: {_places(secret)} is secret and would be readable in git; {fix}"
     if unknown:
-        yield (
-            f"{what}: {_places(unknown)} is known only after deployment; set the value in the stack, or deploy the "
-            "stack with `pulumi up`"
-        )
+        fix = "set the value in the stack, or deploy the stack with `pulumi up`"
+        yield f"{what}: {_places(unknown)} is known only after deployment; {fix}"
 
 
 def _places(paths: tuple[Path, ...]) -> str:

@@ -39,13 +39,9 @@ def apply(
     a changed immutable field is replaced. An existing object with another owner is rejected, unless it may be adopted:
     then its fields are forced, but it is never replaced. Fields that were changed by hand are corrected.
 
-    Args:
-        cluster: the target.
-        waves: manifests; those of a wave depend only on earlier waves.
-        inventory: file that lists the applied objects; created if missing. One file for each cluster and stack,
-            used by one run at a time.
-        progress: called for each object that is done.
-        adopt: names of objects with another owner that are taken over, as in `cluster.adopt` of a stack.
+    Manifests of a wave depend only on earlier waves. The inventory is a file that lists the applied objects, created if
+    it is missing: one for each cluster and stack, used by one run at a time. `adopt` are names of objects, as in
+    `cluster.adopt` of a stack.
 
     Returns:
         The applied objects in the order of the waves, then the pruned objects in the order of their deletion.

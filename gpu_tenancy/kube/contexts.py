@@ -132,11 +132,11 @@ class Login:
         self._got: Mapping[str, Any] = {}
         if "exec" in entry.user and not self._authorization():
             self._got = self._run()
-        chain, key = (
-            (str(self._got.get(f"{name}Data") or "").encode() for name in ("clientCertificate", "clientKey"))
-            if self._got
-            else (content(entry.user, name, place) for name in ("client-certificate", "client-key"))
-        )
+        if self._got:
+            parts = ("clientCertificateData", "clientKeyData")
+            chain, key = (str(self._got.get(part) or "").encode() for part in parts)
+        else:
+            chain, key = (content(entry.user, name, place) for name in ("client-certificate", "client-key"))
         self.certificate = Certificate(chain, key) if chain and key else None
 
     def headers(self) -> dict[str, str]:

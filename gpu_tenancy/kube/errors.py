@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.json import Json, maps_at, text_at
 
 UNAUTHORIZED: Final = 401
 """Status for credentials that the server does not accept."""
@@ -64,14 +64,7 @@ def api_error(status: int, phrase: str, body: bytes) -> ApiError:
         answer = None
     if not isinstance(answer, dict) or answer.get("kind") != "Status":
         return ApiError(status, phrase, body.decode(errors="replace").strip()[:_MAX_BODY] or phrase)
-    causes = at(answer, "details", "causes")
-    return ApiError(
-        status,
-        text_at(answer, "reason") or phrase,
-        text_at(answer, "message") or phrase,
-        tuple(
-            Cause(text_at(cause, "field"), text_at(cause, "reason"), text_at(cause, "message"))
-            for cause in (causes if isinstance(causes, list) else ())
-            if isinstance(cause, dict)
-        ),
-    )
+    keys = ("field", "reason", "message")
+    causes = [Cause(*(text_at(cause, key) for key in keys)) for cause in maps_at(answer, "details", "causes")]
+    reason, message = (text_at(answer, key) or phrase for key in ("reason", "message"))
+    return ApiError(status, reason, message, tuple(causes))

@@ -18,14 +18,10 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object that was applied, or was about to be.
+    """One object that was applied, or was about to be, in its API version; later waves are pruned first.
 
-    Attributes:
-        reference: the object, in the API version in which it was applied.
-        wave: the wave in which it was applied; later waves are pruned first.
-        uid: of the object; empty until the apply succeeded.
-        digest: of the manifest.
-        mark: digest of our entry in `managedFields`, see `Live.mark`.
+    Its uid is empty until the apply succeeded; `digest` is that of the manifest, and `mark` that of our entry in
+    `managedFields`, see `Live.mark`.
     """
 
     reference: Reference

@@ -206,7 +206,5 @@ def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) ->
 def foreign(reference: Reference, live: Live) -> str:
     """Why an existing object of somebody else is not applied, and how the stack can take it over."""
     owners = ", ".join(live.managers) or "an unknown field manager"
-    return (
-        f"already exists, owned by {owners}; rename it in the stack, delete the existing object, or add"
-        f" {reference.adoptable} to cluster.adopt to take it over"
-    )
+    adopt = f"add {reference.adoptable} to cluster.adopt to take it over"
+    return f"already exists, owned by {owners}; rename it in the stack, delete the existing object, or {adopt}"

@@ -63,13 +63,11 @@ class Pruning:
         for entry in inside:
             name = entry.reference.namespace
             latest[name] = max(entry.wave, latest.get(name, 0))
-        separate = [
-            replace(entry, wave=max(entry.wave, latest.get(entry.reference.name, 0)))
-            if is_namespace(entry.reference)
-            else entry
-            for entry in entries
-            if entry.reference.namespace not in namespaces
-        ]
+        separate: list[Entry] = []
+        for entry in entries:
+            if entry.reference.namespace not in namespaces:
+                turn = latest.get(entry.reference.name, 0) if is_namespace(entry.reference) else 0
+                separate.append(replace(entry, wave=max(entry.wave, turn)))
         for _, wave in groupby(sorted(separate, key=lambda entry: -entry.wave), key=lambda entry: entry.wave):
             failures = self._remove(tuple(wave), inside=inside)
             if failures:
