@@ -46,7 +46,7 @@ def matches(name: str, pattern: str) -> bool:
 class Machines(Settings):
     """GPUs of machine types that are not in the pack's table."""
 
-    machines: dict[str, int] = Field({})
+    machines: dict[str, int] = Field(default={})
     """GPUs per machine, by name or pattern (`p7.*`); overrides the pack's table."""
 
     def gpus_of(self, name: str) -> int | None:
@@ -86,7 +86,7 @@ def _cloud_of(name: str) -> str:
 class Prices(Machines):
     """Prices of machine types for an organisation."""
 
-    prices: dict[str, float] = Field({})
+    prices: dict[str, float] = Field(default={})
     """USD per hour of a machine, by name or pattern; overrides the pack's table, which has the on-demand prices of one
     region of each cloud."""
 
