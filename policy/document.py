@@ -91,8 +91,8 @@ def _pack(folder: str, pack: Pack) -> dict[str, Any]:
     often = sorted((name, text) for (name, text), times in count.items() if times >= _MANY)
     common = {name: json.loads(text) for name, text in often}
     sets = [read_set(folder, name) for name in SETS]
-    facts = {"name": pack.name, "version": pack.version, "description": pack.description, "not_evaluated": []}
-    return {"folder": folder, **facts, "common": common, "rules": [_rule(rule, common, sets) for rule in rules]}
+    rows = [_rule(rule, common, sets) for rule in rules]
+    return {"folder": folder, "pack": pack, "common": common, "rules": rows, "not_evaluated": list[str]()}
 
 
 def _rule(rule: AnyRule, common: Mapping[str, Any], sets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

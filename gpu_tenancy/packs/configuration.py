@@ -271,6 +271,12 @@ def _problem(error: ValidationError) -> str:
             return error.message
 
 
+def _missing(error: ValidationError) -> list[str]:
+    required: Any = error.validator_value
+    value: Any = error.instance
+    return [key for key in required if key not in value]
+
+
 def _additional(error: ValidationError) -> list[str]:
     """Keys that neither `properties` nor `patternProperties` allow."""
     schema = cast("Mapping[str, Any]", error.schema)
@@ -281,10 +287,7 @@ def _additional(error: ValidationError) -> list[str]:
 
 
 _KEYS: Final[Mapping[object, tuple[Callable[[ValidationError], list[str]], str]]] = {
-    "required": (
-        lambda error: [key for key in cast("list[str]", error.validator_value) if key not in error.instance],
-        "required setting is missing",
-    ),
+    "required": (_missing, "required setting is missing"),
     "additionalProperties": (_additional, "unknown setting"),
 }
 """Violations whose place is a key of the value, not the value."""

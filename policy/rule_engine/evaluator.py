@@ -193,7 +193,7 @@ class Evaluator:
         found = reads.take()
         if not parts:
             messages = [] if unknown is None else [(*unknown, found)]
-            yield from _of_patch(resource, resource, messages, found)
+            yield from patch_messages(resource, resource, messages, found)
         for part in parts:
             messages, read = list[tuple[Outcome, str, Reads]](), Reads()
             for outcome, text in self._messages_of_part(rule, part, resource, stack):
@@ -203,7 +203,7 @@ class Evaluator:
             read.add(reads.take())
             if messages:
                 read.present.update(found.present)
-            yield from _of_patch(part, resource, messages, read)
+            yield from patch_messages(part, resource, messages, read)
 
     def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | UnknownValueError | None:
         """The exemption of a resource from a rule, if it has a valid one."""
@@ -238,7 +238,7 @@ def _unread(place: str, error: UnknownValueError) -> Message:
     return Outcome.UNKNOWN, f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
 
 
-def _of_patch(
+def patch_messages(
     part: Placed, resource: Resource, messages: Sequence[tuple[Outcome, str, Reads]], read: Reads
 ) -> Iterator[Message]:
     """What is true of the object that a patch leaves, and what is not evaluated; nothing if the rule reads none of it.

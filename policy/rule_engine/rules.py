@@ -8,7 +8,7 @@ from functools import cache
 from inspect import getdoc, signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import yaml
 from pulumi_policy import EnforcementLevel, Severity
@@ -162,7 +162,9 @@ def rule(
 
 def rules_of(*modules: ModuleType) -> tuple[AnyRule, ...]:
     """The rules of some modules of one folder, in the order of its `rules.yaml`."""
-    rules = {rule.name: rule for module in modules for rule in vars(module).values() if isinstance(rule, Rule)}
+    values: Iterable[object] = (value for module in modules for value in vars(module).values())
+    defined = [cast("AnyRule", value) for value in values if isinstance(value, Rule)]
+    rules = {rule.name: rule for rule in defined}
     return tuple(rules[name] for name in _texts(Path(str(modules[0].__file__)).parent) if name in rules)
 
 

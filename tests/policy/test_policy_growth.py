@@ -127,7 +127,7 @@ class Counting(Stack):
         self,
         subject: Subject[Any],
         predicate: Callable[[Any], bool],
-        among: "Sequence[Among[Any] | None]",
+        among: "Sequence[Among[Any]]",
     ) -> Iterator[Any]:
         def counted(part: Any) -> bool:
             self.visits += 1

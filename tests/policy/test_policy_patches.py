@@ -231,7 +231,7 @@ CONCLUDED: Final[dict[str, tuple[list[tuple[Outcome, list[Path]]], list[Path], l
 def test_a_message_is_about_the_object_that_a_patch_leaves(what: str) -> None:
     messages, present, absent, expected = CONCLUDED[what]
     resource = Sample("kubernetes:apps/v1:DeploymentPatch", {**_PATCH, "metadata": {}}).resource()
-    found = evaluator._of_patch(
+    found = evaluator.patch_messages(
         resource,
         resource,
         [(outcome, "text", Reads(absent=dict.fromkeys(paths))) for outcome, paths in messages],

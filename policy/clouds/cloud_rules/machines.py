@@ -46,15 +46,11 @@ def matches(name: str, pattern: str) -> bool:
 class Machines(Settings):
     """GPUs of machine types that are not in the pack's table."""
 
-    machines: dict[str, int] = Field({})
+    machines: dict[str, int] = Field(default={})
     """GPUs per machine, by name or pattern (`p7.*`); overrides the pack's table."""
 
     def gpus_of(self, name: str) -> int | None:
-        """GPUs of one machine; 0 if it has none, None if it has an unknown number.
-
-        Args:
-            name: a machine type, or a family as a pattern (`p5.*`).
-        """
+        """GPUs of one machine, or of a family as a pattern (`p5.*`); 0 without GPUs, None if the number is unknown."""
         configured = _configured(self.machines, name)
         if configured is not None:
             return configured
@@ -64,11 +60,7 @@ class Machines(Settings):
         return None if any(matches(name, pattern) for pattern in _WITH_GPUS) else 0
 
     def gpu_machines(self, cloud: str) -> list[str]:
-        """Names of all machine types of a cloud that have a known number of GPUs, in lower case.
-
-        Args:
-            cloud: `aws`, `azure` or `gcp`, by the form of their names.
-        """
+        """Names of all machine types of a cloud (`aws`, `azure`, `gcp`) with a known number of GPUs, in lower case."""
         gpus, _ = _table()
         names = dict.fromkeys((*gpus, *(name.lower() for name in self.machines)))
         return [name for name in names if _cloud_of(name) == cloud and self.gpus_of(name)]
@@ -94,7 +86,7 @@ def _cloud_of(name: str) -> str:
 class Prices(Machines):
     """Prices of machine types for an organisation."""
 
-    prices: dict[str, float] = Field({})
+    prices: dict[str, float] = Field(default={})
     """USD per hour of a machine, by name or pattern; overrides the pack's table, which has the on-demand prices of one
     region of each cloud."""
 

@@ -89,7 +89,7 @@ def for_tenants(
 class Gpus(Settings):
     """Selects the resources that are GPUs."""
 
-    gpus: list[str] = Field(FACTS["gpus"])
+    gpus: list[str] = Field(default=FACTS["gpus"])
     """Resource names of GPUs or GPU partitions, as patterns (`nvidia.com/mig-*`)."""
 
     def is_gpu(self, resource: str) -> bool:

@@ -152,9 +152,11 @@ def _by_program(workload: Resource) -> bool:
 
 def _drop(type_: str, props: dict[str, Any], settings: ReplicaSettings) -> bool:
     group, kind = type_.split(":")[1].split("/", maxsplit=1)[0], type_.rpartition(":")[2]
-    meta, spec = props.get("metadata"), props.get("spec")
-    if f"{group}:{kind}" not in REPLICATED or not isinstance(meta, dict) or not isinstance(spec, dict):
-        return False  # of another kind, or unknown
+    known = all(isinstance(props.get(field), dict) for field in ("metadata", "spec"))
+    if f"{group}:{kind}" not in REPLICATED or not known:
+        return False
+    meta: dict[str, Any] = props["metadata"]
+    spec: dict[str, Any] = props["spec"]
     full_name = f"{meta.get('namespace', 'default')}/{meta.get('name')}"
     return matches_any(full_name, settings.autoscaled) and spec.pop("replicas", None) is not None
 
