@@ -10,7 +10,7 @@ from gpu_tenancy.kueue.cycle import Entry, Nominations, run_cycle
 from gpu_tenancy.kueue.flavor_assigner import Assignment
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
-from gpu_tenancy.kueue.workload_info import CohortTree, Evicted, Outcome, Queue, Verdict, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import CohortTree, Evicted, Outcome, Verdict, WorkloadInfo
 
 EVENTS_UNCHECKED: Final = 64
 """Events before livelock detection compares states; most trees settle after a few."""
@@ -47,24 +47,20 @@ class Runner:
         self.clock = Clock()
         self.livelock = False
         self._changed = False
-        self._pending = {queue: PendingQueue(queue.spec.strategy) for queue in tree.queues.values()}
+        self.pending = {queue: PendingQueue(queue.spec.strategy) for queue in tree.queues.values()}
         self._cache = CandidateCache(tree.queues.values(), tree.resources)
         self._nominations = Nominations(tree, self._cache)
         self._cycle = 0
         self._eviction_counts: Counter[WorkloadInfo] = Counter()
 
-    def pending_in(self, queue: Queue) -> PendingQueue:
-        """The pending workloads of a ClusterQueue."""
-        return self._pending[queue]
-
     def submit(self, workload: WorkloadInfo) -> None:
         """Adds a new workload."""
-        self._pending[workload.queue].push(workload)
+        self.pending[workload.queue].push(workload)
         self._changed = True
 
     def finish(self, workload: WorkloadInfo) -> None:
         """Removes a workload, admitted or pending; in both cases inadmissible workloads are queued again."""
-        self._pending[workload.queue].delete(workload)
+        self.pending[workload.queue].delete(workload)
         self._nominations.forget(workload)
         if workload.admitted:
             self._release_quota(workload)
@@ -126,11 +122,11 @@ class Runner:
             if not workload.evicting:
                 continue  # It has finished in the meantime.
             self._release_quota(workload)
-            self._pending[workload.queue].push(workload)
+            self.pending[workload.queue].push(workload)
         if evicted:
             self.clock.start_requeueing()
         if requeue:
-            for pending_queue in self._pending.values():
+            for pending_queue in self.pending.values():
                 pending_queue.queue_inadmissible()
 
     def _release_quota(self, workload: WorkloadInfo) -> None:
@@ -145,7 +141,7 @@ class Runner:
     def _run_cycles(self) -> None:
         """Runs cycles until one changes nothing, or until only the tried flavors change and they recur."""
         seen: set[Hashable] = set()
-        while heads := [head for pending_queue in self._pending.values() if (head := pending_queue.head)]:
+        while heads := [head for pending_queue in self.pending.values() if (head := pending_queue.head)]:
             self._cycle += 1
             processed = run_cycle(self.tree, heads, self._cycle, self._nominations)
             changed = [self._apply(entry, outcome) for entry, outcome in processed]
@@ -164,7 +160,7 @@ class Runner:
     def _apply(self, entry: Entry, outcome: Outcome) -> bool:
         """Applies the outcome of an entry; whether it changes the tree or the heads."""
         workload = entry.workload
-        pending_queue = self._pending[workload.queue]
+        pending_queue = self.pending[workload.queue]
         targets = tuple(target.workload.name for target in entry.targets)
         pending_queue.judge(workload, Verdict(outcome, tuple(entry.assignment.reasons), targets))
         last = entry.assignment.last_assignment
@@ -188,7 +184,7 @@ class Runner:
         workload.reserve_quota(assignment.amounts, flavors, second=self.clock.second)
         workload.queue.workloads[workload] = None
         self._cache.invalidate(workload.queue, workload.usage)
-        self._pending[workload.queue].delete(workload)
+        self.pending[workload.queue].delete(workload)
         self._nominations.forget(workload)
         if self.watcher is not None:
             self.watcher.admitted(workload)
@@ -217,7 +213,7 @@ class Runner:
                 (workload.created, workload.usage, workload.evicting, positions[workload.reserved_at])
                 for workload in admitted
             ),
-            tuple(pending_queue.state for pending_queue in self._pending.values()),
+            tuple(pending_queue.state for pending_queue in self.pending.values()),
             self.clock.due,
         )
 

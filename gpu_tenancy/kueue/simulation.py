@@ -195,7 +195,7 @@ class Simulation:
             if info.admitted:
                 admitted.append(Admitted(name, queue, info.flavors))
             else:
-                pending_queue = self._queues[queue][0].pending_in(info.queue)
+                pending_queue = self._queues[queue][0].pending[info.queue]
                 pending.append(Pending(name, queue, pending_reason(info, pending_queue, self._format_amount)))
             evicted += info.evictions[self._reported_evictions.get(name, 0) :]
             self._reported_evictions[name] = len(info.evictions)

@@ -38,16 +38,11 @@ class _Costs:
 def tables(review: Review) -> dict[str, Table]:
     """All tables by name, with the values at the base."""
     before = review.comparison.before if review.comparison else None
-    stored = any(has_storage(outlook) for outlook in (before, review.now) if outlook)
-    shown = _Costs(stored, review.used)
+    data = (*review.now.data, *(before.data if before else ()))
+    shown = _Costs(any(access.kind == "storage" for access in data), review.used)
     old = {table.name: table for table in _all(before, shown)} if before else {}
     found = {table.name: compared(table, old.get(table.name)) for table in _all(review.now, shown)}
     return found | ({"work": work(review.effect)} if review.effect else {})
-
-
-def has_storage(outlook: StackOutlook) -> bool:
-    """Whether a team has storage, without which tables have no column for its cost."""
-    return any(access.kind == "storage" for access in outlook.data)
 
 
 def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:

@@ -69,18 +69,17 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
         for name in names:
             copy = _PREFIX + name
             labels: Json = {COPY: "true", **dict([TEAM_LABEL])}
-            account: Json = {"metadata": {"name": ACCOUNT, "namespace": copy}, "automountServiceAccountToken": False}
+            account: Manifest = {
+                "metadata": {"name": ACCOUNT, "namespace": copy},
+                "automountServiceAccountToken": False,
+            }
             queue: Json = {"name": name, "namespace": copy}
-            for manifest in (
+            manifests: tuple[Manifest, ...] = (
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": copy, "labels": labels}},
-                {
-                    "apiVersion": "v1",
-                    "kind": "ServiceAccount",
-                    "metadata": account,
-                    "automountServiceAccountToken": False,
-                },
+                {"apiVersion": "v1", "kind": "ServiceAccount", **account},
                 {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": queue, "spec": {"clusterQueue": copy}},
-            ):
+            )
+            for manifest in manifests:
                 cluster.apply(manifest)
         for name in names:
             cluster.wait_for(lambda name=name: _ready(cluster, name), what=f"ClusterQueue {_PREFIX}{name} to be active")
