@@ -44,8 +44,10 @@ class Priorities(Component):
 
     def __init__(self, name: str, priorities: tuple[PriorityPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Priorities", name, opts)
+        self.classes: dict[str, PriorityClass] = {}
+        self.workload_classes: dict[str, PlainObject] = {}
         for priority in priorities:
-            PriorityClass(
+            self.classes[priority.name] = PriorityClass(
                 f"{name}-{priority.name}",
                 metadata={"name": priority.name},
                 value=priority.value,
@@ -56,7 +58,9 @@ class Priorities(Component):
                 opts=self.own,
             )
             fields = {"metadata": {"name": priority.name}, "value": priority.value, "description": priority.description}
-            PlainObject(f"{name}-{priority.name}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own)
+            self.workload_classes[priority.name] = PlainObject(
+                f"{name}-{priority.name}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own
+            )
 
 
 class Queues(Component):
