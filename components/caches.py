@@ -109,7 +109,9 @@ class CachedVolume(Component):
         mount = {"mountPoint": cached.mount, "name": cached.dataset}
         metadata: ObjectMetaArgsDict = {"name": cached.dataset, "namespace": cached.team}
         spec = {"mounts": [mount], "accessModes": [cached.access_mode]}
-        CustomResource(f"{name}-reference", cached.api, _DATASET, metadata=metadata, spec=spec, opts=self.own)
+        self.reference = CustomResource(
+            f"{name}-reference", cached.api, _DATASET, metadata=metadata, spec=spec, opts=self.own
+        )
 
 
 def _dataset(cache: CachePlan) -> dict[str, Any]:

@@ -185,7 +185,7 @@ class Infiniband(Component):
         }
         kind = ("mellanox.com/v1alpha1", "NicClusterPolicy")
         metadata: ObjectMetaArgsDict = {"name": "nic-cluster-policy"}
-        CustomResource(f"{name}-policy", *kind, metadata=metadata, spec=spec, opts=self.own)
+        self.policy = CustomResource(f"{name}-policy", *kind, metadata=metadata, spec=spec, opts=self.own)
 
 
 class Observability(Component):
@@ -205,6 +205,7 @@ class Observability(Component):
         super().__init__("gpu-tenancy:tenancy:Observability", name, opts)
         if of_others:  # Read it, so that a preview fails if it does not exist.
             core.Namespace.get(f"{name}-namespace", namespace, opts=self.own)
+        self.dashboards: dict[str, core.ConfigMap] = {}
         for file, text in plan.dashboards:
             dashboard = file.removesuffix(".json")
             metadata: ObjectMetaArgsDict = {
@@ -213,7 +214,9 @@ class Observability(Component):
                 "labels": {"grafana_dashboard": "1"},
                 "annotations": {"grafana_folder": plan.folders[file]},
             }
-            core.ConfigMap(f"{name}-{dashboard}", metadata=metadata, data={file: text}, opts=self.own)
+            self.dashboards[file] = core.ConfigMap(
+                f"{name}-{dashboard}", metadata=metadata, data={file: text}, opts=self.own
+            )
         if plan.rules:
             kind, spec = ("monitoring.coreos.com/v1", "PrometheusRule"), {"groups": list(plan.rules)}
             metadata = {"name": "gpu-tenancy", "namespace": namespace}

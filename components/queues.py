@@ -45,8 +45,10 @@ class Priorities(Component):
 
     def __init__(self, name: str, priorities: Mapping[str, Priority], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Priorities", name, opts)
+        self.classes: dict[str, PriorityClass] = {}
+        self.workload_classes: dict[str, PlainObject] = {}
         for called, priority in priorities.items():
-            PriorityClass(
+            self.classes[called] = PriorityClass(
                 f"{name}-{called}",
                 metadata={"name": called},
                 value=priority.value,
@@ -57,7 +59,9 @@ class Priorities(Component):
                 opts=self.own,
             )
             fields = {"metadata": {"name": called}, "value": priority.value, "description": priority.description}
-            PlainObject(f"{name}-{called}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own)
+            self.workload_classes[called] = PlainObject(
+                f"{name}-{called}-workloads", KUEUE, "WorkloadPriorityClass", fields, self.own
+            )
 
 
 class Queues(Component):

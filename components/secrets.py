@@ -71,7 +71,8 @@ class NamespaceSecrets(Component):
                 f"{name}-{store.name}", _API, "SecretStore", metadata=place, spec=spec, opts=after
             )
         for secret in secrets.copied:
-            place, after = {"name": secret.name, "namespace": namespace}, self.after(stores[secret.store])
+            place = {"name": secret.name, "namespace": namespace}
+            after = self.after(stores[secret.store])
             copy = CustomResource(
                 f"{name}-{secret.name}", _API, "ExternalSecret", metadata=place, spec=_copy(secret), opts=after
             )

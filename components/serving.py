@@ -76,7 +76,12 @@ class ModelServer(Component):
     The autoscaler is a HorizontalPodAutoscaler, or a ScaledObject if KEDA reads the server's latency, never both. The
     image and the source of a custom metric (an adapter, or KEDA and Prometheus) are not managed here.
 
-    A burst has no Service: its pods answer for the Service of their server.
+    Attributes:
+        workload: the Deployment or LeaderWorkerSet.
+        service: None for a burst, whose pods answer for the Service of their server.
+        autoscaler: owner of the number of replicas; None if it is fixed.
+        route: of clients outside of the cluster; None without one.
+        monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
 
     Example:
         >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
@@ -87,28 +92,30 @@ class ModelServer(Component):
         self._labels = {NAME: server.name}
         self._shared = {PART_OF: server.service} if server.service else {}
         self._named: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": self._labels}
-        workload = (
+        self.workload = (
             self._groups(f"{name}-leader-worker-set", server, server.worker)
             if server.worker
             else self._deployment(f"{name}-deployment", server)
         )
-        service = self._service(f"{name}-service", server) if server.has_service else None
-        after = self.after(service or workload)
+        self.service = self._service(f"{name}-service", server) if server.has_service else None
+        after = self.after(self.service or self.workload)
         place = (server.team, server.name)
-        if server.route:
-            http_route(f"{name}-route", place, self._labels, server.route, after)
+        self.route = http_route(f"{name}-route", place, self._labels, server.route, after) if server.route else None
         # 10 % of the pods, rounded up, can be evicted at a time, so that nodes can be drained. Of groups it is one pod,
         # because its whole group restarts with it.
-        PodDisruptionBudget(
+        self.disruption_budget = PodDisruptionBudget(
             f"{name}-disruption-budget",
             metadata=self._named,
             spec={"max_unavailable": 1 if server.worker else "10%", "selector": {"match_labels": self._labels}},
             opts=self.own,
         )
-        if service and server.monitor:
-            _service_monitor(f"{name}-monitor", server, server.monitor, after)
-        if server.scaling:
-            _autoscaler(f"{name}-autoscaler", server, server.scaling, self.after(workload))
+        scraped = server.monitor if self.service else None
+        self.monitor = _service_monitor(f"{name}-monitor", server, scraped, after) if scraped else None
+        self.autoscaler = (
+            _autoscaler(f"{name}-autoscaler", server, server.scaling, self.after(self.workload))
+            if server.scaling
+            else None
+        )
 
     def _deployment(self, name: str, server: ServerPlan) -> Deployment:
         labels = self._labels | self._shared | queued(server.queue, server.pod.priority)

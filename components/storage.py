@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
@@ -264,6 +265,7 @@ class TeamSnapshots(Component):
             opts=self.own,
         )
         after = self.after(account, binding)
+        self.jobs: list[pulumi.Resource] = []
         for planned in snapshots:
             variables = {
                 "TEAM": planned.team,
@@ -274,4 +276,4 @@ class TeamSnapshots(Component):
             }
             metadata: ObjectMetaArgsDict = {"name": planned.name, "namespace": SNAPSHOTS, "labels": {OF: planned.claim}}
             pod = planned.team, script_container("snapshot", SCRIPT, variables)
-            cron_job(f"{name}.{planned.claim}", metadata, planned.schedule, pod, after)
+            self.jobs.append(cron_job(f"{name}.{planned.claim}", metadata, planned.schedule, pod, after))

@@ -61,22 +61,18 @@ class Team(Component):
         inside = self.after(self.space.namespace, *self.space.bounds)
         if team.secrets != NO_SECRETS:
             inside = _later(inside, NamespaceSecrets(f"{name}-secrets", namespace, team.secrets, inside).made)
-        for volume in team.volumes:
-            DatasetVolume(f"{name}.{volume.dataset}", volume, inside)
-        claims = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
+        self.datasets = [DatasetVolume(f"{name}.{volume.dataset}", volume, inside) for volume in team.volumes]
+        self.storage = [TeamStorage(f"{name}.{claim.name}", claim, inside) for claim in team.claims]
         if team.snapshots:
-            TeamSnapshots(f"{name}.snapshots", namespace, team.snapshots, _later(inside, claims))
+            TeamSnapshots(f"{name}.snapshots", namespace, team.snapshots, _later(inside, self.storage))
         if team.notebooks:
             TeamNotebooks(f"{name}.notebooks", namespace, team.notebooks, team.notebook_routes, inside)
-        for cached in team.cached:
-            CachedVolume(f"{name}.{cached.dataset}", cached, inside)
-        for server in team.servers:
-            ModelServer(f"{name}.{server.name}", server, inside)
-        runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
-        for job in team.jobs:
-            TrainingJob(f"{name}.{job.name}", job, _later(inside, runtimes))
-        for gang in team.gangs:
-            GangJob(f"{name}.{gang.name}", gang, inside)
+        self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
+        self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
+        self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
+        after = _later(inside, self.runtimes)
+        self.jobs = [TrainingJob(f"{name}.{job.name}", job, after) for job in team.jobs]
+        self.gangs = [GangJob(f"{name}.{gang.name}", gang, inside) for gang in team.gangs]
         self.register_outputs({"namespace": namespace})
 
 
@@ -96,16 +92,17 @@ class Access(Component):
 
     def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Access", name, opts)
-        roles = [
-            cluster_role(f"{name}-{role}", f"{PREFIX}{role}", rules, self.own) for role, rules in access.roles.items()
-        ]
+        self.roles = {
+            role: cluster_role(f"{name}-{role}", f"{PREFIX}{role}", rules, self.own)
+            for role, rules in access.roles.items()
+        }
         bound = (
             # Not `gpu-tenancy-admins`: that binds the administrators that GKE's section has.
             ("people-admins", ADMIN, access.admins),
             ("auditors", AUDITOR, access.auditors),
             ("members", MEMBER, access.members),
         )
-        with_roles = self.after(*roles)
+        with_roles = self.after(*self.roles.values())
         for who, role, subjects in bound:
             if subjects:
                 metadata: ObjectMetaArgsDict = {"name": f"{PREFIX}{who}", "labels": LABELS}

@@ -42,11 +42,11 @@ class TrainingJob(Component):
             metadata = manifest["metadata"]
             metadata["annotations"] = DO_NOT_AWAIT | metadata.get("annotations", {})
             opts = ResourceOptions.merge(self.own, after)
-            Job(f"{name}-job", metadata=metadata, spec=manifest["spec"], opts=opts)
+            self.job: pulumi.Resource = Job(f"{name}-job", metadata=metadata, spec=manifest["spec"], opts=opts)
         else:
             kind = manifest["kind"]
             opts = ResourceOptions.merge(_replaced_on_change(self, _REPLACED.get(kind, "spec")), after)
-            custom_resource(f"{name}-{_WORDS.sub('-', kind).lower()}", manifest, opts)
+            self.job = custom_resource(f"{name}-{_WORDS.sub('-', kind).lower()}", manifest, opts)
 
 
 class GangJob(Component):
@@ -61,7 +61,7 @@ class GangJob(Component):
 
     def __init__(self, name: str, gang: JobPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:GangJob", name, opts)
-        custom_resource(f"{name}-job", gang_manifest(gang), _replaced_on_change(self))
+        self.job = custom_resource(f"{name}-job", gang_manifest(gang), _replaced_on_change(self))
 
 
 class TrainingRuntime(Component):
@@ -79,7 +79,7 @@ class TrainingRuntime(Component):
 
     def __init__(self, name: str, runtime: RuntimePlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TrainingRuntime", name, opts)
-        custom_resource(f"{name}-runtime", training_runtime(runtime), self.own)
+        self.runtime = custom_resource(f"{name}-runtime", training_runtime(runtime), self.own)
 
 
 def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> ResourceOptions:

@@ -127,9 +127,10 @@ async def _secret(read: Inputs, path: Path, output: "pulumi.Output[Any]") -> Any
     """A secret text, list of texts or map of texts that is passed on unchanged; any other secret is refused."""
     value: Any = await output.future(with_unknowns=True)
     parts: list[tuple[Path, Any]] = [(path, value)]
-    if isinstance(value, dict | list):
-        keys = list(cast("dict[str, Any]", value)) if isinstance(value, dict) else range(len(cast("list[Any]", value)))
-        parts = [((*path, key), value[key]) for key in keys]
+    if isinstance(value, dict):
+        parts = [((*path, key), part) for key, part in cast("dict[str, Any]", value).items()]
+    elif isinstance(value, list):
+        parts = [((*path, index), part) for index, part in enumerate(cast("list[Any]", value))]
     if not all((part is None or isinstance(part, str | Unknown)) and is_passed_on(place) for place, part in parts):
         read.secrets.append(path)
         return _UNREAD

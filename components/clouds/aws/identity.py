@@ -185,7 +185,7 @@ class SecretReaders(Component):
         self.arns: dict[str, pulumi.Output[str]] = {}
         for reader in plan.readers:
             trusted = pulumi.Output.all(provider, issuer, reader.team).apply(
-                lambda parts: account_trust(*parts, READER)
+                lambda parts: account_trust(parts[0], parts[1], parts[2], READER)
             )
             grant = Grant(trusted, inline={"secrets": secrets_policy(reader.secrets, section.region)})
             role = Role(f"{name}-{reader.team}", section.reader_name(reader.team), grant, plan.tags, self.own)

@@ -305,5 +305,9 @@ def system_pool(nodes: SystemNodes) -> NodePool:
         disk=Disk(),
         driver=None,
         sharing=None,
+        huge_pages=0,
+        alternatives=(),
+        numa=None,
+        image_disk=None,
         surge=Surge(added=1, unavailable=0),
     )
