@@ -296,7 +296,7 @@ def node_label(dataset: str) -> str:
     """Label, with value `true`, of the nodes that have a part of a cache.
 
     Fluid sets it: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go. Names that are too long
-    get an ID of the Dataset, which is not known here; `model.checks.caches` refuses them.
+    get an ID of the Dataset, which is not known here; `model.checks.data` refuses them.
     """
     return f"fluid.io/s-{CACHES}-{dataset}"
 
