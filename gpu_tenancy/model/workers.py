@@ -241,7 +241,7 @@ def _cohorts(workers: list[_Worker]) -> Data:
     made: Data = {}
     for name, written in workers[0].section("cohorts").items():
         quota = _summed([_amounts(worker.tree.stated.get(name, {}), team=False) for worker in workers])
-        rest = {key: value for key, value in (written or {}).items() if key not in {"gpus", "quota"}}
+        rest = {key: value for key, value in cast("Data", written or {}).items() if key not in {"gpus", "quota"}}
         made[name] = {**rest, **({"quota": quota} if quota else {})}
     return made
 

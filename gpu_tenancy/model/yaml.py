@@ -367,5 +367,8 @@ class Places:
         if place in self._around or any(place[:length] in self._places for length in range(len(place))):
             return True
         others = self._places if ANY in place else self._wild
-        pairs = (zip(place, other, strict=False) for other in others)
-        return any(all(a == b or ANY in {a, b} for a, b in both) for both in pairs)
+        return any(_match(place, other) for other in others)
+
+
+def _match(one: Path, other: Path) -> bool:
+    return all(a == b or ANY in {a, b} for a, b in zip(one, other, strict=False))

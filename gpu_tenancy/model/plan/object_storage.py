@@ -217,7 +217,7 @@ def taken(  # noqa: PLR0913 - of a flavor
         if acceleration.flavor == flavor:
             replicas = replicas_of(acceleration, always)
             worker = pod_amounts(acceleration, "worker", replicas)
-            load = caches()[acceleration.runtime].load.amounts if acceleration.warm else {}
+            load: Amounts = caches()[acceleration.runtime].load.amounts if acceleration.warm else {}
             once = add(pod_amounts(acceleration, "master"), load)
             total += [times(worker, replicas), once]
             nodes += [worker, once]

@@ -256,7 +256,7 @@ class ResolvedPool:
         if sharing and rule and rule.by == "operator":
             mig = {MIG_CONFIG_LABEL: f"all-{sharing.mig.profile}"} if sharing.mig else None
             of_sharing = mig or {PLUGIN_CONFIG_LABEL: self.name}
-        of_driver = self.mode.labels if self.driver and self.mode else {}
+        of_driver: Mapping[str, str] = self.mode.labels if self.driver and self.mode else {}
         of_pool = self.supply.node_labels if self.supply else {}
         return dict(sorted({**of_pool, **of_driver, **of_sharing}.items()))
 
@@ -338,7 +338,7 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
     cards = network.cards if network and own.network and network.interfaces == own.network.interfaces else ()
     # The machine type can be bought in no other way than the stack's.
     every: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved", "capacity-block", "flex-start")
-    lacks = tuple(kind for kind in every if kind not in (own.capacity or ()))
+    lacks: tuple[CapacityType, ...] = tuple(kind for kind in every if kind not in (own.capacity or ()))
     return Machine(
         name=name,
         cloud="",

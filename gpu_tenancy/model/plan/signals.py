@@ -259,7 +259,7 @@ def _name(key: str, names: tuple[str, ...]) -> str:
 
 
 def signal_rules(environment: Environment) -> list[dict[str, object]]:
-    """Rules of prometheus-adapter for the signals of all servers, each once; see `latency.adapter_rules`."""
+    """Rules of prometheus-adapter for the signals of all servers, each once; see `adapter_rules`."""
     rules: dict[str, dict[str, object]] = {}
     stack = environment.stack
     for server in stack.servers if stack.metrics.by == "adapter" else ():
