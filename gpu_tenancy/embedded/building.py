@@ -66,7 +66,10 @@ class Go:
 
     def output(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         """Runs a Go command in a folder, and returns its standard output and standard error."""
-        return subprocess.run([self.program, *arguments], **self._options(folder), stderr=subprocess.PIPE, check=False)
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            [self.program, *arguments], **self._options(folder), stderr=subprocess.PIPE, check=False
+        )
+        return done
 
     def start(self, *arguments: str, folder: Path) -> subprocess.Popen[str]:
         """Starts a Go command in a folder, with standard error joined to standard output."""
