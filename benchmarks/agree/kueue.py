@@ -94,7 +94,8 @@ def shared(scenarios: Sequence[Data]) -> list[Manifest]:
         for owner in (*scenario["clusterQueues"], *(scenario.get("cohorts") or ()))
         for line in owner.get("resources") or owner.get("quota") or ()
     ]
-    values = {value for scenario in scenarios for value in (scenario.get("priorities") or {}).values()}
+    priorities: list[dict[str, int]] = [scenario.get("priorities") or {} for scenario in scenarios]
+    values = {value for named in priorities for value in named.values()}
     labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},

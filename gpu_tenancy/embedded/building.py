@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import uv
 
@@ -66,21 +66,35 @@ class Go:
 
     def output(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         """Runs a Go command in a folder, and returns its standard output and standard error."""
-        return subprocess.run([self.program, *arguments], **self._options(folder), stderr=subprocess.PIPE, check=False)
+        return subprocess.run(
+            [self.program, *arguments],
+            cwd=folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
 
     def start(self, *arguments: str, folder: Path) -> subprocess.Popen[str]:
         """Starts a Go command in a folder, with standard error joined to standard output."""
-        return subprocess.Popen([self.program, *arguments], **self._options(folder), stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            [self.program, *arguments],
+            cwd=folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
 
-    def _options(self, folder: Path) -> dict[str, Any]:
-        return {
-            "cwd": folder,
-            "env": {**os.environ, **_BUILD, **self.environment},
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "encoding": "utf-8",
-            "errors": "replace",
-        }
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **_BUILD, **self.environment}
 
 
 def find_go(minimum: tuple[int, ...], cache: Path, report: Report) -> Go:

@@ -134,13 +134,17 @@ def environment(*packages: str) -> Environment:
     # StrictUndefined: a misspelled name in a template must not become an empty cell.
     return Environment(
         loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, _HOUSE)]),
-        # Text without invisible characters; markup of this program as it is.
-        finalize=lambda value: visible(value, _LINES) if type(value) is str else value,
+        finalize=_finalized,
         autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _finalized(value: object) -> object:
+    """A value as the page shows it: text without invisible characters; markup of this program as it is."""
+    return visible(value, _LINES) if type(value) is str else value
 
 
 def policy(script: str = "", *more: str) -> str:
