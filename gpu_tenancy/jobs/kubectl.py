@@ -19,7 +19,6 @@ from gpu_tenancy.base.json import map_at, text_at
 from gpu_tenancy.base.progress import patient
 from gpu_tenancy.base.quantity import MEMORY, amount_text, gpus
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.contexts import chosen, uses_embedded
 from gpu_tenancy.cluster.pods import Manifest, name_of, requests
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
 
@@ -136,6 +135,8 @@ class Kubectl:
         """With the cluster that a command asks. Raises ConsoleError if there is no kubectl."""
         if not shutil.which("kubectl"):
             raise ConsoleError("kubectl not found", "install it: https://kubernetes.io/docs/tasks/tools/")
+        from gpu_tenancy.cluster.contexts import chosen, uses_embedded  # it loads the schema of stacks
+
         local = embedded or (not (kubeconfig or context) and uses_embedded())
         file, used = chosen(kubeconfig, context, embedded=local)
         return cls(file, ("kubectl", *(("--context", used) if used else ()), "--namespace", namespace))
