@@ -150,14 +150,14 @@ class _Authority:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     def issue(
-        self, subject: _Subject, key: ec.EllipticCurvePrivateKey, *more: str, validity: timedelta = _VALIDITY
+        self, subject: _Subject, key: ec.EllipticCurvePrivateKey, *more: str, validity: timedelta | None = None
     ) -> str:
         """A server certificate for loopback and `more` names, and client certificate, because an etcd peer is both."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK)), *map(x509.DNSName, more)]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
-            _builder(_name(subject), self.certificate.subject, key, validity, signs=False)
+            _builder(_name(subject), self.certificate.subject, key, validity or _VALIDITY, signs=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(identifier, critical=False)  # required by Python's strict verification

@@ -135,7 +135,7 @@ class Kubectl:
         """With the cluster that a command asks. Raises ConsoleError if there is no kubectl."""
         if not shutil.which("kubectl"):
             raise ConsoleError("kubectl not found", "install it: https://kubernetes.io/docs/tasks/tools/")
-        from gpu_tenancy.cluster.contexts import chosen, uses_embedded  # it loads the schema of stacks
+        from gpu_tenancy.cluster.contexts import chosen, uses_embedded  # noqa: PLC0415 - it loads the schema of stacks
 
         local = embedded or (not (kubeconfig or context) and uses_embedded())
         file, used = chosen(kubeconfig, context, embedded=local)
