@@ -3,9 +3,9 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.cluster.answers import Answer, Check
@@ -163,6 +163,10 @@ class State:
         return tuple(each for kind, each in self.missing.items() if each.who and (not kinds or kind in kinds))
 
 
+_Read: TypeAlias = tuple[tuple[Manifest, ...], Missing | None]
+"""The objects of a kind, and why some may be missing."""
+
+
 def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
     """Lists objects, several kinds at once. Nodes have the devices of DRA drivers among their resources.
 
@@ -176,7 +180,7 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
     wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
     silent: list[UnreachableError] = []
 
-    def ask(kind: Kind) -> tuple[tuple[Manifest, ...], Missing | None]:
+    def ask(kind: Kind) -> _Read:
         if silent:  # The first requests waited long enough.
             raise silent[0]
         try:
@@ -187,18 +191,19 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
 
     cluster.resource("v1", "Namespace")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        tasks = {kind: pool.submit(ask, kind) for kind in wanted}
-    results = {kind: task.result() for kind, task in tasks.items()}
-    objects = {kind: found for kind, (found, _) in results.items()}
+        tasks: dict[Kind, Future[_Read]] = {kind: pool.submit(ask, kind) for kind in wanted}
+    results: dict[Kind, _Read] = {kind: task.result() for kind, task in tasks.items()}
+    objects: dict[Kind, tuple[Manifest, ...]] = {kind: found for kind, (found, _) in results.items()}
     if objects.get("Node"):
         classes, _ = _read(cluster, "DeviceClass", "", alone=False)
         if any(text_at(item, "spec", "extendedResourceName") for item in classes):
             slices, _ = _read(cluster, "ResourceSlice", "", alone=False)
             objects["Node"] = with_devices(objects["Node"], classes, slices)
-    return State(objects, {kind: missing for kind, (_, missing) in results.items() if missing})
+    unread: dict[Kind, Missing] = {kind: missing for kind, (_, missing) in results.items() if missing}
+    return State(objects, unread)
 
 
-def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple[tuple[Manifest, ...], Missing | None]:
+def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> _Read:
     source = _SOURCES[kind]
     within = namespace if alone and source.namespaced else ""
     try:
