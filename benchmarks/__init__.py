@@ -1,1 +1,1 @@
-"""Measurements, never tests: what they find is quoted as ratios within one run."""
+"""Measurements, never tests: quote their results as ratios within one run."""

@@ -38,18 +38,15 @@ from gpu_tenancy.local.up import Options, api_groups, up
 from gpu_tenancy.model.project import project_folder
 
 RECORD: Final = Path(__file__).with_name("record.json")
-TOLERANCE: Final = 1.25
-"""Figures differ by less than this from run to run of a machine that does nothing else."""
+TOLERANCE: Final = 1.25  # figures differ by less than this from run to run of a machine that does nothing else
 TEAMS: Final = (1, 100, 1000)
-APPLIED: Final = 100
-"""Teams whose objects are applied."""
+APPLIED: Final = 100  # teams whose objects are applied
 STARTS: Final = {
     "tenancy --version": ("--version",),
     "tenancy usage --help": ("usage", "--help"),
 }
 _RUNS: Final = 7
-_THREADS: Final = 8
-"""Of the pool that applies without waiting, as many as our own apply has."""
+_THREADS: Final = 8  # of the pool that applies without waiting, as many as our own apply has
 
 
 def previews() -> Iterator[tuple[str, float]]:
@@ -71,7 +68,7 @@ def previews() -> Iterator[tuple[str, float]]:
 
 
 def starts() -> Iterator[tuple[str, float]]:
-    """Processor time of commands as multiples of that of an empty Python, each the least of some runs."""
+    """Processor time of commands as multiples of an empty Python's, each the minimum of some runs."""
     empty = _least((sys.executable, "-c", ""))
     tenancy = str(Path(sys.executable).with_name("tenancy"))
     for name, arguments in STARTS.items():
@@ -91,7 +88,7 @@ def _least(command: tuple[str, ...]) -> float:
 def applies() -> Iterator[tuple[str, float]]:
     """`tenancy local up` and its apply, first and again, as multiples of a thread pool that applies the same objects.
 
-    Controllers of operators do not run, so that what is measured is ours and not theirs.
+    Controllers of operators do not run, because only our own work is measured.
     """
     with TemporaryDirectory() as folder:
         project = _project(Path(folder) / "project")
@@ -110,7 +107,6 @@ def applies() -> Iterator[tuple[str, float]]:
 
 
 def _project(folder: Path) -> Path:
-    """A project with a stack of many teams."""
     here = project_folder()
     (folder / "stacks").mkdir(parents=True)
     for name in ("components", "gpu_tenancy"):
@@ -154,7 +150,7 @@ def _floors(platform: Platform, project: Path) -> tuple[float, float]:
 
 
 def _quiet(_: str) -> None:
-    """Reports nothing: what is prepared is not measured."""
+    """Reports nothing: preparation is not measured."""
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -164,7 +160,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def compared(value: float, recorded: float | None) -> str:
-    """What a figure is beside the recorded one; larger is worse."""
+    """A figure with its ratio to the recorded one; larger is worse."""
     if recorded is None:
         return "not recorded"
     verdict = "worse" if value > recorded * TOLERANCE else "better" if value * TOLERANCE < recorded else "as recorded"
@@ -172,7 +168,7 @@ def compared(value: float, recorded: float | None) -> str:
 
 
 def main() -> None:
-    """Prints a line for each figure: its multiple or MiB, and what was recorded."""
+    """Prints a line for each figure: its multiple or MiB, and the recorded one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", action="store_true", help="make these the recorded figures")
     given = parser.parse_args()

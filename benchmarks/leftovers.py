@@ -1,7 +1,6 @@
-"""Kills what a benchmark or a run of tests has started as soon as it has ended, also by SIGKILL.
+"""Kills all processes of a benchmark or a run of tests as soon as it has ended, also by SIGKILL.
 
-A platform lives on after the command that started it, as users want it to; one of a run that was killed would live on
-for ever.
+A platform outlives the command that started it, as users want; a killed run's platform would never stop.
 """
 
 import os
@@ -13,12 +12,11 @@ from uuid import uuid4
 
 import psutil
 
-RUN: Final = "GPU_TENANCY_RUN"
-"""Environment variable of all processes of a run, which each of them passes on."""
+RUN: Final = "GPU_TENANCY_RUN"  # environment variable of all processes of a run; child processes inherit it
 
 
 def kill_at_end() -> None:
-    """Has a process wait for the end of this one, and kill all that was started from here and still runs then."""
+    """Starts a process that waits for the end of this one, and then kills the running processes of this run."""
     if RUN in os.environ:  # part of a run that is waited for
         return
     run = uuid4().hex
@@ -33,7 +31,7 @@ def kill_at_end() -> None:
 
 
 def processes_of(run: str) -> list[psutil.Process]:
-    """The processes that a run has started and that still run."""
+    """The processes of a run that still run."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):

@@ -23,7 +23,7 @@ from gpu_tenancy.model.source import Source, to_config
 
 
 def stack(teams: int) -> dict[str, Any]:
-    """A stack of that many teams, each with a guarantee, a server, a job and budgets; a group for every ten."""
+    """A stack of `teams` teams, each with a guarantee, a server, a job and budgets; a group for every ten."""
     groups = {f"group-{n}": {"parent": "org"} for n in range((teams + 9) // 10)}
     return {
         "environment": "benchmark",
@@ -53,10 +53,7 @@ def _team(number: int) -> dict[str, Any]:
 
 @relaxed_collector()  # as the command does
 def measure(teams: int) -> dict[str, float]:
-    """Seconds of a preview, seconds of processor time of it and of its review, and its peak of memory in MiB.
-
-    A review is the report, the comment and both policy packs.
-    """
+    """Seconds of a preview, processor seconds of it and a review (report, comment, both packs), peak memory in MiB."""
     folder = project_folder()
     render(folder, project="gpu-tenancy", stack="imports", config=to_config(Source(stack(1))))
     began, before = time.perf_counter(), _processor()
@@ -84,7 +81,7 @@ def measure(teams: int) -> dict[str, float]:
 
 
 def _peak() -> float:
-    """The peak of memory in MiB. Linux counts in `ru_maxrss` that of the process that started this one too."""
+    """Peak memory in MiB. On Linux, `ru_maxrss` also counts the peak of the process that started this one."""
     if sys.platform != "linux":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
@@ -92,7 +89,7 @@ def _peak() -> float:
 
 
 def _processor() -> float:
-    """Seconds of processor time of this process and of those that it waited for."""
+    """Seconds of processor time of this process and of child processes that it waited for."""
     return sum(os.times()[:4])
 
 

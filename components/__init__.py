@@ -1,1 +1,1 @@
-"""Component resources: each turns one piece of the plan into Pulumi resources. The plan makes all decisions."""
+"""Component resources: each makes Pulumi resources of one piece of the plan. The plan makes all decisions."""

@@ -1,4 +1,4 @@
-"""Caches of datasets by Fluid, in a namespace of no team, and references to them in the namespaces of teams."""
+"""Fluid's caches of datasets in their own namespace, and references to them in the namespaces of teams."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -24,16 +24,14 @@ _NETWORK: Final = "ContainerNetwork"
 https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity#limitations."""
 _SIZED: Final = ("tieredstore", "data", "master", "jobMaster", "worker", "jobWorker", "fuse", "properties")
 """Fields of a spec that Fluid does not change in a cache that runs."""
-_FOLDER: Final = "/var/lib/juicefs-cache"
-"""Folder of the nodes with the caches of JuiceFS, one for each dataset."""
+_FOLDER: Final = "/var/lib/juicefs-cache"  # folder of the nodes with JuiceFS caches, one for each dataset
 
 
 class Caches(Component):
-    """The namespace of all caches, and for each dataset Fluid's Dataset, runtime and load.
+    """The namespace of all caches, and for each dataset Fluid's Dataset, runtime and load; Fluid is not installed here.
 
-    Fluid, which makes their pods and volumes, is not installed here. A new size, medium or flavor replaces the runtime:
-    its pods end, the cache is empty, and pods that mount it must be restarted. A Dataset stays as long as a team
-    refers to it.
+    A new size, medium or flavor replaces the runtime: its pods end, the cache is empty, and pods that mount it must be
+    restarted. A Dataset stays as long as a team refers to it.
 
     Example:
         >>> Caches("caches", plan(stack).environment, plan(stack).caches)
@@ -96,9 +94,9 @@ class Caches(Component):
 
 
 class CachedVolume(Component):
-    """A team's reference to a cache: Fluid makes a PersistentVolume and a claim with the dataset's name from it.
+    """A team's reference to a cache: Fluid makes a ThinRuntime, a PersistentVolume and a claim with the dataset's name.
 
-    Fluid also makes the ThinRuntime of the reference. The claim is pending until the cache is ready.
+    The claim is pending until the cache is ready.
 
     Example:
         >>> CachedVolume("ml-research-corpus", plan(stack).teams[0].cached[0])
@@ -164,7 +162,7 @@ def _runtime(cache: CachePlan) -> dict[str, Any]:
 
 
 def _level(cache: CachePlan) -> dict[str, Any]:
-    """Where each worker keeps its part. Workers and mounts of JuiceFS share a folder of the node."""
+    """The cache medium of each worker; workers and mounts of JuiceFS share a folder of the node."""
     size = {"quota": format_bytes(cache.size)}
     if cache.spec.runtime == "juicefs":
         path = f"{_FOLDER}/{cache.dataset}"

@@ -25,19 +25,15 @@ from .queues import WRITES
 from .serving import OF_LEADERS
 
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
-_ANY: Final[networking.NetworkPolicyPeerArgsDict] = {"namespace_selector": {}}
-"""The pods of all namespaces."""
+_ANY: Final[networking.NetworkPolicyPeerArgsDict] = {"namespace_selector": {}}  # the pods of all namespaces
 
 
 class TeamNamespace(Component):
     """A namespace that isolates a team from other teams.
 
-    It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue, the ServiceAccounts of the team's workloads and
-    service accounts, and a RoleBinding for each role that people or service accounts have in the team.
-
-    Attributes:
-        namespace: everything in it depends on it, so that it is deleted last.
-        bounds: objects that must exist before the first pod.
+    It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue, the ServiceAccounts of workloads and service
+    accounts, and a RoleBinding for each role in the team. All of it depends on `namespace`, which is deleted last;
+    `bounds` are the objects that must exist before the first pod.
 
     Example:
         >>> TeamNamespace("ml-research", plan(stack).teams[0].namespace)
@@ -79,11 +75,8 @@ class TeamNamespace(Component):
         return {"name": name, "namespace": self._team}
 
     def _interfaces(self, name: str, number: int) -> ResourceClaimTemplate:
-        """What pods claim all interfaces of their node by.
-
-        Kueue counts no claim of all devices (`allocationMode: All`), so their number is named:
-        https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/claims.go.
-        """
+        """The claim of all interfaces of a node, by number: Kueue counts no claim with `allocationMode: All`."""
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/claims.go.
         exactly: ExactDeviceRequestArgsDict = {
             "device_class_name": INTERFACE_CLASS,
             "allocation_mode": "ExactCount",
@@ -109,7 +102,7 @@ class TeamNamespace(Component):
         return core.ResourceQuota(name, metadata=self._named(quota.name), spec=spec, opts=self._inside)
 
     def _service_account(self, name: str, account: str, pull_secrets: Iterable[str] = ()) -> core.ServiceAccount:
-        """The account of the team's workloads, or of a CI job: workloads need no token, and CI jobs run elsewhere."""
+        """The account of the team's workloads, or of a CI job; neither needs a token in the cluster."""
         return core.ServiceAccount(
             name,
             metadata=self._named(account),
@@ -181,7 +174,7 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, networking.NetworkP
     def answering(
         server: str, port: int, *peers: networking.NetworkPolicyPeerArgsDict
     ) -> networking.NetworkPolicySpecArgsDict:
-        """Connections to the pods of a server that answer requests: all, or the leaders of its groups."""
+        """Request traffic to the pods of a server: to all, or to the leaders of its groups."""
         return _ingress({NAME: server, **(OF_LEADERS if server in network.grouped else {})}, port, *peers)
 
     for server, port in network.ports.items() if network.from_cluster else ():
@@ -200,7 +193,7 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, networking.NetworkP
 
 
 def _origins(gateway: GatewayRoute) -> list[networking.NetworkPolicyPeerArgsDict]:
-    """Where the requests of a Gateway come from: its pods, or outside of the cluster."""
+    """The origins of a Gateway's requests: its pods, or outside of the cluster."""
     return [*map(_pods_of, gateway.namespaces), *_blocks(gateway.from_cidrs)]
 
 
@@ -219,7 +212,6 @@ def _pods_of(namespace: str) -> networking.NetworkPolicyPeerArgsDict:
 def _ingress(
     labels: Mapping[str, str], port: int, *peers: networking.NetworkPolicyPeerArgsDict
 ) -> networking.NetworkPolicySpecArgsDict:
-    """Connections from peers to one port of pods with these labels."""
     return {
         "pod_selector": {"match_labels": labels},
         "policy_types": ["Ingress"],

@@ -1,4 +1,4 @@
-"""Notebooks: what people of a team can start, and the CronJob that stops notebooks that are idle or ran too long."""
+"""Notebooks: options for people of a team, and the CronJob that stops notebooks that are idle or ran too long."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,10 +44,8 @@ for entry in $TEAMS; do
 done
 exit $failed
 """
-"""Scales notebooks to 0: those that ran for longer than their team's `longest`, and those that are idle.
-
-A pod that is idle is not ready, by its own probe, which knows what its kernels do. One that has just started is not
-ready either, so its container must have run for ten minutes."""
+"""Scales notebooks to 0 if they ran for longer than their team's `longest`, or are idle: a pod that ran for ten minutes
+and is not ready, by its own probe."""
 _ROLE: Final = f"gpu-tenancy-{NOTEBOOK_STOPS}"
 _RULES: Final = (
     Rule(
@@ -78,7 +76,7 @@ class NotebookStops(Component):
 
 
 class TeamNotebooks(Component):
-    """What people of a team can start, and what runs in it; the right to stop notebooks of the team; and their hosts.
+    """A team's notebook options and their container files, the right to stop notebooks, and their hosts.
 
     A host leads to the pods that have the name of its notebook as their label, of which people of the team start one.
 

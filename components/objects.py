@@ -21,13 +21,10 @@ from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.plan.servers import RoutePlan
 
-KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-"""API version of Kueue's objects; v1beta1 is deprecated."""
-DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
-"""Annotation of workloads that can stay pending in a queue: a deployment does not wait until they run."""
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"  # API version of Kueue's objects; v1beta1 is deprecated
+DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}  # for workloads that can stay pending: deployments do not wait
 RBAC: Final = "rbac.authorization.k8s.io"
-LABELS: Final[Mapping[str, str]] = dict([TEAM_LABEL])
-"""Labels of roles, bindings and accounts of teams."""
+LABELS: Final[Mapping[str, str]] = dict([TEAM_LABEL])  # labels of roles, bindings and accounts of teams
 
 Options: TypeAlias = ResourceOptions | None
 """Options of a component: its parent, providers and dependencies; None for those of a child of the stack."""
@@ -41,10 +38,8 @@ class Component(pulumi.ComponentResource):
         self.own = ResourceOptions(parent=self)
 
     def kept(self, *, protect: bool) -> ResourceOptions:
-        """Options of a resource that stays when the stack is destroyed, because its data does not belong to the stack.
-
-        In production (`protect`), Pulumi also refuses to delete it.
-        """
+        """Options of a resource that stays when the stack is destroyed, because its data is not the stack's."""
+        # In production (`protect`), Pulumi also refuses to delete it.
         return ResourceOptions(parent=self, retain_on_delete=True, protect=protect)
 
     def after(self, *resources: pulumi.Resource) -> ResourceOptions:
@@ -66,7 +61,7 @@ def kueue_object(
 
 
 def admission_check(name: str, check: str, controller: str, config_kind: str, opts: ResourceOptions) -> CustomResource:
-    """The AdmissionCheck of a controller, with the config of its own kind and the same name."""
+    """The AdmissionCheck of a controller, with its config of the same name."""
     parameters = {"apiGroup": KUEUE.partition("/")[0], "kind": config_kind, "name": check}
     spec = {"controllerName": controller, "parameters": parameters}
     return kueue_object(name, "AdmissionCheck", {"name": check}, spec, opts)
@@ -96,14 +91,11 @@ class PlainObject(pulumi.CustomResource):
 
 
 _OWN_KEYS: Final = frozenset({"annotations", "labels", "limits", "match_labels", "node_selector", "requests"})
-"""Fields whose value is a map with keys of the user's choice."""
+"""Maps with keys of the user's choice."""
 
 
 def wire(piece: Any) -> Any:
-    """Converts the snake_case keys of an SDK's `…ArgsDict` to the API's camelCase.
-
-    Keys of the user's choice, such as label keys, are unchanged.
-    """
+    """Converts the snake_case keys of an SDK's `…ArgsDict` to the API's camelCase, except keys of users (labels)."""
     if isinstance(piece, Mapping):
         fields = cast("Mapping[str, Any]", piece).items()
         return {
@@ -141,7 +133,7 @@ def role_binding(
 
 
 def role_ref(role: str, kind: str = "ClusterRole") -> rbac.RoleRefArgsDict:
-    """A role as a binding names it."""
+    """A role reference of a binding."""
     return {"api_group": RBAC, "kind": kind, "name": role}
 
 
@@ -154,10 +146,8 @@ def _subject(subject: Subject) -> rbac.SubjectArgsDict:
 def http_route(
     name: str, place: tuple[str, str], labels: Mapping[str, str], route: RoutePlan, opts: ResourceOptions
 ) -> CustomResource:
-    """An HTTPRoute, in which weights are set only if there are several Services; `place` is its namespace and name.
-
-    https://gateway-api.sigs.k8s.io/reference/api-types/httproute/
-    """
+    """An HTTPRoute, with weights only for several Services; `place` is its namespace and name."""
+    # https://gateway-api.sigs.k8s.io/reference/api-types/httproute/
     namespace, gateway = route.gateway
     shares = {} if len(route.backends) == 1 else dict(route.backends)
     refs = [
@@ -188,8 +178,8 @@ _SCRATCH: Final = "scratch"
 KUBECTL_AND_SHELL: Final = (
     "docker.io/alpine/k8s:1.34.1@sha256:ec714df3813b5405292860f8a1c55c5727bf8c33c88992f1e981efad8065547f"
 )
-"""Image with kubectl, a shell and awk; that of Kubernetes has kubectl alone. The digest is in files of several public
-repositories, which agree (read on 2026-11-23)."""
+"""Image with kubectl, a shell and awk; that of Kubernetes has only kubectl. Several public repositories agree on the
+digest (read on 2026-11-23)."""
 _MINUTES: Final = 60
 
 
@@ -207,9 +197,9 @@ def on_nodes(*labels: core.NodeSelectorRequirementArgsDict) -> core.NodeAffinity
 def kubectl_pod(
     account: str, restart: str, own: core.ContainerArgsDict, memory: str, config_map: tuple[str, str] | None = None
 ) -> core.PodSpecArgsDict:
-    """A pod of the platform itself that runs kubectl as nobody and writes to nothing but `/tmp`.
+    """A pod of the platform that runs kubectl as nobody, writes only to `/tmp`, and has at most `memory`.
 
-    Its container has at most so much memory, and a ConfigMap in a folder: `("kueue-gate", "/gate")`.
+    `config_map` is mounted in a folder: `("kueue-gate", "/gate")`.
     """
     # kubectl keeps what it discovers in HOME.
     mounted: list[core.VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": "/tmp"}]  # noqa: S108 - of the pod
@@ -253,11 +243,9 @@ def script_container(name: str, script: str, variables: Mapping[str, str]) -> co
 def namespace_of_jobs(
     name: str, namespace: str, environment: str, parent: pulumi.Resource
 ) -> tuple[core.Namespace, ResourceOptions]:
-    """A namespace of no team, for CronJobs, to which nothing can connect; and options for what is in it.
-
-    In the namespace of a team, whoever may create a pod could run it with the ServiceAccount of a CronJob, the team's
-    quota could refuse their pods, and its NetworkPolicies deny the API server.
-    """
+    """A namespace of no team, for CronJobs, to which nothing can connect; and options for its objects."""
+    # In a team's namespace, a pod could use a CronJob's ServiceAccount, and quota and NetworkPolicies could block the
+    # pods.
     labels = {
         "app.kubernetes.io/part-of": "gpu-tenancy",
         "environment": environment,
@@ -284,7 +272,7 @@ def cron_job(
 ) -> CronJob:
     """A CronJob that runs kubectl in a shell, at a schedule in UTC; its pods have its labels.
 
-    `pod` is the ServiceAccount, and name, command and variables of the container.
+    `pod` is the ServiceAccount, and the container.
     """
     account, container = pod
     template: core.PodTemplateSpecArgsDict = {

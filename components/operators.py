@@ -27,16 +27,15 @@ _SECONDS: Final = 900
 
 
 class Operator(Component):
-    """One operator: its Helm release and, if a webhook validates its objects, a gate.
+    """One operator: its Helm release and, if a webhook validates its objects, a gate; its namespace is not made here.
 
-    The gate is a Job that retries a server-side dry run of one object until the webhook accepts it. A release is
-    complete when its pods are ready, but the API server can receive the webhook's certificate later and would reject
-    every object until then. Resources that contain the operator's objects must depend on this component.
+    The gate is a Job that retries a server-side dry run of one object until the webhook accepts it: the API server can
+    receive the webhook's certificate after the pods are ready, and rejects every object until then. Resources that
+    contain the operator's objects must depend on this component.
 
-    If a chart has its custom resource definitions as templates, Helm deletes them with the release, and with them all
-    objects of these kinds. So Pulumi never deletes such a release or its namespace. If it is removed from a stack, it
-    stays installed: set `installed` in the stack, or run `helm uninstall`. Creating it again fails while it exists,
-    because the names are in use. The namespace is not created here.
+    If a chart's templates have its custom resource definitions, Helm deletes them, and all objects of these kinds, with
+    the release. So Pulumi never deletes such a release or its namespace: it stays installed when it is removed from a
+    stack. Set `installed` in the stack, or run `helm uninstall`; it cannot be created again while it exists.
 
     Example:
         >>> Operator("kueue", plan(stack).operators[0])
@@ -106,11 +105,10 @@ def _granted(
 
 
 class Operators(Component):
-    """All operators that a stack installs, in order.
+    """All operators that a stack installs, in order; operators of others are neither managed nor waited for.
 
-    Each one waits for the gate of the one before it: later charts contain objects of earlier operators, and once Kueue
-    is installed, its webhooks receive the Jobs of other charts' hooks. `pulumi destroy` uses the reverse order.
-    Operators installed outside this stack are neither managed nor waited for.
+    Each waits for the gate of the one before it: later charts contain objects of earlier operators, and Kueue's
+    webhooks receive the Jobs of other charts' hooks. `pulumi destroy` uses the reverse order.
 
     Example:
         >>> Operators("operators", plan(stack).operators)
@@ -143,11 +141,9 @@ class Operators(Component):
 def critical_pods(
     name: str, namespace: str, namespace_object: core.Namespace, opts: ResourceOptions
 ) -> core.ResourceQuota:
-    """A quota for system priority classes. GKE requires it for such pods; on other clouds it has no effect.
-
-    Releases depend on it, because their hooks are pods too:
-    https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html
-    """
+    """A quota for system priority classes. GKE requires it for such pods; on other clouds it has no effect."""
+    # Releases depend on it, because their hooks are pods too:
+    # https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html
     classes: core.ScopedResourceSelectorRequirementArgsDict = {
         "scope_name": "PriorityClass",
         "operator": "In",
@@ -164,9 +160,8 @@ def critical_pods(
 class Infiniband(Component):
     """The NicClusterPolicy of NVIDIA's Network Operator: driver and device plugin on the nodes with InfiniBand.
 
-    A cluster has one such object. Driver pods are never replaced automatically, because that would drain the nodes: to
-    update them, delete the pods while the nodes are empty. The operator itself is not installed here.
-
+    A cluster has one such object; the operator is not installed here. To update driver pods, which are never replaced
+    automatically, because that drains the nodes, delete the pods while the nodes are empty:
     https://azure.github.io/aks-rdma-infiniband/configurations/network-operator
 
     Example:
@@ -191,9 +186,8 @@ class Infiniband(Component):
 class Observability(Component):
     """A ConfigMap for each dashboard, one PrometheusRule with all alerts, and a ConfigMap with prices.
 
-    Dashboards are for Grafana's sidecar, alerts for Prometheus' operator, prices for OpenCost. They are not installed
-    here: make this depend on their release, which contains the definition of PrometheusRule. If they are installed
-    outside this stack (`of_others`), so is the namespace.
+    They are for Grafana's sidecar, Prometheus' operator and OpenCost, which are not installed here: make this depend on
+    their release, which has the definition of PrometheusRule. With `of_others`, the namespace exists too.
 
     Example:
         >>> Observability("observability", observability(tree, servers, gpu_prices(tree)), namespace="monitoring")

@@ -31,8 +31,7 @@ from .operators import Infiniband, Observability, Operators
 from .provider.inputs import Inputs, Late, filling, without_secrets
 from .tenancy import GradualTenancy, Tenancy
 
-PLATFORM: Final = "gpu-tenancy:index:Platform"
-"""Type of the platform in programs of other languages."""
+PLATFORM: Final = "gpu-tenancy:index:Platform"  # type of the platform in programs of other languages
 
 
 def deploy(project: Path) -> None:
@@ -45,7 +44,7 @@ def deploy(project: Path) -> None:
     planned = of_part(plan(configured.stack), configured.part)
 
     async def program() -> dict[str, Any]:
-        """Registers what one Pulumi stack has of an environment; returns its outputs."""
+        """Registers the resources of one Pulumi stack of an environment; returns its outputs."""
         if configured.secrets:
             pulumi.runtime.register_stack_transformation(filling(configured.secrets))
         mark_objects(configured.part)
@@ -63,7 +62,7 @@ def deploy(project: Path) -> None:
 
 
 def _on_cluster(planned: Plan) -> ResourceOptions:
-    """Options of what is deployed to the cluster that exists, or that another Pulumi stack of the environment has."""
+    """Options of resources on a cluster that exists, or that another Pulumi stack of the environment has."""
     if planned.part is None or CLUSTER not in planned.parts:
         cluster = _cluster(planned)
         return _own(planned, cluster.api, cluster.kubernetes)
@@ -82,7 +81,7 @@ def _cluster(planned: Plan, name: str = "", parent: pulumi.Resource | None = Non
 def _own(
     planned: Plan, api: Api, provider: kubernetes.Provider, parent: pulumi.Resource | None = None
 ) -> ResourceOptions:
-    """Options of what is deployed to a cluster; objects that the stack adopts are taken over if they exist."""
+    """Options of resources on a cluster; objects that the stack adopts are taken over if they exist."""
     changed = adopting(planned.cluster.section.adopt, api)
     if api.users:
         changed.append(filling(api.users))
@@ -91,14 +90,10 @@ def _own(
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Has the SDK register resources without debug messages and without stacks of calls.
-
-    The program would wait for the engine's answer to two messages for each resource, which say what the SDK does, not
-    the program. Errors, warnings and messages of the provider are sent. With the stack of calls by which the program
-    made each resource, the engine's state would be twice as large, with paths of this machine, and a file backend
-    writes it at each step. An error of the program itself has its whole traceback, since the limit is lifted before it
-    is printed: https://docs.python.org/3/library/sys.html#sys.tracebacklimit.
-    """
+    """Has the SDK register resources without debug messages and without stacks of calls."""
+    # The program would wait for the engine's answer to two debug messages for each resource. Stacks of calls would
+    # double the engine's state, which a file backend writes at each step. The limit is lifted before an error is
+    # printed: https://docs.python.org/3/library/sys.html#sys.tracebacklimit.
     if get_engine() is not None:
         pulumi.log.debug = lambda *_, **__: None  # pyright: ignore[reportUnknownLambdaType]
     before: int | None = getattr(sys, "tracebacklimit", None)
@@ -115,7 +110,7 @@ def _quiet() -> Generator[None]:
 def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = None) -> None:
     """Registers everything that a plan contains.
 
-    For programs with several platforms, `name` is the start of the names of all resources, `parent` their component.
+    For several platforms, `name` is the start of the names of all resources, `parent` their component.
 
     Raises:
         pulumi.RunError: the cloud's package is not installed, or the plan is divided.
@@ -134,7 +129,7 @@ def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = 
 def _operators(
     planned: Plan, own: ResourceOptions, system: Sequence[pulumi.Resource] = (), name: str = ""
 ) -> ResourceOptions:
-    """Registers operators and dashboards; returns the options of what needs them."""
+    """Registers operators and dashboards; returns the options of their dependents."""
     prefix = _prefix(name)
     inside = ResourceOptions.merge(own, ResourceOptions(depends_on=[*system]))
     if planned.operators:
@@ -153,7 +148,7 @@ def _prefix(name: str) -> str:
 
 
 def outputs(planned: Plan) -> dict[str, Any]:
-    """What other programs need of a platform or a tenancy, by the names of its outputs."""
+    """Outputs of a platform or a tenancy for other programs, by name."""
     return {
         "environment": planned.environment,
         "namespaces": [team.namespace.name for team in planned.teams],
@@ -165,8 +160,7 @@ def outputs(planned: Plan) -> dict[str, Any]:
 class Platform(Component):
     """Everything that a stack can declare, as one component: for programs that deploy other things too.
 
-    The program of this project has no such component: its resources are children of the stack. Names of resources
-    start with the component's name, so that a program can have several platforms.
+    Names of resources start with the component's name, so that a program can have several platforms.
 
     Example:
         >>> Platform("ml", plan(stack))
@@ -179,10 +173,7 @@ class Platform(Component):
 
 
 def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformation]:
-    """Transformations of a component with which the named objects below it are taken over if they exist.
-
-    All other objects keep their provider, which refuses objects that exist already.
-    """
+    """Transformations that take over a component's named objects if they exist; other existing ones are refused."""
     if not names:
         return []
     wanted = frozenset(names)
@@ -204,12 +195,9 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
 
 @dataclass(frozen=True)
 class Configured:
-    """The config of this run.
+    """The config of this run: the environment's stack with placeholders for secrets, and values by placeholder.
 
-    Attributes:
-        stack: the environment, with placeholders for secrets.
-        secrets: values by placeholder.
-        part: name of the part of the environment that this Pulumi stack has; None for all of it.
+    `part` is the name of the part of the environment that this Pulumi stack has; None for all of it.
     """
 
     stack: Stack
@@ -218,13 +206,13 @@ class Configured:
 
 
 def configured_stack(project: Path) -> Configured:
-    """The stack of this run: values from the engine, places of errors from the stack's file where it is at hand.
+    """The stack of this run: values from the engine, places of errors from the stack's file if it exists.
 
-    A secret that reaches pods or a chart unchanged, such as a value of `env`, is a placeholder in the stack, so that
-    the plan does not have it in clear text. Any other secret is refused, because labels and names would show it.
+    A secret for pods or a chart, such as a value of `env`, is a placeholder in the stack, so that the plan does not
+    have it in clear text. Any other secret is refused, because labels and names would show it.
 
     Raises:
-        pulumi.RunError: with everything that is wrong in the stack; Pulumi prints it without a trace of calls.
+        pulumi.RunError: with all problems of the stack; Pulumi prints it without a trace of calls.
     """
     values = {key: str(value) for key, value in (CONFIG.get() or get_config_env()).items()}
     part = values.pop(KEY, None)
@@ -249,7 +237,7 @@ def configured_stack(project: Path) -> Configured:
 
 
 def _unplaced(source: Source, file: str) -> Iterator[Problem]:
-    """One problem for each section that has a secret of which only the engine knows the place."""
+    """One problem for each section that has a secret, whose place only the engine knows."""
     known = {path[0] for path in source.secrets}
     for key in sorted(source.sections):
         if key not in known and is_config_secret(f"{NAMESPACE}:{key}"):
@@ -306,13 +294,7 @@ def of_part(planned: Plan, name: str | None) -> Plan:
 
 
 def mark_objects(part: str | None) -> None:
-    """Has each object of Kubernetes that the program registers carry the mark of its environment.
-
-    Not under mocks, where nothing is deployed: manifests of a preview can go to another cluster by other ways.
-
-    Args:
-        part: of the environment that this Pulumi stack has; an object keeps its mark when it moves between the parts.
-    """
+    """Adds the mark of its environment and `part` to each Kubernetes object; not under mocks, which deploy nothing."""
     if isinstance(get_monitor(), MockMonitor):
         return
     value = deployed_by(pulumi.get_project(), pulumi.get_stack().removesuffix(f".{part}"))

@@ -34,10 +34,9 @@ from .objects import (
 
 
 class Priorities(Component):
-    """A PriorityClass and a WorkloadPriorityClass of the same name and value for each priority.
+    """A PriorityClass, for pods on nodes, and a WorkloadPriorityClass, for queues, of the same name for each priority.
 
-    The first orders pods on nodes, the second workloads in queues; with one name for both, neither can contradict the
-    other. Kueue itself is not installed here.
+    Their values are equal, so that neither can contradict the other. Kueue is not installed here.
 
     Example:
         >>> Priorities("priorities", {"ml-low": Priority(value=1000, preempts=False)})
@@ -67,8 +66,8 @@ class Priorities(Component):
 class Queues(Component):
     """Topologies, ResourceFlavors, AdmissionChecks, Cohorts, ClusterQueues and Volcano Queues of all teams.
 
-    Kueue and Volcano are not installed here. Kueue removes the finalizers of its objects, so it must be uninstalled
-    after them: make this component depend on its release.
+    Kueue and Volcano are not installed here. Kueue, which removes its objects' finalizers, must be uninstalled after
+    them: make this component depend on its release.
 
     Example:
         >>> Queues("queues", plan(stack).queues)
@@ -174,17 +173,14 @@ def _taint(taint: NodeTaint) -> dict[str, str]:
 
 
 _ENOUGH: Final = 1_000_000
-"""Quota for claims that never binds: a pod claims one channel or the interfaces of its node, and a cluster has at most
+"""Quota for claims that never binds: a pod claims one channel or its node's interfaces, and a cluster has at most
 150,000 pods (https://kubernetes.io/docs/setup/best-practices/cluster-large/)."""
 
 
 def _resource_groups(
     groups: tuple[ResourceGroup, ...], claimed: Mapping[str, Collection[str]] = {}
 ) -> Mapping[str, Any]:
-    """The quotas; those of what pods claim are no limit on the flavors that have it.
-
-    Kueue requires that all flavors of a group have the same resources.
-    """
+    """The quotas; quotas of claims do not limit flavors. All flavors of a group must have the same resources."""
     written: list[dict[str, Any]] = []
     for group in groups:
         flavors: list[dict[str, Any]] = []
@@ -209,7 +205,7 @@ def _quota(resource: str, quota: Quota) -> dict[str, str]:
 class WorkerClusters(Component):
     """The MultiKueueClusters of a manager, and the AdmissionCheck that sends workloads to them.
 
-    A kubeconfig is a Secret in Kueue's namespace, which is referenced only: it is neither read nor created here.
+    A kubeconfig is a Secret in Kueue's namespace, neither read nor created here.
 
     Example:
         >>> WorkerClusters("queues", plan(stack).queues.workers)
@@ -228,14 +224,13 @@ class WorkerClusters(Component):
         self.check = admission_check(f"{name}-check", CHECK, CONTROLLER, kind, self.after(config))
 
 
-WRITES: Final = f"{CHECK}-team"
-"""Name of the ClusterRole and the RoleBindings by which a manager creates workloads."""
+WRITES: Final = f"{CHECK}-team"  # the ClusterRole and the RoleBindings by which a manager creates workloads
 
 
 class ManagerAccess(Component):
-    """The ServiceAccount of a manager in a worker, what it may read, and the role that it has in each team's namespace.
+    """The ServiceAccount of a manager in a worker, its read rights, and its role in each team's namespace.
 
-    It has no token until somebody asks for one: `tenancy access worker-kubeconfig`.
+    It has no token until a user asks for one: `tenancy access worker-kubeconfig`.
 
     Example:
         >>> ManagerAccess("manager", plan(stack).manager)

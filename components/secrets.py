@@ -16,24 +16,18 @@ from gpu_tenancy.model.spec.secrets import CONFIG, set_command
 
 from .objects import Component, Options
 
-_API: Final = "external-secrets.io/v1"
-"""https://external-secrets.io/latest/api/externalsecret/"""
-CHECKSUM: Final = "gpu-tenancy.dev/secrets"
-"""Annotation of the pods of servers: it changes with the values of their Secrets, so that the pods restart."""
+_API: Final = "external-secrets.io/v1"  # https://external-secrets.io/latest/api/externalsecret/
+CHECKSUM: Final = "gpu-tenancy.dev/secrets"  # annotation of servers' pods: a change of their Secrets restarts them
 _CHECKSUM_DIGITS: Final = 4
-"""Hexadecimal digits of the checksum: a change is missed once in 65,536 times, and whoever may read pods but not
-Secrets learns only 16 bits of a value."""
+"""Hexadecimal digits: a change is missed once in 65,536 times, and readers of pods learn only 16 bits of a value."""
 
 
 class NamespaceSecrets(Component):
-    """The Secrets of a team's namespace that this program makes, or has External Secrets make.
+    """The Secrets of a team's namespace that this program makes, or has External Secrets make (`made`).
 
     Values of the Pulumi config are secret outputs: encrypted in the state, `[secret]` in previews. A copied Secret
-    belongs to its ExternalSecret, and is deleted with it; the team's own ServiceAccount reads it in the cloud. Not
-    managed here: Secrets that are created by hand, the secrets in the cloud, and External Secrets itself.
-
-    Attributes:
-        made: everything that workloads need before their first pod.
+    belongs to its ExternalSecret; the team's own ServiceAccount reads it in the cloud. Not managed here: Secrets
+    created by hand, secrets in the cloud, and External Secrets itself. Workloads need `made` before their first pod.
 
     Example:
         >>> NamespaceSecrets("ml-research-secrets", "ml-research", plan(stack).teams[0].secrets)
@@ -56,7 +50,7 @@ class NamespaceSecrets(Component):
             self._copied(name, namespace, secrets, secrets.reader)
 
     def _copied(self, name: str, namespace: str, secrets: TeamSecrets, reader: SecretReader) -> None:
-        """The Secrets that External Secrets copies, and the ServiceAccount as which it logs in to the cloud."""
+        """The Secrets that External Secrets copies, and the ServiceAccount with which it logs in to the cloud."""
         metadata: ObjectMetaArgsDict = {"name": READER, "namespace": reader.team}
         if reader.annotations:
             metadata["annotations"] = dict(reader.annotations)
@@ -92,15 +86,13 @@ def config_value(name: str) -> pulumi.Output[str]:
 
 
 def encoded(value: str) -> str:
-    """A value as `data` of a Secret has it."""
+    """A value in the form of a Secret's `data`."""
     return base64.b64encode(value.encode()).decode()
 
 
 def checksums(references: References) -> dict[str, pulumi.Output[str]]:
-    """The annotation of pods that use Secrets with values of the Pulumi config; empty for other pods.
-
-    It is secret too. Only servers have it: a changed value must not restart a job, which reads it when it starts.
-    """
+    """The annotation of pods that use Secrets with values of the Pulumi config; empty for other pods."""
+    # It is secret too. Only servers have it: a changed value must not restart a job, which reads it when it starts.
     if not references.from_config:
         return {}
     names = sorted({value for _, values in references.from_config for value in values})
@@ -108,7 +100,7 @@ def checksums(references: References) -> dict[str, pulumi.Output[str]]:
 
 
 def checksum(values: list[str]) -> str:
-    """A short checksum of values, of which nobody can find them."""
+    """A short checksum, from which the values cannot be found."""
     digest = hashlib.sha256()
     for value in values:
         digest.update(hashlib.sha256(value.encode()).digest())
@@ -116,12 +108,10 @@ def checksum(values: list[str]) -> str:
 
 
 def _provider(store: Store, reader: SecretReader) -> Mapping[str, Any]:
-    """Where and as whom External Secrets reads.
-
-    https://external-secrets.io/latest/provider/aws-access/,
-    https://external-secrets.io/latest/provider/google-secrets-manager/,
-    https://external-secrets.io/latest/provider/azure-key-vault/
-    """
+    """The cloud's secret manager, and the identity that reads it."""
+    # https://external-secrets.io/latest/provider/aws-access/,
+    # https://external-secrets.io/latest/provider/google-secrets-manager/,
+    # https://external-secrets.io/latest/provider/azure-key-vault/
     account = {"name": READER}
     if store.manager == "aws":
         auth: dict[str, Any] = {"jwt": {"serviceAccountRef": account}}

@@ -32,8 +32,7 @@ from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER
 from .objects import DO_NOT_AWAIT, Component, Options, http_route, wire
 from .secrets import checksums
 
-OF_LEADERS: Final = {COMPONENT: LEADER}
-"""Label of leaders."""
+OF_LEADERS: Final = {COMPONENT: LEADER}  # label of leaders
 _PERIOD: Final = 10
 _COUNTED: Final = ("nodeSelector", "affinity", "tolerations", "initContainers")
 _OF_CONTAINER: Final = ("containers[0].resources", "containers[0].ports")
@@ -46,15 +45,13 @@ REPLACED: Final = (
         for field in fields
     ),
 )
-"""What Kueue's webhook does not let change, because its Workload has counted it. All else is rolled out.
+"""Fields that Kueue's webhook does not let change, because its Workload has counted them:
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go,
 `SpecShape` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/pod/pod.go"""
 
 
-_METRICS_PORT: Final = "metrics"
-"""Name of the /metrics port if it differs from the request port."""
-_FAILURES: Final = 3
-"""Number of consecutive failed queries after which KEDA uses the fallback."""
+_METRICS_PORT: Final = "metrics"  # name of the /metrics port if it differs from the request port
+_FAILURES: Final = 3  # number of consecutive failed queries after which KEDA uses the fallback
 _BEHAVIOR: Final[autoscaling.HorizontalPodAutoscalerBehaviorArgsDict] = {
     "scale_up": {
         "stabilization_window_seconds": 30,
@@ -71,15 +68,14 @@ _BEHAVIOR: Final[autoscaling.HorizontalPodAutoscalerBehaviorArgsDict] = {
 class ModelServer(Component):
     """A model server on GPUs that scales with its load.
 
-    A replica is one pod of a Deployment, or a group of pods on several nodes, of which the leader gets the requests.
-    The autoscaler owns the number of replicas: the workload does not set it, because each deployment would reset it.
-    The autoscaler is a HorizontalPodAutoscaler, or a ScaledObject if KEDA reads the server's latency, never both. The
-    image and the source of a custom metric (an adapter, or KEDA and Prometheus) are not managed here.
+    A replica is one pod of a Deployment, or a group of pods on several nodes, whose leader gets the requests. The
+    autoscaler owns the number of replicas, which `workload` does not set, because each deployment would reset it. It is
+    a HorizontalPodAutoscaler, or a ScaledObject if KEDA reads the server's latency, never both. The image and the
+    source of a custom metric (an adapter, or KEDA and Prometheus) are not managed here.
 
     Attributes:
-        workload: the Deployment or LeaderWorkerSet.
         service: None for a burst, whose pods answer for the Service of their server.
-        autoscaler: owner of the number of replicas; None if it is fixed.
+        autoscaler: None if the number of replicas is fixed.
         route: of clients outside of the cluster; None without one.
         monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
 
@@ -138,13 +134,9 @@ class ModelServer(Component):
         return Deployment(name, metadata=metadata, spec=spec, opts=self.own)
 
     def _groups(self, name: str, server: ServerPlan, worker: PodPlan) -> CustomResource:
-        """A server whose replicas are groups of nodes.
-
-        Only leaders answer requests, so only they have a port and probes; they are ready when their workers are. Each
-        group has a headless Service of its own, named as its leader: with one for all groups, LeaderWorkerSet would
-        name it as the server, whose own Service has that name. An autoscaler owns the number of groups, as it does for
-        Deployments.
-        """
+        """A server whose replicas are groups of nodes; an autoscaler owns the number of groups."""
+        # Only leaders have a port and probes; they are ready when their workers are. Each group has its own headless
+        # Service, named as its leader: a common one would have the name of the server's own Service.
         leader = self._template(LEADER, server.pod, _container(server))
         workers = self._template(WORKER, worker, container(worker, "server"))
         rollout = {"maxSurge": server.rollout.surge, "maxUnavailable": server.rollout.unavailable}
@@ -213,12 +205,10 @@ def _metrics_port(server: ServerPlan) -> int | None:
 
 
 def _service_monitor(name: str, server: ServerPlan, monitor: Monitor, opts: ResourceOptions) -> CustomResource:
-    """A ServiceMonitor: Prometheus scrapes each pod of a server through the server's Service.
-
-    The scraped series have the labels `namespace`, `service` and `pod`, which the scaling query uses. The release label
-    is for a Prometheus that selects only the ServiceMonitors of its own release, which is the default of
-    kube-prometheus-stack (`serviceMonitorSelectorNilUsesHelmValues`).
-    """
+    """A ServiceMonitor: Prometheus scrapes each pod of a server through the server's Service."""
+    # The series have the labels `namespace`, `service` and `pod` of the scaling query. The release label is for a
+    # Prometheus that selects only its own release's ServiceMonitors, the default of kube-prometheus-stack
+    # (`serviceMonitorSelectorNilUsesHelmValues`).
     endpoint = {
         "port": _METRICS_PORT if _metrics_port(server) else "http",
         "path": METRICS_PATH,
@@ -238,7 +228,7 @@ def _service_monitor(name: str, server: ServerPlan, monitor: Monitor, opts: Reso
 def _autoscaler(
     name: str, server: ServerPlan, scaling: Scaling, opts: ResourceOptions
 ) -> autoscaling.HorizontalPodAutoscaler | CustomResource:
-    """The autoscaler of a server: KEDA's if it reads a metric by a query, else that of Kubernetes."""
+    """The autoscaler of a server: KEDA's if it reads a metric by a query, else Kubernetes'."""
     metadata: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": {NAME: server.name}}
     if scaling.by_keda:
         return _scaled_object(name, server, scaling, metadata, opts)
@@ -273,14 +263,11 @@ def _metrics(scaling: Scaling) -> list[autoscaling.MetricSpecArgsDict]:
 def _scaled_object(
     name: str, server: ServerPlan, scaling: Scaling, metadata: ObjectMetaArgsDict, opts: ResourceOptions
 ) -> CustomResource:
-    """A ScaledObject of a server. KEDA creates a HorizontalPodAutoscaler from it, so there must be no other.
-
-    That autoscaler has the server's name, as one without KEDA has. So KEDA takes over an existing one instead of
-    rejecting the ScaledObject (`transfer-hpa-ownership`, apis/keda/v1alpha1/scaledobject_webhook.go of KEDA 2.20). To
-    switch back, set a fixed number of replicas first. If Prometheus does not respond or does not scrape the pods, the
-    server keeps its replicas, and the cpu trigger can still add some. Fallback for a metric of type Value requires
-    KEDA 2.18.
-    """
+    """A ScaledObject of a server. KEDA creates a HorizontalPodAutoscaler from it, so there must be no other."""
+    # That autoscaler has the server's name, so KEDA takes over an existing one instead of rejecting the ScaledObject
+    # (`transfer-hpa-ownership`, apis/keda/v1alpha1/scaledobject_webhook.go of KEDA 2.20). To switch back, set a fixed
+    # number of replicas first. If Prometheus does not respond or does not scrape the pods, the server keeps its
+    # replicas, and the cpu trigger can still add some. Fallback for a metric of type Value requires KEDA 2.18.
     api_version, kind = server.api
     fallback = {
         "failureThreshold": _FAILURES,

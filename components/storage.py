@@ -33,8 +33,7 @@ from .objects import (
 class StorageClasses(Component):
     """The StorageClasses that claims of teams need. Their CSI drivers are managed with the cluster.
 
-    Volumes of a class that keeps them stay in the cloud when their claim is deleted, with the claim's name in
-    `claimRef` of the PersistentVolume.
+    Volumes of a class that keeps them stay in the cloud without their claim, with its name in `claimRef`.
 
     Example:
         >>> StorageClasses("storage", plan(stack).storage_classes)
@@ -78,7 +77,7 @@ class TeamStorage(Component):
 class DatasetVolume(Component):
     """A PersistentVolume on a bucket and the claim that it is reserved for.
 
-    The bucket, access to it and the cloud's CSI driver are not managed here: the cluster's component grants the rights.
+    Bucket, access and CSI driver are not managed here: the cluster's component grants the rights.
 
     Example:
         >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
@@ -125,8 +124,7 @@ class DatasetVolume(Component):
         )
 
 
-OF: Final = "gpu-tenancy.dev/snapshot-of"
-"""Label of the snapshots that a CronJob takes: the claim. It deletes no others."""
+OF: Final = "gpu-tenancy.dev/snapshot-of"  # label of a CronJob's snapshots: the claim; it deletes no others
 SCRIPT: Final = """\
 set -eu
 snapshots=volumesnapshots.snapshot.storage.k8s.io
@@ -154,11 +152,9 @@ for snapshot in $old; do
   kubectl delete "$snapshots" "${snapshot%%|*}" --namespace "$TEAM" --wait=false
 done
 """
-"""Takes a snapshot, then deletes those beyond the newest `KEEP` complete ones, and beyond as many incomplete ones.
-
-Complete and incomplete ones are counted apart, because a driver that fails must not replace good snapshots by failed
-ones. Names end in the time, so they sort by it. Nothing is deleted if no snapshot could be requested. A class that
-keeps what the cloud stores (`KEPT`) would keep it for old snapshots, too, so their content is released first:
+"""Takes a snapshot, then deletes complete ones beyond the newest `KEEP`, and as many incomplete ones, counted apart:
+failed snapshots must not replace good ones. Names end in the time. Nothing is deleted without a requested snapshot.
+Contents of a class that keeps them (`KEPT`) are released first:
 https://kubernetes.io/docs/concepts/storage/volume-snapshots/#delete."""
 
 _RIGHT: Final = "gpu-tenancy-snapshots"
@@ -166,13 +162,11 @@ _USER: Final = f"system:serviceaccount:{SNAPSHOTS}:"
 
 
 class Snapshots(Component):
-    """What the snapshots of all teams share: the namespace of their CronJobs, and VolumeSnapshotClasses.
+    """The common parts of all teams' snapshots: the namespace of their CronJobs, and VolumeSnapshotClasses.
 
-    In the namespace of the CronJobs, each team has its own ServiceAccount, with rights on VolumeSnapshots of the team's
-    namespace alone. RBAC cannot restrict the cluster-wide VolumeSnapshotContents to a team, so an admission
-    policy does: an account can only release contents of its team's snapshots for deletion.
-
-    The snapshot controller, its definitions and the CSI drivers are not managed here.
+    Each team has its own ServiceAccount there, with rights on VolumeSnapshots of its namespace alone. RBAC cannot
+    restrict the cluster-wide VolumeSnapshotContents to a team, so an admission policy lets an account only release
+    contents of its team's snapshots. Snapshot controller, definitions and CSI drivers are not managed here.
 
     Example:
         >>> Snapshots("snapshots", plan(stack).environment, plan(stack).snapshot_classes)
@@ -215,7 +209,7 @@ class Snapshots(Component):
 
 
 def _releases_only() -> Any:
-    """A policy by which an account of a team changes nothing but `deletionPolicy`, in contents of this team."""
+    """A policy that lets a team's account change only `deletionPolicy`, in contents of this team."""
     team = f"object.spec.volumeSnapshotRef.namespace == request.userInfo.username.substring({len(_USER)})"
     fields = ("spec.driver", "spec.source", "spec.volumeSnapshotRef")
     fields += ("metadata.?labels", "metadata.?annotations", "metadata.?finalizers")

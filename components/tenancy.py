@@ -40,14 +40,13 @@ from .serving import ModelServer
 from .storage import DatasetVolume, Snapshots, StorageClasses, TeamSnapshots, TeamStorage
 from .training import GangJob, TrainingJob, TrainingRuntime
 
-AT_ONCE: Final = 10
-"""Teams of a `GradualTenancy` whose namespaces are registered at the same time."""
+AT_ONCE: Final = 10  # teams of a `GradualTenancy` whose namespaces are registered at the same time
 
 
 class Team(Component):
     """One team: its namespace, then its Secrets, data and snapshots, servers, runtimes of TrainJobs, jobs and gangs.
 
-    Its own components register no outputs: on a file backend, that would write the whole state once more for each.
+    Its components register no outputs, because a file backend would write the whole state again for each.
 
     Example:
         >>> Team("ml-research", plan(stack).teams[0])
@@ -83,8 +82,7 @@ def _later(inside: ResourceOptions, others: Sequence[pulumi.Resource]) -> Resour
 class Access(Component):
     """ClusterRoles, and the bindings of administrators, auditors and members in the whole cluster.
 
-    Roles have no wildcards, and nobody is bound who is not in the stack. The RoleBindings of teams are in their
-    namespaces.
+    Roles have no wildcards, and only people of the stack are bound. RoleBindings of teams are in their namespaces.
 
     Example:
         >>> Access("access", plan(stack).access)
@@ -112,8 +110,7 @@ class Access(Component):
 class FlowControl(Component):
     """One priority level for the requests of all teams, with a flow for each user (API Priority and Fairness).
 
-    So requests of one team do not delay those of others. Levels and flows of operators and of the control plane are
-    those that Kubernetes has.
+    So requests of one team do not delay others. Operators and the control plane have Kubernetes' levels and flows.
 
     Example:
         >>> FlowControl("flow-control", plan(stack).flows)
@@ -164,14 +161,10 @@ def _of_flow(subject: Subject) -> dict[str, Any]:
 
 
 class Tenancy(Component):
-    """Priorities, queues, guards and teams of a stack.
+    """Priorities, queues, guards and teams of a stack, on the cluster of the provider in `opts`.
 
-    The provider in `opts` selects the cluster. Clusters, node pools and operators are not managed here.
-
-    Args:
-        kind: type of the component; programs in other languages have their own.
-        prefix: start of the children's names, for programs with several tenancies: it ends in a dot, which no team's
-            name contains.
+    Clusters, node pools and operators are not managed here. Programs in other languages have their own `kind` of
+    component. With several tenancies, `prefix` starts their children's names; it ends in a dot, which team names lack.
 
     Example:
         >>> Tenancy("tenancy", plan(stack), pulumi.ResourceOptions(providers=[provider]))
@@ -234,10 +227,8 @@ class GradualTenancy(Tenancy):
         self._waiting = tuple(teams)
 
     async def register_teams(self) -> None:
-        """Registers the teams in their order; at most `AT_ONCE` namespaces are not yet complete.
-
-        Servers and jobs of a team are not awaited, because they can need minutes until they are ready.
-        """
+        """Registers the teams in their order; at most `AT_ONCE` namespaces are not yet complete."""
+        # Servers and jobs of a team are not awaited, because they can need minutes until they are ready.
         free = asyncio.Semaphore(AT_ONCE)
 
         async def register(team: TeamPlan) -> None:

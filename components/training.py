@@ -24,10 +24,9 @@ _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 class TrainingJob(Component):
     """A Job in a team's queue, or another kind of job, with its ComputeDomain if it has one.
 
-    A TrainJob has a `TrainingRuntime` beside it.
-
-    Kueue admits all pods together, or those of one group of a LeaderWorkerSet. It can be pending for a long time, so a
-    deployment does not wait for it. The operators of the kinds are not installed here.
+    A TrainJob has a `TrainingRuntime` beside it. Kueue admits all pods together, or those of one group of a
+    LeaderWorkerSet. It can be pending for a long time, so a deployment does not wait for it. The operators of the kinds
+    are not installed here.
 
     Example:
         >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
@@ -50,10 +49,9 @@ class TrainingJob(Component):
 
 
 class GangJob(Component):
-    """A Volcano Job: all of its pods start together, or none.
+    """A Volcano Job: all of its pods start together, or none. Volcano is not installed here.
 
-    It uses quota of the team's Volcano queue, not of Kueue's, so that only one scheduler allocates each GPU. Volcano is
-    not installed here.
+    It uses quota of the team's Volcano queue, not of Kueue's, so that only one scheduler allocates each GPU.
 
     Example:
         >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
@@ -67,11 +65,10 @@ class GangJob(Component):
 class TrainingRuntime(Component):
     """A namespaced runtime of Kubeflow Trainer, for one TrainJob, or for TrainJobs of users with one priority class.
 
-    A TrainJob cannot set a priority class, a failure policy, further containers or a second role: the fields that it
-    can patch are those of `PodSpecPatch` in
-    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go. Where the namespace's
-    quota admits only some classes, pods of Trainer's own runtimes would be rejected for ever. Like the other workloads,
-    the pods have the team's service account, no API token and no capabilities.
+    A TrainJob cannot set a priority class, a failure policy, further containers or a second role, only `PodSpecPatch`
+    in https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go. If the namespace's
+    quota admits only some classes, it rejects pods of Trainer's own runtimes for ever. Pods have the team's service
+    account, no API token and no capabilities, like other workloads.
 
     Example:
         >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
@@ -83,16 +80,14 @@ class TrainingRuntime(Component):
 
 
 def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> ResourceOptions:
-    """Options for kinds whose webhooks reject changes of a field. Pulumi knows this for Jobs only."""
+    """Options for kinds whose webhooks reject changes of a field; Pulumi knows this for Jobs only."""
     return ResourceOptions(parent=component, replace_on_changes=[field], delete_before_replace=True)
 
 
 def _compute_domain(name: str, job: JobPlan, channels: str, opts: ResourceOptions) -> CustomResource:
-    """The ComputeDomain of a job. The driver's controller makes the ResourceClaimTemplate `channels` for its pods.
-
-    `numNodes` is deprecated, and 0 is right for any number of pods:
-    https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/api/nvidia.com/resource/v1beta1/computedomain.go
-    """
+    """The ComputeDomain of a job. The driver's controller makes the ResourceClaimTemplate `channels` for its pods."""
+    # `numNodes` is deprecated, and 0 is right for any number of pods:
+    # https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/api/nvidia.com/resource/v1beta1/computedomain.go
     return CustomResource(
         name,
         *COMPUTE_DOMAIN,

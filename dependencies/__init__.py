@@ -1,1 +1,1 @@
-"""What `uv.lock` brings in: licenses, and a bill of materials."""
+"""Packages of `uv.lock`: licenses, and a bill of materials."""

@@ -1,4 +1,4 @@
-"""The packages of `uv.lock`, what each is there for, and whether its license is one that is allowed."""
+"""The packages of `uv.lock`, their use, and whether their licenses are allowed."""
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,21 +16,17 @@ LOCK: Final = ROOT / "uv.lock"
 PAGE: Final = ROOT / "docs" / "licenses.md"
 UNKNOWN: Final = "unknown"
 _CLASSIFIER: Final = "License ::"
-_LONGEST: Final = 80
-"""Characters of a license's name; some packages have the whole text in its place."""
+_LONGEST: Final = 80  # characters of a license's name; some packages have the whole text in its place
 PROJECT: Final = "gpu-tenancy"
+# Of every user, of deployments, of this repository only. Extras such as `aws` include `deploy`.
 RUN, DEPLOY, DEVELOPMENT = "run", "deploy", "development"
-"""Uses of a package: of every user, of those who deploy, and of this repository only. The other extras, such as `aws`,
-include `deploy`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A locked package.
+    """A locked package; `files` are its wheels and its source, with their SHA-256 in hexadecimal.
 
-    Attributes:
-        use: the first that applies of `run`, the name of an extra, `development`.
-        files: its wheels and its source, with their SHA-256 in hexadecimal.
+    `use` is the first that applies of `run`, the name of an extra, `development`.
     """
 
     name: str
@@ -56,7 +52,7 @@ def locked() -> tuple[Package, ...]:
 
 
 def direct() -> frozenset[str]:
-    """The names of the packages that the project, or one of its extras, names itself."""
+    """The names of the direct dependencies of the project and its extras."""
     return frozenset(name for _, names in _wanted(_entries()[PROJECT]) for name in names)
 
 
@@ -96,7 +92,7 @@ class Rules:
 
     Attributes:
         allowed: licenses that any package can have.
-        written: SPDX expressions by what packages write instead.
+        written: SPDX expressions by the text in packages' metadata.
         packages: SPDX expressions of packages whose metadata does not have one.
         exceptions: reasons why packages for development can have another license.
     """
@@ -108,7 +104,7 @@ class Rules:
 
 
 def rules() -> Rules:
-    """The table as the repository has it."""
+    """The table of this repository."""
     text = (Path(__file__).parent / "licenses.yaml").read_text(encoding="utf-8")
     table: dict[str, Any] = yaml.safe_load(text)
     packages = {name: row["license"] for name, row in table["packages"].items()}
@@ -116,11 +112,7 @@ def rules() -> Rules:
 
 
 def license_of(package: str, table: Rules) -> str | None:
-    """The SPDX expression of a package: by the table, else by its metadata.
-
-    Returns:
-        The expression or `unknown`; None if the package is not installed here, as one for another version of Python.
-    """
+    """The SPDX expression of a package, or `unknown`; None if it is not installed, as for another Python version."""
     if package in table.packages:
         return table.packages[package]
     try:
@@ -135,7 +127,7 @@ def license_of(package: str, table: Rules) -> str | None:
 
 
 def _written(about: PackageMetadata) -> Iterator[str]:
-    """What the metadata has about the license, the most exact first."""
+    """Licenses in the metadata, the most exact first."""
     for key in ("License-Expression", "License"):
         if key in about:
             yield about[key]
@@ -145,7 +137,7 @@ def _written(about: PackageMetadata) -> Iterator[str]:
 
 
 def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Rules) -> list[str]:
-    """What is not allowed, each with its place and its fix."""
+    """Licenses that are not allowed, each with its place and its fix."""
     found: list[str] = []
     for package in packages:
         expression = licenses.get(package.name, UNKNOWN)
@@ -160,7 +152,7 @@ def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Ru
 
 
 def is_allowed(expression: str, allowed: frozenset[str]) -> bool:
-    """Whether each license that must be kept is allowed, and of those that can be chosen at least one.
+    """Whether an expression is allowed: each part of an AND, and at least one part of an OR.
 
     Raises:
         ValueError: the expression has parentheses, which no package here has.
@@ -204,7 +196,7 @@ def listed(text: str) -> dict[str, tuple[str, str]]:
 
 
 def main() -> None:
-    """Writes the page; what is not installed here keeps the license that the page has."""
+    """Writes the page; a package that is not installed here keeps its license on the page."""
     packages, table = locked(), rules()
     before = listed(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() else {}
     kept = {name: expression for name, (_, expression) in before.items()}

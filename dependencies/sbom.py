@@ -1,7 +1,6 @@
-"""A bill of materials of an installation, in CycloneDX JSON.
+"""A bill of materials of an installation, in CycloneDX JSON: `python -m dependencies.sbom FILE`.
 
-`python -m dependencies.sbom FILE`. The same lock gives the same bytes: the serial number is derived from the content,
-and there is no time.
+The same lock gives the same bytes: the serial number is derived from the content, and there is no time.
 """
 
 import argparse
@@ -25,8 +24,7 @@ from dependencies.licenses import DEVELOPMENT, PAGE, PROJECT, Package, direct, l
 
 # The decorators of its classes hide the types of their constructors.
 _MODEL, _COMPONENT, _BOM = cast("Any", model), cast("Any", component), cast("Any", bom)
-USE: Final = f"{PROJECT}:use"
-"""The property that says for whom a package is: `run`, or the name of an extra."""
+USE: Final = f"{PROJECT}:use"  # the property with the use of a package: `run`, or the name of an extra
 
 
 def bill_of_materials(packages: tuple[Package, ...], licenses: Mapping[str, str], project_version: str) -> Any:

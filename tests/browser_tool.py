@@ -1,4 +1,4 @@
-"""A headless Chromium, by which tests open pages as readers do."""
+"""A headless Chromium that opens pages as readers do."""
 
 import fcntl
 import os
@@ -18,18 +18,16 @@ from starts import GUARD
 from gpu_tenancy.embedded.platform import Platform
 
 Scheme: TypeAlias = Literal["light", "dark"]
-NONE: Final = "GPU_TENANCY_NO_BROWSER"
-"""Environment variable: whoever sets it wants no browser, and the tests that need one are skipped by that name."""
+NONE: Final = "GPU_TENANCY_NO_BROWSER"  # environment variable: set without a browser, to skip the tests that need one
 
-PATIENCE: Final = 300_000.0
-"""Milliseconds in which a page does what is expected of it, however busy the machine."""
+PATIENCE: Final = 300_000.0  # milliseconds for a page's changes, however busy the machine
 
 _AXE: Final = """(rules) => axe.run({resultTypes: ["violations"], ...(rules && {runOnly: rules})}).then((found) =>
   found.violations.map((each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
 _CUT: Final = """[...document.querySelectorAll(".scroll:not(.twin *)")].filter((each) => each.querySelector("table")
   && each.scrollWidth > each.clientWidth).map((each) => each.getAttribute("aria-label"))"""
+# axe-core's rules about colours; others have the same result in every scheme.
 _COLOURS: Final = ["color-contrast", "link-in-text-block"]
-"""The rules of axe-core that see colours; what the others see is the same in every scheme."""
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _ELSEWHERE: Final = (
@@ -39,10 +37,10 @@ _ELSEWHERE: Final = (
 
 
 def chromium() -> str:
-    """A Chromium or Chrome: on the path, where macOS keeps it, or out of Debian's package where that may be installed.
+    """A Chromium or Chrome: on the PATH, in macOS' folder, or from Debian's package if it may be installed.
 
     Raises:
-        RuntimeError: there is none, and none can be had.
+        RuntimeError: no browser is available.
     """
     if os.environ.get(NONE):
         pytest.skip(f"{NONE} is set: no page is opened in a browser")
@@ -58,7 +56,6 @@ def chromium() -> str:
 
 @contextmanager
 def browser() -> Generator[Browser]:
-    """A browser, ended afterwards."""
     # Root has no sandbox to start in, and a container may have next to no shared memory.
     arguments = [*(["--no-sandbox"] if os.geteuid() == 0 else []), "--disable-dev-shm-usage"]
     program = chromium()  # first: who wants no browser is skipped without Playwright's driver
@@ -71,7 +68,7 @@ def browser() -> Generator[Browser]:
 
 @contextmanager
 def emptied(found: Browser) -> Generator[Browser]:
-    """A browser in which nothing is open afterwards; each page left open would have a process of its own."""
+    """A browser without open pages afterwards; each open page has its own process."""
     yield found
     for context in found.contexts:
         context.close()
@@ -79,19 +76,16 @@ def emptied(found: Browser) -> Generator[Browser]:
 
 @dataclass(frozen=True)
 class Opened:
-    """A page with its requests and console messages."""
-
     page: Page
     requests: list[str]
     complaints: list[str]
 
     def unfold(self) -> None:
-        """Opens all that is collapsed."""
         self.page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
 
 
 def opened(chromium: Browser, place: Path | str, scheme: Scheme = "light", width: int = 1280) -> Opened:
-    """A page of a file or an address, as wide as a window of that many pixels."""
+    """A page of a file or an address, in a window of `width` pixels."""
     context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
     context.set_default_timeout(PATIENCE)
     found = Opened(context.new_page(), [], [])
@@ -103,7 +97,7 @@ def opened(chromium: Browser, place: Path | str, scheme: Scheme = "light", width
 
 
 def check_quiet(chromium: Browser, file: Path) -> None:
-    """A page has no errors and asks for nothing else, whatever is opened on it."""
+    """A page has no errors and no requests, with all details open."""
     found = opened(chromium, file)
     for fold in found.page.locator("summary").all()[:20]:
         if fold.is_visible():
@@ -120,7 +114,7 @@ def check_accessible(chromium: Browser, file: Path) -> None:
 
 
 def check_width(chromium: Browser, file: Path, width: int) -> None:
-    """A page is as wide as the window; no table is cut but twins of pictures, which have a column for each step."""
+    """A page fits the window; tables are complete, except tables of pictures, which have a column for each step."""
     found = opened(chromium, file, width=width)
     found.unfold()
     assert found.page.evaluate("document.documentElement.scrollWidth") == width
@@ -128,7 +122,7 @@ def check_width(chromium: Browser, file: Path, width: int) -> None:
 
 
 def violations(page: Page) -> dict[str, list[list[str]]]:
-    """What axe-core finds on a page that not everyone can use, by the scheme of colours in which it does."""
+    """axe-core's accessibility violations, by colour scheme."""
     page.evaluate(AXE_SCRIPT)
     found = {"light": page.evaluate(_AXE)}
     page.emulate_media(color_scheme="dark")
@@ -142,7 +136,7 @@ def _found() -> str | None:
 
 
 def _install() -> str:
-    """Debian's package, once for all processes that want it; what was said where it could not be had."""
+    """Installs Debian's package once for all processes; returns the error otherwise."""
     if not shutil.which("apt-get"):
         return "it is not on the PATH, and there is no apt-get"
     if os.geteuid() != 0:

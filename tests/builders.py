@@ -15,17 +15,14 @@ from gpu_tenancy.simulation.stage import JobStep, Moment, play
 
 Data: TypeAlias = dict[str, Any]
 GPU = "nvidia.com/gpu"
-PROVIDED: Data = {"provides": list(needs())}
-"""Keys of a cluster that has all that a stack may need."""
-EXISTING: Data = {"cloud": "existing", **PROVIDED}
-"""An existing cluster that has all that a stack may need; copied where a test changes it."""
+PROVIDED: Data = {"provides": list(needs())}  # a cluster that has all that a stack may need
+EXISTING: Data = {"cloud": "existing", **PROVIDED}  # copied where a test changes it
 EKS: Data = {
     "cloud": "aws",
     "name": "ml",
     "region": "eu-central-1",
     "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
 }
-"""A cluster on EKS."""
 _GROUP = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/network"
 AKS: Data = {
     "cloud": "azure",
@@ -35,7 +32,6 @@ AKS: Data = {
     "location": "eastus",
     "subnet": f"{_GROUP}/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes",
 }
-"""A cluster on AKS."""
 
 
 def pool(machine: str = "p5.48xlarge", nodes: int | str | Data = 2, **rest: Any) -> Data:
@@ -44,7 +40,6 @@ def pool(machine: str = "p5.48xlarge", nodes: int | str | Data = 2, **rest: Any)
 
 
 def team(**sections: Any) -> Data:
-    """A team that has nothing yet."""
     return {"owner": "research", "costCenter": "rd-001", **sections}
 
 
@@ -70,7 +65,7 @@ def stack(**sections: Any) -> Data:
 
 
 def patched(target: Any, patch: Any) -> Any:
-    """A JSON merge patch, https://www.rfc-editor.org/rfc/rfc7386, which also changes entries of lists by number."""
+    """A JSON merge patch, https://www.rfc-editor.org/rfc/rfc7386, which also changes items of lists by number."""
     if not isinstance(patch, dict):
         return patch
     changes = cast("dict[Any, Any]", patch)
@@ -84,12 +79,11 @@ def patched(target: Any, patch: Any) -> Any:
 
 
 def planned(sections: Data) -> Plan:
-    """What a stack becomes; raises what is wrong with it."""
     return plan(load(Source(sections)))
 
 
 def errors(sections: Data) -> list[str]:
-    """What is wrong with a stack, each problem as the user reads it."""
+    """The problems of a stack, each as the user reads it."""
     try:
         load(Source(sections))
     except StackError as error:
@@ -98,27 +92,23 @@ def errors(sections: Data) -> list[str]:
 
 
 def queue_of(made: Plan, name: str) -> ClusterQueue:
-    """A team's queue."""
     return next(queue for queue in made.queues.cluster_queues if queue.name == name)
 
 
 def cohort_of(made: Plan, name: str) -> Cohort:
-    """A node of the cohort tree."""
     return next(cohort for cohort in made.queues.cohorts if cohort.name == name)
 
 
 def line(node: ClusterQueue | Cohort, flavor: str, resource: str = GPU) -> Quota:
-    """The quota of a ClusterQueue or cohort."""
     owner = node.spec if isinstance(node, ClusterQueue) else node
     return owner.quotas[flavor, resource]
 
 
 def amounts(node: ClusterQueue | Cohort, flavor: str, resource: str = GPU) -> tuple[int, int | None, int | None]:
-    """Nominal quota, borrowing limit and lending limit; None where it is left out."""
+    """Nominal quota, borrowing limit and lending limit; None if unset."""
     quota = line(node, flavor, resource)
     return quota.nominal, quota.borrowing_limit, quota.lending_limit
 
 
 def play_scenario(tree: Tree, scenario: Iterable[JobStep]) -> tuple[Moment, ...]:
-    """Simulates the steps of a scenario."""
     return play(tree, [(step.label, step.step) for step in scenario])

@@ -27,7 +27,7 @@ def a_namespace(name: str) -> Manifest:
 
 
 def a_bare_account(name: str, namespace: str) -> Manifest:
-    """Sets no field, so that the API server keeps no account of who applied it."""
+    """Sets no field, so that the API server records no field manager."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
 
 
@@ -38,7 +38,7 @@ def a_job(name: str, namespace: str, image: str, **pod: Json) -> Manifest:
 
 
 def a_definition(group: str, kind: str = "Widget", *, scope: str = "Namespaced", **more: Json) -> Manifest:
-    """Defines a kind whose spec has a `size` from 1 on, a `color` that stays as it was, and what `more` has."""
+    """Defines a kind whose spec has a `size` of at least 1, an immutable `color`, and the fields in `more`."""
     plural = f"{kind.lower()}s"
     spec: Json = {
         "type": "object",
@@ -73,7 +73,7 @@ def created_by(cluster: Cluster, manager: str, manifest: Manifest) -> Manifest:
 
 
 def live(cluster: Cluster, manifest: Manifest) -> Manifest:
-    """What the API server has of an object; empty if it does not exist."""
+    """The live object; empty if it does not exist."""
     return cluster.get(*Reference.of(manifest)) or {}
 
 

@@ -1,4 +1,4 @@
-"""Which command of `tenancy` a command line names."""
+"""The command of `tenancy` in a command line."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,7 +20,7 @@ GROUPS: Final = {name: group.commands for name, group in TREE.commands.items() i
 
 
 def command_of(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The command, or the group of commands, that the first words after `tenancy` name, and the words after these."""
+    """The command or group that the first words after `tenancy` name, and the remaining words."""
     command: Any = TREE
     left = list(words)
     while isinstance(command, TyperGroup) and left and not left[0].startswith("-"):

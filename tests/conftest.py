@@ -1,4 +1,4 @@
-"""What tests of every room stand on: a real API server, started once for all that share it."""
+"""Fixtures for tests of every room: a real API server, started once for all that share it."""
 
 import os
 import sys
@@ -48,10 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what uses a shared platform, and puts those first that wait for controllers.
-
-    Sharers of a platform lead, and among them those that share a deployment, one after the other.
-    """
+    """Marks tests of a shared platform, and orders them: sharers of a platform first, of a deployment together."""
     sharers = [item for item in items if platforms_of(item)]
     for item in sharers:
         item.add_marker("platform")
@@ -67,31 +64,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Notes the next test: what nobody shares any more is taken down."""
+    """Records the next test, so that an unused shared platform is deleted."""
     item.config.stash[NEXT] = nextitem
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing | None:
-    """Has one worker run all that shares a platform."""
+    """Gives all tests of a shared platform to one worker."""
     return Sharing(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
 def report() -> Report:
-    """Lines for whoever waits, past pytest's own capture: a first build takes minutes."""
+    """Prints lines in spite of pytest's capture: a first build takes minutes."""
     return lambda line: print(line, file=sys.__stderr__, flush=True)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For waits that end without what is waited for."""
+    """For waits that must time out."""
     monkeypatch.delenv(PATIENCE, raising=False)
 
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Platform]:
-    """A platform without controllers of operators, with every definition that a Go module carries."""
+    """A platform without controllers of operators, with every definition of a Go module."""
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
     with running(tmp_path_factory.mktemp("platform") / "home", report, pins=pins) as found:
         yield found
@@ -99,7 +96,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterat
 
 @pytest.fixture(scope="session")
 def queueing(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Queueing]:
-    """Another platform, on which Kueue runs as it does for a plain stack; `run` has it run as for another one."""
+    """Another platform, with Kueue as for a plain stack; `run` restarts it as for another stack."""
     plain = load(Source(stack()))
     home, pins = tmp_path_factory.mktemp("queueing") / "home", definitions_of(plain)
     with running(home, report, pins=pins) as found, found.cluster() as cluster:
@@ -110,7 +107,6 @@ def queueing(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterat
 
 @pytest.fixture(scope="session")
 def cluster(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The platform's API server, with the definitions of what stacks have objects of."""
     with platform.cluster() as found:
         install_documented(found)
         if any(item.get_closest_marker("pulumi") for item in request.session.items):
@@ -120,9 +116,9 @@ def cluster(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Clus
 
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of one test's own, which stays; only what would go on working there is taken away.
+    """A namespace for one test, which stays; only objects that controllers would continue to work on are deleted.
 
-    To delete a namespace is dear: its controller asks for the objects of each kind there is, twice.
+    Deleting a namespace is slow: its controller lists the objects of each kind, twice.
     """
     name = f"{OWN}{abs(hash(request.node.nodeid)):x}"[:40]
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -134,21 +130,21 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
 
 @pytest.fixture(scope="session")
 def as_found(cluster: Cluster) -> AsFound:
-    """What the shared platform has when nobody uses it."""
+    """The objects of the unused shared platform."""
     return AsFound(cluster)
 
 
 @pytest.fixture(scope="session")
 def queueing_as_found(queueing: Queueing) -> AsFound:
-    """The same of the platform with Kueue, but for the objects of its controllers."""
+    """The same of the platform with Kueue, except objects of its controllers."""
     return AsFound(queueing.cluster, QUEUEING)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Has each file that shares a platform leave it as it found it.
+    """Checks that each file leaves a shared platform unchanged.
 
-    The last of them ends the platform: its processes take a tenth of a core while nothing happens.
+    The last one ends the platform: its idle processes take a tenth of a core.
     """
     used = set[str]()
     if sharing(request.node.nodeid):

@@ -1,7 +1,7 @@
-"""Definitions of kinds that nobody publishes, or not in a Go module, for a real API server.
+"""Definitions of kinds that are not published, or not in a Go module, for a real API server.
 
-They have the name and the scope of the real ones (`scopes_documented.yaml`), and the fields that this program sets, as
-the documents have them: an object with any other field is rejected.
+They have the name and the scope of the real ones (`scopes_documented.yaml`), and this program's fields, as documented:
+an object with any other field is rejected.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ def _fields(**properties: Any) -> Any:
 
 
 _IMAGE: Final = {"repository": _TEXT, "image": _TEXT, "version": _TEXT}
+# Specs by kind; a kind without one accepts any field.
 _SPECS: Final[Mapping[str, Any]] = {
     # https://cloud.google.com/kubernetes-engine/docs/how-to/setup-multinetwork-support-for-pods
     "Network": _fields(type=_TEXT, parametersRef=_fields(group=_TEXT, kind=_TEXT, name=_TEXT)),
@@ -35,7 +36,6 @@ _SPECS: Final[Mapping[str, Any]] = {
         sriovDevicePlugin=_fields(**_IMAGE, config=_TEXT),
     ),
 }
-"""Specs by kind; a kind without one accepts any field."""
 
 
 def _definition(row: DocumentedScope) -> Any:
@@ -61,7 +61,6 @@ def _definition(row: DocumentedScope) -> Any:
 
 _DEFINITIONS: Final = [_definition(row) for row in documented_scopes()]
 DOCUMENTED: Final = frozenset(definition["metadata"]["name"] for definition in _DEFINITIONS)
-"""Names of the definitions."""
 
 
 def install_documented(cluster: Cluster) -> None:

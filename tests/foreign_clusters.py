@@ -1,4 +1,4 @@
-"""Clusters that this program did not make, as files of plain objects, and what a survey finds in them."""
+"""Clusters that this program did not create, as files of plain objects, and the findings of a survey."""
 
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ FOREIGN: Final[dict[str, set[str]]] = {
     "gangs": {"gpus-without-queue"},
     "no-queues": {"gpus-without-queue"},
 }  # fmt: skip
-"""Rules that each breaks."""
 
 
 def objects(name: str = "consistent") -> list[Any]:

@@ -1,4 +1,4 @@
-"""A kubelet for the simulated nodes of a platform: the logs of pods, as the API server asks for them."""
+"""A kubelet for the simulated nodes of a platform: serves logs of pods to the API server."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -20,11 +20,8 @@ from gpu_tenancy.kube.references import Reference
 def kubelet(platform: Platform, cluster: Cluster, nodes: Iterable[str], ended: Event | None = None) -> Generator[None]:
     """Gives each pod of some nodes a log of three lines, the last one without a line feed.
 
-    Args:
-        platform: of the nodes; what is no log is asked of its kwok.
-        cluster: as its administrator.
-        nodes: names.
-        ended: the third line of a log that is followed comes when it is set; None for at once.
+    Requests other than logs go to the platform's kwok. The third line of a followed log is written when `ended` is set;
+    None: at once.
     """
     kwok = f"https://{LOOPBACK}:{read_ports(platform.places).kwok}"
     pool = urllib3.PoolManager(cert_reqs="CERT_NONE")

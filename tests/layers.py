@@ -1,4 +1,4 @@
-"""Layers of the tests: the marks of a test say what it may do, and `make unit` and `make test` choose by them."""
+"""Layers of the tests: marks of tests define their needs, and `make unit` and `make test` select by marks."""
 
 import os
 import shutil
@@ -15,12 +15,9 @@ from starts import guarded
 
 from gpu_tenancy.embedded.pulumi_engine import engine_path
 
-PULUMI: Final = "pulumi"
-"""The mark of tests that need the Pulumi CLI."""
-OFFICIAL: Final = "official"
-"""The mark of those among them that the CLI of `make engine` cannot run."""
-_REASON: Final = 400
-"""Characters of a reason in the last lines of a run."""
+PULUMI: Final = "pulumi"  # the mark of tests that need the Pulumi CLI
+OFFICIAL: Final = "official"  # the mark of tests among them that the CLI of `make engine` cannot run
+_REASON: Final = 400  # characters of a reason in the last lines of a run
 _NOT_OFFICIAL: Final = "needs the official CLI: its language host, or a provider that can force an apply (4.29)"
 _NO_PULUMI: Final = "there is no `pulumi` on the PATH; run `make engine`, or see https://www.pulumi.com/docs/install/"
 
@@ -40,7 +37,7 @@ def _built() -> str:
 
 @contextmanager
 def _pulumi_on_path(item: pytest.Item) -> Generator[None]:
-    """Puts the CLI that `make engine` built on the PATH, for tests that need one and where none is installed."""
+    """Puts the CLI of `make engine` on the PATH, for tests that need a CLI if none is installed."""
     if not item.get_closest_marker(PULUMI) or shutil.which("pulumi"):
         yield
         return
@@ -54,7 +51,6 @@ def _pulumi_on_path(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips tests that need the Pulumi CLI, or the official one, where there is none."""
     if not item.get_closest_marker(PULUMI):
         return
     program = shutil.which("pulumi")
@@ -72,7 +68,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends with what failed: CI keeps the last lines of a run, and pytest cuts its own to the width of a terminal."""
+    """Prints the failures last: CI keeps the last lines of a run, and pytest cuts its own to a terminal's width."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if isinstance(reporter, pytest.TerminalReporter):
         for line in failures(_reports(reporter)):
@@ -85,7 +81,7 @@ def _reports(reporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
 
 
 def failures(reports: Iterable[pytest.TestReport]) -> list[str]:
-    """The name of each failure, in which of its phases it failed, and the start of the reason."""
+    """Name, phase and start of the reason of each failure."""
     lines: list[str] = []
     for one in (each for each in reports if each.failed):
         crash = getattr(one.longrepr, "reprcrash", None)
@@ -95,10 +91,9 @@ def failures(reports: Iterable[pytest.TestReport]) -> list[str]:
 
 
 def with_cli(reports: Iterable[pytest.TestReport], *, official: bool) -> str:
-    """The number of tests with the Pulumi CLI that ran, by which CLI, and why others did not; empty without such tests.
+    """The number of tests with the Pulumi CLI that ran, and why others did not; empty without such tests.
 
-    Args:
-        official: whether an installed CLI ran them, and not the one that `make engine` built.
+    `official`: whether an installed CLI ran them, and not the one of `make engine`.
     """
     found = [one for one in reports if PULUMI in one.keywords]
     tests = {one.nodeid for one in found}

@@ -1,4 +1,4 @@
-"""Live objects as their controllers write them, each valid, for tests to break or change one part of."""
+"""Valid live objects as their controllers write them, for tests to break or change one part of."""
 
 from typing import Any
 
@@ -17,7 +17,6 @@ HIDDEN_QUEUES = Missing("ClusterQueue", "guaranteed and limit", "you may not lis
 
 
 def changed(manifest: Data, **spec: Any) -> Data:
-    """An object with other fields of its spec."""
     manifest["spec"] |= spec
     return manifest
 
@@ -76,7 +75,6 @@ def resources(gpus: int = 8, **more: Any) -> Data:
 
 
 def pod_spec(gpus: int = 8, **more: Any) -> Data:
-    """A pod that goes to A100s."""
     return {
         "containers": [{"name": "main", "image": "registry.example.com/x:1", "resources": resources(gpus)}],
         "nodeSelector": {"model": "a100"},
@@ -97,7 +95,7 @@ def pod(name: str, namespace: str = "research", gpus: int = 8, on: str = "", **s
 def job(
     name: str = "train", namespace: str = "research", pods: int = 1, gpus: int = 8, labels: Data | None = None
 ) -> Data:
-    """A Job as its author writes it, with the identity that an API server gives it."""
+    """A Job as its author writes it, with the uid of an API server."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -119,7 +117,7 @@ def condition(kind: str, status: str, reason: str, message: str) -> Data:
 
 
 def workload(of: Data, at: str = "2026-01-01T00:00:00Z", priority: int = 0, *, admitted: bool = False) -> Data:
-    """What Kueue 0.19.2 makes of a Job: waiting, or admitted to the flavor `a100`."""
+    """A Workload of Kueue 0.19.2 for a Job: pending, or admitted to the flavor `a100`."""
     name, namespace = of["metadata"]["name"], of["metadata"]["namespace"]
     count = of["spec"]["parallelism"]
     spec = of["spec"]["template"]["spec"]
@@ -150,7 +148,7 @@ def workload(of: Data, at: str = "2026-01-01T00:00:00Z", priority: int = 0, *, a
 
 
 def only_gpus(found: Data) -> Data:
-    """A job, pod or workload whose pods ask for GPUs alone, which is all that these queues cover."""
+    """A job, pod or workload whose pods request GPUs only, the only resource of these queues."""
     template = found["spec"].get("template") or {"spec": found["spec"]}
     wanted = template["spec"]["containers"][0]["resources"]
     for which in ("requests", "limits"):
@@ -161,7 +159,7 @@ def only_gpus(found: Data) -> Data:
 def came(  # noqa: PLR0913 - what a workload is
     name: str, team: str, gpus: int = 8, day: int = 1, priority: int = 0, *, runs: bool = True
 ) -> Data:
-    """A workload that came on a day of January, and got its quota at once where it runs."""
+    """A workload of a day in January, admitted at once if it runs."""
     found = workload(only_gpus(job(name, team, gpus=gpus)), f"2026-01-{day:02}T00:00:00Z", priority, admitted=runs)
     found["metadata"]["name"] = name
     for each in found["status"]["conditions"]:
@@ -170,12 +168,11 @@ def came(  # noqa: PLR0913 - what a workload is
 
 
 def waits(name: str, team: str = "research", gpus: int = 8, day: int = 20, priority: int = 0) -> Data:
-    """A workload that waits."""
     return came(name, team, gpus, day, priority, runs=False)
 
 
 def counted(found: list[Data], teams: tuple[str, ...] = ("research", "speech"), **quota: Any) -> list[Data]:
-    """A queue of each team, of one cohort, counted as Kueue counts what holds quota."""
+    """A queue of each team, in one cohort, with the usage of these workloads."""
     made: list[Data] = []
     for team in teams:
         gpus = sum(
@@ -189,7 +186,7 @@ def counted(found: list[Data], teams: tuple[str, ...] = ("research", "speech"), 
 
 
 def state(missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> State:
-    """What was read of a cluster: team research with 8 A100s in org, on one node."""
+    """A read cluster: team research with 8 A100s in org, on one node."""
     kinds: Any = {
         "ClusterQueue": [cluster_queue("research", "org", borrowingLimit=24)],
         "Cohort": [cohort("org", nominal=24)],
@@ -206,12 +203,11 @@ def state(missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> State:
 
 
 def checked(about: Data, check: Check, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> list[Answer]:
-    """What one check of `fit` says of a workload of team research."""
+    """The answers of one check of `fit` about a workload of team research."""
     found = judge(state(missing, **objects), "research", demand(about, "research"))
     return [answer for answer in found.answers if answer.check is check]
 
 
 def owned(pod: Data, owner: str = "uid-train") -> Data:
-    """A pod of the Job `train`, or of another owner."""
     pod["metadata"]["ownerReferences"] = [{"uid": owner, "controller": True}]
     return pod

@@ -1,5 +1,3 @@
-"""Servers of tests on the loopback."""
-
 import ssl
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -37,7 +35,6 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler], pair: tuple[Path, Path] | None = None) -> Generator[str]:
-    """Serves as long as it is open; returns the address. `pair` has certificate and key of a TLS server."""
     server = _Server((LOOPBACK, 0), handler)
     if pair:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -52,7 +49,7 @@ def serving(handler: type[BaseHTTPRequestHandler], pair: tuple[Path, Path] | Non
 
 @contextmanager
 def serving_content(content_of: Callable[[str], bytes | None]) -> Generator[str]:
-    """Serves what the function returns for a path; status 404 for None."""
+    """Serves the content of a path, or status 404 for None."""
 
     class Content(Handler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""An API server that serves given objects to whoever asks, for commands that read a cluster."""
+"""An API server that serves given objects to any client, for commands that read a cluster."""
 
 import json
 import threading
@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+# By API version and kind; None for a kind that the caller may not list.
 Objects = Mapping[tuple[str, str], Iterable[Mapping[str, Any]] | None]
-"""Objects by API version and kind; None for a kind that the caller may not list."""
 
 
 def _discovered(objects: Objects, *, core: bool) -> bytes:
@@ -37,17 +37,17 @@ def _discovered(objects: Objects, *, core: bool) -> bytes:
 
 
 def _scope(kind: str) -> str:
-    """ConfigMaps are read by name, and need a namespace for that; everything else is only listed."""
+    """ConfigMaps are read by name, which needs a namespace; all other kinds are only listed."""
     return "Namespaced" if kind == "ConfigMap" else "Cluster"
 
 
 @contextmanager
 def serving(folder: Path, objects: Objects) -> Generator[Path]:
-    """Serves objects, all as those of no namespace; yields a kubeconfig."""
+    """Serves objects as cluster-scoped ones; yields a kubeconfig."""
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the class has them
-            """Nothing, since standard error is that of the command."""
+            """Prints nothing, because standard error is the command's."""
 
         def do_GET(self) -> None:
             path = urlsplit(self.path).path
@@ -63,7 +63,7 @@ def serving(folder: Path, objects: Objects) -> Generator[Path]:
             self._answer(status, body)
 
         def do_POST(self) -> None:
-            """Who the caller is, which is all that these commands create."""
+            """The identity of the caller, the only object that these commands create."""
             self.rfile.read(int(self.headers["Content-Length"]))
             self._answer(201, json.dumps({"status": {"userInfo": {"username": "ada"}}}).encode())
 

@@ -1,4 +1,4 @@
-"""Valid stacks with operators, and what is planned of them."""
+"""Valid stacks with operators, and their plans."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +18,8 @@ from gpu_tenancy.model.source import Source, read_file
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 GANG = {"l4": {"guaranteed": 4}}
 AMD_POOL = {"cpu": 90, "memory": "1800Gi", "gpu": "MI300X", "gpusPerNode": 8, "resource": "amd.com/gpu", "nodes": 1}
+# Operators of a stack with NVIDIA's GPUs and a team on created nodes.
 HERE = ["kube-prometheus-stack", "gpu-operator", "kueue", "keda"]
-"""What a stack with NVIDIA's GPUs and a team has where its nodes are made here."""
 
 
 def made_here(**sections: Any) -> Data:
@@ -28,13 +28,11 @@ def made_here(**sections: Any) -> Data:
 
 
 def with_gangs(**sections: Any) -> Data:
-    """A team whose gangs are guaranteed GPUs."""
     pools = {"cpu": pool("m7i.8xlarge", 3), "l4": pool("g6.12xlarge", 4)}
     return made_here(pools=pools, teams={"a": team(gangs=GANG)}, **sections)
 
 
 def with_jobs(**fields: Any) -> Data:
-    """A team with one job."""
     return made_here(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"fit": job(**fields)})})
 
 
@@ -52,30 +50,26 @@ def intel(**sections: Any) -> Data:
 
 
 def amd_made_here(**sections: Any) -> Data:
-    """MI300X nodes beside CPU nodes, made on AKS."""
+    """Created MI300X nodes beside CPU nodes, on AKS."""
     pools = {"cpu": pool("Standard_D32s_v5", 3), "mi": pool("Standard_ND96isr_MI300X_v5", 1)}
     return stack(cluster=AKS, pools=pools, teams={"a": team(gpus={"mi": {"guaranteed": 8}})}, **sections)
 
 
 def names(sections: Data) -> list[str]:
-    """The releases of a stack, in their order."""
     return [release.name for release in planned(sections).operators]
 
 
 def release(sections: Data, name: str) -> ReleasePlan:
-    """One release of a stack."""
     (release,) = (release for release in planned(sections).operators if release.name == name)
     return release
 
 
 def kueue(sections: Data) -> Data:
-    """Kueue's own configuration."""
     text = release(sections, "kueue").values["managerConfig"]["controllerManagerConfigYaml"]
     return cast("Data", yaml.safe_load(text))
 
 
 def plan_of(file: Path) -> Plan:
-    """What a stack of the repository becomes."""
     return plan(load(read_file(file)))
 
 

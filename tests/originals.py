@@ -1,7 +1,7 @@
 """Files of other projects, as their authors published them, which tests compare tables of this repository with.
 
 They are never part of the repository. `GPU_TENANCY_UPSTREAM` names a folder of copies; without one the comparisons are
-skipped, and counted at the end of the run. The tables say source, version and checksum of what they were made of.
+skipped, and counted at the end of the run. The tables have source, version and checksum of their original.
 """
 
 import os
@@ -14,16 +14,12 @@ import pytest
 from gpu_tenancy.model.catalogue.operators import FREE
 
 FOLDER: Final = "GPU_TENANCY_UPSTREAM"
-"""Environment variable: a folder with `charts/CHART/values.yaml` and `crds/OPERATOR/FILE`; whole charts, as
-`helm pull --untar` makes them, are rendered too; `packages/PACKAGE` are unpacked Python packages."""
+"""Environment variable: a folder with `charts/CHART/values.yaml` and `crds/OPERATOR/FILE`; whole charts, as `helm pull
+--untar` makes them, are rendered too; `packages/PACKAGE` are unpacked Python packages."""
 
 
 def original(path: str) -> Path:
-    """A file or folder there; the test that asks for it is skipped, by name, without the folder or without that file.
-
-    Args:
-        path: such as `charts/kueue/values.yaml`.
-    """
+    """A file or folder there, such as `charts/kueue/values.yaml`; without it, the test is skipped."""
     folder = os.environ.get(FOLDER)
     if not folder:
         pytest.skip(f"not compared with the original: set {FOLDER} to a folder of upstream files")

@@ -1,4 +1,4 @@
-"""Which values a Pulumi package schema accepts: what a typed SDK or Pulumi YAML checks before it calls the provider.
+"""Checks values by a Pulumi package schema, as a typed SDK or Pulumi YAML does before it calls the provider.
 
 Source: https://www.pulumi.com/docs/iac/extending-pulumi/schema/
 """
@@ -12,7 +12,6 @@ Schema = Mapping[str, Any]
 
 
 def misfits(package: Schema, resource: str, inputs: Mapping[str, Any]) -> list[str]:
-    """Places of inputs that the schema of a resource does not accept."""
     component = package["resources"][resource]
     return list(_object(package, component["inputProperties"], component["requiredInputs"], inputs, ""))
 

@@ -1,4 +1,4 @@
-"""Pages as a browser reads them: their texts, tables and pictures, and what they load."""
+"""Pages as a browser reads them: their texts, tables and pictures, and their external content."""
 
 import re
 from html.parser import HTMLParser
@@ -6,25 +6,18 @@ from html.parser import HTMLParser
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 _VOID = {"meta", "br", "link", "img", "input"}
-_BESIDE = {"place", "was", "new"}
-"""Classes of texts in a cell that are not its value."""
+_BESIDE = {"place", "was", "new"}  # classes of texts in a cell that are not its value
 
 
 class Golden(SingleFileSnapshotExtension):
-    """Goldens as text files of their own."""
-
     _write_mode = WriteMode.TEXT
 
 
 class Html(Golden):
-    """Goldens as HTML files, which a browser opens."""
-
     file_extension = "html"
 
 
 class Markdown(Golden):
-    """Goldens as Markdown files."""
-
     file_extension = "md"
 
 
@@ -38,7 +31,7 @@ class Page(HTMLParser):
 
     Attributes:
         loads: elements that load something.
-        references: ids to which links and descriptions refer.
+        references: ids in links and descriptions.
         pictures: text alternative of each picture; None without one.
         tables: rows of cells by the table's label, without previous values.
     """
@@ -110,7 +103,7 @@ class Page(HTMLParser):
 
 
 def well_formed(text: str) -> Page:
-    """The parsed page, which loads nothing, whose links lead somewhere, and whose pictures have a text."""
+    """The parsed page; fails if it loads content, has a broken link, or a picture without a text."""
     found = Page(text)
     assert text.startswith("<!doctype html>")
     assert found.language == "en"

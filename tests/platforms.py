@@ -13,16 +13,13 @@ from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.platform import Platform
 
+# More memory for the garbage collectors of a platform's programs; three platforms fit at once.
 GARBAGE: Final = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
-"""For the garbage collectors of a platform's programs: memory to spend, of which three at once leave enough."""
 
 
 @contextmanager
 def ending(home: Path) -> Generator[Platform]:
-    """An embedded platform of the tests' own, which they start; it is ended by its own pids.
-
-    See `GARBAGE` for the memory that its programs take.
-    """
+    """An embedded platform of a test; it is ended by its own pids. See `GARBAGE` for its programs' memory."""
     found = Platform(home)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in GARBAGE.items():
@@ -36,7 +33,7 @@ def ending(home: Path) -> Generator[Platform]:
 
 @contextmanager
 def running(home: Path, report: Report, service: str = "", pins: Sequence[Pin] = ()) -> Generator[Platform]:
-    """A started platform of the tests' own, with some definitions."""
+    """A started platform of a test, with some definitions."""
     with ending(home) as found:
         found.up(report, service, fetch(pins, found.cache, report))
         yield found

@@ -16,15 +16,14 @@ from gpu_tenancy.embedded.building import find_go
 from gpu_tenancy.embedded.platform import Platform
 
 VERSION: Final = "v0.12.0"
-BUILD: Final = "GPU_TENANCY_BUILD_ADAPTER"
-"""Environment variable by which it is built."""
+BUILD: Final = "GPU_TENANCY_BUILD_ADAPTER"  # environment variable: build it
 _MODULE: Final = f"sigs.k8s.io/prometheus-adapter@{VERSION}"
+# Checksum of the module's content in the checksum database: https://sum.golang.org.
 _SUM: Final = "h1:e29A6BIwA/NKxPZeuamBMHJsvz0sSUXTb92Obg7RMV4="
-"""Of the module's content, as the checksum database has it: https://sum.golang.org."""
 
 
 def adapter(report: Report) -> Path:
-    """The program, kept in the cache. The test is skipped, with the reason, where it is not there and cannot be built.
+    """The program, kept in the cache. If it is missing and cannot be built, the test is skipped with the reason.
 
     A build compiles 1,300 packages, for which `make check` has no time: `make signals` does it.
     """

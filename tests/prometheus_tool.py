@@ -1,4 +1,4 @@
-"""Prometheus, promtool and amtool, by which tests try expressions and alerts, and ask for what was recorded."""
+"""Prometheus, promtool and amtool, for tests of expressions, alerts and recorded metrics."""
 
 import os
 import platform
@@ -24,16 +24,14 @@ _PACKAGES: Final = {
     "prometheus": ("prometheus",),
     "amtool": ("prometheus-alertmanager",),
 }
-"""Debian's packages that have a program: promtool has its own since Debian 14, and was in Prometheus' before."""
+"""Debian's packages of a program: promtool has its own since Debian 14, and was in Prometheus' before."""
 
 
 def promtool() -> Path:
-    """Promtool on the path, kept in the cache, or out of Debian's package: see `_program`."""
     return _program("promtool")
 
 
 def prometheus() -> Path:
-    """Prometheus, as `promtool`."""
     return _program("prometheus")
 
 
@@ -66,15 +64,14 @@ def _wait_until_ready(address: str, run: subprocess.Popen[bytes]) -> None:
 
 
 def amtool() -> Path:
-    """Alertmanager's amtool, as `promtool`."""
     return _program("amtool")
 
 
 def _program(program: str) -> Path:
-    """A program on the path, kept in the cache, or out of Debian's package, for which no root is needed.
+    """A program on the path, kept in the cache, or from Debian's package, for which no root is needed.
 
     Raises:
-        RuntimeError: on a Debian machine whose package cannot be had. Elsewhere, the test is skipped.
+        RuntimeError: on a Debian machine whose package is not available. Elsewhere, the test is skipped.
     """
     found = shutil.which(program)
     kept = Platform(Path(os.devnull)).cache / "promtool" / platform.machine() / program
@@ -94,7 +91,7 @@ def _program(program: str) -> Path:
 
 
 def _package(folder: Path, program: str) -> Path:
-    """The package, by the machine's own lists, or where it has none yet by lists in the folder."""
+    """The package, by the machine's own lists, or if it has none by lists in the folder."""
     lists = folder / "lists"
     lists.mkdir()
     own = ["-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={folder / 'cache'}", "-o", "Debug::NoLocking=true"]

@@ -27,7 +27,6 @@ def run_here(project: Project) -> None:
 
 
 def environment(project: Project, **own: str) -> dict[str, str]:
-    """Variables that the CLI and `tenancy` have in common."""
     backend = project.folder / "backend"
     backend.mkdir(exist_ok=True)
     common = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "canary-passphrase"}
@@ -40,7 +39,7 @@ def tenancy(project: Project, *arguments: str, **own: str) -> "subprocess.Comple
 
 
 def at_80_columns(project: Project, answer: str, *arguments: str) -> tuple[int, str]:
-    """Exit code of `tenancy` on a terminal where somebody gives an answer, and what the terminal shows."""
+    """Exit code and output of `tenancy` on a terminal, with an answer to its prompt."""
     ours, its = pty.openpty()
     own = environment(project, COLUMNS="80", TERM="xterm")
     command = [sys.executable, "-m", "gpu_tenancy", *arguments]
@@ -57,12 +56,11 @@ def at_80_columns(project: Project, answer: str, *arguments: str) -> tuple[int, 
 
 
 def pulumi(project: Project, *arguments: str, stack: str = "good", **own: str) -> "subprocess.CompletedProcess[str]":
-    """Runs the CLI on a stack."""
     return _run(["pulumi", *arguments, "--stack", stack, "--non-interactive", "--color", "never"], project, own)
 
 
 def succeeded(done: "subprocess.CompletedProcess[str]") -> str:
-    """What a command that must succeed wrote to standard output."""
+    """The standard output of a command that must succeed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -81,7 +79,7 @@ def _run(command: list[str], project: Project, own: dict[str, str]) -> "subproce
 
 
 def read_schema(kubeconfig: Path) -> None:
-    """Waits until the API server has put its schema together: Pulumi's provider waits 32 seconds for it."""
+    """Waits until the API server has built its schema: Pulumi's provider waits 32 seconds for it."""
     transport = Transport(kubeconfig, None, 60, GUARD)
     transport.send(Request("GET", "/openapi/v2", accept=_SCHEMA))
     transport.close()

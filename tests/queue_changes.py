@@ -1,4 +1,4 @@
-"""Changes of queues while workloads run: what was foreseen from the cluster as it is, and what Kueue did."""
+"""Changes of queues while workloads run: the forecast from the cluster, and Kueue's result."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +19,15 @@ Data = dict[str, Any]
 
 _POLICIES: Final = ("Never", "LowerPriority", "Any")
 _AGAIN: Final = 0.3
-_TWO: Final = 0.5
-"""Part of the changes that take from one queue what they give to another."""
+_TWO: Final = 0.5  # part of the changes that give one queue's quota to another
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Workloads that a change preempts, and pending ones that it lets in, by name.
+    """Workloads that a change preempts, and pending ones that it admits, by name.
 
     Attributes:
-        missed: why nothing was foreseen; empty where it was.
+        missed: why there is no forecast; empty otherwise.
     """
 
     preempted: tuple[str, ...]
@@ -89,7 +88,7 @@ def _same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
 def changed_objects(scenario: Data, prefix: str) -> Iterator[Manifest]:
     """The objects that a scenario's change makes different; those that give up quota first.
 
-    Else Kueue can admit what the quota of two queues at once allows, between two writes.
+    Otherwise Kueue can admit the quota of two queues at once, between two writes.
     """
     before = {_place(one): one for one in Objects(scenario, prefix).queues()}
     after = Objects({**scenario, **scenario["change"]}, prefix).queues()
@@ -98,7 +97,6 @@ def changed_objects(scenario: Data, prefix: str) -> Iterator[Manifest]:
 
 
 def nominal(manifest: Manifest) -> int:
-    """The sum of the nominal quotas of a queue or cohort."""
     flavors = (flavor for group in maps_at(manifest, "spec", "resourceGroups") for flavor in maps_at(group, "flavors"))
     return sum(int(text_at(line, "nominalQuota")) for flavor in flavors for line in maps_at(flavor, "resources"))
 
@@ -108,7 +106,6 @@ def _place(manifest: Manifest) -> tuple[str, str]:
 
 
 def foreseen(cluster: Cluster, scenario: Data, prefix: str) -> Outcome:
-    """What the change will do to the scenario's workloads."""
     state = _state(cluster, prefix)
     while not counts_are_current(state):
         time.sleep(_AGAIN)
@@ -137,7 +134,7 @@ def _short(label: str) -> str:
 
 
 def change(play: Play) -> tuple[bool, Outcome, Outcome] | None:
-    """Changes the queues; whether the scenario came to rest, what was foreseen, and what Kueue did."""
+    """Changes the queues; whether the scenario settled, the forecast, and Kueue's result."""
     if "change" not in play.scenario:
         return None
     play.next_second()
@@ -157,8 +154,8 @@ class Changed:
     """One change.
 
     Attributes:
-        agrees: None where it does not count: Kueue did not come to rest, decided by a random id, or acted differently
-            in two plays.
+        agrees: None where it does not count: Kueue did not settle, decided by a random id, or acted differently in two
+            plays.
         why: it does not count.
     """
 
@@ -169,7 +166,7 @@ class Changed:
 
 
 def play_changes(stage: Stage, scenarios: Sequence[Data]) -> list[Changed]:
-    """Plays scenarios with a change at their end, and those that differ twice more: the first play is in a hurry."""
+    """Plays scenarios with a change at their end, and different ones twice more: the first play is in a hurry."""
 
     def play(chosen: Sequence[Data], *, careful: bool) -> dict[str, Played]:
         played = stage.play_all(chosen, CAREFUL if careful else QUICK, lambda _: None)
@@ -197,5 +194,4 @@ def _uncounted(played: Played) -> str:
 
 
 def agrees(played: Played) -> bool:
-    """Whether a change did what was foreseen."""
     return not _uncounted(played) and played.after[1] == played.after[2]

@@ -1,4 +1,4 @@
-"""A platform on which Kueue's manager runs, for tests of what it decides."""
+"""A platform with Kueue's manager, for tests of its decisions."""
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -23,18 +23,16 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, to_config
 from gpu_tenancy.model.spec import Stack
 
-QUEUES: Final = "kueue.x-k8s.io"
-"""Kueue's API group."""
+QUEUES: Final = "kueue.x-k8s.io"  # Kueue's API group
 
 
 def definitions_of(stack: Stack) -> tuple[Pin, ...]:
-    """The definitions of Kueue and of a stack's operators."""
     return needed(read_pins(), {QUEUES}, table.rows_of(Tree(stack)))
 
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """A platform and the controllers of one stack at a time; `run` is told of which."""
+    """A platform and the controllers of one stack at a time, set by `run`."""
 
     platform: Platform
     cluster: Cluster
@@ -42,13 +40,7 @@ class Queueing:
 
     @contextmanager
     def deployed(self, sections: Data, name: str, kinds: Iterable[str]) -> Generator[dict[str, Manifest]]:
-        """The objects of a stack by kind. Its nodes and those of some kinds are on the platform, applied in this order.
-
-        Args:
-            sections: of the stack.
-            name: of the stack.
-            kinds: to apply.
-        """
+        """Applies a stack's nodes and its objects of `kinds`, in this order; yields all its objects by kind."""
         declared = load(Source(sections))
         self.run(declared)
         made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=name, config=to_config(Source(sections))))
@@ -62,7 +54,7 @@ class Queueing:
         self.run(load(Source(stack())))
 
     def run(self, stack: Stack) -> None:
-        """Has the controllers of a stack's operators run, with its configuration; they are started again if it differs.
+        """Runs the controllers of a stack's operators, with its configuration; restarts them if it differs.
 
         Objects of the stack are not applied: neither its queues nor its guards.
         """

@@ -1,4 +1,4 @@
-"""How tests take away what they brought to a platform."""
+"""Deletion of a test's objects on a platform."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,7 +9,7 @@ from gpu_tenancy.kube.references import Reference, is_namespace
 
 
 def remove(cluster: Cluster, manifests: Iterable[Mapping[str, Json]]) -> None:
-    """Deletes what a test made, and waits: a volume of the same name would bind to a claim that is about to go.
+    """Deletes objects, and waits: a volume of the same name would bind to a claim that is being deleted.
 
     All deletions start before the first wait: a namespace takes five seconds even if it is empty.
     """

@@ -48,8 +48,7 @@ _FOLDERS: Final = {
 }
 """The folder of a chart whose module has its definitions, and none of whose programs runs on the platform."""
 
-TEMPLATED: Final = ("Deployment", "DaemonSet", "StatefulSet", "Job")
-"""Kinds whose controllers create pods."""
+TEMPLATED: Final = ("Deployment", "DaemonSet", "StatefulSet", "Job")  # kinds whose controllers create pods
 
 
 def rendered(release: ReleasePlan, report: Report) -> list[Manifest]:
@@ -118,7 +117,7 @@ def beyond_baseline(pod: dict[str, Json]) -> bool:
 
 
 def requested(pod: dict[str, Json], resource: str) -> Iterator[str]:
-    """What the containers of a pod request of a resource: their limits where they name no request."""
+    """The requests of a pod's containers for a resource: their limits if they have no request."""
     for container in maps_at(pod, "containers"):
         amounts = {**map_at(container, "resources", "limits"), **map_at(container, "resources", "requests")}
         yield text_at(amounts, resource) or str(amounts.get(resource, 0))

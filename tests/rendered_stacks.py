@@ -1,4 +1,4 @@
-"""The stacks of this repository, each rendered once for all processes of a run: many tests cost little else."""
+"""The stacks of this repository, each rendered once for all processes of a run."""
 
 import fcntl
 import os
@@ -9,13 +9,13 @@ from typing import Final
 
 from gpu_tenancy.engine.project import Preview, preview
 
+# Environment variable: the folder in which the processes of one run share rendered stacks.
 SHARED: Final = "GPU_TENANCY_TESTS_RENDERED"
-"""Environment variable: the folder in which the processes of one run share what they rendered."""
 
 
 @cache
 def stack_of_repository(name: str) -> Preview:
-    """A stack of `stacks/`, rendered. It is shared: a test that changes a manifest changes its own copy."""
+    """A stack of `stacks/`, rendered and shared: a test that changes a manifest changes its own copy."""
     file = Path(os.environ[SHARED]) / f"{name}.pickle"
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Where this repository is."""
+"""Paths of this repository."""
 
 from pathlib import Path
 from typing import Final

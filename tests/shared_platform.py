@@ -1,6 +1,6 @@
-"""The platforms that tests share, three to a run: each file leaves its platform as it found it.
+"""The platforms that tests share, three to a run: each file leaves its platform unchanged.
 
-So it does not matter in which order files run, nor which of them run at all.
+So the files can run in any order and in any selection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,12 @@ from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.model.catalogue.operators import charts
 
+# Tests that use one of them, also by other fixtures, see leftovers of other tests.
 FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
-"""Whoever asks for one of them, or for a fixture that does, meets what others left there."""
 
-DEPLOYMENTS: Final = ("deployment", "research")
-"""The fixtures of stacks that several files find deployed, one after the other."""
+DEPLOYMENTS: Final = ("deployment", "research")  # fixtures of stacks that several files share, one after another
 
-NEXT: Final = pytest.StashKey[pytest.Item | None]()
-"""The test that follows."""
+NEXT: Final = pytest.StashKey[pytest.Item | None]()  # the next test
 
 SHARING: Final[Mapping[str, tuple[str, ...]]] = {
     "objects and the console": (
@@ -38,12 +36,11 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
     "acceptance": ("tests/acceptance/",),
     "queueing": ("tests/kueue/live/",),
 }
-"""Where such tests are, for whoever hands out files before a test has said what it asks for: who shares with whom.
+"""Folders of such tests, for the distribution of files before tests request fixtures: the files that share a platform.
+With one platform for all, tests would wait for others' controllers; each further platform is another fifteen seconds
+of work."""
 
-One platform would have all others wait for its tests, which wait themselves for controllers; each more is another
-fifteen seconds of work.
-"""
-
+# Cluster-scoped kinds; other objects are deleted with their namespace.
 OF_ALL: Final = (
     ("v1", "Namespace"),
     ("v1", "Node"),
@@ -67,17 +64,15 @@ OF_ALL: Final = (
     ("scheduling.k8s.io/v1", "PriorityClass"),
     ("scheduling.volcano.sh/v1beta1", "Queue"),
 )
-"""Kinds that belong to the whole cluster. What is in a namespace goes with it."""
 
+# The same with operators: their objects belong to no file.
 QUEUEING: Final = tuple(
     kind
     for kind in OF_ALL
     if kind[0] not in {"apiextensions.k8s.io/v1", "rbac.authorization.k8s.io/v1", "scheduling.volcano.sh/v1beta1"}
 )
-"""The same where operators run: what they bring with them is no file's."""
 
-OWN: Final = "test-"
-"""How the names of namespaces begin that are one test's alone: they may stay, since no other test has their names."""
+OWN: Final = "test-"  # prefix of namespaces of one test: they may stay, because no other test has their names
 
 WORKING: Final = (
     ("autoscaling/v2", "HorizontalPodAutoscaler"),
@@ -87,17 +82,16 @@ WORKING: Final = (
     ("v1", "PersistentVolumeClaim"),
     ("v1", "ResourceQuota"),
 )
-"""Kinds on which a controller goes on working: pods would take nodes, and claims volumes, of other tests."""
+"""Kinds on which a controller continues to work: pods would take nodes, and claims volumes, of other tests."""
 
-Seen: TypeAlias = Mapping[str, Json]
-"""The labels of each object of the whole cluster, by its kind and name."""
+Seen: TypeAlias = Mapping[str, Json]  # the labels of each cluster-scoped object, by its kind and name
 
 
 def platforms_of(item: pytest.Item) -> frozenset[str]:
-    """The fixtures by which a test meets what others left.
+    """The fixtures by which a test sees leftovers of others.
 
     Raises:
-        UsageError: there are some, and its file is none of those that share a platform.
+        UsageError: there are some, but its file does not share a platform.
     """
     used = FIXTURES.intersection(item.fixturenames) if isinstance(item, pytest.Function) else frozenset[str]()
     if used and sharing(item.nodeid) is None:
@@ -106,18 +100,18 @@ def platforms_of(item: pytest.Item) -> frozenset[str]:
 
 
 def sharing(nodeid: str) -> str | None:
-    """Which files a test, or a file of tests, shares a platform with, if with any."""
+    """The platform's name for a test or a file; None if it shares none."""
     return next((name for name, files in SHARING.items() if nodeid.startswith(files)), None)
 
 
 def shared_deployment(item: pytest.Item | None) -> str | None:
-    """The fixture of the stack that several files share, if a test finds one."""
+    """The test's fixture of a stack that several files share."""
     used = item.fixturenames if isinstance(item, pytest.Function) else ()
     return next((name for name in DEPLOYMENTS if name in used), None)
 
 
 class Sharing(LoadFileScheduling):
-    """Hands out whole files, as `--dist loadfile`, but those that share a platform to one worker, as one."""
+    """Distributes whole files, as `--dist loadfile`, but all files that share a platform to one worker, as one."""
 
     def _split_scope(self, nodeid: str) -> str:
         return sharing(nodeid) or super()._split_scope(nodeid)
@@ -125,7 +119,7 @@ class Sharing(LoadFileScheduling):
 
 @dataclass(slots=True)
 class AsFound:
-    """What the shared platform has before a file of tests, and must have after it."""
+    """The shared platform's objects before a file of tests, which must be the same after it."""
 
     cluster: Cluster
     kinds: tuple[tuple[str, str], ...] = OF_ALL
@@ -135,24 +129,24 @@ class AsFound:
         self.before = self._seen()
 
     def check(self) -> None:
-        """Fails where a file left, took or changed something; the next file is not blamed for it."""
+        """Fails if a file left, deleted or changed an object; the next file is not blamed for it."""
         before = self.before
         self.before = now = self._seen()
         changed = [name for name in sorted({*before, *now}) if before.get(name, "") != now.get(name, "")]
         assert changed == [], f"this file does not leave the shared platform as it found it: {changed}"
 
     def keep(self, manifests: Iterable[Manifest]) -> None:
-        """Has objects that are there stay from one file to the next."""
+        """Lets existing objects stay from one file to the next."""
         kept, listed = {_titled(one) for one in manifests}, self._listed()
         self.before = {**self.before, **{_titled(one): _labels(one) for one in listed if _titled(one) in kept}}
 
     def release(self, manifests: Iterable[Manifest]) -> None:
-        """Has objects that were to stay be gone."""
+        """Expects the deletion of such objects."""
         gone = {_titled(one) for one in manifests}
         self.before = {name: labels for name, labels in self.before.items() if name not in gone}
 
     def _seen(self) -> Seen:
-        """What is there once all has gone that was told to, without the namespaces that operators bring."""
+        """The objects after all pending deletions, without the namespaces of operators."""
         found = self.cluster.wait_for(self._settled, timeout=120, what="what was deleted to be gone")
         return {_titled(one): _labels(one) for one in found}
 

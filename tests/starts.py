@@ -13,16 +13,15 @@ import pytest
 
 GUARD: Final = 900
 """Seconds after which a program or a server counts as one that hangs, however busy the machine."""
+# Python's audit events of a started program, and of a port that is listened on.
 _STARTS: Final = frozenset({"os.fork", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"})
-"""Python's audit events of a program that is started, and of a port that is listened on."""
 CACHES: Final = (
     f"{platformdirs.user_cache_path('gpu-tenancy')}{os.sep}",
     os.environ.get("GOMODCACHE", f"{Path.home() / 'go' / 'pkg' / 'mod'}{os.sep}"),
 )
-"""Folders whose files were downloaded or built. They are empty on a fresh machine, where a test that reads them
-starts a program; so a test without marks fails on every machine, whatever the caches hold."""
-_running = [""]
-"""The test that runs now, last; empty if it may start programs."""
+"""Folders of downloaded or built files. They are empty on a fresh machine, where a test that reads them starts a
+program; so a test without marks fails on every machine, with any content of the caches."""
+_running = [""]  # the running tests, the present one last; empty if it may start programs
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What `make bench` says about figures that differ from the recorded ones."""
+"""Output of `make bench` for figures that differ from the recorded ones."""
 
 import json
 

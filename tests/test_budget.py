@@ -40,7 +40,7 @@ def test_room_keeps_its_budget_of_lines(room: str) -> None:
 
 SCHEMA: Final = "gpu_tenancy/model/spec"
 FILES: Final = 8
-"""Files of source that a new key may touch; a commit that touches more says why in a line that begins with this."""
+"""Files of source that a new key may touch; a commit with more has the reason in a line that begins with this."""
 REASON: Final = "Files:"
 
 
@@ -64,8 +64,7 @@ def test_commits_to_the_schema_touch_few_files() -> None:
     assert broad == [], f"say why in the commit's message, in a line that begins with {REASON!r}"
 
 
-LONGEST: Final = 60
-"""Characters of a test's name: a phrase that names the behaviour."""
+LONGEST: Final = 60  # characters of a test's name: a phrase that names the behaviour
 NAME: Final = re.compile(r"^ *def (test_\w+)", re.MULTILINE)
 
 

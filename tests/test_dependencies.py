@@ -1,4 +1,4 @@
-"""What the lock brings in: allowed licenses, a complete bill of materials, the same wheel from the same commit."""
+"""Packages of the lock: allowed licenses, a complete bill of materials, a reproducible wheel."""
 
 import hashlib
 import json

@@ -43,7 +43,6 @@ BLOCK = re.compile(r"^```(yaml|python|diff)\n# (file|add to|in): (\S+)\n(.*?)^``
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the project, to follow a page in."""
     for part in PARTS:
         place = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
         place(ROOT / part, tmp_path / part)
@@ -51,7 +50,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def blocks(page: str) -> Iterator[tuple[str, str, str]]:
-    """How, where and what: each block of a page that goes into the project."""
+    """Mark, place and text of each block of a page that belongs into the project."""
     for _, how, where, what in BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8")):
         yield how, where, what
 
@@ -70,7 +69,7 @@ def follow(project: Path, how: str, where: str, what: str) -> None:
 
 
 def patched(lines: list[str], diff: list[str]) -> str:
-    """Lines after a diff without line numbers: ' ' is looked up, '-' goes, '+' comes after what was looked at last."""
+    """Lines after a diff without line numbers: ' ' is looked up, '-' deleted, '+' inserted after the last one."""
     at = 0
     for line in diff:
         if line.startswith("+"):
@@ -157,7 +156,6 @@ def test_a_service_that_is_only_described_needs_rows_alone(copy: Path) -> None:
 
 
 def fenced(page: Path, language: str) -> list[str]:
-    """The code blocks of a page in one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
@@ -183,7 +181,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """Where a link can lead: ids, and headings whose anchor is the same on GitHub and in MkDocs."""
+    """Targets of links: ids, and headings whose anchor is the same on GitHub and in MkDocs."""
     text = prose(page)
     found = set(re.findall(r'<a id="([^"]+)">', text))
     for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""What the pages show of `tenancy local demo`, and of groups with even sharing, is what the program does."""
+"""The pages' output of `tenancy local demo`, and of groups with even sharing, is the program's."""
 
 import re
 
@@ -19,7 +19,7 @@ STACK = ROOT / "stacks" / "Pulumi.example-elastic.yaml"
 
 
 def blocks() -> list[list[str]]:
-    """The blocks of output of the page, without the spaces at the end of lines."""
+    """The blocks of output of the page, without trailing spaces."""
     return [
         [line.rstrip() for line in block.splitlines()] for block in re.findall(r"\n```\n(.*?)```\n", PAGE, re.DOTALL)
     ]

@@ -1,4 +1,4 @@
-"""The pictures of README and docs: those that are drawn here are up to date, and each is shown and small."""
+"""The pictures of README and docs: drawn pictures are up to date, and each is shown and small."""
 
 import re
 

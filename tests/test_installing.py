@@ -1,4 +1,4 @@
-"""Commands that need a package of an extra name the command that installs it, with the installer that is there."""
+"""Commands that need a package of an extra name the command that installs it, for the present installer."""
 
 import json
 from importlib.metadata import PathDistribution

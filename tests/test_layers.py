@@ -1,4 +1,4 @@
-"""A test without marks belongs to `make unit`: it starts nothing."""
+"""A test without marks belongs to `make unit`: it starts no program."""
 
 import socket
 import subprocess

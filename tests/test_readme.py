@@ -1,4 +1,4 @@
-"""README.md is short, and what it claims is true."""
+"""README.md is short, and its claims are true."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a release says of itself is the same everywhere."""
+"""A release has the same version everywhere."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The requirements that pip installs have the versions and hashes of uv.lock, so that nothing else can be installed."""
+"""The requirements for pip have the versions and hashes of uv.lock, so that nothing else can be installed."""
 
 import re
 import subprocess

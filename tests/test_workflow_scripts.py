@@ -1,4 +1,4 @@
-"""The scripts within the workflows do what they say, with programs that play the real ones."""
+"""The scripts in the workflows, with stand-ins for the real programs."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def program(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def previews(tmp_path: Path) -> Path:
-    """A project whose previews end as their stacks are called: `code-2` with 2, and `killed` as one without memory."""
+    """A project whose previews end by their stacks' names: `code-2` with 2, and `killed` as one without memory."""
     ours = "from gpu_tenancy.cli.main import app; app()"
     program(
         tmp_path,
@@ -114,11 +114,11 @@ BOT: dict[str, Any] = {"user": {"login": "github-actions[bot]"}}
 
 
 RUN = {"text": "words", "output": "", "real": "", "sha": "abc", "source": "o/r"}
-"""A run: comment.md and comment.txt of its artifact, comment.md with Pulumi's result, its commit, whose code it was."""
+"""A run: comment.md and comment.txt of its artifact, comment.md with Pulumi's result, its commit, its repository."""
 
 
 def commented(folder: Path, *, there: list[Any], **given: str) -> list[str]:
-    """What the script of the comment asks GitHub; the pull request is 7, and ends with the commit `abc`."""
+    """Requests of the comment's script to GitHub; the pull request is 7, and ends with the commit `abc`."""
     run = {**RUN, **given}
     program(folder, "bin/gh", GH)
     (folder / "text").write_text(run["text"], encoding="utf-8")
@@ -237,7 +237,7 @@ def test_a_link_in_the_artifact_is_not_followed(tmp_path: Path) -> None:
 
 
 def drifted(folder: Path, codes: dict[str, str], *, there: list[Any]) -> list[str]:
-    """What the script of the issue asks GitHub, for checks of stacks that ended so."""
+    """Requests of the issue's script to GitHub, for checks of stacks with these exit codes."""
     program(folder, "bin/gh", GH)
     for stack, code in codes.items():
         if code:

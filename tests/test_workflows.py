@@ -1,4 +1,4 @@
-"""The workflows of GitHub and GitLab: right by their own linters, and with no more rights than they need."""
+"""The workflows of GitHub and GitLab: valid for their own linters, with the fewest rights."""
 
 import re
 import sys
@@ -17,8 +17,8 @@ from gpu_tenancy.base.progress import Report
 
 BIN = Path(sys.executable).parent
 SHELLCHECK = BIN / "shellcheck"
+# All that GitHub runs: the workflows, and the action that they share.
 FILES = {file.name: file for file in (*(FOLDER / name for name in WORKFLOWS), ACTION)}
-"""All that GitHub runs: the workflows, and the action that they share."""
 PINNED = re.compile(r"\./(?:\.github/workflows/\w+\.yaml)?|[\w.-]+/[\w.-]+@[0-9a-f]{40}")
 
 

@@ -1,4 +1,4 @@
-"""What tests of workflows stand on: actionlint, the scripts within workflows, and the command lines within scripts."""
+"""Tools for tests of workflows: actionlint, the scripts in workflows, and the command lines in scripts."""
 
 import os
 import re
@@ -27,7 +27,7 @@ _ENDS: Final = re.compile(r"[|&;<>()]+|do|then")
 
 
 def workflow(name: str) -> Any:
-    """A workflow as data; its `on` under `true`, which is what YAML 1.1 takes that word for."""
+    """A workflow as data; its `on` under `true`, by YAML 1.1."""
     return yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
 
 
@@ -76,7 +76,7 @@ def actionlint(report: Report) -> Path:
 
 
 def commands(text: str) -> list[list[str]]:
-    """Each command line of `tenancy` in a shell's text, without its redirections; arrays of words are filled in."""
+    """Each command line of `tenancy` in a shell's text, without its redirections; arrays of words are expanded."""
     text = re.sub(r"\\\n\s*", " ", text)
     arrays: dict[str, list[str]] = {}
     for found_array in re.finditer(r"^\s*(\w+)\+?=\(([^)]*)\)", text, re.MULTILINE):
@@ -96,7 +96,6 @@ def commands(text: str) -> list[list[str]]:
 
 
 def run(program: Path, *arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Runs a linter or a checker to its end."""
     words = [str(program), *map(str, arguments)]
     return subprocess.run(words, cwd=cwd, check=False, capture_output=True, text=True, timeout=GUARD)
 
@@ -104,7 +103,7 @@ def run(program: Path, *arguments: object, cwd: Path = ROOT) -> subprocess.Compl
 def run_script(
     text: str, folder: Path, environment: dict[str, str], *arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a step as GitHub does, by bash, with only the environment that it is given and the PATH."""
+    """Runs a step as GitHub does, by bash, with only the given environment and the PATH."""
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text, "step", *arguments],
         cwd=folder,

@@ -22,10 +22,8 @@ from gpu_tenancy.base.progress import measured
 from gpu_tenancy.embedded.processes import alone
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
-MINIMUM: Final = 200
-"""Scenarios of a run that may be written into the docs."""
-REQUIRED: Final = 0.99
-"""The part of the counted scenarios that must agree in every step."""
+MINIMUM: Final = 200  # scenarios of a run that may be written into the docs
+REQUIRED: Final = 0.99  # the part of the counted scenarios that must agree in every step
 PAGE: Final = Path("docs/simulation.md")
 _MEASURED: Final = re.compile(
     r"(?P<start><!-- accuracy: written by `make agree DOCS=yes` -->\n).*?(?=<!-- end of accuracy -->)", re.DOTALL
@@ -34,13 +32,7 @@ _MEASURED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All scenarios of one run.
-
-    Attributes:
-        kueue: version of Kueue.
-        source: where the scenarios come from: `seed 1`, or a file.
-        date: ISO date of the run.
-    """
+    """All scenarios of one run; `source` is `seed 1`, or a file, and `date` an ISO date."""
 
     kueue: str
     source: str
@@ -49,7 +41,7 @@ class Run:
 
     @property
     def counted(self) -> list[Compared]:
-        """The scenarios that count."""
+        """The scenarios in the agreement."""
         return [one for one in self.scenarios if one.counted]
 
     @property
@@ -59,7 +51,7 @@ class Run:
 
     @property
     def enough(self) -> bool:
-        """Whether the simulation is right often enough."""
+        """Whether the agreement is at least `REQUIRED`."""
         return self.agreement >= REQUIRED
 
     def of(self, verdict: Verdict) -> list[Compared]:
@@ -92,7 +84,7 @@ class Run:
                 yield f"Not counted, because {reason}: {len(found)} ({names})."
 
     def markdown(self) -> str:
-        """The result for the docs: a paragraph, and how many scenarios of each class agree."""
+        """The result for the docs: a paragraph, and the number of scenarios of each class that agree."""
         measured = (
             f"On {self.date}, {len(self.scenarios)} random scenarios ({self.source}) were played on Kueue "
             f"{self.kueue} and in the simulation."
@@ -148,11 +140,6 @@ def main(
 
 
 def _read(file: Path) -> list[Data]:
-    """The scenarios of a file.
-
-    Raises:
-        ConsoleError: a line is no scenario.
-    """
     found: list[Data] = []
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -172,7 +159,7 @@ def _read(file: Path) -> list[Data]:
 
 
 def play_mode(scenarios: Sequence[Data], home: Path, *, fair: bool) -> list[Compared]:
-    """Plays the scenarios of one mode, on a platform of their own: what others have left would be scheduled again."""
+    """Plays the scenarios of one mode, on a new platform: leftovers of others would be scheduled again."""
     chosen = [scenario for scenario in scenarios if scenario["fairSharing"] is fair]
     if not chosen:
         return []
@@ -187,7 +174,7 @@ def play_mode(scenarios: Sequence[Data], home: Path, *, fair: bool) -> list[Comp
 
 
 def difference(one: Compared) -> str:
-    """Where a scenario differs."""
+    """The place where a scenario differs."""
     wrong = [str(number) for number, agrees in enumerate(one.steps, start=1) if not agrees]
     places = [f"step {', '.join(wrong)}"] if wrong else []
     if one.livelock:
@@ -206,10 +193,10 @@ def write_misses(run: Run, out: Path) -> Path | None:
 
 
 def update_page(run: Run, page: Path = PAGE) -> None:
-    """Replaces what the page says about accuracy.
+    """Replaces the page's section about accuracy.
 
     Raises:
-        ValueError: the page has no place for it.
+        ValueError: the page has no such section.
     """
     text = page.read_text(encoding="utf-8")
     if not _MEASURED.search(text):

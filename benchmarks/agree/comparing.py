@@ -1,4 +1,4 @@
-"""Compares what the simulation foresees with what Kueue did."""
+"""Compares the simulation's result with Kueue's."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,12 +10,11 @@ from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
 from gpu_tenancy.kueue import Settled, run
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
+# `livelock`: neither settles. `unstable`: plays of the scenario differ. Neither is counted.
 Verdict: TypeAlias = Literal["agrees", "differs", "unstable", "livelock"]
-"""`livelock`: neither comes to rest. `unstable`: plays of the scenario differ. Neither is counted."""
 Play: TypeAlias = Callable[[Sequence[Data], Pace], Sequence[Played]]
 
-REPLAYS = 2
-"""More plays of a scenario in which simulation and Kueue differ."""
+REPLAYS = 2  # more plays of a scenario in which simulation and Kueue differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,8 @@ class Compared:
     Attributes:
         steps: whether the states agree, for each step that was played.
         preemptions: whether the same workloads were preempted for the same workloads and reasons, likewise.
-        livelock: whether the simulation does not come to rest in these steps.
-        plays: the plays that count: all that were made, or the careful ones if they agree with one another.
+        livelock: whether the simulation does not settle in these steps.
+        plays: the plays that count: all, or the careful ones if they agree with one another.
     """
 
     scenario: Data
@@ -43,7 +42,7 @@ class Compared:
 
     @property
     def recording(self) -> Data:
-        """The scenario with what Kueue did, in the form of the recordings."""
+        """The scenario with Kueue's states, in the form of the recordings."""
         played = self.plays[-1]
         return {
             **self.scenario,
@@ -57,7 +56,7 @@ class Compared:
 
 
 def compare(scenarios: Sequence[Data], play: Play) -> list[Compared]:
-    """Plays scenarios, and those again in which simulation and Kueue differ, because the first play is in a hurry."""
+    """Plays scenarios; plays again if simulation and Kueue differ, because the first play is in a hurry."""
     first = [compared(scenario, (played,)) for scenario, played in zip(scenarios, play(scenarios, QUICK), strict=True)]
     again = [one.scenario for one in first if one.verdict in {"differs", "unstable"}]
     replays = [play(again, CAREFUL) for _ in range(REPLAYS)] if again else []
@@ -69,11 +68,9 @@ def compare(scenarios: Sequence[Data], play: Play) -> list[Compared]:
 
 
 def compared(scenario: Data, plays: Sequence[Played]) -> Compared:
-    """The verdict on one scenario.
+    """The verdict on one scenario by its plays in their order.
 
-    Args:
-        scenario: what was played.
-        plays: in their order. The first was in a hurry: it does not count if all others agree with one another.
+    The first play was in a hurry: it does not count if all others agree with one another.
     """
     states = run(read_tenancy(scenario), read_steps(scenario))
     counted = tuple(plays if len(plays) == 1 or not _same(plays[1:]) else plays[1:])

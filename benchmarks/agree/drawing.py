@@ -1,6 +1,6 @@
 """Draws scenarios by chance: queues that contend for quota, and workloads that are submitted and finish.
 
-The classes are those of the recordings in `tests/kueue/recordings`, and Kueue's webhooks accept what is drawn. The
+The classes are those of the recordings in `tests/kueue/recordings`, and Kueue's webhooks accept all scenarios. The
 generator is Python's, not Hypothesis: a seed gives the same scenarios everywhere, and a miss is not shrunk, because
 each attempt would take half a minute.
 """
@@ -21,37 +21,31 @@ _PREFERENCES: Final = ("BorrowingOverPreemption", "PreemptionOverBorrowing")
 _OFTEN: Final = 0.6
 _HALF: Final = 0.5
 _SELDOM: Final = 0.3
-WORKLOADS: Final = 14
-"""Of a scenario, at most."""
+WORKLOADS: Final = 14  # maximum of a scenario
 PRIORITIES: Final = {"low": 10, "mid": 50, "high": 100}
-MODES: Final = {False: "off", True: "on"}
-"""Fair sharing, and how it is named in the id of a scenario."""
-_COMERS: Final = 3
-"""Queues that come one after another, at most."""
-_AGAIN: Final = 0.4
-"""Part of the steps with a finish in which a workload is also submitted."""
-_NEVER_FITS: Final = 0.1
-"""Part of the workloads that are larger than all quota together, in classes with `StrictFIFO`."""
+MODES: Final = {False: "off", True: "on"}  # fair sharing, and its name in the id of a scenario
+_COMERS: Final = 3  # maximum of queues that start to submit one after another
+_AGAIN: Final = 0.4  # part of the steps with a finish in which a workload is also submitted
+_NEVER_FITS: Final = 0.1  # part of the workloads that are larger than all quota together, in classes with `StrictFIFO`
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One class.
+    """One class of scenarios; numbers are parts, from 0 to 1, unless they are named otherwise.
 
     Attributes:
-        equal: all queues have the same quota.
-        zero: part of the queues that have no nominal quota.
-        weights: part of the queues and cohorts with a weight.
-        lending: part of the quotas with a lending limit.
+        zero: queues without nominal quota.
+        weights: queues and cohorts with a weight.
+        lending: quotas with a lending limit.
         levels: depth of the tree of cohorts; 1 is a flat one.
         flavors: numbers of flavors to choose from.
-        second: part of the scenarios with CPUs beside GPUs.
-        strict: part of the queues with `StrictFIFO`.
-        priorities: part of the workloads with a priority class.
-        gangs: part of the workloads with several pods.
-        odd: part of the queues that lack a flavor; half as many have no cohort; and part of the scenarios whose root
-            cohort is only named, by queues and other cohorts.
-        borrowers: part of the queues with `borrowWithinCohort`, without fair sharing; Kueue has it only there.
+        second: scenarios with CPUs beside GPUs.
+        strict: queues with `StrictFIFO`.
+        priorities: workloads with a priority class.
+        gangs: workloads with several pods.
+        odd: queues that lack a flavor; half as many have no cohort; and scenarios whose root cohort is only named, by
+            queues and other cohorts.
+        borrowers: queues with `borrowWithinCohort`, without fair sharing; Kueue has it only there.
         modes: fair sharing off, on.
     """
 
@@ -101,11 +95,7 @@ SHAPES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """Queues and cohorts, in the form of a scenario.
-
-    Attributes:
-        resources: of each pod; GPUs first.
-    """
+    """Queues and cohorts, in the form of a scenario; `resources` are of each pod, GPUs first."""
 
     cohorts: list[Data]
     queues: list[Data]
@@ -189,8 +179,6 @@ def _weight(chance: Random, part: float) -> Data:
 
 @dataclass(frozen=True, slots=True)
 class _Queues:
-    """Draws the queues of one scenario."""
-
     shape: Shape
     chance: Random
     flavors: Sequence[str]
@@ -254,17 +242,14 @@ class _Queues:
 
 
 def classes() -> tuple[tuple[str, bool], ...]:
-    """Each class with each mode that it exists in: fair sharing off, on."""
+    """Each class with each of its modes: fair sharing off, on."""
     return tuple((shape.name, fair) for fair in MODES for shape in SHAPES if fair in shape.modes)
 
 
 def draw(seed: int, count: int, workloads: int = WORKLOADS) -> list[Data]:
-    """Draws scenarios, equally many of each class; those of a larger count begin with those of a smaller one.
+    """Draws scenarios, equally many of each class; a larger count begins with the scenarios of a smaller one.
 
-    Args:
-        seed: the same seed gives the same scenarios.
-        count: number of scenarios.
-        workloads: maximum number of workloads of a scenario.
+    The same seed gives the same scenarios; `workloads` is the maximum of each scenario.
     """
     kinds, shapes = classes(), {shape.name: shape for shape in SHAPES}
     return [
@@ -291,12 +276,7 @@ def _scenario(shape: Shape, number: str, workloads: int, *, fair: bool) -> Data:
 
 @dataclass(slots=True)
 class _Story:
-    """Draws the steps of one scenario.
-
-    Attributes:
-        left: number of workloads that can still be submitted.
-        alive: the names of the workloads that have not finished.
-    """
+    """Draws the steps of one scenario; `left` is the number of workloads that can still be submitted."""
 
     shape: Shape
     made: Tenancy
@@ -306,7 +286,7 @@ class _Story:
     submitted: int = 0
 
     def steps(self) -> Iterator[Data]:
-        """Some queues take what they can; others come; workloads finish."""
+        """Some queues use all that they can; others submit; workloads finish."""
         chance, names = self.chance, [queue["name"] for queue in self.made.queues]
         chance.shuffle(names)
         first = chance.choice((1, 1, 2, 2, 3))

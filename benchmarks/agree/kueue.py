@@ -32,23 +32,22 @@ from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
 from gpu_tenancy.model.source import Source
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-NAMESPACE: Final = "agreement"
-"""The namespace of all scenarios; Kueue manages it like the namespace of a team."""
+NAMESPACE: Final = "agreement"  # of all scenarios; Kueue manages it like the namespace of a team
+# Label of all objects but Jobs; its value is the prefix of the object's scenario, if any.
 SCENARIO: Final = "gpu-tenancy.dev/scenario"
-"""Label of all objects but Jobs; its value is the prefix of the scenario that the object belongs to, if to one."""
+# The kinds outside of the namespace, in the order of their deletion.
 KINDS: Final = ("ClusterQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass")
-"""The kinds outside of the namespace, in the order of their deletion."""
 _DAY: Final = 86_400
 
 
 def version() -> str:
-    """The version of Kueue that runs: that of its Go module."""
+    """The version of Kueue's Go module."""
     return module_of(read_rows()["kueue"]).version.removeprefix("v")
 
 
 @contextmanager
 def platform(home: Path, report: Report) -> Generator[Platform]:
-    """An embedded platform for the time of the block; what an interrupted run has left is removed first."""
+    """An embedded platform for the time of the block; leftovers of an interrupted run are removed first."""
     kill_at_end()
     made = Platform(home.absolute())
     made.down(report)
@@ -62,7 +61,7 @@ def platform(home: Path, report: Report) -> Generator[Platform]:
 
 
 def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> None:
-    """Starts Kueue as it runs in a stack with this key `fairness`.
+    """Starts Kueue as in a stack with this key `fairness`.
 
     Raises:
         ConsoleError: Kueue cannot be built or does not start.
@@ -87,7 +86,7 @@ def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> No
 
 
 def shared(scenarios: Sequence[Data]) -> list[Manifest]:
-    """What the scenarios share: the namespace, flavors and priority classes, each by its value."""
+    """The shared objects of scenarios: the namespace, and a flavor or priority class for each value."""
     lines = [
         line
         for scenario in scenarios
@@ -117,11 +116,7 @@ def _kueue(kind: str, name: str, scenario: str = "", namespace: str = "", **rest
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of one scenario.
-
-    Attributes:
-        prefix: of their names; no other scenario on the cluster has it.
-    """
+    """The objects of one scenario; no other scenario on the cluster has their `prefix`."""
 
     scenario: Data
     prefix: str
@@ -186,7 +181,6 @@ def _fair_sharing(owner: Data) -> dict[str, Json]:
 
 
 def _groups(lines: Sequence[Data]) -> dict[str, Json]:
-    """One resource group, its flavors in the order of the lines."""
     flavors: dict[str, list[Json]] = {}
     for line in lines:
         amounts = {

@@ -1,4 +1,4 @@
-"""Follows what Kueue does to the workloads of all scenarios that are played at the same time."""
+"""Follows Kueue's changes of the workloads of all scenarios that are played at the same time."""
 
 import re
 import time
@@ -17,19 +17,18 @@ from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.kube.waiting import condition
 
 _PREEMPTOR: Final = re.compile(r"JobUID: ([0-9a-f-]+)")
-_SECONDS: Final = 20
-"""Of one watch; it continues where it ended."""
+_SECONDS: Final = 20  # of one watch; the next one continues at its end
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a Workload object shows.
+    """The state of a Workload object.
 
     Attributes:
         reserved: the second in which its quota was reserved; None without quota.
         assessed: whether the scheduler has decided on it since its creation.
         evicting: whether it is evicted, but still has its quota.
-        evicted: why, if it is evicted: Kueue's reason.
+        evicted: Kueue's reason for the eviction.
         preemptor: uid of the job that it was preempted for; empty if there is none.
         flavors: of each resource, if it has quota.
     """
@@ -80,7 +79,7 @@ class View:
     """The workloads of one scenario, by the names of their Jobs; `changed` guards it and is notified of each change.
 
     Attributes:
-        last: when something changed, by the monotonic clock.
+        last: time of the last change, by the monotonic clock.
         events: evictions and admissions in their order: time by the monotonic clock, `+` or `-`, workload, reason and
             uid of the job that it was preempted for.
         tie: whether a preempted workload had a rival of the same priority and second of reservation, between which
@@ -94,7 +93,7 @@ class View:
     tie: bool = False
 
     def update(self, name: str, now: Workload | None) -> None:
-        """Takes a Workload's new state; None if it is deleted."""
+        """Stores a Workload's new state; None if it is deleted."""
         with self.changed:
             self.last = time.monotonic()
             before = self.workloads.get(name)
@@ -144,7 +143,7 @@ class Observer:
             raise self._failure
 
     def reacted(self, seconds: float) -> None:
-        """Takes the seconds that Kueue took to decide on one workload."""
+        """Records the seconds that Kueue took to decide on one workload."""
         self._reactions.append(seconds)
 
     @property

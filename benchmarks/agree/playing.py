@@ -1,8 +1,8 @@
-"""Plays scenarios on the real Kueue, and records what it settles on after each step.
+"""Plays scenarios on the real Kueue, and records the settled state after each step.
 
 A workload is a Job, because Kueue counts its pods, and because its quota is free only when the Job has stopped. No node
-runs the pods. To finish is to delete the Job. An action begins when nothing has changed for a while after the previous
-one, and in a later second, since Kueue orders workloads by timestamps in seconds.
+runs the pods. A Job is deleted to finish. An action begins when nothing has changed for a while after the previous one,
+and in a later second, since Kueue orders workloads by timestamps in seconds.
 """
 
 import os
@@ -24,38 +24,35 @@ from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import is_true
 
+# Seconds after which Kueue requeues inadmissible workloads if quota was freed: its `requeueBatchPeriod`.
 REQUEUE: Final = 1.0
-"""Seconds after which Kueue queues inadmissible workloads again if quota was freed: its `requeueBatchPeriod`."""
-UNSETTLED: Final = 45.0
-"""Seconds after an action in which a scenario comes to rest, unless it never does."""
+UNSETTLED: Final = 45.0  # seconds after an action in which a scenario settles, unless it never does
 _READY: Final = 120.0
 _HALF: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long nothing must change before the next action, in addition to what Kueue needs at present."""
+    """Players, and the seconds without a change before the next action, in addition to Kueue's reaction time."""
 
     players: int
     margin: float
 
 
-QUICK: Final = Pace(6 * (os.cpu_count() or 1), 0.4)
-"""More players would only wait for one another."""
-CAREFUL: Final = Pace(2 * (os.cpu_count() or 1), 2.5)
-"""For scenarios in which the simulation and the first play differ."""
+QUICK: Final = Pace(6 * (os.cpu_count() or 1), 0.4)  # more players would only wait for one another
+CAREFUL: Final = Pace(2 * (os.cpu_count() or 1), 2.5)  # for scenarios in which the simulation and the first play differ
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What Kueue did.
+    """The record of one play.
 
     Attributes:
         observed: after each step, as in the recordings; fewer than there are steps if it did not settle.
         trace: for each step, events with the seconds since the step began, as in the recordings.
-        settled: whether Kueue came to rest after each action.
+        settled: whether Kueue settled after each action.
         tie: whether Kueue decided by a random id at some point.
-        after: what the stage's `then` returned; None without it, or if Kueue did not come to rest.
+        after: result of the stage's `then`; None without it, or if Kueue did not settle.
     """
 
     observed: list[Data]
@@ -70,11 +67,7 @@ class Played:
 
 
 class Stage:
-    """A cluster with Kueue on which scenarios are played.
-
-    Attributes:
-        then: called with each play after its last step, if Kueue came to rest; tests act on the cluster there.
-    """
+    """A cluster with Kueue for scenarios; `then` is called after the last step of each settled play, for tests."""
 
     def __init__(self, cluster: Cluster, observer: Observer, then: "Callable[[Play], Any] | None" = None) -> None:
         self.cluster, self.observer, self.then = cluster, observer, then
@@ -114,7 +107,7 @@ def stage(
     fair: bool,
     then: "Callable[[Play], Any] | None" = None,
 ) -> Generator[Stage]:
-    """Has Kueue run with or without fair sharing, with what scenarios share; their objects stay."""
+    """Has Kueue run with or without fair sharing, with the scenarios' shared objects; these objects stay."""
     with made.cluster() as cluster, made.cluster() as watched:
         start(made, cluster, report, fair=fair)
         for manifest in shared(scenarios):
@@ -126,12 +119,9 @@ def stage(
 
 @dataclass(slots=True)
 class Play:
-    """One play of one scenario.
+    """One play of one scenario; `prefix` is of the names of its objects.
 
-    Attributes:
-        prefix: of the names of its objects.
-        uids: the workload of each Job, by the Job's uid.
-        alive: names of the workloads that have not finished.
+    `uids` are the workload of each Job, by the Job's uid; `alive` the workloads that have not finished.
     """
 
     stage: Stage
@@ -148,11 +138,11 @@ class Play:
 
     @property
     def view(self) -> View:
-        """What was observed of its workloads."""
+        """The observed state of its workloads."""
         return self.stage.observer.view(self.prefix)
 
     def run(self) -> Played:
-        """Plays all steps, as far as Kueue comes to rest."""
+        """Plays all steps, until one does not settle."""
         observed: list[Data] = []
         trace: list[list[list[Any]]] = []
         settled, after = True, None
@@ -201,7 +191,7 @@ class Play:
         time.sleep(self.stage.observer.reaction)  # cohorts have no such condition
 
     def _act(self, action: str, workload: Any) -> bool:
-        """Submits or finishes a workload, and waits; whether the scenario came to rest."""
+        """Submits or finishes a workload, and waits; returns whether the scenario settled."""
         cluster, name, begun = self.stage.cluster, _name(workload), len(self.view.events)
         if action == "submit":
             made = cluster.create(self.objects.job(workload))
@@ -215,10 +205,7 @@ class Play:
     def rest(self, name: str, begun: int, *, submitted: bool) -> bool:
         """Waits until nothing changes any more; False if that takes too long.
 
-        Args:
-            name: of the workload that was submitted or finished; empty for none.
-            begun: number of events before.
-            submitted: whether it was submitted.
+        `name` is the workload that was submitted or finished; `begun` is the number of earlier events.
         """
         view, started = self.view, time.monotonic()
         decided = False
@@ -253,7 +240,7 @@ class Play:
         time.sleep(max(0.0, latest + 1.02 - time.time()))
 
     def observed(self) -> Data:
-        """What is admitted and pending now, as in the recordings."""
+        """The admitted and pending workloads, as in the recordings."""
         with self.view.changed:
             workloads = dict(self.view.workloads)
         admitted = [name for name in self.alive if name in workloads and workloads[name].admitted]

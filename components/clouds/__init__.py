@@ -1,7 +1,7 @@
 """Clusters and node pools: one interface for all clouds, and the function that selects the cloud.
 
-Each cloud is a module of this package with the name that `cluster.cloud` has in a stack. It is imported on first use,
-because a cloud's SDK takes a second to import and is installed as an extra.
+Each cloud is a module named as `cluster.cloud` in a stack, imported on first use: its SDK is an extra and takes a
+second.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,10 +27,9 @@ class Api:
     """The Kubernetes API of a cluster, as providers of Pulumi.
 
     Attributes:
-        identifier: fixed name of the cluster. A kubeconfig with another certificate or endpoint is still the same
-            cluster: without it, every resource would be replaced.
+        identifier: fixed name of the cluster; without it, a new certificate or endpoint would replace every resource.
         kubeconfig: content or path; None for the same defaults as for kubectl.
-        context: in the kubeconfig; None for its current one.
+        context: None for the kubeconfig's current one.
         users: names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan.
     """
 
@@ -42,13 +41,13 @@ class Api:
     users: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
 
     def output(self) -> Mapping[str, pulumi.Input[str] | Mapping[str, pulumi.Output[str]] | None]:
-        """What other Pulumi stacks of the environment need to access it: no credentials."""
+        """Outputs that other Pulumi stacks of the environment need to access it: no credentials."""
         users = {"users": self.users} if self.users else {}
         return {"identifier": self.identifier, "kubeconfig": self.kubeconfig, **users}
 
     @classmethod
     def of(cls, name: str, output: pulumi.Output[Mapping[str, Any]], users: Iterable[str]) -> Self:
-        """The API by the output of another Pulumi stack, with the names in the plan of users that the cloud decides.
+        """The API by the output of another Pulumi stack; `users` are placeholders in the plan.
 
         `name` is that of the provider there: an object keeps its provider when it moves between the stacks.
         """
@@ -60,9 +59,9 @@ class Api:
         return self._provider(self.name)
 
     def adopting(self) -> kubernetes.Provider:
-        """A provider that takes over objects that exist already, and forces the fields that the stack sets.
+        """A provider that takes over existing objects, and forces the fields that the stack sets.
 
-        An object can change between the two providers at any time: since `identifier` is the same, it is not replaced.
+        An object that changes between the two providers is not replaced, because `identifier` is the same.
         """
         return self._provider(f"{self.name}-adopting", adopts=True)
 
@@ -85,8 +84,8 @@ class Cluster(Protocol):
 
     Attributes:
         kubernetes: provider of the API; it contains no credentials.
-        system: system nodes of a created cluster and what pods need on nodes; everything that runs in the cluster
-            depends on them. Never a pool of the stack: one without capacity would block all teams.
+        system: dependencies of everything in a created cluster: system nodes, and objects that set up nodes for pods.
+            Never a pool of the stack: one without capacity would block all teams.
     """
 
     api: Api
@@ -124,7 +123,7 @@ def section_of(plan: ClusterPlan, kind: type[S]) -> S:
 
 
 def once_there(value: pulumi.Input[str], *others: pulumi.Output[str]) -> pulumi.Output[str]:
-    """The same value, which is known once others are: whoever uses it comes after the resources that have these."""
+    """The value, known once others are: a resource that uses it comes after the resources of the others."""
     return pulumi.Output.all(value, *others).apply(lambda values: values[0])
 
 
@@ -132,5 +131,5 @@ _EFFECTS: Final = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "Pref
 
 
 def node_taints(taints: Iterable[NodeTaint]) -> list[Any]:
-    """Taints as the inputs of node pools of EKS and GKE have them."""
+    """Taints as inputs of node pools of EKS and GKE."""
     return [{"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]} for taint in taints]

@@ -17,8 +17,7 @@ from . import Api, section_of
 class ExistingCluster:
     """An existing cluster with its nodes. It is not a component, because none of it is managed here.
 
-    The provider gets the path of the kubeconfig, not its content, so that the state contains no credentials. Without a
-    path, the same defaults as for kubectl apply.
+    The provider gets the kubeconfig's path (default: as for kubectl), so that the state contains no credentials.
     """
 
     def __init__(self, name: str, plan: ClusterPlan, opts: Options = None) -> None:
@@ -31,11 +30,8 @@ class ExistingCluster:
 
 
 def _verified(name: str, cluster: Section, path: str | None, opts: Options) -> pulumi.Output[str]:
-    """The context of the stack, once the cluster that it leads to is known to be the stack's.
-
-    The provider of all objects needs it, so none is registered before. Another provider reads the namespace
-    `kube-system`, whose UID identifies a cluster.
-    """
+    """The stack's context, known once its cluster is verified by the UID of `kube-system`."""
+    # The provider of all objects needs it, so none is registered before.
     provider = Api(name, name, path, cluster.context, opts).provider()
     reading = ResourceOptions(parent=opts.parent if opts else None, provider=provider)
     system = Namespace.get(name, "kube-system", reading)
@@ -43,11 +39,7 @@ def _verified(name: str, cluster: Section, path: str | None, opts: Options) -> p
 
 
 def _context(cluster: Section, uid: str | None) -> str:
-    """The context of a cluster with the stack's UID; empty for the current one.
-
-    Raises:
-        RunError: it is another cluster.
-    """
+    """The context of a cluster with the stack's UID; empty for the current one."""
     if uid != cluster.uid:
         place = f"context {cluster.context}" if cluster.context else "the current context of the kubeconfig"
         msg = (

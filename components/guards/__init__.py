@@ -25,7 +25,7 @@ from ..objects import Component, Options
 from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
 
 DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
-"""What MutatingAdmissionPolicies complete."""
+"""Names of the MutatingAdmissionPolicies."""
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
 
@@ -36,17 +36,13 @@ _OWNERS: Final = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "bat
 
 
 class Guards(Component):
-    """Admission policies in the teams' namespaces. They apply to tenants with all permissions in their namespace, too.
+    """Admission policies in the teams' namespaces, which also bind tenants with all permissions in their namespace.
 
-    Before the guards, which reject, defaults complete what members of teams submit; they are no guards.
-
-    There is one policy per rule, whatever the number of teams: facts about a team are annotations of its Namespace,
-    which tenants cannot change. Objects that controllers of Kubernetes and the operators create for an owner that was
-    evaluated are exempt. The policies check the user of the request, because a tenant can forge an owner reference.
-    Members of teams are bound by more rules, about what RBAC cannot say. Roles are not managed here.
-
-    Attributes:
-        bindings: each depends on its policy.
+    Before the guards, which reject, defaults complete objects of members of teams. One policy per rule serves all
+    teams: facts about a team are annotations of its Namespace, which tenants cannot change. Objects that controllers of
+    Kubernetes and the operators create for an evaluated owner are exempt, by the user of the request, because a tenant
+    can forge an owner reference. More rules bind members of teams, where RBAC is too coarse. Roles are not managed
+    here. `bindings` depend on their policies.
 
     Example:
         >>> Guards("guards", plan(stack).guards)
@@ -93,7 +89,7 @@ class Guards(Component):
 
 
 def actions(guards: GuardsPlan) -> dict[str, str]:
-    """The policies that apply to a stack, each with its action: some deny whatever the action of the guards."""
+    """The policies of a stack, each with its action: some deny whatever the action of the guards."""
     teams = guards.teams.values()
     chosen = {
         "gpu-requests": any(bounds.namespace.limits.gives_gpus for bounds in teams),
@@ -145,10 +141,8 @@ def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
 
 
 def mutation(name: str, guards: GuardsPlan) -> dict[str, Any]:
-    """The spec of the MutatingAdmissionPolicy `gpu-tenancy-default-<name>`.
-
-    If it cannot be evaluated, the object stays as it is, and the guards say what to write.
-    """
+    """The spec of the MutatingAdmissionPolicy `gpu-tenancy-default-<name>`."""
+    # If it cannot be evaluated, the object stays as it is, and the guards name the fix.
     source = _source(name, "defaults")
     variables, patches = (_filled(source, source[texts], guards) for texts in ("variables", "patches"))
     read = (source["onlyIf"], *variables.values(), *patches.values())
@@ -178,7 +172,7 @@ def _filled(source: Mapping[str, Any], texts: Mapping[str, str], guards: GuardsP
 
 
 def _shared(source: Mapping[str, Any], texts: Iterable[str], guards: GuardsPlan) -> dict[str, str]:
-    """The shared variables that some expressions read, and those that these read, in their order."""
+    """The shared variables that some expressions read, with their own dependencies, in order."""
     shared = _filled(source, _source("shared")["variables"], guards)
     names = set(_READ.findall(" ".join(texts)))
     for name in reversed([*shared]):
@@ -217,7 +211,6 @@ def _source(name: str, folder: str = "policies") -> dict[str, Any]:
 
 
 def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[str]]:
-    """API groups and resources, of which each combination that exists is meant."""
     if "kinds" not in rule:
         return {"api_groups": rule["groups"], "resources": rule["names"]}
     kinds = {

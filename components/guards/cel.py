@@ -1,4 +1,4 @@
-"""CEL of plain values, and of where kinds have their pods: https://kubernetes.io/docs/reference/using-api/cel/."""
+"""CEL of plain values, and of the places of pods in kinds: https://kubernetes.io/docs/reference/using-api/cel/."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, cast
@@ -7,8 +7,7 @@ from gpu_tenancy.model.kinds import Pods, Queued, Step, WorkloadKind, kinds
 
 KINDS: Final = tuple(kind for kind in kinds().values() if kind.guarded)
 """Kinds that contain pods. The pods of any other kind are evaluated when its controller creates them."""
-_WIDTH: Final = 100
-"""Characters of a line of a long list."""
+_WIDTH: Final = 100  # characters of a line of a long list
 
 
 def key(kind: WorkloadKind) -> str:
@@ -45,10 +44,8 @@ def _joined(items: Iterable[str]) -> str:
 
 
 def places_of_pods() -> dict[str, str]:
-    """CEL of where the object `o` can have pods: each is a list of optional values, at all paths of all kinds.
-
-    The API server removes fields that a kind does not have, so they are of the object's own kind.
-    """
+    """CEL of the places of pods in the object `o`: lists of optional values, at all paths of all kinds."""
+    # The API server removes fields that a kind does not have, so they are of the object's own kind.
     pods = [(kind, pods) for kind in KINDS for pods in kind.pods]
     return {
         "templates": "\n    + ".join(_templates(pods)),
@@ -58,7 +55,7 @@ def places_of_pods() -> dict[str, str]:
 
 
 def _templates(pods: Iterable[tuple[WorkloadKind, Pods]]) -> Iterator[str]:
-    """Lists of templates: of paths without lists, by lists of what has a template, and by kinds with a map of such."""
+    """Lists of templates: of paths without lists, of lists of templates, and of kinds with a map of templates."""
     alone: list[str] = []
     lists: dict[str, list[str]] = {}
     maps: dict[tuple[str, str], dict[str, str]] = {}
@@ -81,10 +78,7 @@ def _templates(pods: Iterable[tuple[WorkloadKind, Pods]]) -> Iterator[str]:
 
 
 def template_places() -> str:
-    """CEL of the pod templates of the object `object`, each with its JSON pointer, as a list of maps.
-
-    Fields that the object's kind does not have give no entry. A pod is its own template.
-    """
+    """CEL of the pod templates of `object`, with JSON pointers, as a list of maps; a pod is its own template."""
     alone: dict[str, None] = {}
     several: dict[str, None] = {}
     for path in (pods.path for kind in KINDS for pods in kind.pods if pods.template):

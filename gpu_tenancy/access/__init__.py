@@ -1,1 +1,1 @@
-"""Who may do what, kubeconfigs, logins."""
+"""Access of people, kubeconfigs and logins."""

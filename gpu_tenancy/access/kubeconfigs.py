@@ -1,6 +1,6 @@
-"""Kubeconfigs of people and service accounts, and how a cluster is reached: its API server, and its cloud's login.
+"""Kubeconfigs of people and service accounts, with the login of a cluster's cloud, and of MultiKueue managers.
 
-And the kubeconfig by which a MultiKueue manager reaches a worker: a bounded token, and the Secret that has it.
+A manager has a token of limited validity for a worker, in a Secret.
 """
 
 import base64
@@ -41,14 +41,10 @@ from gpu_tenancy.model.spec.cluster import ExistingCluster
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.yaml import parse
 
-SECRETS: Final = ("client-key-data", "token", "password", "auth-provider")
-"""Keys of a user entry with credentials in the file itself."""
-_MARK: Final = "gpu-tenancy"
-"""Name of the extension by which a file of ours is known."""
-_OF_GROUP: Final = "gpu-tenancy:member"
-"""User name of somebody of whom only the group is known."""
-SHORTEST, LONGEST = 600, 24 * 3600
-"""Seconds that a token or a certificate is valid: the API server's minimum, and a day."""
+SECRETS: Final = ("client-key-data", "token", "password", "auth-provider")  # keys of a user entry with credentials
+_MARK: Final = "gpu-tenancy"  # extension that marks our files
+_OF_GROUP: Final = "gpu-tenancy:member"  # user name if only the group is known
+SHORTEST, LONGEST = 600, 24 * 3600  # seconds of validity: the API server's minimum, and a day
 
 
 def check_member(access: Access, team: str, who: Person) -> None:
@@ -65,12 +61,12 @@ def check_member(access: Access, team: str, who: Person) -> None:
 
 
 def of_context(entry: Entry, who: Person | None) -> tuple[dict[str, Any], str]:
-    """A kubeconfig for a context of another one, and a note for whoever gets it.
+    """A kubeconfig for a context of another one, and a note for the recipient.
 
-    Credentials in the other file are not copied: then the user entry is the other file's, by its name.
+    Credentials are not copied; the user entry then has the same name as in the other file.
 
     Raises:
-        ConsoleError: NAME can only be impersonated by a copy of the user entry, and that has credentials.
+        ConsoleError: impersonation needs a copy of the user entry, and that has credentials.
     """
     embedded = [key for key in SECRETS if key in entry.user]
     cluster = with_authority(entry.cluster)
@@ -85,9 +81,9 @@ def of_context(entry: Entry, who: Person | None) -> tuple[dict[str, Any], str]:
 
 
 def impersonating(user: Mapping[str, Any], who: Person | None) -> dict[str, Any]:
-    """A user entry that acts as a person; the caller needs the right to impersonate, as administrators have.
+    """A user entry that impersonates a person, which needs the right to do so, as administrators have.
 
-    An IAM role is not impersonated but assumed, by the helper.
+    The helper assumes an IAM role instead of impersonating it.
     """
     if who is None or who.kind == "role":
         return dict(user)
@@ -102,14 +98,14 @@ def plain(entry: Entry) -> dict[str, Any]:
 
 
 def as_person(config: Mapping[str, Any], who: Person | None) -> dict[str, Any]:
-    """A kubeconfig whose login acts as a person."""
+    """A kubeconfig whose login impersonates a person."""
     (user,) = config["users"]
     return {**config, "users": [{**user, "user": impersonating(user["user"], who)}]}
 
 
 @contextmanager
 def connected(config: Mapping[str, Any]) -> Generator[Path]:
-    """A file, for as long as it is needed, with a kubeconfig that has no credentials."""
+    """A temporary file with a kubeconfig that has no credentials."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kubeconfig"
         write_private(file, yaml.safe_dump(dict(config)))
@@ -119,7 +115,7 @@ def connected(config: Mapping[str, Any]) -> Generator[Path]:
 def with_token(
     cluster: Cluster, config: Mapping[str, Any], who: Person, seconds: float, longest: float = LONGEST
 ) -> dict[str, Any]:
-    """A kubeconfig with a token of a service account (TokenRequest) in place of the login that asked for it.
+    """A kubeconfig with a token of a service account (TokenRequest) instead of the caller's login.
 
     Raises:
         ConsoleError: the account does not exist, or the validity is out of bounds.
@@ -155,7 +151,7 @@ def _check_validity(seconds: float, longest: float) -> None:
 
 
 def in_team(config: Mapping[str, Any], stack: str, team: str) -> str:
-    """The text of a kubeconfig whose namespace is a team's, marked as a file of ours."""
+    """The text of a kubeconfig with the namespace of a team, marked as a file of ours."""
     (context,) = config["contexts"]
     name = f"{stack}-{team}"
     placed = {"name": name, "context": {**context["context"], "namespace": team}}
@@ -178,9 +174,7 @@ def write(file: Path, text: str) -> None:
 
 
 def helper_config(cluster: Section, who: Person | None = None, run: Run = run) -> dict[str, Any] | None:
-    """A kubeconfig with the helper of a cluster's cloud; None for a cluster that a kubeconfig describes.
-
-    `who` matters if it is an IAM role, which the helper assumes.
+    """A kubeconfig with the login helper of a cloud, which assumes an IAM role `who`; None for an `ExistingCluster`.
 
     Raises:
         ConsoleError: the cloud does not answer, or the caller may not ask.
@@ -216,7 +210,7 @@ def _gke(cluster: GcpCluster, run: Run) -> Server:
 
 
 def _aks(cluster: AzureCluster, run: Run) -> Server:
-    """AKS tells the CA only in a kubeconfig; its user entry, which may have a key, is dropped."""
+    # AKS returns the CA only in a kubeconfig, whose user entry may have a key and is dropped.
     place = ("--subscription", cluster.subscription, "--resource-group", cluster.resource_group)
     done = run(("az", "aks", "get-credentials", *place, "--name", cluster.name, "--file", "-", "--only-show-errors"))
     if done.code:
@@ -226,7 +220,7 @@ def _aks(cluster: AzureCluster, run: Run) -> Server:
 
 
 def with_authority(cluster: dict[str, Any]) -> dict[str, Any]:
-    """A cluster entry with its CA in the entry, so that the file works without others.
+    """A cluster entry with an embedded CA.
 
     Raises:
         OSError: the CA cannot be read.
@@ -239,7 +233,7 @@ def with_authority(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def source(cluster: Section, given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
-    """The kubeconfig and context that a user names, else those of the stack, else kubectl's.
+    """Kubeconfig and context that a user names, else of the stack, else kubectl's.
 
     Raises:
         ConsoleError: the kubeconfig does not exist.
@@ -252,25 +246,24 @@ def source(cluster: Section, given: Path | None, context: str | None, *, embedde
     return kubeconfig_file(given or named), context or (section.context if section and not given else None)
 
 
-_LONGEST_OF_MANAGER: Final = 30 * 24 * 3600
-"""Seconds that a token of a manager is valid at most."""
+_LONGEST_OF_MANAGER: Final = 30 * 24 * 3600  # maximum validity of a manager's token in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker, and the manager's account in its cluster, stack, and Secret for it in Kueue's namespace."""
+    """A worker, and its manager."""
 
-    stack: Stack
-    account: Person
-    manager: str
-    secret: str
+    stack: Stack  # of the worker
+    account: Person  # of the manager, in the worker's cluster
+    manager: str  # stack
+    secret: str  # in Kueue's namespace of the manager
 
 
 def worker_of(name: str, project: Path | None) -> Worker:
     """A worker by the name of its stack.
 
     Raises:
-        ConsoleError: the stack does not exist, or is no worker.
+        ConsoleError: the stack does not exist, or is not a worker.
         StackError: the file of the worker or of its manager is invalid.
     """
     stack = declared(name, project).stack
@@ -299,10 +292,7 @@ def worker_config(cluster: Cluster, config: Mapping[str, Any], worker: Worker, s
 
 
 def write_secret(manager: Cluster, worker: Worker, config: Mapping[str, Any]) -> str:
-    """Writes a kubeconfig to the manager's Secret for a worker; Kueue reads it again when it changes.
-
-    Returns:
-        What was written.
+    """Writes a kubeconfig to the manager's Secret for a worker, and reports it; Kueue watches the Secret.
 
     Raises:
         ApiError: the caller may not write it.
@@ -316,7 +306,7 @@ def write_secret(manager: Cluster, worker: Worker, config: Mapping[str, Any]) ->
 
 
 def expiry(config: Mapping[str, Any]) -> str:
-    """When the token of a kubeconfig expires; the API server may have made it shorter than asked."""
+    """Expiry of a kubeconfig's token; the API server may have shortened it."""
     (user,) = config["users"]
     payload = user["user"]["token"].split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -1,7 +1,6 @@
-"""Who may do what in a running cluster, without a stack's file.
+"""Access in a running cluster, without a stack's file.
 
-By the roles and bindings that the caller may read, and by the API server's own answers: SubjectAccessReview, and who
-the caller is.
+Sources: readable roles and bindings, SubjectAccessReview, and SelfSubjectReview.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +36,7 @@ def grants(cluster: Cluster) -> tuple[Grant, ...]:
 
 
 def rules_by_role(roles: Iterable[Manifest]) -> dict[tuple[str, str], tuple[Rule, ...]]:
-    """Rules by namespace, which is empty for a ClusterRole, and name."""
+    """Rules by namespace (empty for a ClusterRole) and name."""
     found: dict[tuple[str, str], tuple[Rule, ...]] = {}
     keys = ("apiGroups", "resources", "verbs", "resourceNames")
     for role in roles:
@@ -47,7 +46,7 @@ def rules_by_role(roles: Iterable[Manifest]) -> dict[tuple[str, str], tuple[Rule
 
 
 def granted(binding: Manifest, rules: Mapping[tuple[str, str], tuple[Rule, ...]]) -> Iterator[Grant]:
-    """What a binding gives, a grant for each subject; without rules where those of its role are unknown."""
+    """Grants of a binding, one for each subject; without rules if the role's rules are unknown."""
     namespace, role = text_at(binding, "metadata", "namespace"), _role_of(binding)
     for found in maps_at(binding, "subjects"):
         name = text_at(found, "name")
@@ -70,14 +69,14 @@ def _role_of(binding: Manifest) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody as the API server names them, with all groups; for the members of a group, the user is empty."""
+    """A caller as the API server names it, with all groups; for members of a group, the user is empty."""
 
     user: str
     groups: tuple[str, ...]
 
     @classmethod
     def of(cls, who: Subject) -> Self:
-        """A subject with the groups that the API server gives to it."""
+        """A subject with the groups that the API server adds."""
         own = [who.name] if who.kind == "Group" else []
         if own == [_ANONYMOUS]:
             return cls("", (_ANONYMOUS,))
@@ -85,7 +84,7 @@ class Caller:
 
 
 def who_can_live(cluster: Cluster, verb: str, resource: Resource, namespace: str | None) -> tuple[Holder, ...]:
-    """Who may do something by the roles and bindings of a cluster, confirmed by SubjectAccessReviews."""
+    """Holders of a right by roles and bindings of a cluster, confirmed by SubjectAccessReviews."""
     found = who_can(grants(cluster), verb, resource, namespace)
 
     def confirmed(holder: Holder) -> bool:
@@ -96,10 +95,10 @@ def who_can_live(cluster: Cluster, verb: str, resource: Resource, namespace: str
 
 
 def review(cluster: Cluster, caller: Caller, question: Question) -> bool:
-    """A SubjectAccessReview.
+    """Asks for a SubjectAccessReview.
 
     Raises:
-        ApiError: the one who asks may not ask for others.
+        ApiError: the caller may not ask for other users.
     """
     verb, resource, place = question
     plural, _, subresource = resource.name.partition("/")
@@ -111,17 +110,17 @@ def review(cluster: Cluster, caller: Caller, question: Question) -> bool:
 
 
 def username(who: Subject) -> str:
-    """The name of a user or service account for the API server; empty for a group."""
+    """Name of a user or service account for the API server; empty for a group."""
     if who.kind == "ServiceAccount":
         return f"system:serviceaccount:{who.namespace}:{who.name}"
     return who.name if who.kind == "User" else ""
 
 
 def who_am_i(cluster: Cluster) -> Caller:
-    """Who the API server thinks that the caller is (SelfSubjectReview).
+    """The caller as the API server sees it (SelfSubjectReview).
 
     Raises:
-        ApiError: it does not accept the caller's credentials.
+        ApiError: the API server does not accept the caller's credentials.
     """
     answer = cluster.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     user = map_at(answer, "status", "userInfo")
@@ -133,17 +132,14 @@ _ASK: Final = f"ask a user with the role {AUDITOR}"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Roles of everybody as far as the caller may read them, with notes on roles that are missing, and whom to ask."""
+    """Readable grants, with notes on grants that are missing and the people to ask."""
 
     grants: tuple[Grant, ...]
     notes: tuple[str, ...]
 
 
 def is_tenant(holder: Holder, namespace: str) -> bool:
-    """Whether somebody is no part of the control plane or of an operator, as far as names tell.
-
-    The namespace is that of the question; empty for all.
-    """
+    """Whether a holder is not part of the control plane or of an operator, by name; empty `namespace` is for all."""
     who = holder.subject
     if who.kind == "ServiceAccount":
         return not namespace or namespace in {who.namespace, holder.place}
@@ -151,7 +147,7 @@ def is_tenant(holder: Holder, namespace: str) -> bool:
 
 
 def seen(cluster: Cluster, namespace: str) -> Seen:
-    """Roles in the namespace of a team and in the whole cluster; members of teams may not read all namespaces ("").
+    """Grants in the namespace of a team and in the whole cluster; only some callers may read all namespaces ("").
 
     ClusterRoles of this program that the caller may not read have the rules of this version.
 

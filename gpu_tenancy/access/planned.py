@@ -1,7 +1,4 @@
-"""The people of a stack: the roles and bindings that it plans, and what a question of the user is about.
-
-And answers about people, as text and JSON.
-"""
+"""Planned roles and bindings of a stack's people, and answers about them as text and JSON."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -24,8 +21,7 @@ from gpu_tenancy.model.project import declared, project_folder
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Person, person
 
-Names: TypeAlias = Mapping[Subject, Person]
-"""People of a stack, by their subjects."""
+Names: TypeAlias = Mapping[Subject, Person]  # people of a stack
 
 
 def grants(tree: Tree) -> tuple[Grant, ...]:
@@ -48,13 +44,13 @@ def grants(tree: Tree) -> tuple[Grant, ...]:
 
 
 def creators(stack: Stack) -> tuple[Person, ...]:
-    """Administrators of a created cluster (`cluster.create.admins`), which the cloud or a binding makes so."""
+    """Administrators of a created cluster (`cluster.create.admins`), by the cloud or a binding."""
     entries: list[str] = getattr(stack.cluster.creation, "admins", [])
     return tuple(person(entry) or Person("group", entry) for entry in entries)
 
 
 def people(tree: Tree) -> Names:
-    """Everybody of a stack, as the API server knows them."""
+    """All people of a stack, by the API server's subjects."""
     stack = tree.stack
     found = {
         *resolved(stack.people.names, [*stack.people.admins, *stack.people.auditors, *stack.people.names.values()]),
@@ -65,7 +61,7 @@ def people(tree: Tree) -> Names:
 
 
 def shown(who: Subject, names: Names) -> str:
-    """A subject as a stack writes it."""
+    """A subject in the notation of stacks."""
     if who in names:
         return str(names[who])
     name = f"{who.namespace}/{who.name}" if who.namespace else who.name
@@ -76,7 +72,7 @@ def named(text: str, stack: Stack, names: Iterable[Person], place: str) -> Perso
     """A person that the user names.
 
     Raises:
-        ConsoleError: it is none of these.
+        ConsoleError: the person is not in `names`.
     """
     found = person(stack.people.names.get(text, text))
     if found is None or not found.name or (found.kind == "serviceaccount" and not all(found.name.partition("/"))):
@@ -88,14 +84,14 @@ def named(text: str, stack: Stack, names: Iterable[Person], place: str) -> Perso
 
 @dataclass(frozen=True)
 class Access:
-    """The people of a stack and what they may do."""
+    """The people of a stack and their access."""
 
     name: str
     tree: Tree
 
     @property
     def stack(self) -> Stack:
-        """The stack."""
+        """The declared stack."""
         return self.tree.stack
 
     @cached_property
@@ -105,19 +101,19 @@ class Access:
 
     @cached_property
     def names(self) -> Names:
-        """Everybody of the stack."""
+        """All people of the stack."""
         return people(self.tree)
 
     def of_stack(self, holders: Iterable[Holder]) -> frozenset[Holder]:
-        """Those who are people of the stack."""
+        """Holders that are people of the stack."""
         return frozenset(holder for holder in holders if holder.subject in self.names)
 
     def comparable(self, holders: Iterable[Holder]) -> tuple[Holder, ...]:
-        """Those whose names in the cluster the stack knows."""
+        """Holders whose names in the cluster the stack knows."""
         return tuple(holder for holder in holders if not self.stack.cluster.is_late(holder.subject.name))
 
     def tenant(self, who: Subject) -> bool:
-        """Whether somebody is no part of the control plane or of an operator."""
+        """Whether a subject is not part of the control plane or of an operator."""
         if who in self.names or who.name in EVERYBODY:
             return True
         if who.kind == "ServiceAccount":
@@ -125,10 +121,10 @@ class Access:
         return not who.name.startswith("system:")
 
     def namespaces(self, namespace: str | None) -> tuple[str, ...]:
-        """The namespaces to ask for.
+        """The namespaces of a question.
 
         Raises:
-            ConsoleError: no team has it.
+            ConsoleError: no team has the namespace.
         """
         if namespace is not None and namespace not in self.stack.teams:
             fix = nearest(namespace, self.stack.teams)
@@ -137,7 +133,7 @@ class Access:
 
 
 def access_of(stack: str | None, team: str | None, project: Path | None, place: Place) -> Access:
-    """The access that a stack plans; without a name, `default_stack` finds the stack of a team in a project or cluster.
+    """The access that a stack plans; without a name, of the `default_stack`.
 
     Raises:
         ConsoleError: the stack does not exist, or several could be meant.
@@ -165,7 +161,7 @@ def _place_text(name: str) -> str:
 
 
 def holders(found: Iterable[Holder], names: Names) -> PlainTable:
-    """Who may do something: one row for each person and role."""
+    """Table of holders: one row for each person and role."""
     rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for holder in found:
         rows[shown(holder.subject, names), holder.role].append(_place_text(holder.place))
@@ -176,7 +172,7 @@ def holders(found: Iterable[Holder], names: Names) -> PlainTable:
 
 
 def holders_data(found: Iterable[Holder], names: Names) -> list[Json]:
-    """The same for programs; the namespace of a right in the whole cluster is null."""
+    """Holders for JSON; the namespace of a right in the whole cluster is null."""
     return [
         {"who": shown(one.subject, names), "role": one.role, "namespace": one.place or None, "kind": one.subject.kind}
         for one in found
@@ -184,5 +180,5 @@ def holders_data(found: Iterable[Holder], names: Names) -> list[Json]:
 
 
 def holder_lines(found: Iterable[Holder], names: Names) -> list[str]:
-    """Who may do something and where, one line each, whatever the role is called."""
+    """Holders and places, one line each, without roles."""
     return [f"{shown(one.subject, names)} in {_place_text(one.place)}" for one in found]

@@ -1,7 +1,4 @@
-"""The rules of RBAC: who may do something with a resource of the API.
-
-Resources have the names that kubectl accepts: plural, singular, short name, with or without group.
-"""
+"""RBAC rules and their holders; resources have the names that kubectl accepts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,18 +16,16 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.yaml import read_table
 
 TABLE: Final = Path(__file__).with_name("resources.yaml")
+# Verbs of all resources:
+# https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb.
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-"""Verbs of all resources: https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb."""
+# Verbs of some resources.
 _SPECIAL: Final = ("impersonate", "bind", "escalate", "approve", "sign", "attest", "use", "proxy", "*")
-"""Verbs of some resources."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Resource:
-    """A resource that RBAC has rules for: a plural and, after `/`, the subresource, such as `pods/exec`.
-
-    The group is empty for the core group.
-    """
+    """A resource of RBAC, with the subresource after `/`, such as `pods/exec`; the core group is empty."""
 
     group: str
     name: str
@@ -43,7 +38,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A served resource of the table, with the operator that serves it and all its names."""
+    """A served resource with its operator and all its names."""
 
     resource: Resource
     operator: str | None
@@ -64,8 +59,8 @@ def _rows() -> tuple[_Row, ...]:
 def resource_of(text: str, stack: Stack | None) -> Resource:
     """The resource that a user names, such as `pods`, `po`, `jobs.batch` or `pods/exec`.
 
-    A resource with an unknown group is taken as namespaced. A name that several operators of the stack serve needs a
-    group. The core group comes first, as in kubectl. Without a stack, all operators count, after Kubernetes' groups.
+    A resource with an unknown group counts as namespaced. A name that several operators serve needs a group; the core
+    group comes first, as in kubectl. Without a stack, all operators count, after Kubernetes' groups.
 
     Raises:
         ConsoleError: the resource is unknown, or has no group and exists in several.
@@ -93,7 +88,7 @@ def resource_of(text: str, stack: Stack | None) -> Resource:
 
 
 def verb_of(text: str) -> str:
-    """A verb of RBAC.
+    """Checks a verb of RBAC.
 
     Raises:
         ConsoleError: the verb is unknown.
@@ -106,7 +101,7 @@ def verb_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of a role, as the API server has it; without names, it is for all objects.
+    """A rule of a role in the API server's form; without names, it is for all objects.
 
     `*` stands for all groups, resources or verbs, and `*/scale` for that subresource of all resources.
     """
@@ -118,7 +113,7 @@ class Rule:
 
     @classmethod
     def of(cls, rule: catalogue.Rule) -> Self:
-        """A rule of the catalogue."""
+        """Converts a rule of the catalogue."""
         return cls(frozenset(rule.groups), frozenset(rule.resources), frozenset(rule.verbs))
 
     def allows(self, verb: str, resource: Resource) -> bool:
@@ -135,7 +130,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role that a binding gives to a subject, in a namespace, or in the whole cluster if that is empty."""
+    """A role that a binding gives to a subject; `namespace` is empty for the whole cluster."""
 
     subject: Subject
     role: str
@@ -147,33 +142,31 @@ class Grant:
         return self.namespace in {"", namespace} and any(rule.allows(verb, resource) for rule in self.rules)
 
 
-ALL: Final = Rule(frozenset("*"), frozenset("*"), frozenset("*"))
-"""The rule of `cluster-admin`."""
+ALL: Final = Rule(frozenset("*"), frozenset("*"), frozenset("*"))  # of `cluster-admin`
 
 
+# Groups of all callers, or of all service accounts.
 EVERYBODY: Final = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
-"""Groups of all callers, or of all service accounts."""
 
 
 def identity(subject: Subject) -> frozenset[Subject]:
-    """All subjects that a caller is for RBAC: itself and the groups that the API server gives to it."""
+    """All subjects of a caller for RBAC: itself and the groups that the API server adds."""
     return frozenset({subject, *(Subject("Group", group) for group in system_groups(subject))})
 
 
 def system_groups(subject: Subject) -> Iterator[str]:
-    """Groups that the API server itself gives to a caller, or to the members of a group."""
+    """Groups that the API server adds to a caller, or to the members of a group."""
     yield "system:authenticated"
     if subject.kind == "ServiceAccount":
         yield "system:serviceaccounts"
         yield f"system:serviceaccounts:{subject.namespace}"
 
 
-WHOLE = ""
-"""The place of rights in the whole cluster; other places are namespaces."""
+WHOLE = ""  # place of rights in the whole cluster; other places are namespaces
 
 
 class Question(NamedTuple):
-    """Whether somebody may do something; the place is a namespace or `WHOLE`."""
+    """One access check; `place` is a namespace or `WHOLE`."""
 
     verb: str
     resource: Resource
@@ -182,7 +175,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holder:
-    """Somebody who may do what was asked."""
+    """A subject with a right, by a role in a place."""
 
     subject: Subject
     role: str
@@ -190,10 +183,7 @@ class Holder:
 
 
 def who_can(grants: Iterable[Grant], verb: str, resource: Resource, namespace: str | None = None) -> tuple[Holder, ...]:
-    """Who may do something, each with the role and the place.
-
-    A namespace leaves out rights in other namespaces; None is for all places.
-    """
+    """Holders of a right, with role and place; `namespace` excludes other namespaces, None excludes none."""
     found: set[Holder] = set()
     for grant in grants:
         place = grant.namespace if namespace is None or not resource.namespaced else namespace
@@ -205,5 +195,5 @@ def who_can(grants: Iterable[Grant], verb: str, resource: Resource, namespace: s
 
 
 def allowed(grants: Sequence[Grant], questions: Iterable[Question]) -> list[bool]:
-    """Whether a caller who has all these roles may do something; RBAC has no rules that refuse."""
+    """Whether a caller with all these roles has each right; RBAC has no rules that deny."""
     return [any(grant.allows(*question) for grant in grants) for question in questions]

@@ -1,1 +1,1 @@
-"""A stack that has the tenancy of a running cluster, read from its objects."""
+"""Drafts a stack from the tenancy of a running cluster."""

@@ -1,4 +1,4 @@
-"""A stack with the tenancy of a running cluster, compared with that cluster object by object."""
+"""Drafts a stack from a running cluster, and compares their objects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -29,10 +29,11 @@ _COMPARED: Final[tuple[Kind, ...]] = (
     "Namespace", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "ResourceQuota", "LimitRange",
     "PriorityClass", "WorkloadPriorityClass",
 )  # fmt: skip
+# Kinds that show teams and their GPUs.
 _OF_TEAMS: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "ResourceFlavor")
-"""Kinds that show which teams there are, and which GPUs they have."""
 _AMOUNTS: Final = (CPU, MEMORY)
 
+# The team's key that sets a field of an object, by kind and field.
 _KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("Namespace", "metadata", "labels", "gpu-tier"): ("tier",),
     ("Namespace", "metadata", "labels", "pod-security.kubernetes.io/enforce"): ("podSecurity",),
@@ -60,12 +61,11 @@ _KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("LimitRange", "spec", "limits", "PersistentVolumeClaim", "min", "storage"): ("claims", "min"),
     ("LimitRange", "spec", "limits", "PersistentVolumeClaim", "max", "storage"): ("claims", "max"),
 }
-"""The key of a team that sets a field of an object, by kind and field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field of an object: what the cluster has and what the stack sets; empty for nothing."""
+    """A field with its values in the cluster and in the stack; empty if unset."""
 
     kind: str
     name: str
@@ -76,30 +76,22 @@ class Difference:
 
 @dataclass(slots=True)
 class Adopted:
-    """A stack for a running cluster, with a note on what each entry comes from.
-
-    Attributes:
-        same: how many objects are as in the cluster, by kind; `new` how many the deployment creates.
-        differences: of objects that exist and stay.
-        left: what the stack does not have, which a deployment leaves alone.
-        problems: why a stack cannot have this tenancy, such as guarantees beyond the nodes; then nothing is compared.
-        incomplete: kinds without which a stack has only some of the teams, and that the user may not read all of.
-    """
+    """A stack for a running cluster; without a comparison if there are `problems`."""
 
     sections: dict[str, Any]
-    notes: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    same: Counter[str] = field(default_factory=Counter[str])
-    new: Counter[str] = field(default_factory=Counter[str])
-    differences: list[Difference] = field(default_factory=list[Difference])
-    left: list[str] = field(default_factory=list[str])
-    problems: tuple[Problem, ...] = ()
-    incomplete: tuple[str, ...] = ()
+    notes: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])  # sources of entries
+    same: Counter[str] = field(default_factory=Counter[str])  # objects as in the cluster, by kind
+    new: Counter[str] = field(default_factory=Counter[str])  # objects to create, by kind
+    differences: list[Difference] = field(default_factory=list[Difference])  # of existing objects
+    left: list[str] = field(default_factory=list[str])  # not in the stack; a deployment leaves it alone
+    problems: tuple[Problem, ...] = ()  # reasons against a stack, such as guarantees beyond the nodes
+    incomplete: tuple[str, ...] = ()  # kinds that are not readable in full, so that teams may be missing
 
 
 def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], project: Path | None = None) -> Adopted:
-    """Writes a stack from a cluster, plans it and compares its objects with the cluster's.
+    """Drafts a stack from a cluster, plans it and compares its objects with the cluster's.
 
-    `exists` tells whether the cluster has an object that was not read; None if the user may not know.
+    `exists` reports whether the cluster has an object that was not read; None if the user may not know.
 
     Raises:
         ConsoleError: no namespace has a queue, or no node shows the machine of a flavor.
@@ -128,7 +120,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
 
 
 def plan_sections(sections: dict[str, Any], name: str, project: Path) -> Preview:
-    """Runs the program on a stack that is not in a file yet.
+    """Plans a stack that is not in a file yet.
 
     Raises:
         StackError: the stack is not valid.
@@ -138,7 +130,7 @@ def plan_sections(sections: dict[str, Any], name: str, project: Path) -> Preview
 
 
 def _with_queue_shares(made: Adopted, seen: Seen, planned: Preview) -> None:
-    """CPU and memory of queues that are not the share of the GPUs."""
+    """Sets CPU and memory of queues unless they are the share of the GPUs."""
     for item in planned.objects:
         live = seen.facts.queues.cluster_queues.get(seen.queue_of.get(item.name, ""))
         if item.kind != "ClusterQueue" or not live:
@@ -157,7 +149,7 @@ def _with_queue_shares(made: Adopted, seen: Seen, planned: Preview) -> None:
 
 
 def _with_keys(made: Adopted, seen: Seen, planned: Preview) -> None:
-    """Keys of teams for fields in which the cluster is not what the stack would have anyhow."""
+    """Sets keys of teams for fields that differ from the stack's defaults."""
     for item in planned.objects:
         team = item.name if item.kind in {"Namespace", "ClusterQueue"} else item.namespace
         live = _live(seen, item)
@@ -173,7 +165,7 @@ def _with_keys(made: Adopted, seen: Seen, planned: Preview) -> None:
 
 
 def _try(made: Adopted, team: str, key: tuple[str, ...], value: str) -> None:
-    """Sets a key of a team if the model accepts it, as the text or as the number that it is."""
+    """Sets a key of a team if the model accepts it, as text or as a number."""
     entry, why = made.sections["teams"][team], ""
     values: list[str | float] = [value]
     with suppress(ValueError):
@@ -197,7 +189,7 @@ def _set(entry: Mapping[str, Any], key: tuple[str, ...], value: Any) -> dict[str
 
 
 def _live(seen: Seen, item: KubernetesObject) -> Manifest | None:
-    """The object of the cluster that does what an object of the stack does, whatever its name."""
+    """The object of the cluster with the same function as an object of the stack, by any name."""
     state = seen.facts.state
     if item.kind not in _COMPARED or item.kind not in state.objects:
         return None
@@ -252,7 +244,7 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
 
 
 def _left_alone(seen: Seen, kept: set[tuple[str, str, str]]) -> Iterator[str]:
-    """Objects of tenancy that the stack does not have, and what that means."""
+    """Objects of tenancy that the stack does not have, with the effect."""
     meaning: Mapping[Kind, str] = {
         "ClusterQueue": "its quota is promised beside that of the stack until you delete it",
         "LocalQueue": "jobs that name it stay in its queue",
@@ -274,8 +266,8 @@ def _named(manifest: Manifest) -> str:
     return "/".join(part for part in (namespace_of(manifest), name_of(manifest)) if part)
 
 
-Fields = dict[tuple[str, ...], str]
-"""Values by path."""
+Fields = dict[tuple[str, ...], str]  # values by path
+# Defaults of the API server: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/.
 _DEFAULTS: Final[Mapping[str, Fields]] = {
     "ClusterQueue": {
         ("spec", "queueingStrategy"): "BestEffortFIFO",
@@ -290,12 +282,11 @@ _DEFAULTS: Final[Mapping[str, Fields]] = {
     "Namespace": {("spec", "finalizers", "kubernetes"): "listed"},
     "PriorityClass": {("preemptionPolicy",): "PreemptLowerPriority", ("globalDefault",): "False"},
 }
-"""What the API server has where an object says nothing: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/."""
 _DERIVED: Final = frozenset({"status", "coveredResources", "apiVersion", "kind"})
 
 
 def _differences(name: str, live: Manifest, planned: Manifest) -> Iterator[Difference]:
-    """What a stack changes of an object. Labels of others stay, so they are no difference."""
+    # Labels of others stay, so they are no difference.
     kind = text_at(planned, "kind")
     ours, theirs = _fields_with_defaults(planned, kind), _fields_with_defaults(live, kind)
     for path in dict.fromkeys((*ours, *theirs)):
@@ -306,12 +297,11 @@ def _differences(name: str, live: Manifest, planned: Manifest) -> Iterator[Diffe
 
 
 def _fields_with_defaults(live: Manifest, kind: str) -> Fields:
-    """The fields of an object, with what the API server has where it says nothing."""
     return {**_DEFAULTS.get(kind, {}), **fields(live)}
 
 
 def fields(manifest: Manifest) -> Fields:
-    """What an object sets, by path; entries of lists by their name, so that their order does not count."""
+    """Fields of an object by path; entries of lists are by their name, so that their order does not count."""
     labels = texts_at(manifest, "metadata", "labels")
     rest = {key: value for key, value in manifest.items() if key != "metadata"}
     return {("metadata", "labels", key): value for key, value in labels.items()} | dict(_flat(rest, ()))
@@ -335,7 +325,6 @@ def _flat(value: Json, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _equal(name: str, one: str, other: str) -> bool:
-    """Whether two values of a field are the same text or amount."""
     if one == other or not (one and other):
         return one == other
     try:

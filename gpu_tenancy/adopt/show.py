@@ -1,4 +1,4 @@
-"""An adopted stack as a file, and how it differs from the cluster as text and as data."""
+"""Output of an adopted stack: file, comparison as text, and data."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +12,7 @@ from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.model.spec import NAMESPACE
 
 _NAMED: Final = frozenset({"pools", "priorities", "cohorts", "teams"})
-_LINE: Final = 80
-"""Characters of a list's items in one line."""
+_LINE: Final = 80  # characters of a list on one line
 _START: Final = """\
 # yaml-language-server: $schema=schema.json
 # Written by `tenancy cluster adopt`; values that follow from others are left out. Check cluster.provides, because no
@@ -23,7 +22,7 @@ config:
 
 
 def written(adopted: Adopted) -> str:
-    """The stack file, with a comment that says what each entry comes from; the long `cluster.adopt` is at its end."""
+    """The stack file, with the source of each entry as a comment; the long `cluster.adopt` is at its end."""
     lines = [_START]
     for section, content in sorted(adopted.sections.items(), key=lambda item: item[0] == "cluster"):
         if section not in _NAMED:
@@ -38,7 +37,7 @@ def written(adopted: Adopted) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes lists that do not fit a line with one item a line."""
+    """Writes long lists with one item a line."""
 
 
 def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
@@ -56,7 +55,7 @@ def _yaml(content: dict[str, Any], indent: int) -> str:
 
 
 def lines(adopted: Adopted) -> Iterator[str]:
-    """What is the same, what differs, what is new and what is left alone."""
+    """Objects that are the same, differ, are new, or are left alone."""
     for problem in adopted.problems:
         yield f"✗ {problem}"
     if adopted.problems:
@@ -88,7 +87,7 @@ def _counts(counts: Counter[str]) -> str:
 
 
 def data(adopted: Adopted) -> dict[str, Any]:
-    """The comparison for programs."""
+    """The comparison for JSON."""
     return {
         "problems": [str(problem) for problem in adopted.problems],
         "incomplete": list(adopted.incomplete),

@@ -1,4 +1,4 @@
-"""Pools, teams, cohorts and priorities of a stack, as the nodes and objects of a cluster show them."""
+"""Drafts pools, teams, cohorts and priorities of a stack from nodes and objects of a cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,21 +19,20 @@ from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable, find_gpu, f
 from gpu_tenancy.model.kinds import kinds
 
 _TYPE: Final = "node.kubernetes.io/instance-type"
+# Label of GPU feature discovery with the whole GPUs of a node, even if they are divided.
 _COUNT: Final = "nvidia.com/gpu.count"
-"""Label of GPU feature discovery with the whole GPUs of a node, also if they are divided."""
 _MIG: Final = "nvidia.com/mig-"
 _WHOLE: Final = "nvidia.com/gpu"
-_OF_CONTROLLERS: Final = "node.kubernetes.io/"
-"""Taints that controllers set while a node is unavailable."""
+_OF_CONTROLLERS: Final = "node.kubernetes.io/"  # taints of unavailable nodes
 
 
 @dataclass(slots=True)
 class Drafted:
-    """Entries of a section of a stack by name, what each comes from, and what the section cannot express."""
+    """Entries of a section of a stack."""
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    notes: dict[str, str] = field(default_factory=dict[str, str])
-    left: list[str] = field(default_factory=list[str])
+    notes: dict[str, str] = field(default_factory=dict[str, str])  # sources, by entry
+    left: list[str] = field(default_factory=list[str])  # not expressible in the section
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class _Shape:
 
 
 def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
-    """The pools, and the GPU resource of each flavor that has one; empty for flavors of CPU nodes."""
+    """The pools, and the GPU resource of each flavor; empty for flavors of CPU nodes."""
     drafted, resources = Drafted(), dict[str, str]()
     taken: set[str] = set()
     flavors = sorted(facts.state.of("ResourceFlavor"), key=lambda flavor: -len(texts_at(flavor, "spec", "nodeLabels")))
@@ -74,7 +73,7 @@ def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
 
 
 def _nodes(facts: Facts, flavor: Manifest) -> list[Manifest]:
-    """The nodes with a flavor's labels; those with GPUs, if queues promise GPUs of it, else those without."""
+    """Nodes with a flavor's labels: with GPUs if queues promise GPUs of the flavor, else without."""
     wanted = texts_at(flavor, "spec", "nodeLabels").items()
     nodes = [node for node in facts.state.of("Node") if wanted <= texts_at(node, "metadata", "labels").items()]
     promised = accelerators({res: amount for (name, res), amount in facts.promised.items() if name == name_of(flavor)})
@@ -85,7 +84,7 @@ def _nodes(facts: Facts, flavor: Manifest) -> list[Manifest]:
 
 
 def _shape(node: Manifest) -> _Shape:
-    """The GPUs, CPUs and memory of a node, and its machine type, else the only one that has the same."""
+    """GPUs, CPUs, memory and machine type of a node; without a type, the only type with the same amounts."""
     labels, offered = texts_at(node, "metadata", "labels"), amounts(at(node, "status", "allocatable"))
     resource, count = next(iter(sorted(accelerators(offered).items())), ("", 0))
     product = labels.get(PRODUCT_LABELS.get(resource.partition("/")[0], ""), "")
@@ -115,7 +114,7 @@ def _pool(shape: _Shape, nodes: list[Manifest], flavor: Manifest) -> dict[str, A
 
 
 def _machine(shape: _Shape, node: Manifest) -> dict[str, Any]:
-    """The machine type, or its amounts where the catalogue does not have it; with how its GPUs are divided."""
+    """The machine type, or its amounts if the catalogue does not have it, and the partitions of its GPUs."""
     known = find_machine(shape.machine)
     whole = known.gpus if known else int(texts_at(node, "metadata", "labels").get(_COUNT, shape.gpus))
     row = find_gpu((known.gpu if known else shape.model) or "")
@@ -140,24 +139,23 @@ def _machine(shape: _Shape, node: Manifest) -> dict[str, Any]:
     return entry | sharing
 
 
+# Kinds to read.
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node", "PriorityClass", "Queue",
     "ResourceFlavor", "ResourceQuota", "StorageClass", "WorkloadPriorityClass",
 )  # fmt: skip
-"""What is read of a cluster."""
+# API groups of jobs and servers, and their operator.
 OPERATED: Final = {kind.group: kind.operator for kind in kinds().values() if kind.operator}
-"""API groups of jobs and servers, and the operator, by its field, that runs them."""
 ROOT: Final = "org"
+# System classes are above: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/.
 _MOST: Final = 1_000_000_000
-"""Classes of the system are above: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/."""
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-_PAYS: Final = {"owner": "owner", "costCenter": "cost-center"}
-"""Keys of a team that a stack requires, and the label that has them."""
+_PAYS: Final = {"owner": "owner", "costCenter": "cost-center"}  # required keys of a team, and labels
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A cluster as a stack would have it, with the API groups of `OPERATED` that it serves."""
+    """A cluster as input of a stack; `groups` are the served API groups of `OPERATED`."""
 
     facts: Facts
     groups: frozenset[str] = frozenset()
@@ -169,14 +167,14 @@ class Seen:
 
     @cached_property
     def queue_of(self) -> dict[str, str]:
-        """The ClusterQueue of each namespace with a LocalQueue whose ClusterQueue exists: a team."""
+        """The ClusterQueue of each namespace with a LocalQueue; such a namespace is a team."""
         queues = self.facts.queues
         found = {space: queues.homes[space][queues.usual(space)] for space in sorted(queues.homes)}
         return {space: queue for space, queue in found.items() if queue in queues.cluster_queues}
 
     @cached_property
     def owners(self) -> dict[str, str]:
-        """The team that has each ClusterQueue; others share it."""
+        """The team that owns each ClusterQueue; other teams share it."""
         found: dict[str, str] = {}
         for team, queue in self.queue_of.items():
             if queue not in found or team == queue:
@@ -185,7 +183,7 @@ class Seen:
 
     @cached_property
     def parents(self) -> dict[str, str | None]:
-        """Each cohort with its parent, with the root that a stack has."""
+        """The parent of each cohort, including the root of the stack."""
         tenancy = self.facts.queues.tenancy
         named = {queue.cohort for queue in tenancy.queues if queue.cohort}
         found: dict[str, str | None] = dict.fromkeys(sorted(named))
@@ -201,13 +199,13 @@ class Seen:
 
     @cached_property
     def provides(self) -> list[str]:
-        """What a stack says that a cluster has. No object shows whether NetworkPolicies are enforced: assumed."""
+        """Features of the cluster. No object shows whether NetworkPolicies are enforced: assumed."""
         classes = self.facts.state.of("StorageClass")
         default = any(texts_at(each, "metadata", "annotations").get(_DEFAULT_CLASS) == "true" for each in classes)
         return ["networkPolicies", *(["defaultStorageClass"] if default else [])]
 
     def bounds(self, owner: kueue.ClusterQueue | kueue.Cohort, flavor: str, resource: str) -> dict[str, int]:
-        """Guarantee and limit of a queue or cohort; a queue without a borrowing limit may use all of its tree."""
+        """Guarantee and limit of a queue or cohort; without a borrowing limit, the limit is all quota of its tree."""
         quota = owner.quotas.get((flavor, resource), Quota(0))
         own = quota.nominal + self._below(owner.name, flavor, resource) * isinstance(owner, kueue.Cohort)
         if quota.borrowing_limit is not None:
@@ -220,7 +218,6 @@ class Seen:
         return {"guaranteed": own, "limit": max(own, whole)}
 
     def _below(self, cohort: str, flavor: str, resource: str, *, own: bool = False) -> int:
-        """The nominal quota below a cohort, with its own where asked."""
         tenancy, key = self.facts.queues.tenancy, (flavor, resource)
         parts = [queue for queue in tenancy.queues if queue.cohort == cohort]
         total = sum(part.quotas[key].nominal for part in parts if key in part.quotas)
@@ -239,7 +236,7 @@ class Seen:
 
     @cached_property
     def teams(self) -> Drafted:
-        """The namespaces with a queue."""
+        """Teams: namespaces with a queue."""
         drafted, queues = Drafted(), self.facts.queues
         spaces = {name_of(each): texts_at(each, "metadata", "labels") for each in self.facts.state.of("Namespace")}
         for team, queue in self.queue_of.items():
@@ -270,7 +267,7 @@ class Seen:
 
     @cached_property
     def cohorts(self) -> Drafted:
-        """The tree; empty if it is only the root that a stack has anyhow."""
+        """The cohort tree; empty if it has only the root that every stack has."""
 
         def place(name: str) -> tuple[int, str]:
             """Depth and name, so that parents come first."""
@@ -297,7 +294,7 @@ class Seen:
 
     @cached_property
     def priorities(self) -> Drafted:
-        """The priority classes of people; those that a chart installed stay its own."""
+        """Priority classes of people, without classes of charts."""
         drafted = Drafted()
         for kind in ("WorkloadPriorityClass", "PriorityClass"):
             for each in self.facts.state.of(kind):
@@ -316,7 +313,7 @@ class Seen:
         return drafted
 
     def sections(self, name: str) -> dict[str, Any]:
-        """The stack; its environment is that of the namespaces' labels, else its name."""
+        """The stack; its environment is from the namespaces' labels, else its name."""
         spaces = [each for each in self.facts.state.of("Namespace") if name_of(each) in self.queue_of]
         said = {texts_at(each, "metadata", "labels").get("environment", "") for each in spaces}
         environment = said.pop() if len(said) == 1 else name

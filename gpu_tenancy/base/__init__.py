@@ -1,1 +1,1 @@
-"""What all rooms use: errors, JSON values, quantities, texts and tables for people."""
+"""Shared by all rooms: errors, JSON values, quantities, texts and tables for people."""

@@ -15,7 +15,7 @@ from gpu_tenancy.base.output import PlainTable
 
 
 class Form(StrEnum):
-    """A form of an answer."""
+    """A form of an answer, as the values of kubectl's `-o`."""
 
     JSON = "json"
     YAML = "yaml"
@@ -36,7 +36,7 @@ Output: TypeAlias = Annotated[
 
 
 def is_for_programs(form: Form | None) -> bool:
-    """Whether nothing else than the answer may be on standard output; sets whether tables are wide otherwise."""
+    """Whether standard output must have the answer only; sets whether tables are wide otherwise."""
     terminal.out.wide = form is Form.WIDE
     return form not in {None, Form.WIDE}
 

@@ -1,4 +1,4 @@
-"""Bounds of what is read from files and other programs, so that no input takes unbounded time or memory."""
+"""Bounds of input from files and other programs, so that no input takes unbounded time or memory."""
 
 import json
 import math
@@ -10,27 +10,20 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.texts import hidden, shortened
 
-LARGEST: Final = 4 * 2**20
-"""Size of a file in bytes; a stack with 3,000 teams has about 1.5 MiB."""
-DEEPEST: Final = 50
-"""Levels of mappings and lists inside each other; a stack with Helm values has about 15."""
-MAX_VALUES: Final = 200_000
-"""Values, with those of aliases counted wherever they are used; a stack with 3,000 teams has about
-70,000."""
-LONGEST_KEY: Final = 1024
-"""Characters of a key, as of an implicit key in YAML: https://yaml.org/spec/1.2.2/#742-flow-mappings."""
-LARGEST_INTEGER: Final = 2**63 - 1
-"""As in the Kubernetes API."""
-MOST_DIGITS: Final = 100
-"""Characters of a number; more than any number within the bounds needs."""
+LARGEST: Final = 4 * 2**20  # bytes of a file; a stack with 3,000 teams has about 1.5 MiB
+DEEPEST: Final = 50  # levels of mappings and lists inside each other; a stack with Helm values has about 15
+MAX_VALUES: Final = 200_000  # values, also those of aliases at each use; a stack with 3,000 teams has about 70,000
+LONGEST_KEY: Final = 1024  # characters of an implicit key in YAML: https://yaml.org/spec/1.2.2/#742-flow-mappings.
+LARGEST_INTEGER: Final = 2**63 - 1  # as in the Kubernetes API
+MOST_DIGITS: Final = 100  # characters of a number; more than any number within the bounds needs
 
 
 def read_json(text: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: not JSON, nested too deeply for the parser, or with a number that JSON does not have or that has too
-            many digits.
+        ValueError: not JSON, nested too deeply for the parser, or a number that JSON does not have or with too many
+            digits.
     """
 
     def constant(text: str) -> Any:
@@ -55,7 +48,7 @@ def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def value_problems(data: Any) -> Iterator[Problem]:
-    """Problems of single values, whatever they mean: invisible characters, numbers and nesting out of bounds."""
+    """Problems of single values, of any key: invisible characters, numbers and nesting out of bounds."""
     waiting: list[tuple[Path, Any]] = [((), data)]
     while waiting:  # Not recursive: the data may be nested without a bound.
         path, value = waiting.pop()

@@ -5,17 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-SPACE: Final = "free disk space, then run the same command again"
-"""The fix for a full disk."""
+SPACE: Final = "free disk space, then run the same command again"  # the fix for a full disk
 
 
 class ConsoleError(Exception):
-    """A problem outside this program: in a file, a cluster, the network or the arguments.
-
-    Attributes:
-        what: the problem, with its place and value.
-        fix: what the user should do, in the imperative.
-    """
+    """A problem outside this program, such as in a file or a cluster: `what`, and its `fix` in the imperative."""
 
     def __init__(self, what: str, fix: str) -> None:
         self.what, self.fix = what, fix
@@ -24,7 +18,7 @@ class ConsoleError(Exception):
 
 @contextmanager
 def naming(file: Path) -> Generator[None]:
-    """Adds the file to an `OSError` without one: that of a write, such as on a full disk, does not name its file."""
+    """Adds the file to an `OSError` without one: a failed write, such as on a full disk, does not name its file."""
     try:
         yield
     except OSError as error:

@@ -7,7 +7,6 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 
 _SILENT: Final = {"merge-base": "no common ancestor with HEAD"}
-"""Why a subcommand fails without a message."""
 
 
 def git(project: Path, ref: str, *arguments: str) -> str:

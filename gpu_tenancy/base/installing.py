@@ -1,4 +1,4 @@
-"""How a user installs what this package can do without: the packages of its extras."""
+"""Commands to install the optional packages: those of the package's extras."""
 
 import json
 import re
@@ -13,13 +13,12 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 
 _PACKAGE: Final = "gpu-tenancy"
-_DEPLOY: Final = "deploy"
-"""The extra that the others include."""
+_DEPLOY: Final = "deploy"  # the other extras include it
 _REQUIREMENT: Final = re.compile(r"""(([\w.-]+)[^;]*?) *;.*extra == ['"]([\w-]+)""")
 
 
 def install_command(package: str) -> str:
-    """The command that installs a package of an extra into this environment, by the installer of this one."""
+    """The command that installs a package of an extra into this environment, by the installer of this environment."""
     own = distribution(_PACKAGE)
     if json.loads(own.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         return "make ready-clouds"  # a clone

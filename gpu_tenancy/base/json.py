@@ -1,11 +1,10 @@
-"""JSON values: their type, and what is at a path of keys."""
+"""JSON values: their type, and access by a path of keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-Path: TypeAlias = tuple[str | int, ...]
-"""The path of a value: keys of objects and indices of lists."""
+Path: TypeAlias = tuple[str | int, ...]  # keys of objects and indices of lists
 
 
 def replaced(value: Json, paths: Sequence[Path], text: str) -> Json:

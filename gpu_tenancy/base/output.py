@@ -1,4 +1,4 @@
-"""Output that neither a terminal nor the log of a pipeline takes for anything else than text.
+"""Output without control sequences of terminals and commands of pipeline logs.
 
 Names, messages and labels come from files of a pull request, from git, from other programs and from the objects that
 tenants create in a cluster.
@@ -22,21 +22,17 @@ from rich.text import Text
 from gpu_tenancy.base.errors import naming
 from gpu_tenancy.base.texts import visible
 
-_SHOWN: Final = "\n\u200c\u200d"
-"""Line breaks, and what joins the parts of letters and emoji."""
+_SHOWN: Final = "\n\u200c\u200d"  # line breaks, and joiners of letters and emoji
 _COMMAND: Final = re.compile(r"(?:(?<=\n)|^)(?P<key>[^\S\n]*:):|(?P<old>##)\[")
 """Start of a workflow command of GitHub's runner: at the start of a line, or anywhere as `##[error]`, also of Azure
 Pipelines: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands and
 https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands."""
-_BEFORE: Final = re.compile(r"[ ├─│└]*(?:[·✓✗…?] )?")
-"""What precedes the text of a line: spaces, what leads to the branches of a tree, and a mark."""
-_AFTER: Final = str.maketrans("├─└·✓✗…?", "│       ")
-"""What precedes it in the lines after the first one."""
-_WORD: Final = re.compile(r"(?:`[^`]*`|\S)+\s*")
-"""A word, or a command between backticks, with the spaces after it."""
+_BEFORE: Final = re.compile(r"[ ├─│└]*(?:[·✓✗…?] )?")  # before the text of a line: spaces, branches of a tree, a mark
+_AFTER: Final = str.maketrans("├─└·✓✗…?", "│       ")  # replaces them in the lines after the first one
+_WORD: Final = re.compile(r"(?:`[^`]*`|\S)+\s*")  # a word, or a command between backticks, with the spaces after it
 _WHOLE: Final = Style(meta={"whole": True})
 _OTHER: Final = re.compile(r"##(?=vso\[|teamcity\[)")
-"""Commands of Azure Pipelines and TeamCity."""
+"""Starts of commands of Azure Pipelines and TeamCity."""
 
 
 def as_text(text: str) -> str:
@@ -49,15 +45,12 @@ def as_text(text: str) -> str:
 
 
 def command(line: str) -> Text:
-    """A line with a command, which is never wrapped: it works when it is pasted."""
+    """A line with a command, which is never wrapped, so that it can be pasted."""
     return Text(line, _WHOLE)
 
 
 def folded(text: Text, width: int) -> Text:
-    """A line in lines that fit, those after the first one below its text.
-
-    Lines break at spaces, but neither in a word nor in a `command`: one that is longer has its own line.
-    """
+    """A line in lines that fit, aligned below its text; a word or `command` is never broken, even if it is longer."""
     before = _BEFORE.match(text.plain)
     indent = Text((before[0] if before else "").translate(_AFTER))
     breaks: list[int] = []  # the offsets at which lines after the first one start
@@ -74,12 +67,9 @@ def folded(text: Text, width: int) -> Text:
 
 
 class Output(Console):
-    """A console that escapes what is not text; its own styles and markup still work.
+    """A console that escapes control characters; its own styles and markup still work.
 
-    On a terminal, lines wrap at words, and no word is broken. Elsewhere, lines are as long as their text.
-
-    Attributes:
-        wide: whether tables have all columns and lines are not wrapped, however narrow the terminal is.
+    On a terminal, lines wrap at words, and no word is broken. Elsewhere, or if `wide`, lines are as long as their text.
     """
 
     def __init__(self, *, stderr: bool = False, width: int | None = None, terminal: bool | None = None) -> None:
@@ -115,7 +105,7 @@ class Output(Console):
 
 
 class Unbounded:
-    """Lines that wrap as others do, and not as their renderable would: its width is not that of the terminal."""
+    """Lines that wrap at the terminal's width, not at that of their renderable."""
 
     def __init__(self, renderable: RenderableType) -> None:
         self._renderable = renderable
@@ -125,12 +115,12 @@ class Unbounded:
 
 
 def words(text: str) -> list[str]:
-    """What no line breaks."""
+    """The unbreakable parts of a text."""
     return [word[0].rstrip() for word in _WORD.finditer(text)]
 
 
 def _lines(segments: Iterable[Segment]) -> Iterable[list[Segment]]:
-    """The segments of each line; those of controls alone."""
+    """The segments of each line; control segments alone."""
     line: list[Segment] = []
     for segment in segments:
         if segment.control:
@@ -158,14 +148,12 @@ def _plain(segments: Iterable[Segment]) -> Iterable[Segment]:
         line = (line + shown).rpartition("\n")[2]
 
 
-_GAP: Final = 2
-"""Cells between two columns."""
-_TEXT: Final = 20
-"""Cells of a column of text below which another column is left out; less if the text is shorter."""
+_GAP: Final = 2  # cells between two columns
+_TEXT: Final = 20  # cells of a text column below which another column is left out
 
 
 class PlainTable(Table):
-    """A table without borders whose cells are text: `[red]` in a cell is shown, not obeyed. Pass a `Text` for a style.
+    """A table without borders whose cells are text: `[red]` in a cell is shown as it is. Pass a `Text` for a style.
 
     Where the terminal is too narrow, texts wrap at words; then columns are left out; and if that is not enough, each
     row is a block with a line for each column.
@@ -195,7 +183,7 @@ class PlainTable(Table):
 
     @property
     def names(self) -> list[str]:
-        """What the rows are about: the different texts of the first column."""
+        """The different texts of the first column."""
         return list(dict.fromkeys(line[0].plain for line in self._lines if line[0].plain))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -251,7 +239,7 @@ class PlainTable(Table):
         return widths
 
     def _least(self, at: int, full: int) -> int:
-        """The width of a column that may wrap: of its longest word, and of texts that are to be read not much less."""
+        """The width of its longest word; for texts, also at least `_TEXT` if the text is that long."""
         longest = max(cell_len(word) for cell in self._cells(at) for word in words(cell))
         return max(0 if self._numbers[at] else min(full, _TEXT), longest, 1)
 
@@ -272,8 +260,8 @@ class PlainTable(Table):
 def write_text(file: Path, text: str) -> None:
     """Writes a file and the folders above it. After a full disk or a kill the file has its earlier content.
 
-    A link stays, and what it leads to is written; an existing file keeps its mode. A device or a pipe, such as
-    `/dev/stdout`, gets the text as it is.
+    The target of a link is written; an existing file keeps its mode. A device or a pipe, such as `/dev/stdout`, gets
+    the text as it is.
 
     Raises:
         OSError: the file cannot be written; it names the file.
@@ -287,7 +275,7 @@ def write_text(file: Path, text: str) -> None:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Writes a file as `write_text` does, readable only by its owner, and so are the folders that it makes.
+    """Writes a file as `write_text` does; the file and new folders are readable only by their owner.
 
     Raises:
         OSError: the file cannot be written; it names the file.
@@ -298,7 +286,7 @@ def write_private(file: Path, text: str) -> None:
 
 
 def _replace(file: Path, text: str, mode: int | None) -> None:
-    """Writes a file beside another and puts it in its place, with a mode or the usual one."""
+    """Writes a file beside another and replaces the other, with a mode or the usual one."""
     unfinished = file.with_name(f"{file.name}.new")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666 if mode is None else 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Problems of a stack, as text that says place, value, rule and fix."""
+"""Problems of a stack, as text with place, value, rule and fix."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,18 +7,13 @@ from typing import Final, TypeAlias
 
 from gpu_tenancy.base.texts import shortened, visible
 
-Path: TypeAlias = tuple[str | int, ...]
-"""A place in a stack: keys and list positions, from the section down."""
+Path: TypeAlias = tuple[str | int, ...]  # keys and list positions, from the section down
 
-ANY: Final = "*"
-"""Wildcard for each key at a place that a problem is about; no key of a stack has this name."""
+ANY: Final = "*"  # each key at a place that a problem is about; no key of a stack has this name
 
-_LISTED: Final = 8
-"""A list of up to this many names is shown completely."""
-_LONGEST: Final = 200
-"""Characters of a value that are shown and compared; a name of a resource in a cloud may be longer than others."""
-_NEAREST: Final = 5
-"""Names that are shown of a longer list."""
+_LISTED: Final = 8  # a list of up to this many names is shown completely
+_LONGEST: Final = 200  # characters of a value that are shown and compared; names of cloud resources may be long
+_NEAREST: Final = 5  # names that are shown of a longer list
 
 
 def dotted(path: Path) -> str:
@@ -32,13 +27,13 @@ def dotted(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a stack.
+    """One problem of a stack.
 
     Attributes:
         path: the key to change first.
-        rule: what is wrong, with the numbers that show it; continues the sentence after the value.
-        fix: what to do, in the imperative.
-        value: the value at this place; None where there is none, or where the rule names it.
+        rule: the broken rule with its numbers; continues the sentence after the value.
+        fix: in the imperative.
+        value: None where there is no value, or where the rule names it.
         about: other places that the rule depends on. If one of them could not be read, the problem may be false, so
             it is not reported until that place can be read.
         file: the stack's file, as the reader would type it.
@@ -55,7 +50,7 @@ class Problem:
 
     @property
     def reason(self) -> str:
-        """Value, rule and fix in one line, without the place; what a reader would not see is escaped."""
+        """Value, rule and fix in one line, without the place; invisible characters are escaped."""
         value = "" if self.value is None else f"{shortened(self.value, _LONGEST)} "
         return visible(f"{value}{self.rule}; {self.fix}", "")
 
@@ -73,10 +68,7 @@ class StackError(Exception):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest known name, then the known names.
-
-    `did you mean 'a100'? Known: a100, h100` or `known: a100, h100` or `none exist`.
-    """
+    """A hint for an unknown name: `did you mean 'a100'? Known: a100, h100`, `known: a100, h100` or `none exist`."""
     names = sorted(set(known))
     if not names:
         return "none exist"
@@ -86,15 +78,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], listing: str = "") -> tuple[str, str]:
-    """Rule and fix for a name that does not exist.
+    """Rule and fix for an unknown name: `unknown flavor 'h10' (did you mean 'h100'?)` and `use one of: a100, h100`.
 
-    `unknown flavor 'h10' (did you mean 'h100'?)` and `use one of: a100, h100`.
-
-    Args:
-        kind: the noun of what is named, such as `flavor`.
-        name: the unknown name.
-        known: the names that exist.
-        listing: command that lists all of them, shown if they are too many for an error.
+    `listing` is a command that lists all known names, shown if they are too many for an error.
     """
     names = sorted(set(known))
     match = _match(name, names)
@@ -109,7 +95,7 @@ def _match(name: str, names: list[str]) -> str | None:
 
 
 def listed(name: str, known: Iterable[str], listing: str = "") -> str:
-    """All names of a short list; of a long one those nearest to a name, the total and the command that lists all."""
+    """All names of a short list; of a long one the nearest to a name, the total and the command that lists all."""
     names = sorted(set(known))
     if len(names) <= _LISTED:
         return ", ".join(names)

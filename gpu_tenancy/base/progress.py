@@ -1,4 +1,4 @@
-"""Progress of work that takes longer than a few seconds, and how long to wait for others."""
+"""Progress of work that takes longer than a few seconds, and time limits of waits."""
 
 import math
 import os
@@ -10,14 +10,11 @@ from typing import Final, Protocol, runtime_checkable
 
 from gpu_tenancy.base.errors import ConsoleError
 
-Report = Callable[[str], None]
-"""Takes one line of progress."""
+Report = Callable[[str], None]  # takes one line of progress
 
-Advance = Callable[[int], None]
-"""Takes the number of units that are done so far."""
+Advance = Callable[[int], None]  # takes the number of units that are done so far
 
-INTERVAL: Final = 15.0
-"""Seconds between two progress lines if no bar can be drawn."""
+INTERVAL: Final = 15.0  # seconds between two progress lines if no bar can be drawn
 
 
 @runtime_checkable
@@ -67,16 +64,15 @@ def line(what: str, done: int, total: int, unit: str, seconds: float) -> str:
     return f"{counted}, about {f'{left / 60:.0f} min' if left > _IN_SECONDS else f'{left:.0f} s'} left"
 
 
-_IN_SECONDS: Final = 90
-"""Longer times are shown in minutes."""
+_IN_SECONDS: Final = 90  # longer times are shown in minutes
 
 
+# Environment variable: a number from 1 that multiplies limits of waits; default: 1.
 PATIENCE: Final = "GPU_TENANCY_PATIENCE"
-"""Environment variable: a number from 1, by which limits of waits are multiplied; default: 1."""
 
 
 def patient(seconds: float) -> float:
-    """Seconds after which to give up on this machine, where `seconds` are ample on a usual one.
+    """The limit of a wait on this machine, whose limit on a usual machine is `seconds`.
 
     Raises:
         ConsoleError: the environment variable is not such a number.

@@ -1,7 +1,7 @@
 """Kubernetes quantities as exact integers in one base unit per resource.
 
-Amounts of `cpu` are in millicores, amounts of `memory` and storage in bytes, all others are counts. The grammar is
-that of the API: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+Amounts of `cpu` are in millicores, amounts of `memory` and storage in bytes, all others are counts. The grammar is that
+of the API: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
 import re
@@ -14,15 +14,14 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 
-Amounts: TypeAlias = Mapping[str, int]
-"""Amount in the resource's base unit, by resource name."""
+Amounts: TypeAlias = Mapping[str, int]  # in the resource's base unit, by resource name
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
+# The resource as which Kueue counts channels: our own name, no node has it.
 CHANNELS: Final = "compute-domain.nvidia.com/channel"
-"""Resource as which Kueue counts channels; no node has it. It is the stack's own name: Kueue has none."""
+# The resource as which Kueue counts RDMA interfaces of GKE's DRANET: our own name.
 INTERFACES: Final = "mrdma.google.com/interface"
-"""Resource as which Kueue counts RDMA interfaces that pods claim from GKE's DRANET; also the stack's own name."""
 CLAIMED: Final = (CHANNELS, INTERFACES)
 """Resources that Kueue counts by claims. Their quota never binds, so reports and the simulation leave them out."""
 
@@ -43,15 +42,12 @@ _QUANTITY: Final = re.compile(rf"(?P<number>[+-]?{_NUMBER})(?:(?P<suffix>{_SUFFI
 
 _DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION_PATTERN: Final = f"^{_DURATION.pattern}$"
-"""Regular expression of a duration, for the JSON schema."""
+DURATION_PATTERN: Final = f"^{_DURATION.pattern}$"  # for the JSON schema
 
 _RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)/s")
-RATE_PATTERN: Final = f"^{_RATE.pattern}$"
-"""Regular expression of a rate, for the JSON schema."""
+RATE_PATTERN: Final = f"^{_RATE.pattern}$"  # for the JSON schema
 
-AMOUNT_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"
-"""Regular expression of a quantity that is not negative, for the JSON schema."""
+AMOUNT_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"  # not negative; for the JSON schema
 
 
 def parse_quantity(text: str | float) -> Fraction:
@@ -115,10 +111,7 @@ def _with_suffix(amount: int, suffixes: Mapping[str, int]) -> str | None:
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """An amount of a resource as Kubernetes writes it: cpu from millicores, memory from bytes, others as counts.
-
-    The prefix of a ResourceQuota is ignored: `requests.cpu` is formatted as `cpu`.
-    """
+    """An amount of a resource as Kubernetes writes it; a ResourceQuota's prefix, as in `requests.cpu`, is ignored."""
     kind = plain(resource)
     if kind == CPU:
         return format_cpu(amount)
@@ -132,10 +125,7 @@ def format_amounts(amounts: Amounts) -> dict[str, str]:
 
 
 def is_extended(resource: str) -> bool:
-    """Whether a resource is an extended resource such as `nvidia.com/gpu`: its name has a domain.
-
-    A ResourceQuota's count of objects, such as `count/jobs.batch`, is none.
-    """
+    """Whether a resource such as `nvidia.com/gpu` has a domain; a ResourceQuota's `count/jobs.batch` is not one."""
     return "/" in resource and not resource.startswith("count/")
 
 
@@ -157,7 +147,7 @@ def parse_duration(text: str) -> float:
     """The seconds of a duration such as `100ms`, `30s`, `10m`, `1.5h` or `7d`.
 
     Raises:
-        ValueError: it is no number with one of these units.
+        ValueError: not a number with one of these units.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
@@ -185,7 +175,7 @@ def parse_rate(text: str) -> int:
     """The thousandths of a rate per second such as `10000/s` or `0.5/s`.
 
     Raises:
-        ValueError: it is not a number, with at most three decimals, and `/s`.
+        ValueError: not a number, with at most three decimals, and `/s`.
     """
     match = _RATE.fullmatch(text)
     if match is None:
@@ -221,12 +211,12 @@ def amount(resource: str, written: Json) -> int:
 
 @lru_cache(maxsize=10_000)
 def _units(written: str, factor: int) -> int:
-    """Thousands of pods of a cluster have the same few quantities."""
+    """Cached: thousands of pods of a cluster have the same few quantities."""
     return ceil(parse_quantity(written) * factor)
 
 
 def seconds(option: str, written: str) -> float:
-    """The seconds of a duration that is the value of an option; more than 0.
+    """The seconds of a duration that is the value of an option.
 
     Raises:
         ConsoleError: it is not a duration, or 0.
@@ -287,7 +277,7 @@ def ordered(resources: Iterable[str]) -> list[str]:
 
 
 def gpus(amounts: Amounts) -> dict[str, int]:
-    """Only extended resources, which device plugins offer; those that pods claim are none of these."""
+    """Only extended resources (device plugins), without those that Kueue counts by claims."""
     return {name: amounts[name] for name in _shown(amounts) if is_extended(name)}
 
 

@@ -22,10 +22,8 @@ from gpu_tenancy.base.texts import plural
 STACK_WRONG: Final = 1
 PROMISE_BROKEN: Final = 2
 INTERNAL: Final = 3
-INTERRUPTED: Final = 130
-"""The exit code that shells use for a program that was interrupted with Ctrl-C."""
-SLOW_AFTER: Final = 2.0
-"""Seconds after which a command reports what it is doing."""
+INTERRUPTED: Final = 130  # exit code of shells for a program that was interrupted with Ctrl-C
+SLOW_AFTER: Final = 2.0  # seconds after which a command reports its task
 
 # Trees and boxes elsewhere than on a terminal have the width of a wide one.
 out: Final = Output(width=None if sys.stdout.isatty() else 240)
@@ -73,14 +71,10 @@ class Drawn(Lines):
 
 
 report: Final[Report] = Drawn() if err.is_terminal else Lines()
-"""Prints progress lines, and bars on a terminal."""
 
 
 def program() -> str:
-    """What to type to run this program in the shell from which it was started.
-
-    `uv run` adds the folder of the program to its PATH, but not to that of the shell.
-    """
+    """The command to run this program in the user's shell: `uv run` adds the program's folder to its own PATH only."""
     own = Path(sys.executable).with_name("tenancy")
     found = shutil.which("tenancy")
     if not own.is_file() or (found and own.samefile(found) and "UV_RUN_RECURSION_DEPTH" not in os.environ):
@@ -96,7 +90,7 @@ def progress(line: str) -> None:
 
 @contextmanager
 def reported_if_slow(doing: str) -> Generator[None]:
-    """Reports what is being done if it takes longer than `SLOW_AFTER`."""
+    """Reports the task if it takes longer than `SLOW_AFTER`."""
     timer = threading.Timer(SLOW_AFTER, report, [doing])
     timer.daemon = True
     timer.start()
@@ -108,11 +102,7 @@ def reported_if_slow(doing: str) -> Generator[None]:
 
 @contextmanager
 def errors(stack: str = "") -> Generator[None]:
-    """Turns expected errors into messages and exit codes.
-
-    Args:
-        stack: the name for messages about a stack file; empty for commands without a stack.
-    """
+    """Turns expected errors into messages and exit codes; `stack` is named in messages about a stack file."""
     try:
         yield
     except StackError as error:
@@ -139,7 +129,7 @@ def errors(stack: str = "") -> Generator[None]:
 
 
 def _pulumi_errors() -> tuple[type[Exception], ...]:
-    """Pulumi's RunError, which a program raises with its own message; there is none if nothing imported Pulumi."""
+    """Pulumi's RunError, which a program raises with its own message; empty if nothing imported Pulumi."""
     pulumi = sys.modules.get("pulumi")
     return (pulumi.RunError,) if pulumi else ()
 
@@ -155,6 +145,7 @@ def problems(problems: Iterable[object], where: str) -> None:
 
 
 WRITABLE: Final = "make it writable, or set HOME (or XDG_CACHE_HOME and XDG_STATE_HOME) to a folder that is"
+# Any other OSError is a bug in this program.
 _FIXES: Final = {
     errno.EACCES: WRITABLE,
     errno.EPERM: WRITABLE,
@@ -164,7 +155,6 @@ _FIXES: Final = {
     errno.EEXIST: "remove it, or specify another folder",
     errno.ENOTDIR: "remove the file, or specify another folder",
 }
-"""Fixes for problems with the user's files or disk; any other OSError is a bug in this program."""
 
 
 def error_line(message: str) -> None:

@@ -1,4 +1,4 @@
-"""Numbers and lists of names in texts for people, and characters that change what a reader sees.
+"""Numbers and lists of names in texts for people, and invisible characters in texts.
 
 A terminal obeys control characters, such as those that clear the screen; bidirectional controls reorder a line, so that
 it reads differently from what a program reads (https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing).
@@ -11,26 +11,25 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text
 
-UNKNOWN: Final = "unknown"
-"""Text for a missing price, which is never shown as 0."""
+UNKNOWN: Final = "unknown"  # a missing price is never shown as 0
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
 _TWO_DIGITS: Final = 10
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """`1 pod`, `3 pods`; `nouns` where the plural has no plain s."""
+    """`1 pod`, `3 pods`; `nouns` if the plural does not end in a plain s."""
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def first_names(names: Sequence[str], shown: int) -> str:
-    """The first few names, and how many more there are."""
+    """The first `shown` names, and the number of further ones."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 
 def unit(resource: str) -> str:
-    """What an amount of a resource counts: `GPUs`, `CPUs` or `memory`."""
+    """The noun for an amount of a resource: `GPUs`, `CPUs` or `memory`."""
     return {CPU: "CPUs", MEMORY: "memory"}.get(resource, "GPUs")
 
 
@@ -43,7 +42,7 @@ def counted(amount: int, resource: str, flavor: str = "") -> str:
 
 
 def available(resources: Iterable[str]) -> str:
-    """What several resources count: `GPUs`, `CPUs and memory`, or all of them; `GPUs` for none."""
+    """The nouns of several resources: `GPUs`, `CPUs and memory`, or all of them; `GPUs` for none."""
     *first, last = dict.fromkeys(unit(resource) for resource in resources) or ("GPUs",)
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -71,27 +70,23 @@ def hours_text(hours: float | None) -> str:
 
 
 _LINES: Final = "\n\t"
+# Needed to write some languages and emoji: https://www.unicode.org/faq/unicode_display.html.
 _JOINERS: Final = "\u200c\u200d"
-"""Needed to write some languages and emoji: https://www.unicode.org/faq/unicode_display.html."""
+# Controls, formatting (bidirectional, zero-width), surrogates, line separators.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories: controls, formatting (bidirectional, zero-width), halves of characters, line separators."""
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
-_LONGEST: Final = 80
-"""Characters of a value or a key that are shown."""
+_LONGEST: Final = 80  # characters of a value or a key that are shown
 
 
 def hidden(text: str, allowed: str = _LINES + _JOINERS) -> str:
-    """The first character of a text that is not visible as itself; empty if there is none.
-
-    Allowed characters are accepted all the same; by default those of texts with several lines.
-    """
+    """The first invisible character of a text; empty if there is none. By default, several lines are allowed."""
     if _PLAIN.fullmatch(text):
         return ""
     return next((sign for sign in text if sign not in allowed and unicodedata.category(sign) in _HIDDEN), "")
 
 
 def visible(text: str, allowed: str = _JOINERS) -> str:
-    r"""The text with each such character escaped, as `\x1b` or `\u202e`; those allowed by default end no line."""
+    r"""The text with each such character escaped, as `\x1b` or `\u202e`; by default, line breaks are escaped, too."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(
@@ -103,7 +98,7 @@ def visible(text: str, allowed: str = _JOINERS) -> str:
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
-    """The text in one line of at most so many characters, with all characters escaped that are not visible."""
+    """The text in one line of at most `longest` characters, with invisible characters escaped."""
     # Escaping makes a text longer: it is cut before and after, so that a long text costs no time.
     shown = visible(text[: longest + 1], "")
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"

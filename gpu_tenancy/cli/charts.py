@@ -1,7 +1,7 @@
-"""Whether the archives of a stack's Helm charts are the ones that are pinned.
+"""Checks archives of a stack's Helm charts against pinned digests.
 
-Helm checks the digest of `oci://` charts when it installs them. It takes no digest for a chart of an HTTP repository,
-so these archives are downloaded and compared here.
+Helm checks the digest of `oci://` charts at installation, but takes none for a chart of an HTTP repository, so these
+archives are downloaded and compared here.
 """
 
 import hashlib
@@ -33,22 +33,14 @@ _CATALOGUE: Final = "gpu_tenancy/model/catalogue/releases.yaml"
 
 @dataclass(frozen=True, slots=True)
 class ChartPin:
-    """A chart that a stack installs, and what pins it.
+    """A chart that a stack installs."""
 
-    Attributes:
-        name: of the release.
-        chart: its name in the repository, or the `oci://` reference without its digest.
-        repository: URL of an HTTP repository; empty for an `oci://` reference.
-        digest: pinned, as `sha256:…`; None if it is unknown.
-        place: where the digest can be set.
-    """
-
-    name: str
-    chart: str
-    repository: str
+    name: str  # of the release
+    chart: str  # name in the repository, or `oci://` reference without its digest
+    repository: str  # URL of an HTTP repository; empty for `oci://`
     version: str
-    digest: str | None
-    place: str
+    digest: str | None  # pinned, as `sha256:…`; None if unknown
+    place: str  # key of the digest
 
     @property
     def subject(self) -> str:
@@ -57,7 +49,7 @@ class ChartPin:
 
 
 def chart_pins(stack: Stack, installed: "Sequence[HelmRelease]") -> tuple[ChartPin, ...]:
-    """The charts of the releases that a stack's program declares, each with its pinned digest."""
+    """Charts of the releases of a stack's program, with pinned digests."""
     planned = {plan.name: plan.digest for plan in releases(Environment(stack))}
     places = {row.release: f"operators.{to_camel(name)}.digest" for name, row in operators().items()}
     return tuple(
@@ -74,7 +66,7 @@ def chart_pins(stack: Stack, installed: "Sequence[HelmRelease]") -> tuple[ChartP
 
 
 def chart_rows(pins: Sequence[ChartPin]) -> Iterator[Row]:
-    """Whether each chart is the pinned one; unknown without a digest.
+    """Compares each chart with its digest; unknown without a digest.
 
     Raises ConsoleError if a repository cannot be read, or does not have the version.
     """
@@ -101,7 +93,7 @@ def _in_http(pin: ChartPin, address: str) -> Row:
 
 
 def _index(repository: str) -> Mapping[str, Any]:
-    """The entries of a repository's index: https://helm.sh/docs/topics/chart_repository/#the-index-file."""
+    # https://helm.sh/docs/topics/chart_repository/#the-index-file.
     address = f"{repository.rstrip('/')}/index.yaml"
     try:
         index: Any = parse(_download(address))
@@ -111,7 +103,7 @@ def _index(repository: str) -> Mapping[str, Any]:
 
 
 def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:
-    """The URL of a chart's archive, which can be relative to its repository."""
+    # The URL can be relative to the repository.
     for version in index.get(pin.chart, ()):
         if str(version.get("version")).removeprefix("v") == pin.version.removeprefix("v") and version.get("urls"):
             return urllib.parse.urljoin(f"{pin.repository.rstrip('/')}/", version["urls"][0])
@@ -119,7 +111,7 @@ def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:
 
 
 def _download(address: str) -> bytes:
-    """The content of a URL. Raises ConsoleError if it is no https URL, or cannot be downloaded within a minute."""
+    """Raises ConsoleError unless it is an https URL that is downloaded within a minute."""
     if not address.startswith(("https://", "http://127.0.0.1:")):
         raise ConsoleError(f"{address}: not an https URL", "use a repository with TLS")
     try:

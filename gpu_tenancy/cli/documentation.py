@@ -1,4 +1,4 @@
-"""The pages of docs/ that are generated: the stack and command references, and tables of clouds, people and operators.
+"""Generates pages of docs/: stack and command references, and tables of clouds, roles and operators.
 
 `make docs`, or `python -m gpu_tenancy.cli.documentation`, writes them.
 """
@@ -28,8 +28,7 @@ COMMANDS: Final = Path("docs/commands.md")
 STACK: Final = Path("docs/stack-reference.md")
 CLOUDS: Final = Path("docs/clouds.md")
 _WITH_TABLES: Final = (CLOUDS, Path("docs/people.md"), Path("docs/operators.md"))
-Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Headings and rows."""
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]  # headings and rows
 
 _TABLE: Final = re.compile(
     r"(?P<start><!-- table of (?P<name>\w+): written by `make docs` -->\n).*?(?=<!-- end of the table -->)", re.DOTALL
@@ -37,7 +36,7 @@ _TABLE: Final = re.compile(
 
 
 def pages(project: Path) -> dict[Path, str]:
-    """The generated pages: text by path, relative to the project."""
+    """Text of the generated pages by path, relative to the project."""
     stacks = [read_stack(name, project).sections for name in stack_names(project)]
     with_tables = {path: (project / path).read_text(encoding="utf-8") for path in _WITH_TABLES}
     return {
@@ -52,7 +51,7 @@ def _with_table(match: re.Match[str]) -> str:
 
 
 def needs_table() -> Table:
-    """What objects of a stack need, and what provides it on each cloud."""
+    """Needs of a stack's objects, and their provider on each cloud."""
     names = {name: rules.title for name, rules in clouds().items() if rules.package}
     rows: list[list[str]] = []
     for name, need in needs().items():
@@ -66,7 +65,7 @@ _READS: Final = frozenset({"get", "list", "watch"})
 
 
 def roles_table() -> Table:
-    """What each role of people adds to the one that it includes."""
+    """Rights that each role adds to the role that it includes."""
     rows = [
         [
             f"`{name}`",
@@ -85,16 +84,16 @@ def _resources(rules: Iterable[Rule]) -> str:
 
 
 def operators_table() -> Table:
-    """When each operator is installed by default."""
+    """Default condition for the installation of each operator."""
     return ["operator", "installed if"], [[operator.title, operator.installed_if] for operator in operators().values()]
 
 
+# In the Go module of the embedded control plane; all tests use its API server.
 _KUBERNETES: Final = re.compile(r"^\s*k8s\.io/kubernetes v([\d.]+)$", re.MULTILINE)
-"""In the Go module of the embedded control plane, with whose API server everything is tested."""
 
 
 def versions_table() -> Table:
-    """What this version requires, is tested with and installs."""
+    """Versions that this version requires, is tested with and installs."""
     project = project_folder()
     declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pulumi = next(entry for entry in declared["optional-dependencies"]["deploy"] if entry.startswith("pulumi>"))
@@ -113,6 +112,7 @@ def versions_table() -> Table:
     return ["of", "version", "which is"], rows
 
 
+# Generated tables by name in the page.
 _TABLES: Final[Mapping[str, Callable[[], Table]]] = {
     "clouds": abilities,
     "needs": needs_table,
@@ -120,7 +120,6 @@ _TABLES: Final[Mapping[str, Callable[[], Table]]] = {
     "roles": roles_table,
     "versions": versions_table,
 }
-"""The generated tables, by their name in the page."""
 
 
 def main() -> None:
@@ -141,7 +140,7 @@ def commands_page() -> str:
 
 
 def command_tree(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The commands of a group and of the groups in it, each with the words that follow `tenancy`."""
+    """Commands of a group and its subgroups, with the words after `tenancy`."""
     if not isinstance(command, TyperGroup):
         yield name, command
         return
@@ -169,7 +168,6 @@ def _command(name: str, command: Any) -> Iterator[str]:
 
 
 def _paragraphs(command: Any) -> list[str]:
-    """The help of a command without rich's markup."""
     return [render(" ".join(part.split())).plain for part in command.help.split("\n\n")]
 
 

@@ -1,4 +1,4 @@
-"""The command `tenancy`: everything that is not the Pulumi program."""
+"""The command `tenancy`: everything except the Pulumi program."""
 
 import os
 import shlex
@@ -98,15 +98,11 @@ class _Command(TyperCommand):
     """A command whose help has no type for options without a value."""
 
     def get_params(self, ctx: Any) -> Any:
-        """The arguments and options."""
         return _without_types(super().get_params(ctx))
 
 
 class _Group(TyperGroup):
-    """Commands with the same help."""
-
     def get_params(self, ctx: Any) -> Any:
-        """The options."""
         return _without_types(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -171,12 +167,12 @@ def main() -> None:
 
 
 _PROGRAM: Final = "kubectl-tenancy"
+# Files complete if nothing else fits: https://pkg.go.dev/github.com/spf13/cobra#ShellCompDirective.
 _DIRECTIVE: Final = ":0"
-"""The shell completes names of files if nothing else fits: https://pkg.go.dev/github.com/spf13/cobra#ShellCompDirective."""
 
 
 def complete() -> None:
-    """Prints the words that can follow the arguments of `kubectl tenancy`, the last one incomplete, and a directive.
+    """Prints completions of the arguments of `kubectl tenancy`, the last one incomplete, and a directive.
 
     https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/#naming-a-plugin
     """

@@ -1,6 +1,6 @@
 """The stack reference, docs/stack-reference.md: every section and key of a stack's file, from the model's schema.
 
-Renderers of JSON schemas know neither the examples of stacks, nor units, nor where a section is in the file.
+Renderers of JSON schemas know no examples of stacks, no units, and no places of sections in the file.
 """
 
 import re
@@ -36,7 +36,6 @@ def default_text(schema: Schema, unit: str) -> str:
 
 
 def _filled(value: Any) -> Any:
-    """A default without the keys that have none themselves."""
     if not isinstance(value, dict):
         return value
     filled = {key: _filled(entry) for key, entry in cast("dict[str, Any]", value).items()}
@@ -44,7 +43,7 @@ def _filled(value: Any) -> Any:
 
 
 def _readable(value: Any, key: str = "") -> Any:
-    """A default with amounts as a stack writes them: inside sections they are millicores and bytes."""
+    # Inside sections, amounts are millicores and bytes.
     if isinstance(value, dict):
         return {key: _readable(entry, key) for key, entry in cast("dict[str, Any]", value).items()}
     formats = {"cpu": format_cpu, "memory": format_bytes, "size": format_bytes}
@@ -56,7 +55,7 @@ def _readable(value: Any, key: str = "") -> Any:
 
 @cache
 def _units() -> Mapping[tuple[str, str], str]:
-    """The unit of each key that has one, by section and key: the schema has one form for CPUs and for bytes."""
+    # The schema has one form for CPUs and for bytes, so units are by section and key.
     kinds = {"cpu": Cpu, "bytes": Bytes, "seconds": Seconds}
     units: dict[tuple[str, str], str] = {}
     sections: list[type[Section]] = [Section]
@@ -89,22 +88,21 @@ def flow(value: Any) -> str:
     return text[1:-1] if isinstance(value, dict) and len(cast("dict[str, Any]", value)) == 1 else text
 
 
+# Examples of keys that no stack of the repository sets, by section and key.
 EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
-"""Examples of the keys that no stack of the repository sets, by section and key."""
-_LONGEST: Final = 72
-"""Characters of an example from a stack; a longer one does not fit on a line."""
+_LONGEST: Final = 72  # characters of an example from a stack that fit on a line
+# Characters of an example of this module; above, each key has an example in its own section.
 _WIDEST: Final = 130
-"""Characters of an example of this module's own; of a longer one each key has an example in its own section."""
 _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
+# Names of entries, unless they are the name of the map without its last letter.
 _SINGULAR: Final = {
     "gpus": "flavor", "quota": "flavor", "gangs": "flavor", "priorities": "class", "serving": "server",
     "training": "job", "machines": "machine", "prices": "machine",
 }  # fmt: skip
-"""Names of entries that are not the name of the map without its last letter."""
 
 
 class Reference:
-    """The sections of a stack's file: where each is written, and an example of each key, taken from some stacks."""
+    """The sections of a stack's file, with places, and examples of keys from some stacks."""
 
     def __init__(self, schema: Schema, configs: Iterable[Schema]) -> None:
         self.sections: Mapping[str, Schema] = schema["$defs"]
@@ -126,7 +124,7 @@ class Reference:
 
     @cached_property
     def places(self) -> dict[str, str]:
-        """The path of each section in the file, such as `teams.<team>.serving.<server>`; the first of several."""
+        """Path of each section in the file, such as `teams.<team>.serving.<server>`; the first of several."""
         places: dict[str, str] = {}
         waiting = [(key, schema) for key, schema in self.top.items()]
         while waiting:
@@ -139,7 +137,6 @@ class Reference:
         return places
 
     def _referenced(self, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
-        """The sections that a value may be, with their paths."""
         if "$ref" in schema:
             yield _name(schema), path
         for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
@@ -152,7 +149,6 @@ class Reference:
             yield from self._referenced(value, f"{path}.<{singular}>")
 
     def _collect(self, schema: Schema, value: Any) -> None:
-        """Takes examples from a value."""
         if isinstance(value, list) and "items" in schema:
             for item in cast("list[Any]", value):
                 self._collect(schema["items"], item)
@@ -191,7 +187,7 @@ def stack_page(reference: Reference) -> str:
 
 
 def _sections_at(reference: Reference, path: str, names: list[str]) -> Iterator[str]:
-    """The sections that can be at one place; keys that several have are described once, before them."""
+    # Keys of several sections are described once, before them.
     properties: dict[str, Schema] = {name: reference.sections[name].get("properties", {}) for name in names}
     counts = Counter(key for keys in properties.values() for key in keys)
     shared = {
@@ -222,14 +218,12 @@ def _sections_at(reference: Reference, path: str, names: list[str]) -> Iterator[
 
 
 def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[str]) -> Iterator[str]:
-    """A list of keys, and below it an example of each as YAML."""
     for key, schema in keys.items():
         yield _definition(section, key, schema, required=key in required)
     yield from _examples(reference, dict.fromkeys(keys, section), keys)
 
 
 def _definition(section: str, key: str, schema: Schema, *, required: bool, where: str = "") -> str:
-    """A key with its values, default and description."""
     unit = _units().get((section, key), "")
     default = "required" if required else default_text(schema, unit)
     shown = "" if default == "none" else f", {default}" if required else f", default {default}"
@@ -238,7 +232,6 @@ def _definition(section: str, key: str, schema: Schema, *, required: bool, where
 
 
 def _examples(reference: Reference, holders: Mapping[str, str], schemas: Schema | None = None) -> Iterator[str]:
-    """A block with one line of YAML per key, by the section that has the key."""
     constants = {key: schema["const"] for key, schema in (schemas or {}).items() if "const" in schema}
     values = {key: constants.get(key, reference.examples.get((name, key))) for key, name in holders.items()}
     lines = [flow({key: value}) for key, value in values.items() if value is not None]
@@ -251,7 +244,6 @@ def _link(section: str) -> str:
 
 
 def _type(schema: Schema) -> str:
-    """The values that a key takes, in words."""
     if "$ref" in schema:
         return _link(_name(schema))
     if "const" in schema:
@@ -282,7 +274,7 @@ def _plain(schema: Schema) -> str:
 
 
 def _values(schema: Schema) -> list[Schema]:
-    """The schemas of a map's values, where its keys are names of the user's."""
+    # The keys of the map are names of the user's.
     values = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
     return [value for value in values if isinstance(value, dict) and value]
 
@@ -296,7 +288,7 @@ def _anchor(section: str) -> str:
 
 
 def head(reference: str) -> str:
-    """How a reference begins: the file `reference_<name>.md` beside this module."""
+    """Introduction of a reference: `reference_<name>.md` beside this module."""
     return Path(__file__).with_name(f"reference_{reference}.md").read_text(encoding="utf-8").strip()
 
 

@@ -1,4 +1,4 @@
-"""A new project of a team's own, around the installed package."""
+"""Creates a project of a team's own, around the installed package."""
 
 import json
 import re
@@ -15,6 +15,7 @@ from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
 from gpu_tenancy.model.schema import schema_text
 from gpu_tenancy.packs.configuration import shipped_sets
 
+# Files of a new project, each with its template in `starter/`.
 _TEMPLATES: Final = {
     "Pulumi.yaml": "Pulumi.yaml.j2",
     "__main__.py": "__main__.py.j2",
@@ -24,7 +25,6 @@ _TEMPLATES: Final = {
     "stacks/Pulumi.dev.yaml": "stack.yaml.j2",
     "tests/test_stacks.py": "test_stacks.py.j2",
 }
-"""Files of a new project, each with its template in `starter/`."""
 _PIPELINES: Final = {
     "github": {
         ".github/workflows/pull-request.yaml": "pull-request.yaml.j2",
@@ -32,26 +32,22 @@ _PIPELINES: Final = {
     },
     "gitlab": {".gitlab-ci.yml": "gitlab-ci.yml.j2"},
 }
-"""The templates for each service that runs pipelines."""
+# The action of this repository; its own workflows use it too.
 _ACTION: Final = Path(__file__).parent / "starter" / "action.yml"
-"""The action of this repository, which its own workflows use too."""
 
+# A project's name for Pulumi: https://www.pulumi.com/docs/iac/concepts/projects/project-file/
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-"""What Pulumi takes for a project's name: https://www.pulumi.com/docs/iac/concepts/projects/project-file/"""
+# A registry's host, with a port or the first part of paths.
 _REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9.:/_-]{0,199}")
-"""A registry's host, with a port or the first part of paths."""
 
 
 def start(
     folder: Path, *, clouds: tuple[str, ...] = (), registry: str = "registry.example.com", ci: str = "github"
 ) -> list[Path]:
-    """Writes a new project, which has the name of its folder, and returns its files, in their order.
+    """Writes a new project with the name of its folder, and returns its files in order.
 
-    Args:
-        folder: of the project.
-        clouds: whose SDKs it installs; each is an extra of the package. The stack is for the first.
-        registry: of its images: a host, with the first part of the path if any.
-        ci: the service that runs its pipelines: github or gitlab.
+    `clouds` are extras of the package whose SDKs it installs; the stack is for the first. `registry` is a host, with
+    the first part of the path if any. `ci` is `github` or `gitlab`.
 
     Raises:
         ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.

@@ -1,7 +1,4 @@
-"""AWS by its CLI, Azure Resource Manager by `az rest`, and Google's REST APIs by the token of gcloud.
-
-The clouds' own command-line programs ask with the user's login.
-"""
+"""AWS by its CLI, Azure Resource Manager by `az rest`, Google's REST APIs by gcloud's token, with the user's login."""
 
 import json
 import re
@@ -21,7 +18,7 @@ _SECONDS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a program printed, and its exit code."""
+    """Output and exit code of a program."""
 
     stdout: str
     stderr: str
@@ -29,14 +26,13 @@ class Done:
 
 
 Run: TypeAlias = Callable[[tuple[str, ...]], Done]
-"""Runs a program with arguments."""
 
+# Program, how to install it, and the login, by cloud.
 PROGRAMS: Final[Mapping[str, tuple[str, str, str]]] = {
     "aws": ("aws", "https://docs.aws.amazon.com/cli/", "aws sso login, or set AWS_PROFILE"),
     "gcp": ("gcloud", "https://cloud.google.com/sdk/docs/install", "gcloud auth login"),
     "azure": ("az", "https://learn.microsoft.com/cli/azure/install-azure-cli", "az login"),
 }
-"""Program, how to install it, and the login, by cloud."""
 
 
 def run(arguments: tuple[str, ...]) -> Done:
@@ -67,22 +63,21 @@ def run(arguments: tuple[str, ...]) -> Done:
 
 
 def _not_logged_in(cloud: str, message: str) -> ConsoleError:
-    """The error for a caller without a login."""
     program, _, login = PROGRAMS[cloud]
     first = next((line for line in message.strip().splitlines() if line.strip()), "no message")
     return ConsoleError(f"{program} is not logged in: {first.strip()}", f"run {login}")
 
 
 class DeniedError(Exception):
-    """The caller may not ask; the message is the right that is missing."""
+    """The caller may not ask; the message is the missing right."""
 
 
 class NoAnswerError(Exception):
-    """The cloud rejected a question for another reason; the message is the cloud's."""
+    """The cloud rejected a request for another reason; the message is the cloud's."""
 
 
 class NotFoundError(NoAnswerError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 _AWS_DENIED: Final = re.compile(r"not authorized to perform: (\S+)")
@@ -174,8 +169,8 @@ SECRETS: Final = "https://secretmanager.googleapis.com/v1"
 STORAGE: Final = "https://storage.googleapis.com/storage/v1"
 SERVICES: Final = "https://serviceusage.googleapis.com/v1"
 _ANSWER_SECONDS: Final = 10
+# Sends a request (method, URL, token, body); returns status and text.
 Send: TypeAlias = Callable[[str, str, str, bytes | None], tuple[int, str]]
-"""Sends a request (method, URL, token, body); returns status and text."""
 
 
 def send(method: str, url: str, token: str, body: bytes | None) -> tuple[int, str]:
@@ -183,7 +178,7 @@ def send(method: str, url: str, token: str, body: bytes | None) -> tuple[int, st
 
     Raises:
         NoAnswerError: the API cannot be reached.
-        ConsoleError: it does not answer, so that other questions would wait in vain, too.
+        ConsoleError: it does not answer, so that other requests would time out too.
     """
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - constant https addresses
@@ -210,7 +205,7 @@ class Google:
 
     @property
     def token(self) -> str:
-        """The token of gcloud's active account, asked for once.
+        """The token of gcloud's active account, cached.
 
         Raises:
             ConsoleError: there is no program or no login.
@@ -223,23 +218,20 @@ class Google:
         return self._tokens[0]
 
     def get(self, url: str, right: str, **query: str | list[str]) -> dict[str, Any]:
-        """A resource.
+        """A resource; `right` is the right that the request needs, empty for none.
 
         Raises:
-            DeniedError: the caller does not have the right that this needs; empty for none.
+            DeniedError: the caller does not have the right.
             NoAnswerError: the API rejected the request.
         """
         return self._ask("GET", f"{url}?{urllib.parse.urlencode(query, doseq=True)}" if query else url, right, None)
 
     def allowed(self, project: str, rights: list[str]) -> list[str]:
-        """Those of some rights in a project that the caller has."""
+        """The caller's rights in a project, of `rights`."""
         return self.tested(f"{PROJECTS}/projects/{project}", rights)
 
     def tested(self, url: str, rights: list[str]) -> list[str]:
-        """Those of some rights on a resource that the caller has.
-
-        `testIamPermissions` is a POST request that changes nothing, and needs no right.
-        """
+        """The caller's rights on a resource, of `rights`; `testIamPermissions` changes nothing and needs no right."""
         body = json.dumps({"permissions": rights}).encode()
         return self._ask("POST", f"{url}:testIamPermissions", "", body).get("permissions", [])
 

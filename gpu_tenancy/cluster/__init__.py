@@ -1,1 +1,1 @@
-"""What is read of a running cluster, with the rights of the user."""
+"""State of a running cluster, read with the rights of the user."""

@@ -1,4 +1,4 @@
-"""The result of one check of a workload, and the verdict of several results together."""
+"""Results of the checks of a workload, and their common verdict."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from enum import Enum
 from typing import Final, Literal, Self
 
 Verdict = Literal["now", "later", "never", "unknown"]
-"""`later`: it passes when something ends or is released. `unknown`: the user may not read what the check needs."""
+"""`later`: something has to end or be released first. `unknown`: an object for the check is not readable."""
 
 _SEVERITY: Final[tuple[Verdict, ...]] = ("now", "unknown", "later", "never")
 
 
 class Check(Enum):
-    """What a workload is checked against; the value is its title."""
+    """The checks of a workload; each value is a title."""
 
     CONTAINER_DEFAULTS = "container defaults"
     NAMESPACE_QUOTA = "namespace quota"
@@ -28,19 +28,16 @@ class Check(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of one check, with the numbers in `lines`, of which the first is the most important.
-
-    `name` is that of the queue or the pod set; empty where there is only one.
-    """
+    """Result of one check."""
 
     check: Check
     verdict: Verdict
-    lines: tuple[str, ...]
-    name: str = ""
+    lines: tuple[str, ...]  # the most important first
+    name: str = ""  # queue or pod set; empty if there is only one
 
     @classmethod
     def of(cls, check: Check, results: Iterable[tuple[Verdict, str]]) -> Self:
-        """The result of a check of several things: the most severe verdict, and all texts, its own first."""
+        """Combines several results: the most severe verdict, and all texts, the texts of that verdict first."""
         found = tuple(results)
         verdict = worst(result for result, _ in found)
         return cls(check, verdict, tuple(text for _, text in sorted(found, key=lambda result: result[0] != verdict)))
@@ -55,12 +52,12 @@ class Answer:
 
 
 def decisive(results: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, tuple[str, ...]]:
-    """The most severe verdict of several results, and the texts of those that have it."""
+    """The most severe verdict, and its texts."""
     found = tuple(results)
     verdict = worst(result for result, _ in found)
     return verdict, tuple(text for result, text in found if result == verdict)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The most severe of several verdicts; `now` for none."""
+    """The most severe verdict; `now` without verdicts."""
     return _SEVERITY[max((_SEVERITY.index(verdict) for verdict in verdicts), default=0)]

@@ -1,11 +1,8 @@
-"""What bounds the pods of a namespace: its ResourceQuotas, and the defaults of its LimitRanges.
+"""Limits of the pods of a namespace: ResourceQuotas, and defaults of LimitRanges.
 
-A quota with scopes applies only to pods that match all of them:
-https://kubernetes.io/docs/concepts/policy/resource-quotas/.
-
-The API server's dry run tells what exceeds a LimitRange. Where it rejects a pod it does not tell the defaults, which
-the checks of quota, queue and nodes need: https://kubernetes.io/docs/concepts/policy/limit-range/. A limit without a
-request is a request, then come defaults.
+Quotas with scopes (a pod must match all): https://kubernetes.io/docs/concepts/policy/resource-quotas/. The dry run
+reports pods that exceed a LimitRange, but returns no defaults for a rejected pod, so they are computed here:
+https://kubernetes.io/docs/concepts/policy/limit-range/. A limit without a request is a request before defaults apply.
 """
 
 import re
@@ -27,7 +24,7 @@ _COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One resource of a quota, as its controller counts it, in base units."""
+    """One resource of a ResourceQuota, in base units."""
 
     quota: str
     resource: str
@@ -36,22 +33,21 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """What is free."""
+        """Unused amount."""
         return self.hard - self.used
 
 
 def budgets(quota: Manifest) -> list[Budget]:
-    """The lines of one ResourceQuota; where its controller has not reported yet, nothing is used."""
+    """Resources of a ResourceQuota; usage is 0 if its controller has not reported yet."""
     hard = amounts(at(quota, "status", "hard")) or amounts(at(quota, "spec", "hard"))
     used = amounts(at(quota, "status", "used"))
     return [Budget(name_of(quota), name, used.get(name, 0), hard[name]) for name in ordered(hard)]
 
 
 def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
-    """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
+    """Checks the quotas of a namespace for room for pods, now and when the namespace is empty.
 
-    Pods are specs with the namespace's defaults, and how many of each run at once. A pod without a priority class gets
-    the one with the name `priority`; empty for none.
+    `pods`: specs with LimitRange defaults, and their number. `priority`: class of pods without one; empty for none.
     """
     results: list[tuple[Verdict, str]] = []
     for quota in quotas:
@@ -66,7 +62,7 @@ def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]]
 
 
 def _charged(spec: Manifest) -> dict[str, int]:
-    """A pod under the resource names of quotas; extended resources have requests only."""
+    """Quota resource names of a pod; extended resources have requests only."""
     request, limit = requests(spec), limits(spec)
     return {
         **{f"requests.{name}": value for name, value in request.items()},
@@ -88,7 +84,7 @@ def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
 
 
 def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
-    """Whether a quota counts a pod."""
+    """Whether a quota counts a pod, by its scopes."""
     rules: list[Manifest] = [{"scopeName": scope} for scope in list_at(quota, "spec", "scopes")]
     rules += maps_at(quota, "spec", "scopeSelector", "matchExpressions")
     ends = at(spec, "activeDeadlineSeconds") is not None
@@ -113,9 +109,9 @@ def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
 
 
 def exceeded_quota(message: str) -> str:
-    """What the ResourceQuota admission plugin says of a pod that it rejected; empty for any other message.
+    """The usage in a rejection by the ResourceQuota admission plugin; empty for any other message.
 
-    Only the text of a Status tells: `checkRequest` in
+    The Status has no field for the usage, so the text is parsed (`checkRequest`):
     https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
     """
     if not (match := _EXCEEDED.search(message)):
@@ -127,7 +123,7 @@ def exceeded_quota(message: str) -> str:
 
 
 def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:
-    """A pod with the defaults of its namespace's LimitRanges, and those of each container that gets any as a text."""
+    """The pod spec with LimitRange defaults, and one text for each container that gets defaults."""
     texts: list[str] = []
     for rule in (rule for limit_range in ranges for rule in maps_at(limit_range, "spec", "limits")):
         for key in ("initContainers", "containers") if text_at(rule, "type") == "Container" else ():
@@ -137,7 +133,6 @@ def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest,
 
 
 def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[str]) -> dict[str, Json]:
-    """A container with the defaults, whose text is added to a list."""
     own_limits, own_requests = (map_at(container, "resources", which) for which in ("limits", "requests"))
     own_requests = {**own_limits, **own_requests}
     new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}

@@ -1,4 +1,4 @@
-"""ClusterQueues and Cohorts of a cluster as `gpu_tenancy.kueue` has them, with what their status reports."""
+"""ClusterQueues and Cohorts of a cluster as types of `gpu_tenancy.kueue`, with their status."""
 
 import time
 from collections import defaultdict
@@ -34,24 +34,20 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A ClusterQueue of a cluster, with the quota that workloads have reserved.
-
-    A value that Kueue 0.19 does not know counts as the default, and is in `invalid`. `counted` is False where Kueue has
-    not seen the queue, or is not running. `inactive` is why the queue admits no workloads; empty where it does.
-    """
+    """A ClusterQueue with its reserved quota."""
 
     spec: kueue.ClusterQueue
     usage: Mapping[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
-    counted: bool = True
+    counted: bool = True  # False if Kueue has not seen the queue, or is not running
     pending: int = 0
-    inactive: str = ""
+    inactive: str = ""  # why the queue admits no workloads; empty if it does
     stop_policy: str = ""
     hold: Hold | None = None
-    invalid: str = ""
+    invalid: str = ""  # values that Kueue 0.19 does not know; they count as the default
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the ClusterQueue."""
         return self.spec.name
 
     @property
@@ -61,7 +57,7 @@ class ClusterQueue:
 
 
 def read_cluster_queue(manifest: Manifest) -> ClusterQueue:
-    """Reads a ClusterQueue."""
+    """Reads a ClusterQueue manifest."""
     active, reserved = condition(manifest, "Active"), reported_usage(manifest, "flavorsReservation")
     policy = text_at(manifest, "spec", "stopPolicy").replace("None", "")
     inactive = text_at(active, "message") if text_at(active, "status") == "False" else ""
@@ -110,7 +106,7 @@ def _spec(manifest: Manifest, unknown: list[str]) -> kueue.ClusterQueue:
 
 
 def read_cohort(manifest: Manifest) -> kueue.Cohort:
-    """Reads a Cohort."""
+    """Reads a Cohort manifest."""
     parent = text_at(manifest, "spec", "parentName") or None
     return kueue.Cohort(name_of(manifest), parent, _groups(manifest), _weight(manifest))
 
@@ -121,7 +117,7 @@ def _weight(manifest: Manifest) -> float | None:
 
 
 def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
-    """Resource groups, with flavors in the order in which Kueue tries them."""
+    # Flavors are in the order in which Kueue tries them.
 
     def quota(line: Manifest) -> Quota:
         limits = (line.get(key) for key in ("borrowingLimit", "lendingLimit"))
@@ -144,7 +140,7 @@ def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
 
 
 def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResource, int]:
-    """The usage in the status of a ClusterQueue or LocalQueue, such as `flavorsReservation`."""
+    """Usage in the status of a ClusterQueue or LocalQueue, from a list such as `flavorsReservation`."""
     return {
         (text_at(flavor, "name"), name): amount(name, line.get("total") or "0")
         for flavor in maps_at(manifest, "status", key)
@@ -154,9 +150,9 @@ def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResourc
 
 
 def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
-    """Whether fair sharing is on. Only Kueue's configuration says so, which tenants may not read.
+    """Whether fair sharing is on. Tenants may not read Kueue's configuration, so the status of ClusterQueues tells.
 
-    If it is on, Kueue writes the share of each ClusterQueue into its status; without a status, a weight indicates it.
+    If it is on, Kueue reports a share in each status. Without any status, a weight indicates fair sharing.
     """
     counted = [manifest for manifest in manifests if maps_at(manifest, "status", "conditions")]
     if counted:
@@ -165,14 +161,14 @@ def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
 
 
 def quotas_of(tenancy: kueue.Tenancy, queues: Iterable[ClusterQueue]) -> Quotas:
-    """The quotas of a cluster with their usage, without cycles of cohorts, which Kueue does not use."""
+    """Quotas and usage; cycles of cohorts are removed, as Kueue ignores them."""
     return Quotas(kueue.without_cycles(tenancy), {queue.name: queue.usage for queue in queues})
 
 
 def read_settled(cluster: Cluster, kinds: Collection[Kind]) -> State:
-    """Reads a cluster until Kueue's counts are those of its Workloads: it writes both, one a moment after the other.
+    """Reads the cluster until Kueue's reported usage matches its Workloads; Kueue writes one after the other.
 
-    After five tries, one second apart, the last state is returned as it is. Errors are those of `read`.
+    After five tries, one second apart, returns the last state. Raises the errors of `read`.
     """
     state = read(cluster, kinds)
     for _ in range(4):
@@ -184,7 +180,7 @@ def read_settled(cluster: Cluster, kinds: Collection[Kind]) -> State:
 
 
 def counts_are_current(state: State) -> bool:
-    """Whether each ClusterQueue counts what its Workloads hold, where all of them can be read."""
+    """Whether the reported usage of each ClusterQueue matches its Workloads; True if some cannot be read."""
     if not state.knows("Workload"):
         return True
     held: dict[tuple[str, str, str], int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""The cluster to read: the kubeconfig that kubectl would use, another one, or the embedded platform; and its stack."""
+"""Kubeconfig, context and stack of the cluster to read."""
 
 import os
 from collections.abc import Mapping
@@ -14,12 +14,11 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.names import EMBEDDED_CONTEXT, STACK
 from gpu_tenancy.model.project import read_stack, stack_names
 
-_ANSWER: Final = 10.0
-"""Seconds after which a user who waits for an answer is told that there is none."""
+_ANSWER: Final = 10.0  # seconds
 
 
 def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The path, or several joined as in KUBECONFIG; one that the user gives must exist.
+    """Path of the kubeconfig, or several joined as in KUBECONFIG; `given` must exist.
 
     Raises:
         ConsoleError: no kubeconfig exists.
@@ -41,7 +40,7 @@ def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.en
 
 
 def uses_embedded(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether kubectl would find no kubeconfig, and there is an embedded platform."""
+    """Whether the embedded platform is used: it exists, and kubectl would find no kubeconfig."""
     if environment.get("KUBECONFIG") or _usual(environment).is_file():
         return False
     try:
@@ -56,7 +55,7 @@ def _usual(environment: Mapping[str, str]) -> Path:
 
 
 def connect(given: Path | None, context: str | None, *, embedded: bool) -> Cluster:
-    """A client of the cluster.
+    """A client of the cluster that the user chose.
 
     Raises:
         ConsoleError: no kubeconfig exists, or it cannot be used.
@@ -65,7 +64,7 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
 
 
 def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
-    """The kubeconfig of a cluster, and its context; None for the current one.
+    """The kubeconfig and the context; None for the current context.
 
     Raises:
         ConsoleError: no kubeconfig exists.
@@ -83,7 +82,7 @@ def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[
 
 
 class Place(NamedTuple):
-    """The cluster that a user names; without a kubeconfig and a context the one that kubectl would use."""
+    """Kubeconfig and context that the user names; without them, kubectl's choice."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -91,12 +90,12 @@ class Place(NamedTuple):
 
 
 def default_stack(team: str | None, folder: Path, place: Place) -> str:
-    """The stack of the embedded platform if that is in use; else the only one that fits, or that of the cluster.
+    """The stack of the embedded platform if in use, else the only suitable stack, else the stack of the cluster.
 
-    The stack must have the team, or people if there is none. The cluster is asked only if several stacks fit.
+    A suitable stack has the team, or people if `team` is None. The cluster is read only if several stacks are suitable.
 
     Raises:
-        ConsoleError: no stack fits, or several do and the cluster has none of them.
+        ConsoleError: no stack is suitable, or several are and the cluster has none of them.
     """
     names = stack_names(folder)
     sections = {name: read_stack(name, folder).sections for name in names}
@@ -136,7 +135,7 @@ def _has_people(sections: Mapping[str, Any]) -> bool:
 
 
 def _of_cluster(place: Place) -> str:
-    """The stack that made the root Cohort, which all members of teams may read; empty if it cannot be read."""
+    """The stack that created the root Cohort, which all team members may read; empty if it cannot be read."""
     try:
         with (
             terminal.reported_if_slow("asking the cluster for its stack"),

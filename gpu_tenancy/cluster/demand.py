@@ -1,4 +1,4 @@
-"""Workloads of a manifest file, or of an object that `tenancy why` explains, as pod templates with numbers of pods."""
+"""Workloads as pod templates with numbers of pods, read from a manifest file or from an object of the cluster."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ from gpu_tenancy.model.yaml import UnreadableError, read_documents
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Pods that a workload would create, `count` at once, with their labels and annotations."""
+    """Pods that a workload creates, `count` at once."""
 
     name: str
     count: int
@@ -39,34 +39,26 @@ class Template:
 
     @property
     def placed(self) -> bool:
-        """Whether it states its place in the network."""
+        """Whether the pods have an annotation for a topology."""
         return any(key in self.annotations for key in (REQUIRED, PREFERRED, UNCONSTRAINED))
 
     @property
     def within(self) -> str:
-        """Node label of which all its pods must have one value; empty for none."""
+        """Node label of which all pods must have one value; empty for none."""
         return text_at(self.annotations, REQUIRED)
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One workload that a user wants to create, as written, in the team's namespace.
-
-    Attributes:
-        whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
-        gang: the Volcano queue that has its quota; None for quota of Kueue, also if Volcano then schedules its pods.
-        together: minimum number of pods that Volcano starts together; 0 for all of them.
-        groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
-        channels: ResourceClaimTemplates that the driver makes for ComputeDomains of the same file.
-    """
+    """One workload to create in the team's namespace."""
 
     manifest: Mapping[str, Json]
     templates: tuple[Template, ...]
-    whole: bool = True
-    gang: str | None = None
-    together: int = 0
-    groups: int = 1
-    channels: tuple[str, ...] = ()
+    whole: bool = True  # all pods are admitted together, unlike pods of a Deployment
+    gang: str | None = None  # Volcano queue with its quota; None if Kueue has the quota
+    together: int = 0  # minimum of pods that Volcano starts together; 0 for all
+    groups: int = 1  # of a LeaderWorkerSet; each is admitted as a whole, separately from the others
+    channels: tuple[str, ...] = ()  # ResourceClaimTemplates that the driver creates for ComputeDomains of the file
 
     @property
     def title(self) -> str:
@@ -76,20 +68,20 @@ class Demand:
 
     @property
     def queue(self) -> str:
-        """The LocalQueue of its label; empty for none."""
+        """The LocalQueue label; empty for none."""
         return label(self.manifest, QUEUE_LABEL)
 
     @property
     def priority(self) -> str:
-        """The WorkloadPriorityClass of its label; empty for none."""
+        """The WorkloadPriorityClass label; empty for none."""
         return label(self.manifest, PRIORITY_LABEL)
 
 
 def read_demands(file: Path, namespace: str) -> list[Demand]:
-    """Reads the documents of a file.
+    """Reads all documents of a file.
 
     Raises:
-        ConsoleError: it cannot be read, or a document runs no pods or has another namespace.
+        ConsoleError: the file cannot be read, or a document runs no pods or has another namespace.
     """
     try:
         documents = read_documents(file, str(file), instead="set --file to a YAML file of objects")
@@ -127,10 +119,10 @@ def _flat(document: object, file: Path) -> Iterator[dict[str, Json]]:
 
 
 def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
-    """Reads one object.
+    """Reads the workload of one object.
 
     Raises:
-        ConsoleError: it runs no pods, or has another namespace.
+        ConsoleError: the object runs no pods, or has another namespace.
     """
     kind, name, own = kind_of(manifest), text_at(manifest, "kind"), namespace_of(manifest)
     if own not in {"", namespace}:
@@ -151,16 +143,13 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
 
 
 def volcano_queue(wanted: Demand, *, kueue: bool) -> str | None:
-    """The Volcano queue that has the quota of a workload; None if Kueue has it.
-
-    Kueue, where it runs, suspends a Job without its label, also one that Volcano would schedule.
-    """
+    """The Volcano queue with the quota of a workload; None if Kueue has it. Kueue suspends Jobs without its label."""
     kind = kind_of(wanted.manifest)
     return wanted.gang if kind is None or kind.gang or kind.kind == "Pod" or not kueue else None
 
 
 def template_of(name: str, count: int, template: Json) -> Template:
-    """Pods of a pod template (`metadata`, `spec`)."""
+    """Reads a pod template (`metadata`, `spec`)."""
     found = template if isinstance(template, dict) else {}
     metadata = map_at(found, "metadata")
     return Template(name, count, map_at(found, "spec"), map_at(metadata, "labels"), map_at(metadata, "annotations"))
@@ -201,7 +190,7 @@ def _templates(manifest: Manifest, kind: WorkloadKind, groups: int) -> Iterator[
 
 
 def _of_trainer(manifest: Manifest, kind: WorkloadKind, trainer: Manifest, pods: Pods) -> dict[str, Json]:
-    """The trainer's container, with the pod specs of patches; the runtime itself is not read."""
+    """Reads the trainer's container and pod specs of patches; the runtime is not read."""
     spec: dict[str, Json] = {}
     for path in kind.patches:
         for _, patch in values_at(manifest, path):
@@ -222,16 +211,13 @@ _SUBMITTER: Final[dict[str, Json]] = {
     "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
 }
 _AMOUNTS: Final[Json] = {"cpu": "500m", "memory": "512Mi"}
+# KubeRay's containers: https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/common.
 _AUTOSCALER: Final[Json] = {"requests": _AMOUNTS, "limits": _AMOUNTS}
-"""Resources of what KubeRay adds to a Ray cluster:
-https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/common."""
 
 
 def _of_head(manifest: Manifest, spec: Manifest, pods: Pods) -> dict[str, Json]:
-    """The head of a Ray cluster with what KubeRay adds: its autoscaler, and what submits the job of a RayJob.
-
-    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go
-    """
+    # KubeRay adds its autoscaler to the head, and the submitter of a RayJob:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go
     beside: list[Json] = []
     for _, cluster in values_at(manifest, pods.at):
         if at(cluster, "enableInTreeAutoscaling") is True:
@@ -243,7 +229,7 @@ def _of_head(manifest: Manifest, spec: Manifest, pods: Pods) -> dict[str, Json]:
 
 
 def with_runtime(demand: Demand, state: State) -> Demand:
-    """A TrainJob with all pods of its runtime; other kinds, and TrainJobs without a known runtime, are unchanged."""
+    """Adds the pods of a TrainJob's runtime; other kinds, and TrainJobs with an unknown runtime, are unchanged."""
     manifest = demand.manifest
     if text_at(manifest, "kind") != "TrainJob":
         return demand
@@ -268,7 +254,7 @@ def with_runtime(demand: Demand, state: State) -> Demand:
 
 
 def _count(manifest: Manifest, runtime: Manifest, job: Manifest, *, launched: bool) -> int:
-    """Pods of a replicated job: those of the trainer are `numNodes`, of MPI without a launcher that computes."""
+    """The trainer's pods are `numNodes`; with MPI, one less if the launcher computes."""
     otherwise = int_at(job, "template", "spec", "parallelism", otherwise=1)
     if _trains(job):
         otherwise = int_at(runtime, "spec", "mlPolicy", "numNodes", otherwise=1)
@@ -286,7 +272,6 @@ def _trains(job: Manifest) -> bool:
 
 
 def _trained(manifest: Manifest, job: Manifest, *, launched: bool) -> Json:
-    """The pod template, with the TrainJob's image and resources where Trainer sets them."""
     template = at(job, "template", "spec", "template")
     own: dict[str, Json] = {"name": NODE}
     if _trains(job) and (image := text_at(manifest, "spec", "trainer", "image")):
@@ -319,16 +304,13 @@ KINDS: Final = tuple(sorted((kind.api for kind in kinds().values() if kind.versi
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One object that runs pods, with its pods that have not ended.
-
-    `workloads` are Kueue's of it or of its pods, `groups` Volcano's PodGroups of it.
-    """
+    """An object that runs pods, with its pods that have not ended."""
 
     manifest: Manifest
     demand: Demand
     pods: tuple[Manifest, ...] = ()
-    workloads: tuple[Workload, ...] = ()
-    groups: tuple[Manifest, ...] = ()
+    workloads: tuple[Workload, ...] = ()  # Kueue's, of the object or of its pods
+    groups: tuple[Manifest, ...] = ()  # Volcano's PodGroups
 
     @property
     def title(self) -> str:
@@ -337,27 +319,26 @@ class Target:
 
     @property
     def uid(self) -> str:
-        """Its uid."""
+        """Kubernetes uid of the object."""
         return text_at(self.manifest, "metadata", "uid")
 
     @property
     def queue(self) -> str:
-        """The LocalQueue of its label or of its pods' labels; empty for none."""
+        """The LocalQueue label of the object or of its pods; empty for none."""
         labels = (label(pod, QUEUE_LABEL) for pod in self.pods)
         return self.demand.queue or next(filter(None, labels), "")
 
     @property
     def outcome(self) -> str:
-        """How it ended, such as `Complete`; empty where it did not."""
+        """See `outcome`."""
         return outcome(self.manifest)
 
 
 FAILED: Final = frozenset({"Failed", "Aborted"})
-"""The outcomes of what did not complete."""
 
 
 def outcome(manifest: Manifest) -> str:
-    """How an object ended, such as `Complete`; empty where it did not."""
+    """How an object ended, such as `Complete`; empty if it did not."""
     if kind := next((kind for kind in ("Complete", "Completed", "Failed") if is_true(manifest, kind)), ""):
         return kind
     states = (("phase",), ("state", "phase"), ("jobDeploymentStatus",))
@@ -381,12 +362,12 @@ def target_of(manifest: Manifest, state: State) -> Target:
 
 
 def owners(manifest: Manifest) -> list[str]:
-    """Uids of the owners of an object."""
+    """Uids of the owner references."""
     return [text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")]
 
 
 def belongs(pod: Manifest, manifest: Manifest) -> bool:
-    """Whether a pod is the object itself, or belongs to it directly or indirectly."""
+    """Whether a pod is the object, or the object owns it directly or indirectly."""
     uid, kind = text_at(manifest, "metadata", "uid"), kind_of(manifest)
     if uid in {text_at(pod, "metadata", "uid"), *owners(pod)}:
         return True

@@ -1,4 +1,4 @@
-"""Dry run: the API server checks an object as if it would create it."""
+"""Dry run of an object by the API server."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +19,7 @@ _SERVER: Final = 500
 
 
 def ask(cluster: Cluster, wanted: Demand, *, full: bool) -> Iterator[Answer]:
-    """Dry runs of the object, and of a pod of each template.
-
-    With `full`, the namespace's quota has room later, so that a rejection for quota is not final.
-    """
+    """Dry runs of the object, and of one pod of each template. With `full`, a rejection for quota is not final."""
     yield _asked(cluster, wanted.manifest, wanted.title, full=full)
     if text_at(wanted.manifest, "kind") == "Pod":
         return
@@ -34,12 +31,12 @@ def ask(cluster: Cluster, wanted: Demand, *, full: bool) -> Iterator[Answer]:
 
 
 _KUEUE: Final = "kueue.x-k8s.io/manager"
+# Fields that the admission policies of a stack fill in.
 _COMPLETED: Final = ("tolerations", "priorityClassName", "resources", "runtimePatches")
-"""Fields of objects and their pods that the admission policies of a stack complete."""
 
 
 def completed(cluster: Cluster, wanted: Demand) -> Demand:
-    """The workload as admission policies of the cluster complete it; as it is written, if it is refused."""
+    """The workload with the changes of the cluster's admission policies; unchanged if the API server rejects it."""
     try:
         made, _ = created(cluster, wanted.manifest)
     except (ApiError, UnknownKindError):
@@ -55,7 +52,6 @@ def completed(cluster: Cluster, wanted: Demand) -> Demand:
 
 
 def _overlaid(written: Json, made: Json, fields: Sequence[str]) -> Json:
-    """What is written, with these fields at any depth as the API server answers them."""
     if isinstance(written, list) and isinstance(made, list):
         return [_overlaid(one, other, fields) for one, other in zip(written, made, strict=False)]
     if not (isinstance(written, dict) and isinstance(made, dict)):
@@ -111,7 +107,7 @@ def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: b
 
 
 def created(cluster: Cluster, manifest: Mapping[str, Json]) -> tuple[Manifest, bool]:
-    """A dry run by the name of the object, or a generated one if that is in use; returns it, and whether by that."""
+    """Creates the object in a dry run; returns it, and whether its name was in use and a generated name was needed."""
     try:
         return cluster.create(manifest, dry_run=True), False
     except ApiError as error:

@@ -1,7 +1,7 @@
-"""How long a pending workload waits: from deadlines of what runs ahead of it, and from durations of recorded jobs.
+"""Estimates how long a pending workload waits, from deadlines of running workloads and durations of recorded jobs.
 
-Deadlines give a bound. Durations of the same team's jobs, of as many GPUs where there are enough of them, give a span:
-from a tenth of them, of those that ran longer than a running job has by now, to nine tenths.
+Deadlines give an upper bound. Recorded jobs of the team (with as many GPUs, if there are enough) that ran longer than
+the running job has run so far give a span, from their 10th to their 90th percentile.
 """
 
 import math
@@ -20,10 +20,8 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import Simulation
 from gpu_tenancy.kueue.replay import waits
 
-ENDS: Final = 100
-"""Ends that are simulated at most: one or two seconds in a tree of 2,000 workloads."""
-ENOUGH: Final = 10
-"""Recorded jobs of which a span can be told."""
+ENDS: Final = 100  # maximum of simulated ends: one or two seconds in a tree of 2,000 workloads
+ENOUGH: Final = 10  # minimum of recorded jobs for a span
 LOW: Final = 0.1
 HIGH: Final = 0.9
 _MINUTE: Final = 60
@@ -34,7 +32,7 @@ _LITTLE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Durations of recorded jobs in seconds, sorted, by team and number of GPUs; by None for all of a team."""
+    """Sorted durations of recorded jobs in seconds, by team and number of GPUs; key None for all jobs of a team."""
 
     durations: Mapping[tuple[str, int | None], list[float]] = field(
         default_factory=dict[tuple[str, int | None], list[float]]
@@ -42,7 +40,7 @@ class History:
 
     @classmethod
     def of(cls, jobs: Iterable[tuple[str, int, float]]) -> "History":
-        """From teams, GPUs and durations."""
+        """Groups (team, GPUs, seconds) of jobs."""
         found: dict[tuple[str, int | None], list[float]] = {}
         for team, gpus, seconds in jobs:
             for key in ((team, gpus), (team, None)):
@@ -50,7 +48,7 @@ class History:
         return cls({key: sorted(durations) for key, durations in found.items()})
 
     def left(self, team: str, gpus: int, ran: float, share: float) -> float | None:
-        """Seconds that such a job runs on, after it ran for some; a share of them at most. None: too few are known."""
+        """Remaining seconds of a job that ran for `ran` seconds, at percentile `share`; None with too few records."""
         for key in ((team, gpus), (team, None)):
             durations = self.durations.get(key, [])
             longer = len(durations) - (first := bisect_right(durations, ran))
@@ -61,17 +59,13 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """When a pending workload is admitted, in seconds from now, if nothing is submitted that comes first.
+    """Seconds until a pending workload is admitted, if no workload is submitted that comes first."""
 
-    `low` is 0 if only a bound is known, `high` None if nothing bounds it: nobody knows for how long the `unbounded`
-    workloads run. `beyond`: it is not among those that the simulated ends admit; later ones might.
-    """
-
-    low: float = 0.0
-    high: float | None = None
-    unbounded: tuple[str, ...] = ()
+    low: float = 0.0  # 0 if only a bound is known
+    high: float | None = None  # None if nothing bounds it
+    unbounded: tuple[str, ...] = ()  # workloads of unknown duration
     recorded: bool = False
-    beyond: bool = False
+    beyond: bool = False  # none of the simulated ends admits it; later ends might
 
     @property
     def text(self) -> str:
@@ -95,7 +89,7 @@ class Estimate:
 
 
 def about(seconds: float) -> str:
-    """A duration as one would say it, rounded up from a tenth of a step on: `5 min`, `40 min`, `2 h`, `3 d`."""
+    """A duration, rounded up beyond a tenth of a step: `5 min`, `40 min`, `2 h`, `3 d`."""
     for unit, size, step, most in (("min", _MINUTE, 5, 90), ("h", _HOUR, 1, 48)):
         steps = math.ceil(seconds / size / step - _LITTLE) * step
         if steps <= most:
@@ -105,7 +99,7 @@ def about(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How long workloads run; workloads are by label, and Jobs that may be read by uid."""
+    """Durations of workloads, which are by label, and of readable Jobs, which are by uid."""
 
     workloads: Mapping[str, Workload]
     jobs: Mapping[str, Manifest]
@@ -113,9 +107,10 @@ class Expected:
     now: datetime = field(default_factory=partial(datetime.now, UTC))
 
     def lasts(self, name: str, *, share: float, whole: bool = False) -> float | None:
-        """Of `waiting.Lasts`: the share of recorded durations, or the deadline if that is earlier.
+        """Seconds that a workload still runs, or runs in all; see `replay.Lasts`.
 
-        The deadline is that at which Kueue or the Job's controller ends it, in seconds after the admission.
+        The percentile `share` of recorded durations, or the deadline of Kueue or of the Job's controller if that is
+        earlier.
         """
         workload = self.workloads.get(name)
         if workload is None:
@@ -134,9 +129,9 @@ class Expected:
 
 
 def estimate(fork: Callable[[], Simulation], name: str, expected: Expected, needed: Sequence[str] = ()) -> Estimate:
-    """How long a workload waits, which is pending in each copy that `fork` gives of a simulation at rest.
+    """Estimates the wait of a workload that is pending in each simulation at rest that `fork` returns.
 
-    Workloads whose end is `needed` to admit it are named if nothing bounds them; without any, all that run.
+    If nothing bounds the wait, the result names the unbounded workloads of `needed`, or of all that run.
     """
     (found,) = estimates(fork, [name], expected, until=name).values()
     if found.high is not None or found.beyond:
@@ -149,7 +144,7 @@ def estimate(fork: Callable[[], Simulation], name: str, expected: Expected, need
 def estimates(
     fork: Callable[[], Simulation], names: Iterable[str], expected: Expected, until: str | None = None
 ) -> dict[str, Estimate]:
-    """How long each of several workloads waits; arguments as of `estimate` and `waiting.waits`."""
+    """Estimates of several workloads; see `estimate` and `replay.waits`."""
 
     def by(share: float) -> tuple[dict[str, float], bool]:
         left, whole = partial(expected.lasts, share=share), partial(expected.lasts, share=share, whole=True)

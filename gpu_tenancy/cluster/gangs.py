@@ -1,4 +1,4 @@
-"""Volcano's queues and gangs: usage of a queue, and whether it has room for another gang."""
+"""Usage of Volcano's queues, and their room for another gang."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,37 +14,32 @@ from gpu_tenancy.model.names import GROUP_MINIMUM
 
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 EXISTING: Final = f"set spec.queue, or the annotation {QUEUE_NAME}, to an existing queue"
-"""The fix for a gang whose queue does not exist."""
-_OWN: Final = frozenset({"default", "root"})
-"""The queues that Volcano creates."""
+_OWN: Final = frozenset({"default", "root"})  # created by Volcano
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 
 
 @dataclass(frozen=True, slots=True)
 class GangQueue:
-    """A queue of Volcano, with its PodGroups that are not running.
-
-    With `counted`, Volcano reports what is allocated; otherwise requests of its pods are counted.
-    """
+    """A Volcano queue."""
 
     name: str
     guarantee: Mapping[str, int]
     capability: Mapping[str, int]
     used: Mapping[str, int]
-    counted: bool
+    counted: bool  # False if usage is computed from pods
     state: str
-    pending: tuple[Manifest, ...] = ()
+    pending: tuple[Manifest, ...] = ()  # PodGroups that are not running
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Minimum requests of the pending gangs."""
+        """Minimum requests of all pending gangs."""
         return add(*(gang_requests(group) for group in self.pending))
 
 
 def gang_queues(
     queues: Iterable[Manifest], groups: Iterable[Manifest], pods: Iterable[Manifest] = ()
 ) -> list[GangQueue]:
-    """Reads Volcano's queues, without the two that it creates itself."""
+    """Reads Volcano's queues, except the two that Volcano creates."""
     by_queue: dict[str, list[Manifest]] = defaultdict(list)
     by_group: dict[tuple[str, str], str] = {}
     for group in groups:
@@ -77,10 +72,9 @@ def gang_queues(
 
 
 def gang_requests(group: Manifest) -> dict[str, int]:
-    """The requests of a PodGroup's minimum number of pods.
+    """Requests of a PodGroup's minimum number of pods, without the names of ResourceQuotas such as `requests.cpu`.
 
-    Volcano's controller also writes them as a ResourceQuota names them, such as `requests.cpu` and `count/pods`:
-    https://github.com/volcano-sh/volcano/blob/v1.14.1/pkg/controllers/util/util.go
+    https://github.com/volcano-sh/volcano/blob/v1.14.1/pkg/controllers/util/util.go adds them.
     """
     found = amounts(at(group, "spec", "minResources")).items()
     return {name: amount for name, amount in found if plain(name) == name != "pods" and not name.startswith("count/")}
@@ -89,10 +83,10 @@ def gang_requests(group: Manifest) -> dict[str, int]:
 def judge_gang(
     queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapping[str, int], int]], together: int = 0
 ) -> Answer:
-    """Whether a queue of Volcano has room for the pods of a gang that start together.
+    """Checks a Volcano queue for room for the pods of a gang.
 
-    Pods are the requests and number of each kind, in the order in which Volcano starts them; `together` is their
-    minimum number, 0 for all of them.
+    `pods`: requests and number, in the order in which Volcano starts them. `together`: pods that start together, 0 for
+    all.
     """
     if name in _OWN:
         own = "Volcano's own queue, which has no quota of the team; set spec.queue to a queue of the team"
@@ -130,7 +124,7 @@ def _judge_limits(queue: GangQueue, requested: Mapping[str, int]) -> Iterator[tu
 
 
 def too_few(together: int, count: int) -> tuple[str, str] | None:
-    """Why a gang never starts that has fewer pods than must start together, and the fix; None if it has enough."""
+    """The error and its fix if a gang has fewer pods than must start together; None if it has enough."""
     if together <= count:
         return None
     fix = f"set minAvailable, or the annotation {GROUP_MINIMUM}, to at most {count}"
@@ -138,6 +132,6 @@ def too_few(together: int, count: int) -> tuple[str, str] | None:
 
 
 def messages(group: Manifest) -> list[str]:
-    """Messages of a PodGroup's conditions that are true."""
+    """Messages of the true conditions of a PodGroup."""
     conditions = [each for each in maps_at(group, "status", "conditions") if text_at(each, "status") == "True"]
     return [f"{text_at(each, 'type')}: {text_at(each, 'message') or text_at(each, 'reason')}" for each in conditions]

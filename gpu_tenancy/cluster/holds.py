@@ -1,4 +1,4 @@
-"""Holds of queues and flavors for maintenance, as their annotation records them."""
+"""Maintenance holds of ClusterQueues and ResourceFlavors, recorded in annotations."""
 
 import json
 import re
@@ -14,23 +14,19 @@ from gpu_tenancy.model.names import HOLD
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A ClusterQueue or ResourceFlavor that admits nothing new, and the user who holds it.
-
-    Times are in the form of RFC 3339; `until` is empty if it does not end by itself. `before` is the field that was
-    changed, as it was, None if it was not set; `after` the field as the hold set it.
-    """
+    """A hold for maintenance: the object admits no new workloads. Times are in RFC 3339."""
 
     name: str
     kind: str
-    by: str
+    by: str  # user
     since: str
-    until: str = ""
-    before: Json = None
-    after: Json = None
+    until: str = ""  # empty for no end
+    before: Json = None  # the field before the hold; None if unset
+    after: Json = None  # the field as the hold set it
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self | None:
-        """Reads it from the annotation; None if the object is not held, or the annotation is not one of `hold`."""
+        """Reads the annotation; None if there is none or it was not written by `hold`."""
         name, kind = name_of(manifest), text_at(manifest, "kind")
         try:
             written = json.loads(text_at(manifest, "metadata", "annotations", HOLD))
@@ -43,13 +39,13 @@ class Hold:
 
     @property
     def annotation(self) -> str:
-        """What the annotation says."""
+        """Value of the annotation, in JSON."""
         kept = {"by": self.by, "since": self.since, "until": self.until, "before": self.before, "after": self.after}
         return json.dumps(kept, sort_keys=True)
 
     @property
     def path(self) -> tuple[str, str]:
-        """The field by which the object is held."""
+        """The field that the hold changes."""
         return ("spec", "stopPolicy") if self.kind == "ClusterQueue" else ("spec", "nodeTaints")
 
     @property
@@ -60,17 +56,17 @@ class Hold:
 
     @property
     def fix(self) -> str:
-        """How it ends."""
+        """How to end the hold."""
         release = f"ask the platform team for `tenancy cluster release {self.name}`"
         return f"wait until then, or {release}" if self.until else release
 
     def due(self, now: datetime) -> bool:
-        """Whether it should have ended."""
+        """Whether the hold should have ended."""
         return bool(self.until) and datetime.fromisoformat(self.until) <= now
 
 
 def holds_of(manifests: Iterable[Manifest]) -> Sequence[Hold]:
-    """All holds of some objects."""
+    """Reads the holds of objects."""
     return [hold for manifest in manifests if (hold := Hold.of(manifest))]
 
 
@@ -82,9 +78,9 @@ _TAINT: Final = re.compile(rf'key\W+{re.escape(HOLD)}"\W+value\W+(?P<until>\d[^"
 
 
 def holds_in(drift: str) -> Sequence[str]:
-    """Lines on the holds in what `pulumi refresh --diff` and `pulumi preview --diff` show, one for each object.
+    """One line for each held object in the output of `pulumi refresh --diff` or `pulumi preview --diff`.
 
-    The annotation is a text or, since Pulumi shows JSON in texts as such, lines; else the taint tells until when.
+    Pulumi shows the annotation as a text or, since it expands JSON, in lines. Without it, the taint has the end.
     """
     held: dict[str, str] = {}
     starts = [*_RESOURCE.finditer(drift)]
@@ -101,5 +97,5 @@ def holds_in(drift: str) -> Sequence[str]:
 
 
 def moment_text(moment: str) -> str:
-    """A time in the form of RFC 3339 for people, in UTC."""
+    """An RFC 3339 time in UTC for people."""
     return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,7 +1,7 @@
-"""Which nodes suit a pod, and how many such pods they have room for, now and when they are empty: the check of nodes.
+"""Nodes that suit a pod, and their room for such pods, now and when empty.
 
-Labels, required node affinity, taints and free resources, as in the scheduler's filters. What depends on other pods
-(pod affinity, spreading, ports, zones of volumes) is not checked here.
+Checks labels, required node affinity, taints and free resources as the scheduler's filters do; not constraints that
+depend on other pods (pod affinity, spreading, ports, zones of volumes):
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 """
 
@@ -23,18 +23,18 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with its allocatable resources, those that its pods leave, and the taints that exclude pods."""
+    """A node with the taints that exclude pods."""
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Manifest, ...]
-    whole: Mapping[str, int]
-    free: Mapping[str, int]
+    whole: Mapping[str, int]  # allocatable resources
+    free: Mapping[str, int]  # what its pods leave
     open: bool = True
 
 
 def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node]:
-    """Nodes with their free resources."""
+    """Reads nodes and computes their free resources."""
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         if (name := text_at(pod, "spec", "nodeName")) and not ended(pod):
@@ -56,7 +56,7 @@ def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node
 
 
 def excluding_taints(node: Manifest) -> tuple[Manifest, ...]:
-    """Taints of a node that keep pods away."""
+    """Taints of a node that exclude pods."""
     return tuple(taint for taint in maps_at(node, "spec", "taints") if text_at(taint, "effect") in _EXCLUDING)
 
 
@@ -85,10 +85,7 @@ def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Ma
 
 
 def suits_node(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: Iterable[str] | None = None) -> bool:
-    """Whether a node matches a pod's selector and required affinity, which can name a node by its field.
-
-    With `keys`, only these labels are checked, as Kueue does for a flavor, which has no others.
-    """
+    """Whether a node matches a pod's selector and affinity; with `keys`, these labels only, as Kueue checks flavors."""
     judged = None if keys is None else set(keys)
     for key, value in map_at(spec, "nodeSelector").items():
         if (judged is None or key in judged) and labels.get(key) != value:
@@ -107,7 +104,7 @@ def suits_node(spec: Manifest, labels: Mapping[str, str], name: str = "", *, key
 
 
 def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
-    """How many pods fit into free resources; each counts as one of the node's `pods`."""
+    """Number of pods that fit into free resources; each pod counts as one of the node's `pods`."""
     needed = {**{name: value for name, value in pod.items() if value}, "pods": 1}
     counts = [max(0, room.get(name, 0)) // value for name, value in needed.items() if name != "pods" or name in room]
     return min(counts, default=0)
@@ -115,18 +112,14 @@ def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Suitable:
-    """Nodes for pods of one template.
+    """Nodes for pods of one template; numbers of nodes, and of pods that fit."""
 
-    `labelled` nodes match the pod's selector and affinity; `closed` ones of them are unschedulable, and others have
-    taints that the pod does not tolerate. The remaining nodes have room for pods now, or when they are empty (`ever`).
-    """
-
-    labelled: int
-    taints: Mapping[str, int]
-    closed: int
-    fitting: tuple[Node, ...]
+    labelled: int  # match selector and affinity
+    taints: Mapping[str, int]  # not tolerated, on labelled nodes
+    closed: int  # labelled, but unschedulable
+    fitting: tuple[Node, ...]  # the remaining nodes
     now: int
-    ever: int
+    ever: int  # when empty
 
 
 def find(spec: Manifest, pod: Mapping[str, int], nodes: Iterable[Node]) -> Suitable:
@@ -145,7 +138,7 @@ def find(spec: Manifest, pod: Mapping[str, int], nodes: Iterable[Node]) -> Suita
 
 
 def take(nodes: Iterable[Node], fitting: Iterable[Node], pod: Mapping[str, int], count: int) -> list[Node]:
-    """The nodes after placing pods, each on the first suitable node with room."""
+    """Places each pod on the first node with room; returns the nodes with the remaining room."""
     names = {node.name for node in fitting}
     left, after = count, list[Node]()
     for node in nodes:
@@ -157,9 +150,9 @@ def take(nodes: Iterable[Node], fitting: Iterable[Node], pod: Mapping[str, int],
 
 
 def judge_nodes(nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Node]]:
-    """Whether nodes have room for pods, and the nodes with as many of these pods as they have room for.
+    """Checks the room of nodes for pods; also returns the nodes after placing as many of the pods as fit.
 
-    Kueue adds the labels and tolerations of the flavors that it would assign to the pods.
+    Kueue adds node labels and tolerations of `flavors` to the pods.
     """
     spec = given(pods.spec, flavors)
     found = find(spec, pods.pod, nodes)
@@ -201,7 +194,7 @@ def _judge_room(found: Suitable, pods: PodSet) -> Answer:
 
 
 def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
-    """A pod with what Kueue adds at admission: node labels and tolerations of its flavors."""
+    """The pod spec with the node labels and tolerations that Kueue adds from flavors."""
     selector = dict[str, Json](texts_at(spec, "nodeSelector"))
     tolerations: list[Json] = [*maps_at(spec, "tolerations")]
     for flavor in flavors:
@@ -211,7 +204,6 @@ def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
 
 
 def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Sequence[Manifest]) -> Answer:
-    """Why no node is suitable."""
     if found.labelled:
         verdict = "later" if found.closed and not found.taints else "never"
         taints = found.taints.items()

@@ -1,4 +1,4 @@
-"""Objects as the scheduler and Kueue read them: names and labels, label selectors, requests and limits of a pod."""
+"""Names, labels, selectors, and requests and limits of pods, as the scheduler and Kueue read them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,16 +10,16 @@ Manifest = Mapping[str, Json]
 
 
 def requests(spec: Manifest) -> dict[str, int]:
-    """Requests of a pod: its containers together, or an init container that is larger; sidecars count throughout.
+    """Requests of a pod: the sum of its containers or the largest init container; sidecars always count.
 
-    A limit without a request is a request. Requests of the pod as a whole override those of its containers.
+    A limit without a request is a request. Requests of the whole pod override requests of its containers.
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
     """
     return _total(spec, "requests")
 
 
 def limits(spec: Manifest) -> dict[str, int]:
-    """Limits of a pod, counted in the same way."""
+    """Limits of a pod, counted like `requests`."""
     return _total(spec, "limits")
 
 
@@ -41,44 +41,44 @@ def _total(spec: Manifest, which: str) -> dict[str, int]:
 
 
 def container_amounts(container: Manifest, which: str) -> dict[str, int]:
-    """One container's `requests` or `limits`; a limit without a request is a request."""
+    """The `requests` or `limits` of one container; a limit without a request is a request."""
     limit = amounts(at(container, "resources", "limits"))
     own = amounts(at(container, "resources", which))
     return {**limit, **own} if which == "requests" else own
 
 
 def ended(pod: Manifest) -> bool:
-    """Whether a pod has ended and uses nothing."""
+    """Whether a pod has ended and uses no resources."""
     return text_at(pod, "status", "phase") in {"Succeeded", "Failed"}
 
 
 def named(names: Sequence[str]) -> str:
-    """The first five names of a list, and how many more there are."""
+    """The first five names, and the number of further names."""
     return first_names(names, 5)
 
 
 def name_of(manifest: Manifest) -> str:
-    """Name of an object."""
+    """The `metadata.name`."""
     return text_at(manifest, "metadata", "name")
 
 
 def namespace_of(manifest: Manifest) -> str:
-    """Namespace of an object; empty for cluster-scoped objects."""
+    """The `metadata.namespace`; empty for cluster-scoped objects."""
     return text_at(manifest, "metadata", "namespace")
 
 
 def label(manifest: Manifest, key: str) -> str:
-    """The value of a label; empty where it is not set."""
+    """Value of a label; empty if not set."""
     return text_at(manifest, "metadata", "labels", key)
 
 
 def scheduler(spec: Manifest) -> str:
-    """The name of the scheduler of a pod."""
+    """The `schedulerName` of a pod, or its default."""
     return text_at(spec, "schedulerName") or "default-scheduler"
 
 
 def selects(selector: Json, labels: Mapping[str, str]) -> bool:
-    """Whether a selector matches an object: no selector matches nothing, an empty one everything."""
+    """Whether a label selector matches; a missing selector matches nothing, an empty one everything."""
     if not isinstance(selector, dict):
         return False
     exact, rules = map_at(selector, "matchLabels"), maps_at(selector, "matchExpressions")
@@ -86,7 +86,7 @@ def selects(selector: Json, labels: Mapping[str, str]) -> bool:
 
 
 def matches(rule: Mapping[str, Json], labels: Mapping[str, str]) -> bool:
-    """Whether one expression of a selector matches."""
+    """Whether one match expression matches."""
     here, values, operator = labels.get(text_at(rule, "key")), list_at(rule, "values"), text_at(rule, "operator")
     match operator:
         case "In":

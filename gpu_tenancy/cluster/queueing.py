@@ -1,4 +1,4 @@
-"""Whether a ClusterQueue has quota for some pods, from which flavors, and what has to be released first."""
+"""Quota of a ClusterQueue for pods: flavors to use, and amounts to release first."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,25 +17,19 @@ from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 from gpu_tenancy.kueue.api import UNCONSTRAINED
 from gpu_tenancy.model.names import HOLD
 
+# Fix for pods that need a topology annotation.
 STATE_PLACE: Final = f'add the annotation {UNCONSTRAINED}: "true" to the pod template'
-"""Fix for pods that must state their place in a topology."""
 
 
 class Source(IntEnum):
     """Where the quota for a request comes from, the easiest first."""
 
-    NOMINAL = auto()
-    """Unused nominal quota of the queue."""
-    BORROWED = auto()
-    """Unused quota of others."""
-    RECLAIMED = auto()
-    """Nominal quota that others borrow, and that Kueue reclaims by preemption."""
-    OTHERS = auto()
-    """Quota that other queues have to release."""
-    OWN_QUEUE = auto()
-    """Quota that workloads of the same queue have to release: it is at its limit."""
-    NEVER = auto()
-    """None: the request exceeds all that the queue can ever use."""
+    NOMINAL = auto()  # unused nominal quota of the queue
+    BORROWED = auto()  # unused quota of other queues
+    RECLAIMED = auto()  # nominal quota that other queues borrow; Kueue preempts to reclaim it
+    OTHERS = auto()  # quota that other queues have to release
+    OWN_QUEUE = auto()  # quota that workloads of the same queue have to release, since it is at its limit
+    NEVER = auto()  # the request exceeds the queue's limit
 
     @property
     def verdict(self) -> Verdict:
@@ -47,53 +41,49 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
-    """One resource of one flavor, as requested from a queue. Amounts are in base units.
-
-    `requested` is by all pods that were judged so far together with these; `available` what the queue could use now;
-    `limit` what it could use if all others used nothing.
-    """
+    """Request for one resource of one flavor, in base units."""
 
     flavor: str
     resource: str
-    requested: int
+    requested: int  # includes the pods judged before
     nominal: int
     used: int
-    available: int
-    limit: int
+    available: int  # usable now
+    limit: int  # usable if other queues use nothing
     source: Source
 
     @property
     def missing(self) -> int:
-        """What must be released first; 0 for nothing."""
+        """Amount to release first."""
         return max(0, self.requested - self.available)
 
     @property
     def borrows(self) -> bool:
-        """Whether the queue would use more than its nominal quota."""
+        """Whether the queue would use more than nominal quota."""
         return self.used + self.requested > self.nominal
 
     @property
     def noun(self) -> str:
-        """What its amounts count: `a100 GPUs`, `CPUs of flavor a100`."""
+        """Noun for amounts: `a100 GPUs`, `CPUs of flavor a100`."""
         if self.resource.endswith("/gpu"):
             return f"{self.flavor} GPUs"
         return f"{'CPUs' if self.resource == CPU else self.resource} of flavor {self.flavor}"
 
     @property
     def state(self) -> str:
-        """How much of the limit is in use: `20 of 32 a100 GPUs in use, 16 requested`."""
+        """Usage of the limit: `20 of 32 a100 GPUs in use, 16 requested`."""
         amounts = f"{self.text_of(self.used)} of {self.text_of(self.limit)} {self.noun} in use"
         return amounts if self.used >= self.limit else f"{amounts}, {self.text_of(self.requested)} requested"
 
     @property
     def numbers(self) -> str:
-        """What is requested and what of it is missing, without when it fits."""
+        """Requested, missing or available, and guaranteed amounts."""
         state = f"{self.text_of(self.missing)} missing" if self.missing else f"{self.text_of(self.available)} available"
         return f"{self._head}, {state} ({self._guarantee}; {self._limit})"
 
     @property
     def text(self) -> str:
-        """What is requested, and when it fits."""
+        """The request, and when it fits."""
         missing, guarantee = self.text_of(self.missing), self._guarantee
         match self.source:
             case Source.NOMINAL:
@@ -115,7 +105,7 @@ class QuotaRequest:
         return f"{self._head}, {when}"
 
     def text_of(self, amount: int) -> str:
-        """An amount of its resource."""
+        """An amount with its unit."""
         return amount_text(self.resource, amount)
 
     @property
@@ -133,26 +123,22 @@ class QuotaRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a flavor cannot be used for some pods, or why a queue cannot admit them at all.
-
-    The fix is what to write in the pod template; `held` the flavor, if it is held for maintenance. `decisive`: the
-    flavor's limit is enough, so that only this excludes it.
-    """
+    """Why a flavor cannot be used for pods, or why a queue cannot admit them."""
 
     text: str
-    fix: str = ""
-    decisive: bool = False
-    held: str = ""
+    fix: str = ""  # change to the pod template
+    decisive: bool = False  # the flavor's limit is high enough, so this refusal alone excludes it
+    held: str = ""  # the flavor, if held for maintenance
 
     @property
     def advice(self) -> str:
-        """The reason with the fix."""
+        """The reason, with the fix if there is one."""
         return f"{self.text}; {self.fix}" if self.fix else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The quota of a queue for one pod set: requests to the flavors that it would use, and those that it cannot use."""
+    """Quota of a queue for one pod set: requests to usable flavors, and refusals of other flavors."""
 
     pods: PodSet
     requests: tuple[QuotaRequest, ...]
@@ -160,12 +146,12 @@ class Offer:
 
     @property
     def held(self) -> Refusal | None:
-        """The refusal of a flavor that could admit the pods, but is held for maintenance."""
+        """The refusal of a held flavor that could admit the pods otherwise."""
         return next((refusal for refusal in self.refused if refusal.held and not self.requests), None)
 
     @property
     def source(self) -> Source:
-        """The hardest of all its resources."""
+        """The hardest source of all requests."""
         if not self.requests:
             return Source.NEVER if self.refused else Source.NOMINAL
         return max(request.source for request in self.requests)
@@ -174,7 +160,7 @@ class Offer:
 def judge_queue(
     quotas: Quotas, queue: ClusterQueue, flavors: Sequence[Manifest], sets: Iterable[PodSet]
 ) -> list[Offer]:
-    """What a queue offers to pod sets that start together."""
+    """Judges pod sets that start together."""
     assumed: dict[FlavorResource, int] = {}
     offers: list[Offer] = []
     by_name = {name_of(flavor): flavor for flavor in flavors}
@@ -202,10 +188,7 @@ def _offer(
     assumed: Mapping[FlavorResource, int],
 ) -> Offer:
     def hardness(requests: Sequence[QuotaRequest]) -> tuple[int, float]:
-        """Kueue tries flavors in their order, and takes one that must borrow before a second with room of its own.
-
-        Of several flavors that are all too small, the one that could give the largest part explains best.
-        """
+        """Kueue takes the first flavor that fits, even if it borrows. If none fits, the largest part explains best."""
         hardest = max(Source.NOMINAL if request.source is Source.BORROWED else request.source for request in requests)
         part = min(request.limit / request.requested for request in requests)
         return hardest, -part if hardest is Source.NEVER else 0
@@ -258,10 +241,7 @@ def _request(quotas: Quotas, queue: ClusterQueue, line: FlavorResource, requeste
 
 
 def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
-    """Why a flavor cannot be used for some pods; None where it can, or where the flavor may not be read.
-
-    `flavors` are those that may be read, by name; `of_queue` all flavors of the queue.
-    """
+    """Why a flavor cannot be used for pods; None if it can, or if it is not in the readable `flavors`."""
     flavor = flavors.get(name)
     if flavor is None:
         return None
@@ -282,11 +262,8 @@ def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Co
 
 
 def _misplaced(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Collection[str]) -> Refusal | None:
-    """Whether topology excludes pods; they need no annotation where all flavors of the queue have a topology.
-
-    `checkPodSetAndFlavorMatchForTAS` in
-    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/tas_flavorassigner.go
-    """
+    # Pods need no annotation if all flavors of the queue have a topology: `checkPodSetAndFlavorMatchForTAS` in
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/tas_flavorassigner.go
     has = bool(text_at(flavors[name], "spec", "topologyName"))
     if has == pods.placed:
         return None

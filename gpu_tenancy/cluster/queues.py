@@ -1,4 +1,4 @@
-"""The queues of a running cluster: which namespaces use them, what they use, and what is pending in them."""
+"""Queues of a running cluster: namespaces, usage and pending workloads."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ KUEUE_NOT_RUNNING: Final = "Kueue has not reported usage for any queue: its cont
 
 @dataclass(frozen=True)
 class Queues:
-    """All of Kueue's queues that the user may see, and their workloads."""
+    """Kueue's queues and workloads, as far as the user may read them."""
 
     state: State
 
     @cached_property
     def cluster_queues(self) -> dict[str, ClusterQueue]:
-        """The ClusterQueues by name; if Kueue reports no usage of one, pods on the flavors' nodes are counted."""
+        """ClusterQueues by name; without usage from Kueue, pods on the flavors' nodes are counted."""
         queues = {queue.name: queue for queue in map(read_cluster_queue, self.state.of("ClusterQueue"))}
         for name, queue in queues.items():
             if queue.counted:
@@ -64,54 +64,54 @@ class Queues:
 
     @cached_property
     def uncounted(self) -> bool:
-        """Whether Kueue reports usage of no queue: its controller is not running."""
+        """Whether Kueue reports usage of no queue, since its controller does not run."""
         return bool(self.cluster_queues) and not any(queue.counted for queue in self.cluster_queues.values())
 
     @cached_property
     def homes(self) -> dict[str, dict[str, str]]:
-        """For each namespace its LocalQueues and their ClusterQueues."""
+        """LocalQueues of each namespace, with their ClusterQueues."""
         homes: dict[str, dict[str, str]] = defaultdict(dict)
         for local in self.state.of("LocalQueue"):
             homes[namespace_of(local)][name_of(local)] = text_at(local, "spec", "clusterQueue")
         return dict(homes)
 
     def unknown_local(self, namespace: str, name: str) -> Reason:
-        """What blocks workloads of a LocalQueue that does not exist."""
+        """Error for workloads of a missing LocalQueue."""
         known = self.homes.get(namespace)
         fix = nearest(name, known) if known else NO_LOCAL_QUEUE
         return f"LocalQueue {name} not found in namespace {namespace}", fix
 
     def usual(self, namespace: str) -> str:
-        """The LocalQueue to name in a label: the one with the namespace's name, else the first; empty for none."""
+        """LocalQueue to suggest: the one with the namespace's name, else the first; empty for none."""
         known = self.homes.get(namespace, {})
         return namespace if namespace in known else min(known, default="")
 
     def users(self, queue: str) -> list[str]:
-        """The namespaces with a LocalQueue of a ClusterQueue."""
+        """Namespaces with a LocalQueue of a ClusterQueue."""
         return sorted(namespace for namespace, queues in self.homes.items() if queue in queues.values())
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
-        """All workloads that are not finished."""
+        """Workloads that are not finished."""
         return tuple(workload for workload in self.every_workload if workload.stage != "finished")
 
     @cached_property
     def every_workload(self) -> tuple[Workload, ...]:
-        """All workloads, finished ones too."""
+        """All workloads, including finished ones."""
         return read_workloads(self.state.of("Workload"))
 
     def unseen(self, queue: str) -> int:
-        """How many pending workloads of a ClusterQueue the user may not read, as Kueue counts them."""
+        """Number of pending workloads that the user may not read."""
         if self.state.knows("Workload"):
             return 0
         return max(0, self.cluster_queues[queue].pending - len(self.waiting_in(queue)))
 
     def queue_of(self, workload: Workload) -> str:
-        """The ClusterQueue of a workload; empty where its LocalQueue does not exist."""
+        """ClusterQueue of a workload; empty if its LocalQueue does not exist."""
         return self.homes.get(workload.namespace, {}).get(workload.queue, "")
 
     def waiting_in(self, queue: str) -> list[Workload]:
-        """The pending workloads of a ClusterQueue, the next first."""
+        """Pending workloads of a ClusterQueue, in queue order."""
         return waiting(self.members.get(queue, ()))
 
     @cached_property
@@ -123,11 +123,11 @@ class Queues:
         return dict(members)
 
     def holder_of(self, workload: Workload) -> str:
-        """The ClusterQueue whose quota a workload holds; while it holds none, the one in which it is pending."""
+        """ClusterQueue that has the workload's reserved quota, or in which it is pending."""
         return workload.holder or self.queue_of(workload)
 
     def shut_out(self, namespace: str, queue: str) -> Reason | None:
-        """Why a ClusterQueue keeps workloads of a namespace pending, without blocking others; None if it does not."""
+        """Why the namespaceSelector of a ClusterQueue excludes a namespace; None if it does not."""
         if not self.state.knows("Namespace") or namespace not in self._labels:
             return None
         if selects(self._selectors.get(queue), self._labels[namespace]):
@@ -144,7 +144,7 @@ class Queues:
         return {name_of(queue): at(queue, "spec", "namespaceSelector") for queue in self.state.of("ClusterQueue")}
 
     def stopped(self, namespace: str, name: str) -> Reason | None:
-        """Whether a LocalQueue is stopped or inactive."""
+        """Why a LocalQueue is stopped or inactive."""
         if policy := self.stop_policy(namespace, name):
             fix = "set stopPolicy to None; Kueue then admits the workload without further action"
             return f"LocalQueue {name} is stopped (stopPolicy {policy})", fix
@@ -153,7 +153,7 @@ class Queues:
         return (f"LocalQueue {name} admits no workloads: {message}", FIX_THIS) if message else None
 
     def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Reason | None:
-        """What stops a ClusterQueue from admitting anything that comes through a LocalQueue."""
+        """Why a ClusterQueue admits no workloads of a LocalQueue."""
         if queue.hold and queue.stop_policy:
             return f"ClusterQueue {queue.name} is {queue.hold.text}", queue.hold.fix
         if queue.inactive:
@@ -161,7 +161,7 @@ class Queues:
         return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)
 
     def stop_policy(self, namespace: str, name: str) -> str:
-        """The stop policy of a LocalQueue, `Hold` or `HoldAndDrain`; empty where it is not stopped."""
+        """`Hold` or `HoldAndDrain` of a LocalQueue; empty if it is not stopped."""
         policy = text_at(self._locals.get((namespace, name), {}), "spec", "stopPolicy")
         return policy if policy != "None" else ""
 
@@ -171,10 +171,7 @@ class Queues:
 
     @cached_property
     def flavor_by_node(self) -> dict[str, str]:
-        """The flavor of each node whose labels match; of several, the one with most labels.
-
-        A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
-        """
+        """Flavor of each node by most matching labels; a single flavor without labels has other nodes without GPUs."""
         flavors = self.state.of("ResourceFlavor")
         wanted = [(texts_at(flavor, "spec", "nodeLabels"), name_of(flavor)) for flavor in flavors]
         wanted.sort(key=lambda pair: -len(pair[0]))

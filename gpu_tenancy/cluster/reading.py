@@ -1,4 +1,4 @@
-"""Lists the objects of a running cluster that commands about it need, with the rights of the user."""
+"""Lists objects of a running cluster, with the rights of the user."""
 
 import re
 from collections import Counter, defaultdict
@@ -44,18 +44,13 @@ _FORBIDDEN_LIST: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where objects of a kind are, what they show, and who may usually read them.
-
-    With `without_values`, objects have metadata and the cells of the server's table: no value of a Secret is read.
-
-    Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
-    """
+    # Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
 
     api_version: str
     tells: str
-    who: str
+    who: str  # roles that may read it
     namespaced: bool = False
-    without_values: bool = False
+    without_values: bool = False  # only metadata and cells of the server's table are read, no value of a Secret
 
 
 _SOURCES: Final[Mapping[Kind, _Source]] = {
@@ -95,43 +90,36 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Objects of a kind that could not be read: what they would show, and the message of the API server.
-
-    `who` may usually read them; empty where the API server does not serve the kind. `partly`: those of the team's own
-    namespace were read.
-    """
+    """Objects of a kind that could not be read."""
 
     kind: Kind
-    tells: str
-    why: str
-    who: str
-    partly: bool = False
+    tells: str  # use of the kind
+    why: str  # message of the API server
+    who: str  # role that may read it; empty if the kind is not served
+    partly: bool = False  # the team's namespace was read
 
     @property
     def kinds(self) -> str:
-        """The kind in the plural."""
+        """Plural of the kind."""
         return f"{self.kind}{'es' if self.kind.endswith('s') else 's'}"
 
     @property
     def text(self) -> str:
-        """Which objects cannot be read, what they would show, and who may read them."""
+        """Message about an unreadable kind, with its use, and roles that may read it."""
         ask = f"; ask {self.who}" if self.who else ""
         return f"{self.kinds} not readable ({self.tells}): {self.why}{ask}"
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Objects of a cluster by kind, and durations of recorded jobs, for estimates.
-
-    `missing` are kinds that could not be read, or in one namespace only; `objects` has none of the former.
-    """
+    """Objects of a cluster by kind, and durations of recorded jobs."""
 
     objects: Mapping[Kind, tuple[Manifest, ...]] = field(default_factory=dict["Kind", tuple[Manifest, ...]])
-    missing: Mapping[Kind, Missing] = field(default_factory=dict["Kind", Missing])
+    missing: Mapping[Kind, Missing] = field(default_factory=dict["Kind", Missing])  # or partly read
     history: History = field(default_factory=History)
 
     def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
-        """Objects of a kind, of one namespace or of all that were read."""
+        """Objects of a kind, optionally of one namespace."""
         objects = self.objects.get(kind, ())
         return tuple(manifest for manifest in objects if namespace_of(manifest) == namespace) if namespace else objects
 
@@ -140,42 +128,40 @@ class State:
         return kind not in self.missing
 
     def sees(self, kind: Kind) -> bool:
-        """Whether the objects of a kind in the team's own namespace were read, if not all."""
+        """Whether the objects of a kind were read, at least in the team's namespace."""
         missing = self.missing.get(kind)
         return missing is None or missing.partly
 
     @property
     def has_kueue(self) -> bool:
-        """Whether the cluster has Kueue, even if the user may not read its objects."""
+        """Whether the cluster has Kueue, readable or not."""
         missing = self.missing.get("LocalQueue")
         return missing is None or bool(missing.who)
 
     def unknown(self, check: Check, kind: Kind, name: str = "") -> Answer:
-        """The result of a check that needs a kind that could not be read."""
+        """Result of a check of a kind that could not be read."""
         return Answer(check, "unknown", (self.missing[kind].text,), name)
 
     def joined(self, other: "State") -> "State":
-        """The objects of both reads; those of `other` where both have a kind."""
+        """Merges two reads; kinds of `other` win."""
         return replace(self, objects={**self.objects, **other.objects}, missing={**self.missing, **other.missing})
 
     def refused(self, *kinds: Kind) -> tuple[Missing, ...]:
-        """Kinds that the user may not read, without those of operators that are not installed."""
+        """Kinds that the user may not read; excludes kinds that are not served."""
         return tuple(each for kind, each in self.missing.items() if each.who and (not kinds or kind in kinds))
 
 
 _Read: TypeAlias = tuple[tuple[Manifest, ...], Missing | None]
-"""The objects of a kind, and why some may be missing."""
 
 
 def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
-    """Lists objects, several kinds at once. Nodes have the devices of DRA drivers among their resources.
+    """Lists several kinds at once; nodes include devices of DRA drivers.
 
-    `kinds` are listed in the whole cluster if the user may, else in the namespace of the team; the kinds of `only` in
-    that namespace alone.
+    `kinds` are listed in the whole cluster if the user may, else in `namespace`; `only` are listed in `namespace`.
 
     Raises:
         UnreachableError: the cluster does not answer.
-        ApiError: the API server rejects the request, except for a missing right.
+        ApiError: the API server rejects a request for another reason than a missing right.
     """
     wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
     silent: list[UnreachableError] = []
@@ -227,7 +213,7 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> _Read
 
 
 def _without_user(message: str) -> str:
-    """The missing right to list a kind, without the name of the user; any other message unchanged."""
+    """Shortens the message for a missing right to list; other messages are unchanged."""
     match = _FORBIDDEN_LIST.search(message)
     if not match:
         return message
@@ -237,7 +223,7 @@ def _without_user(message: str) -> str:
 
 
 def teams_of(state: State) -> list[str]:
-    """Namespaces that have a queue, or that this program created."""
+    """Namespaces with a LocalQueue, or created by this program."""
     managed = "app.kubernetes.io/managed-by"
     made = [name_of(each) for each in state.of("Namespace") if label(each, managed) == "gpu-tenancy"]
     return sorted({*made, *(namespace_of(queue) for queue in state.of("LocalQueue"))})
@@ -250,14 +236,12 @@ _TYPE: Final = re.compile(r"""\.type == ["']([^"']+)["']""")
 def with_devices(
     nodes: Sequence[Manifest], classes: Iterable[Manifest], slices: Iterable[Manifest]
 ) -> tuple[Manifest, ...]:
-    """Nodes whose allocatable resources include the devices that pods can request by name, as a device plugin's would.
+    """Adds devices that pods can request by name to allocatable resources of nodes, as a device plugin would.
 
-    A DeviceClass with an `extendedResourceName` has the scheduler allocate devices of the class to pods that request
-    that resource. The kubelet then reports none: the devices are in ResourceSlices.
+    For a DeviceClass with `extendedResourceName`, the scheduler allocates devices to pods that request the resource;
+    the kubelet does not report them, ResourceSlices do.
     https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource
-
-    Classes are understood if their selectors compare the driver, and its attribute `type`, with texts, as those of
-    NVIDIA's driver do; others are ignored.
+    Selectors must compare the driver and its attribute `type` with texts, as NVIDIA's do; other classes are ignored.
     """
     known: list[tuple[str, str, str]] = []
     for item in classes:
@@ -284,16 +268,15 @@ def with_devices(
     return tuple(found)
 
 
-_RENAMED: Final = {"ClusterQueue": ("cohort", "cohortName"), "Cohort": ("parent", "parentName")}
-"""The field of a spec that has another name in v1beta2."""
+_RENAMED: Final = {"ClusterQueue": ("cohort", "cohortName"), "Cohort": ("parent", "parentName")}  # v1beta2: new names
 _MAY_STOP: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 
 
 def current(manifest: Manifest, kind: str) -> Manifest:
-    """An object of an earlier version of Kueue as v1beta2 has it; any other object unchanged.
+    """Converts an object of an earlier version of Kueue to v1beta2; other objects are unchanged.
 
-    https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/kueue/v1beta1 (`*_conversion.go`) has what changed from
-    v1beta1. Cohorts of v1alpha1 named their parent `parent`.
+    v1beta1: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/kueue/v1beta1 (`*_conversion.go`). Cohorts of
+    v1alpha1 named their parent `parent`.
     """
     if kind not in _RENAMED:
         return manifest

@@ -1,7 +1,7 @@
-"""Whether pods can use what they refer to: volume claims, Secrets, ConfigMaps and claims of devices.
+"""Checks objects that pods refer to: volume claims, Secrets, ConfigMaps and claims of devices.
 
-Values of Secrets and ConfigMaps are never read. Of claims of devices, Kueue counts channels and RDMA interfaces, and
-does not admit pods with others: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/claims.go.
+Values of Secrets and ConfigMaps are never read. Kueue counts claims of channels and RDMA interfaces, and does not admit
+pods with other claims: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/claims.go.
 """
 
 import re
@@ -27,7 +27,7 @@ _DATASET: Final = "dataset://"
 
 
 def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[Answer]:
-    """The check of the claims of a workload; none for a workload without claims.
+    """Checks volume claims; no result for a workload without claims.
 
     https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes
     """
@@ -80,7 +80,7 @@ def _claim(state: State, team: str, name: str, pods: int, known: Mapping[str, Ma
 
 
 def _refusal(name: str, claim: Manifest, pods: int) -> str:
-    """Why no such pods can ever mount a claim; empty if they can."""
+    """Why the pods can never mount a claim; empty if they can."""
     if text_at(claim, "metadata", "deletionTimestamp"):
         return f"claim {name} is being deleted; new pods cannot mount it"
     if text_at(claim, "status", "phase") == "Lost":
@@ -121,9 +121,10 @@ def _written(sets: Iterable[PodSet]) -> Iterator[str]:
 
 
 def waits_for_cache(state: State, namespace: str, claim: str) -> str:
-    """Why a claim that is missing or not bound waits for a cache; empty if no Dataset of Fluid has its name.
+    """Why a claim waits for a cache of Fluid; empty if no Dataset has its name.
 
-    Fluid creates the claim once the cache is ready. A Dataset has the name of its claim: https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/utils/dataset/volume.
+    Fluid creates the claim once the cache is ready:
+    https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/utils/dataset/volume.
     """
     for dataset in state.of("Dataset", namespace):
         if name_of(dataset) == claim:
@@ -143,37 +144,33 @@ _PULL_TYPES: Final = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg
 """https://kubernetes.io/docs/concepts/configuration/secret/#docker-config-secrets"""
 _PULLED_WITHOUT: Final = "imagePullSecrets: the kubelet pulls images without it"
 _FIELDS: Final = {"Secret": ("f:data",), "ConfigMap": ("f:data", "f:binaryData")}
+# Fields of a kind in `env`, `envFrom` and `volumes`.
 _FROM: Final[tuple[tuple[Named, str, str, str], ...]] = (
     ("Secret", "secretKeyRef", "secretRef", "secret"),
     ("ConfigMap", "configMapKeyRef", "configMapRef", "configMap"),
 )
-"""Fields of a kind in `env`, `envFrom` and `volumes`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A use of a Secret or ConfigMap by a pod that does not start without it.
-
-    `where` is such as `env TOKEN of container main`; the object must have all `keys`. With `pull`, the kubelet pulls
-    images with it, or without it if it does not exist.
-    """
+    """Required reference of a pod to a Secret or ConfigMap."""
 
     kind: Named
     name: str
-    where: str
-    keys: tuple[str, ...] = ()
-    pull: bool = False
+    where: str  # such as `env TOKEN of container main`
+    keys: tuple[str, ...] = ()  # all must exist
+    pull: bool = False  # the kubelet pulls images with it, or without it if it does not exist
 
 
 def kinds_named(demands: Iterable[Demand]) -> tuple[Named, ...]:
-    """The kinds that pods of workloads refer to."""
+    """Kinds that pods of workloads refer to."""
     specs = [template.spec for demand in demands for template in demand.templates]
     named = {reference.kind for spec in specs for reference in references_of(spec)}
     return tuple(kind for kind in _KINDS if kind in named)
 
 
 def references_of(spec: Manifest) -> Iterator[Reference]:
-    """What a pod refers to, without what is `optional`."""
+    """References of a pod that are not `optional`."""
     for kind, source, where in _sources(spec):
         if source and at(source, "optional") is not True:
             keys = [source] if "key" in source else maps_at(source, "items")
@@ -184,7 +181,7 @@ def references_of(spec: Manifest) -> Iterator[Reference]:
 
 
 def _sources(spec: Manifest) -> Iterator[tuple[Named, Manifest, str]]:
-    """Each field of a pod that can refer to an object, with its place; empty where it refers to none."""
+    """Fields that can refer to an object, with their places; empty if unset."""
     for container in (*maps_at(spec, "initContainers"), *maps_at(spec, "containers")):
         of = f"of container {text_at(container, 'name')}"
         for kind, key_field, whole_field, _ in _FROM:
@@ -199,7 +196,7 @@ def _sources(spec: Manifest) -> Iterator[tuple[Named, Manifest, str]]:
 
 
 def judge_references(state: State, team: str, sets: Iterable[PodSet]) -> Iterator[Answer]:
-    """The check of the Secrets and ConfigMaps of a workload; none for a workload that refers to none.
+    """Checks Secrets and ConfigMaps; no result for a workload without references.
 
     https://kubernetes.io/docs/concepts/configuration/secret/#using-a-secret
     """
@@ -237,11 +234,10 @@ def _judge(reference: Reference, known: Mapping[str, Manifest]) -> tuple[Verdict
 
 
 def keys_of(row: Manifest, kind: Named) -> tuple[frozenset[str], bool]:
-    """The keys of a Secret or ConfigMap, without its values, and whether these are all.
+    """Keys of a Secret or ConfigMap without values, and whether they are complete.
 
-    The API server records in `managedFields` who wrote which key. Whoever writes an object can delete these records, so
-    they are compared with the number of keys that the server's table shows. A server-side apply of `stringData` leaves
-    no record of keys in `data`, and its own record stays when a key is deleted.
+    `managedFields` records the keys, but a writer can delete records, so the number of keys in the server's table is
+    compared. Server-side apply of `stringData` records no keys of `data`, and its record stays when a key is deleted.
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#managing-fields
     """
 
@@ -259,31 +255,29 @@ def keys_of(row: Manifest, kind: Named) -> tuple[frozenset[str], bool]:
     return (names, True) if len(names) == count else (certain, len(certain) == count)
 
 
-_Classes: TypeAlias = Mapping[str, int]
-"""Number of devices of each DeviceClass that a ResourceClaimTemplate claims."""
+_Classes: TypeAlias = Mapping[str, int]  # devices of each DeviceClass in a ResourceClaimTemplate
 _RESOURCES: Final = {name: resource for resource, name in CLAIM_CLASSES.items()}
 _NO_TEMPLATE: Final = re.compile(r"failed to get claim spec for ResourceClaimTemplate (\S+) .* not found")
 _UNMAPPED: Final = re.compile(r"DeviceClass (\S+) is not mapped")
-_OTHER: Final = re.compile(rf"quota for (?!{'|'.join(map(re.escape, CLAIMED))})")
-"""Quota that is missing of something else."""
+_OTHER: Final = re.compile(rf"quota for (?!{'|'.join(map(re.escape, CLAIMED))})")  # missing quota of other resources
 _NOUNS: Final = {CHANNELS: "channels", INTERFACES: "RDMA interfaces of DRANET"}
 _CREATE_DOMAIN: Final = "create a ComputeDomain with spec.channel.resourceClaimTemplate.name"
 _REQUEST_GPUS: Final = "request GPUs under resources of the containers"
 
 
 def kinds_claimed(demands: Iterable[Demand]) -> tuple[Kind, ...]:
-    """The kinds to read for workloads whose pods claim devices; none for others."""
+    """Kinds to read for workloads whose pods claim devices."""
     claims = any(maps_at(template.spec, "resourceClaims") for demand in demands for template in demand.templates)
     return ("ResourceClaimTemplate", "ComputeDomain") if claims else ()
 
 
 def claimed(resource: str) -> str:
-    """What pods claim, by the resource as which Kueue counts it."""
+    """Noun for a claimed resource of Kueue."""
     return _NOUNS[resource]
 
 
 def with_channels(state: State, team: str, sets: Sequence[PodSet]) -> list[PodSet]:
-    """Pods with what they claim among their requests, as Kueue counts it."""
+    """Adds claimed devices to the requests of pods, as Kueue counts them."""
     classes = _classes(state, team)
 
     def counted(spec: Manifest) -> Iterator[dict[str, int]]:
@@ -297,7 +291,7 @@ def with_channels(state: State, team: str, sets: Sequence[PodSet]) -> list[PodSe
 
 
 def _classes(state: State, team: str) -> Mapping[str, _Classes]:
-    """The DeviceClasses of each ResourceClaimTemplate of a team."""
+    """DeviceClasses of each ResourceClaimTemplate of a team."""
     return {
         name_of(template): {
             text_at(request, "exactly", "deviceClassName"): int_at(request, "exactly", "count", otherwise=1)
@@ -308,7 +302,7 @@ def _classes(state: State, team: str) -> Mapping[str, _Classes]:
 
 
 def judge_claims(state: State, team: str, demand: Demand, sets: Iterable[PodSet]) -> Iterator[Answer]:
-    """The check of the claims of a workload; none for a workload whose pods claim no devices."""
+    """Checks device claims; no result for a workload without claims."""
     claims = [claim for pods in sets if pods.count for claim in maps_at(pods.spec, "resourceClaims")]
     if not claims:
         return
@@ -338,7 +332,7 @@ def _judge_claim(claim: Manifest, classes: Mapping[str, _Classes], made: Iterabl
 
 
 def claim_pending(workload: Workload) -> Reason | None:
-    """Why a workload is pending whose claims Kueue cannot count; None if something else is missing."""
+    """Why Kueue cannot count the claims of a pending workload; None if another cause keeps it pending."""
     message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
     if found := _NO_TEMPLATE.search(message):
         missing = f"its pods claim devices by ResourceClaimTemplate {found[1]}, which does not exist"

@@ -1,11 +1,9 @@
-"""A cluster's current state as input of the simulation of Kueue, which starts from it as often as needed.
+"""Current state of a cluster as input of the simulation of Kueue.
 
-Workloads with quota have it from the start, in the order in which they got it; pending workloads are in their queues.
-Workloads that cannot take part are left out: those that Kueue does not consider, those in a queue that admits nothing,
-and those that stop soon and do not come back.
-
-A user who may read Workloads of one namespace alone sees of the others only what Kueue counts: the quota that they hold
-in each queue takes part as one workload that neither ends nor is preempted, and those that are pending there do not.
+Workloads with quota start with it in the order of reservation; others are pending. Left out: workloads that Kueue does
+not consider, workloads in a queue that admits nothing, and workloads that stop soon and do not return. If the user may
+read Workloads of one namespace only, other usage of each queue is one workload that neither ends nor is preempted, and
+other pending workloads are left out.
 """
 
 from collections import defaultdict
@@ -24,56 +22,48 @@ from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.cluster.workloads import PodSet, Workload
 from gpu_tenancy.kube.waiting import condition
 
+# Kinds that must be readable, at least in the user's namespace.
 _SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
-"""Kinds that must be readable, those of a namespace in the user's own at least."""
 _PODS: Final = "pods"
+# Controller of the admission checks that dispatch a workload to another cluster.
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
-"""The controller of the admission checks that send a workload to another cluster."""
+# Not in the simulation, but the snapshot leaves out their workloads.
 _COVERED: Final = frozenset((kueue.Unmodelled.STOPPED_QUEUES, kueue.Unmodelled.NAMESPACES))
-"""Not in the simulation, but the snapshot leaves out such workloads."""
 
 
 LIVELOCK: Final = "workloads of this cohort tree preempt one another endlessly, in Kueue too"
 
 
 class NotSimulatedError(Exception):
-    """Why there is no simulation, as its message."""
+    """The cluster cannot be simulated, for the reason in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One workload at the start of the simulation, with the flavors of each pod set; None while it is pending.
-
-    `since` is the second in which it got its quota, below 0. `leaving`: it is preempted but has not stopped yet;
-    `fixed`: it cannot be preempted.
-    """
+    """A workload at the start of the simulation."""
 
     workload: kueue.Workload
-    flavors: tuple[Mapping[str, str], ...] | None = None
-    since: int = 0
-    leaving: bool = False
-    fixed: bool = False
+    flavors: tuple[Mapping[str, str], ...] | None = None  # of each pod set; None while pending
+    since: int = 0  # second of its reservation, below 0
+    leaving: bool = False  # preempted, but not stopped yet
+    fixed: bool = False  # cannot be preempted
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One cohort tree with its workloads, in the order of creation.
-
-    `left_out` is what this tree uses and the simulation does not cover; `unseen` are names of participants that stand
-    for workloads that the user may not read, of which `unseen_pending` are pending.
-    """
+    """A cohort tree with its workloads, in the order of creation."""
 
     tenancy: kueue.Tenancy
     participants: tuple[Participant, ...]
-    left_out: tuple[kueue.Unmodelled, ...] = ()
-    unseen: frozenset[str] = frozenset()
-    unseen_pending: int = 0
+    left_out: tuple[kueue.Unmodelled, ...] = ()  # features in use that the simulation does not cover
+    unseen: frozenset[str] = frozenset()  # participants for workloads that the user may not read
+    unseen_pending: int = 0  # number of pending workloads that the user may not read
 
     def play(self) -> kueue.Simulation:
-        """A simulation that starts from the snapshot.
+        """Starts a simulation from the snapshot.
 
         Raises:
-            ValueError: the queues contradict themselves, which Kueue reports in their conditions.
+            ValueError: the queues contradict each other; Kueue reports that in their conditions.
         """
         simulation = kueue.Simulation(self.tenancy, amount=amount_text)
         for one in self.participants:
@@ -98,7 +88,7 @@ def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation]:
 
 
 def take_snapshot(queues: Queues, target: str) -> Snapshot:
-    """The cohort tree of a ClusterQueue as it is now.
+    """Reads the cohort tree of a ClusterQueue.
 
     Raises:
         NotSimulatedError: the tree cannot be simulated.
@@ -139,11 +129,7 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot:
 
 
 def _unseen(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> list[Participant]:
-    """What workloads that the user may not read hold of each queue, as one workload.
-
-    Raises:
-        NotSimulatedError: Kueue reports another usage of a queue than its workloads hold, and all can be read.
-    """
+    """Raises NotSimulatedError if Kueue reports other usage than readable workloads, although all can be read."""
     held: dict[str, dict[kueue.FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
     for workload in workloads:
         for line, amount in workload.held.items():
@@ -182,12 +168,11 @@ def _stand_in(queue: str, held: Mapping[str, Mapping[str, int]]) -> Participant:
 
 
 def unseen_reclaim(queues: Queues, offers: Iterable[Offer]) -> bool:
-    """Whether Kueue would preempt workloads that the user may not read, which the simulation cannot."""
+    """Whether Kueue would preempt workloads that the user may not read, which the simulation cannot do."""
     return not queues.state.knows("Workload") and any(offer.source is Source.RECLAIMED for offer in offers)
 
 
 def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits") -> Participant | None:
-    """A workload's part in the simulation; None where it has none: it is not admitted, or releases its quota soon."""
     name = queues.holder_of(workload)
     queue = queues.cluster_queues[name]
     if workload.stage == "waiting":
@@ -214,13 +199,13 @@ def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits"
 
 
 def _reserved(workload: Workload) -> int:
-    """The second in which its quota was reserved; 0 where it has none."""
+    """The second of its quota reservation; 0 without one."""
     since = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime")
     return int(datetime.fromisoformat(since).timestamp()) if since and workload.assigned else 0
 
 
 def _left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tuple[kueue.Unmodelled, ...]:
-    """What a ClusterQueue or the workloads of its tree use and the simulation does not cover."""
+    """Features of a ClusterQueue or of workloads in its tree that the simulation does not cover."""
     state = queues.state
     queue = next(manifest for manifest in state.of("ClusterQueue") if name_of(manifest) == target)
     flavors = {flavor for flavor, _ in queues.cluster_queues[target].spec.quotas}
@@ -240,7 +225,7 @@ def _left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tup
 
 
 class Suits:
-    """Which flavors of a queue suit some pods, cached since many workloads request the same."""
+    """Flavors of a queue that suit pods; cached, since many workloads request the same."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
@@ -248,7 +233,7 @@ class Suits:
         self._known: dict[tuple[str, str], frozenset[str]] = {}
 
     def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> kueue.Workload:
-        """A workload for the simulation, which counts pods itself where the queue has a quota of pods."""
+        """A workload of the simulation, with pods as a resource if the queue has a quota of pods."""
         counted: list[kueue.PodSet] = []
         for pods in sets:
             placement = [pods.placed, *(pods.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations"))]

@@ -1,7 +1,4 @@
-"""GPUs of a cluster: how many exist, are promised, used, idle, and held by pods that are on no node.
-
-`Facts` computes once what rules of a survey ask of a cluster: GPU nodes, flavors on them, tenants and pods.
-"""
+"""Numbers of GPUs in a cluster, and `Facts`, the inputs of survey rules: GPU nodes, their flavors, tenants and pods."""
 
 import re
 from collections import Counter, defaultdict
@@ -26,21 +23,16 @@ from gpu_tenancy.model.catalogue.access import owner_of
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """GPU nodes that the same flavors of Kueue count, or nodes of one model that no flavor counts.
-
-    The model is empty where no label tells. GPUs exist if the nodes offer them, and are ready on nodes that are ready
-    and schedulable; `promised` is nominal quota of all ClusterQueues and Cohorts, `used` what pods on the nodes
-    request.
-    """
+    """GPU nodes of the same flavors, or nodes of one model that no flavor selects."""
 
     flavors: tuple[str, ...]
-    model: str
+    model: str  # empty without a label
     resource: str
     nodes: tuple[str, ...]
-    exist: int
-    ready: int
-    promised: int
-    used: int
+    exist: int  # offered by nodes
+    ready: int  # on nodes that are ready and schedulable
+    promised: int  # nominal quota of all ClusterQueues and Cohorts
+    used: int  # requests of pods on the nodes
     taints: tuple[str, ...] = ()
 
     @property
@@ -51,20 +43,16 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """All GPUs of one resource name.
-
-    `queues` is nominal quota of Kueue, `gangs` what queues of Volcano guarantee, `quotas` the sum of all
-    ResourceQuotas, and `held` what pods on no node request, without those that Kueue holds back.
-    """
+    """GPUs of one resource name in the whole cluster."""
 
     resource: str
     exist: int
     ready: int
-    queues: int
-    gangs: int
-    quotas: int
+    queues: int  # nominal quota of Kueue
+    gangs: int  # guarantees of Volcano queues
+    quotas: int  # sum of ResourceQuotas
     used: int
-    held: int
+    held: int  # requests of pods on no node, without pods that Kueue gates
 
     @property
     def idle(self) -> int:
@@ -72,44 +60,44 @@ class Total:
         return max(0, self.exist - self.used)
 
 
+# Resources of device plugins for GPUs or other accelerators; excludes network devices.
 _ACCELERATOR: Final = re.compile(
     r"(nvidia\.com/(gpu|mig-)|amd\.com/gpu|gpu\.intel\.com/|habana\.ai/gaudi|aws\.amazon\.com/neuron|google\.com/tpu).*"
 )
-"""Resources of device plugins that are GPUs or other accelerators; network devices are none."""
+# Node labels with the GPU model, the most exact first.
 _MODELS: Final = (
     PRODUCT_LABELS["nvidia.com"],
     "cloud.google.com/gke-accelerator",
     PRODUCT_LABELS["amd.com"],
     "node.kubernetes.io/instance-type",
 )
-"""Node labels that tell the model of a GPU, the most exact first."""
 _KNOWN_TAINTS: Final = re.compile(r"([a-z0-9.-]*\.)?(nvidia|amd|kubernetes|google|amazonaws|azure|intel)\.(com|io)/.*")
+# Words in policies that restrict access to GPUs.
 _GUARDS: Final = ("toleration", "queue-name", "nvidia.com/gpu", "amd.com/gpu")
-"""Words of a policy that judges which pods reach GPUs."""
 _KUEUE: Final = "kueue.x-k8s.io/"
 
 
 def accelerators(values: Mapping[str, int]) -> dict[str, int]:
-    """The amounts of GPUs and other accelerators, without those that are 0."""
+    """The nonzero amounts of GPUs and other accelerators."""
     return {name: value for name, value in values.items() if value and _ACCELERATOR.fullmatch(name)}
 
 
 class Names:
-    """Names of objects as a survey writes them: as they are, or replaced, the same name always by the same one."""
+    """Names of objects in a survey; with `anonymous`, consistent replacements."""
 
     def __init__(self, *, anonymous: bool = False) -> None:
         self.anonymous = anonymous
         self._given: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
-        """The name to write; of `namespace/name` each part."""
+        """Each part of `namespace/name` is replaced separately."""
         if not self.anonymous or not name:
             return name
         parts = (self._given.setdefault(part, f"name-{len(self._given) + 1}") for part in name.split("/"))
         return "/".join(parts)
 
     def message(self, text: str) -> str:
-        """What the cluster writes, which has names in it."""
+        """A message of the cluster; omitted if anonymous, since messages contain names."""
         return "its message is left out (--anonymous)" if self.anonymous and text else text
 
     def taint(self, taint: Manifest) -> str:
@@ -120,58 +108,50 @@ class Names:
         return taint_text(key, value, effect)
 
     def listed(self, names: Iterable[str]) -> str:
-        """The first three names, and how many more there are."""
+        """The first three names, and the number of further names."""
         return first_names([self(name) for name in names], 3)
 
 
 @dataclass(frozen=True, slots=True)
 class GpuNode:
-    """A node with GPUs, whether it is ready and schedulable, and the taints that keep pods away.
-
-    The model is that of its GPUs, else its machine type; empty where no label tells. `broken` devices are unhealthy:
-    the node has them and does not offer them.
-    """
+    """A node with GPUs."""
 
     name: str
-    model: str
+    model: str  # of its GPUs, else its machine type; empty without a label
     labels: Mapping[str, str]
     gpus: Mapping[str, int]
-    broken: Mapping[str, int]
-    ready: bool
-    taints: tuple[Manifest, ...]
+    broken: Mapping[str, int]  # unhealthy devices, which the node does not offer
+    ready: bool  # and schedulable
+    taints: tuple[Manifest, ...]  # exclude pods
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A cluster with the sums of its GPUs, and the served versions of the API groups of Kueue and Volcano.
-
-    `managed` selects the namespaces in which Kueue manages pods and jobs without the name of a queue too; None for no
-    namespace, or where Kueue's configuration cannot be read.
-    """
+    """A cluster with GPU totals; `served` has the API groups of Kueue and Volcano."""
 
     state: State
     served: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    managed: Json = None
+    managed: Json = None  # selects namespaces where Kueue manages jobs without a queue; None: none, or not readable
     name: Names = field(default_factory=Names)
 
     @cached_property
     def queues(self) -> Queues:
-        """Kueue's queues."""
+        """Queues of Kueue."""
         return Queues(self.state)
 
     @cached_property
     def gangs(self) -> list[GangQueue]:
-        """Volcano's queues, without those that it creates itself."""
+        """Volcano's queues, except the two that Volcano creates."""
         return gang_queues(self.state.of("Queue"), self.state.of("PodGroup"), self.state.of("Pod"))
 
     @cached_property
     def nodes(self) -> tuple[GpuNode, ...]:
-        """Nodes with GPUs, also those that offer none at present."""
+        """Nodes with GPUs, including nodes that offer none at present."""
         return tuple(node for manifest in self.state.of("Node") if (node := _gpu_node(manifest)))
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """Resource names of GPUs, of nodes and of queues."""
+        """Resource names of GPUs, from nodes and queues."""
         names = {name for node in self.nodes for name in node.gpus}
         names |= {name for queue in self.gangs for name in accelerators(queue.guarantee)}
         for queue in self.queues.cluster_queues.values():
@@ -180,7 +160,7 @@ class Facts:
 
     @cached_property
     def flavors(self) -> dict[str, frozenset[str]]:
-        """For each ResourceFlavor the GPU nodes that have its labels; without labels, all of them."""
+        """GPU nodes that match the labels of each ResourceFlavor; all of them for a flavor without labels."""
         wanted = {name_of(one): texts_at(one, "spec", "nodeLabels").items() for one in self.state.of("ResourceFlavor")}
         return {
             flavor: frozenset(node.name for node in self.nodes if labels <= node.labels.items())
@@ -188,13 +168,13 @@ class Facts:
         }
 
     def total(self, resource: str, *, ready: bool = False, nodes: Collection[str] | None = None) -> int:
-        """GPUs of all nodes or of some, of those that are ready and schedulable where asked."""
+        """Number of GPUs of all nodes or of `nodes`; with `ready`, of ready nodes only."""
         chosen = [node for node in self.nodes if (node.ready or not ready) and (nodes is None or node.name in nodes)]
         return sum(node.gpus.get(resource, 0) for node in chosen)
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
-        """The GPU nodes of each flavor, then those without a flavor, by model."""
+        """Pools of each flavor, then pools without a flavor, by model."""
         return tuple(pool for resource in self.resources for pool in _pools(self, resource))
 
     @cached_property
@@ -219,13 +199,13 @@ class Facts:
 
     @cached_property
     def gpu_pods(self) -> tuple[tuple[Manifest, dict[str, int]], ...]:
-        """Pods that request GPUs and have not ended, with these."""
+        """Pods that request GPUs and have not ended, with their GPUs."""
         found = ((pod, accelerators(requests(map_at(pod, "spec")))) for pod in self.state.of("Pod") if not ended(pod))
         return tuple((pod, wanted) for pod, wanted in found if wanted)
 
     @cached_property
     def used(self) -> dict[tuple[str, str], int]:
-        """GPUs that pods on nodes request, by node and resource."""
+        """GPUs that scheduled pods request, by node and resource."""
         total: Counter[tuple[str, str]] = Counter()
         for pod, wanted in self.gpu_pods:
             if node := text_at(pod, "spec", "nodeName"):
@@ -234,7 +214,7 @@ class Facts:
 
     @cached_property
     def promised(self) -> dict[FlavorResource, int]:
-        """The nominal quota of all ClusterQueues and Cohorts, by flavor and resource."""
+        """Nominal quota of all ClusterQueues and Cohorts, by flavor and resource."""
         tenancy, total = self.queues.tenancy, Counter[FlavorResource]()
         for owner in (*tenancy.queues, *tenancy.cohorts):
             total.update({line: quota.nominal for line, quota in owner.quotas.items()})
@@ -242,14 +222,14 @@ class Facts:
 
     @cached_property
     def tenants(self) -> tuple[str, ...]:
-        """Namespaces of neither Kubernetes, a cloud nor an operator; `default` is one too, since people use it."""
+        """Namespaces that are not of Kubernetes, a cloud or an operator; `default` counts, since people use it."""
         names = sorted(name_of(each) for each in self.state.of("Namespace"))
         operators = {operator.namespace for operator in self.operators}
         return tuple(name for name in names if name == "default" or not (owner_of(name) or name in operators))
 
     @cached_property
     def operators(self) -> "tuple[Operator, ...]":
-        """Operators whose Deployments are there."""
+        """Operators with a Deployment in the cluster."""
         found: set[Operator] = set()
         for each in self.state.of("Deployment"):
             containers = maps_at(each, "spec", "template", "spec", "containers")
@@ -262,7 +242,7 @@ class Facts:
 
     @cached_property
     def labels(self) -> dict[str, dict[str, str]]:
-        """The labels of each namespace, with that of its name."""
+        """Labels of each namespace, including `kubernetes.io/metadata.name`."""
         return {
             name_of(each): {"kubernetes.io/metadata.name": name_of(each), **texts_at(each, "metadata", "labels")}
             for each in self.state.of("Namespace")
@@ -270,7 +250,7 @@ class Facts:
 
     @cached_property
     def guarded(self) -> tuple[Json, ...]:
-        """Namespace selectors, None for all, of the bindings that deny pods by policies that judge access to GPUs."""
+        """Namespace selectors (None for all) of bindings whose policies restrict access to GPUs."""
         judging = {
             name_of(policy)
             for policy in self.state.of("ValidatingAdmissionPolicy")
@@ -285,13 +265,14 @@ class Facts:
 
 
 class Operator(NamedTuple):
-    """An operator, its namespace, and its version as the tag of its image has it."""
+    """An operator with its namespace, and the tag of its image as version."""
 
     name: str
     namespace: str
     version: str
 
 
+# Operators by the end of the repository of an image.
 _OPERATORS: Final[Mapping[str, str]] = {
     "/kueue": "Kueue",
     "/vc-scheduler": "Volcano",
@@ -309,7 +290,6 @@ _OPERATORS: Final[Mapping[str, str]] = {
     "/appwrapper": "AppWrapper",
     "/cert-manager-controller": "cert-manager",
 }
-"""Operators by the end of the repository of one of their images."""
 
 
 def _gpu_node(node: Manifest) -> GpuNode | None:
@@ -363,7 +343,7 @@ def _pools(facts: Facts, resource: str) -> Iterator[Pool]:
 
 
 def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
-    """GPUs of pods on no node, whether gates hold them back, namespace and name; without pods that only Kueue gates."""
+    """Unscheduled pods with GPUs: GPUs, whether gated, namespace, name. Excludes pods that Kueue gates."""
     for pod, wanted in facts.gpu_pods:
         gates = {text_at(gate, "name") for gate in maps_at(pod, "spec", "schedulingGates")}
         if not text_at(pod, "spec", "nodeName") and not any(gate.startswith(_KUEUE) for gate in gates):
@@ -371,10 +351,7 @@ def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
 
 
 def unusable(state: State, flavors: Collection[str] | None = None, *, gone: bool = False) -> Iterator[str]:
-    """A text for each pool of nodes whose queues are guaranteed more GPUs than can be used there; of flavors or of all.
-
-    With `gone`, nodes that do not exist are a reason, of which an autoscaler can add some.
-    """
+    """Pools with more guaranteed than usable GPUs. `gone` counts missing nodes, some of which an autoscaler can add."""
     if not (state.knows("Node") and state.knows("ClusterQueue")):
         return
     facts = Facts(state)

@@ -12,14 +12,12 @@ from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import FlavorResource
 
+# Annotation with the name of the gate's owner.
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
-"""The annotation that names who gates a workload."""
-_GROUP_OWNER: Final = "kueue.x-k8s.io/job-owner-name"
-"""The annotation that names the object whose pods are a group, such as a StatefulSet."""
+_GROUP_OWNER: Final = "kueue.x-k8s.io/job-owner-name"  # names the object whose pods are a group, such as a StatefulSet
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
 
-Reason: TypeAlias = tuple[str, str]
-"""What blocks a workload, and the fix."""
+Reason: TypeAlias = tuple[str, str]  # why a workload is blocked, and the fix
 
 Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 """`checked`: quota is reserved, and an admission check is not ready."""
@@ -27,22 +25,18 @@ Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one template, with the requests of one pod.
-
-    `placed`: it states its place in the network, so that Kueue admits it to flavors with a topology. `within` is the
-    node label of which all its pods must have one value; empty for none.
-    """
+    """Pods of one template."""
 
     name: str
     count: int
-    pod: Mapping[str, int]
+    pod: Mapping[str, int]  # requests of one pod
     spec: Manifest = field(default_factory=dict[str, object], repr=False)  # pyright: ignore[reportAssignmentType]
-    placed: bool = False
-    within: str = ""
+    placed: bool = False  # requests a topology, so Kueue admits it to flavors with a topology
+    within: str = ""  # node label with one value for all pods; empty for none
 
     @property
     def total(self) -> dict[str, int]:
-        """Requests of all its pods."""
+        """Requests of all pods."""
         return times(self.pod, self.count)
 
 
@@ -56,27 +50,23 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One Workload, with the uids of the objects that it was made for.
-
-    People know it by its label, namespace and name of its job, such as `ml-research/nightly`. `since` decides its place
-    in the queue, as text that sorts by time; its reserved quota is `assigned`, empty while it is pending.
-    """
+    """One Workload."""
 
     namespace: str
     name: str
-    label: str
+    label: str  # namespace and job name, such as `ml-research/nightly`
     queue: str
     priority: int
-    since: str
+    since: str  # decides the place in the queue; sorts by time
     stage: Stage
     sets: tuple[PodSet, ...]
-    assigned: tuple[Assigned, ...]
-    owners: tuple[str, ...]
+    assigned: tuple[Assigned, ...]  # reserved quota; empty while pending
+    owners: tuple[str, ...]  # uids
     manifest: Manifest = field(repr=False)
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Workload":
-        """Reads the object."""
+        """Reads a Workload manifest."""
         sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
         namespace, name = namespace_of(manifest), name_of(manifest)
         owners = maps_at(manifest, "metadata", "ownerReferences")
@@ -109,12 +99,12 @@ class Workload:
 
     @property
     def total(self) -> dict[str, int]:
-        """Requests of all its pods."""
+        """Requests of all pods."""
         return add(*(pods.total for pods in self.sets))
 
     @property
     def held(self) -> dict[FlavorResource, int]:
-        """Its reserved quota by flavor and resource; empty while it is pending."""
+        """Reserved quota by flavor and resource; empty while pending."""
         held = Counter[FlavorResource]()
         for assigned in self.assigned:
             held.update({(assigned.flavors[name], name): amount for name, amount in assigned.pods.total.items()})
@@ -122,21 +112,21 @@ class Workload:
 
     @property
     def holder(self) -> str:
-        """The ClusterQueue whose quota it holds; its LocalQueue may have moved since. Empty while pending."""
+        """ClusterQueue of its reserved quota, even if its LocalQueue has moved since; empty while pending."""
         return text_at(self.manifest, "status", "admission", "clusterQueue")
 
     @property
     def on_hold(self) -> bool:
-        """Whether its object has stopped, such as a StatefulSet that was scaled to 0, and can start again."""
+        """Whether its object has stopped and can start again, such as a StatefulSet that was scaled to 0."""
         reserved = condition(self.manifest, "QuotaReserved")
         return text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold"
 
     @property
     def held_back(self) -> Reason | None:
-        """Why Kueue does not consider it although it is pending, and the fix; None where Kueue does.
+        """Why Kueue does not consider a pending workload, and the fix; None if Kueue does.
 
-        `IsAdmissible` and `backoffWaitingTimeExpired` in
-        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg. Kueue removes `requeueAt` once it has passed.
+        `IsAdmissible` and `backoffWaitingTimeExpired` in https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg.
+        Kueue removes `requeueAt` once it has passed.
         """
         if gates := text_at(self.manifest, "metadata", "annotations", GATED_BY):
             return f"gated by {gates} (annotation {GATED_BY})", FIX_THIS
@@ -151,7 +141,7 @@ class Workload:
 
 
 def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:
-    """Reads Workloads; those of one namespace whose jobs have the same name are labelled by their own names."""
+    """Reads Workloads; if jobs of a namespace have the same name, the Workload's own name is the label."""
     found = [Workload.of(manifest) for manifest in manifests]
     used = Counter(each.label for each in found if each.stage != "finished")
     own = (replace(each, label=f"{each.namespace}/{each.name}") if used[each.label] > 1 else each for each in found)
@@ -159,27 +149,25 @@ def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:
 
 
 def _since(manifest: Manifest) -> str:
-    """Creation, or eviction because pods were not ready or a check failed: such a workload is queued at the end.
-
-    `GetQueueOrderTimestamp` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
-    """
+    # An eviction for PodsReadyTimeout or AdmissionCheck requeues at the end: `GetQueueOrderTimestamp` in
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
     evicted = condition(manifest, "Evicted")
     late = text_at(evicted, "status") == "True" and text_at(evicted, "reason") in {"PodsReadyTimeout", "AdmissionCheck"}
     return text_at(evicted, "lastTransitionTime") if late else text_at(manifest, "metadata", "creationTimestamp")
 
 
+# Fields of a topology request by which pods state their place; every Job has the other fields:
+# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go (`IsExplicitlyRequestingTAS`).
 _PLACES: Final = frozenset(
     (
         "required", "preferred", "unconstrained", "podSetSliceRequiredTopology", "podSetSliceSize",
         "podsetSliceRequiredTopologyConstraints",
     )
 )  # fmt: skip
-"""Fields of a topology request by which pods state their place; the others are in every Job's:
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go (`IsExplicitlyRequestingTAS`)."""
 
 
 def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
-    """Kueue's own count of the requests is preferred: it includes namespace defaults and exclusions."""
+    # Kueue's count of the requests includes namespace defaults and exclusions.
     name, number = text_at(podset, "name"), int_at(podset, "count", otherwise=1)
     spec = map_at(podset, "template", "spec")
     placed = any(key in _PLACES for key in map_at(podset, "topologyRequest"))
@@ -191,7 +179,6 @@ def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
 
 
 def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
-    """Reserved quota of each pod set, without pods that released theirs since."""
     reclaimable = maps_at(manifest, "status", "reclaimablePods")
     released = {text_at(pods, "name"): int_at(pods, "count", otherwise=1) for pods in reclaimable}
     specs = {pods.name: pods.spec for pods in sets}
@@ -204,7 +191,7 @@ def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
 
 
 def waiting(workloads: Iterable[Workload]) -> list[Workload]:
-    """Workloads without reserved quota, in the order of their queue: by priority, then by time."""
+    """Pending workloads in queue order: by priority, then by time."""
     return sorted(
         (workload for workload in workloads if workload.stage == "waiting"),
         key=lambda workload: (-workload.priority, workload.since, workload.namespace, workload.name),
@@ -212,32 +199,29 @@ def waiting(workloads: Iterable[Workload]) -> list[Workload]:
 
 
 def ahead(workload: Workload, others: Iterable[Workload]) -> list[Workload]:
-    """Pending workloads ahead of one in the same queue, without those that Kueue does not consider."""
+    """Pending workloads ahead of one in the same queue, except workloads that Kueue does not consider."""
     pending = [other for other in waiting(others) if not other.held_back or other.label == workload.label]
     labels = [other.label for other in pending]
     return pending[: labels.index(workload.label)] if workload.label in labels else pending
 
 
+# Seconds that a Workload was admitted before its last eviction; v1beta1 has the second spelling.
 EXECUTED: Final = ("accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
-"""Fields of a Workload's status: the seconds that it was admitted before its last eviction. The second is v1beta1's."""
 _HOUR: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Workloads of a namespace that were evicted, those that have finished since included.
+    """Evictions of a namespace's workloads, including finished ones; Kueue counts them while a Workload exists.
 
-    Kueue counts evictions by reason, such as `Preempted`, in each Workload, for as long as this exists. `gpu_hours` are
-    of all their GPUs while they were admitted, until they were evicted. That is the most that was lost: a job that
-    writes checkpoints goes on from the last one.
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/workload_types.go (`schedulingStats`,
     `accumulatedPastExecutionTimeSeconds`)
     """
 
     team: str
     workloads: int
-    evictions: Mapping[str, int]
-    gpu_hours: float
+    evictions: Mapping[str, int]  # by reason, such as `Preempted`
+    gpu_hours: float  # of all GPUs until eviction; the loss is smaller with checkpoints
 
     @property
     def text(self) -> str:
@@ -247,7 +231,7 @@ class Interrupted:
 
 
 def interrupted(workloads: Iterable[Workload]) -> Iterator[Interrupted]:
-    """The evictions of workloads with GPUs, by namespace."""
+    """Evictions of workloads with GPUs, by namespace."""
     teams: dict[str, list[Workload]] = defaultdict(list)
     for workload in workloads:
         evictions = maps_at(workload.manifest, "status", "schedulingStats", "evictions")

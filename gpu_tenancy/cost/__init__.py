@@ -1,1 +1,1 @@
-"""GPU-hours of a month, and what they cost: guaranteed, used, idle, borrowed, lent and lost."""
+"""GPU-hours of a month and their cost: guaranteed, used, idle, borrowed, lent and lost."""

@@ -29,12 +29,12 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """A server of Prometheus' HTTP API; a path before `/api/v1` is part of the address."""
+    """A server of Prometheus' HTTP API; `url` includes a path before `/api/v1`."""
 
     url: str
 
     def query(self, expr: str, at: float) -> Iterator[tuple[Labels, float]]:
-        """Labels and value of each series at a moment, in seconds since 1970.
+        """Labels and value of each series at a time, in seconds since 1970.
 
         Raises:
             ConsoleError: the server cannot be reached, or does not answer the query.
@@ -134,25 +134,17 @@ def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
         yield JobUse(terms.queue_of(team), team, job, "", flavor, hours, terms.prices.get(flavor))
 
 
-_Job: TypeAlias = tuple[str, str]
-"""Namespace and name."""
+_Job: TypeAlias = tuple[str, str]  # namespace and name
 
 
 def recorded_jobs(
     server: Prometheus, period: Period, teams: Collection[str]
 ) -> tuple[list[JobRecord], Mapping[str, int]]:
-    """Jobs in the order of their submission, and how many are left out, by what is missing.
+    """Jobs of some namespaces in the order of submission, and the number of jobs left out, by the missing part.
 
-    Names: https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/job-metrics.md, read
-    2026-11-26.
-
-    The Jobs of a JobSet, such as those of a TrainJob, are admitted as one. Of Jobs with the same name, metrics tell the
-    last. They have neither flavor nor priority class.
-
-    Args:
-        server: that scrapes kube-state-metrics, and has the stack's recording rules.
-        period: in which they were submitted.
-        teams: namespaces whose Jobs are taken.
+    The server scrapes kube-state-metrics, and has the stack's recording rules. The Jobs of a JobSet, such as those of a
+    TrainJob, are admitted as one. Of Jobs with the same name, metrics tell the last, without flavor and priority class:
+    https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/job-metrics.md, read 2026-11-26.
 
     Raises:
         ConsoleError: the server cannot be reached, or has no Jobs of these teams.

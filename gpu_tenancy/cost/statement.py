@@ -1,4 +1,4 @@
-"""The GPU-hours of a month with their costs, whatever they were read from."""
+"""The GPU-hours of a month with their costs, from any source."""
 
 import calendar
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _DECEMBER: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A month in UTC, or the part of it that is over; in seconds since 1970."""
+    """A month in UTC, or its past part; in seconds since 1970."""
 
     month: str
     start: float
@@ -27,7 +27,7 @@ class Period:
         """The month `2026-10`, or the one before the current one.
 
         Raises:
-            ConsoleError: it is not a month, or has not begun.
+            ConsoleError: not a month, or one that has not begun.
         """
         if month is None:
             year, number = (now.year - 1, _DECEMBER) if now.month == 1 else (now.year, now.month - 1)
@@ -44,18 +44,15 @@ class Period:
 
     @property
     def hours(self) -> float:
-        """How long it is."""
+        """Length in hours."""
         return (self.end - self.start) / HOUR
 
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """GPU-hours of a queue in a flavor.
+    """GPU-hours of a queue in a flavor; `idle` is unused guarantee, `borrowed` use beyond the guarantee.
 
-    Attributes:
-        idle: of the guarantee, while the queue did not use it.
-        borrowed: used beyond the guarantee.
-        lent: of the idle guarantee, what others borrowed; None where the use of others is not known.
+    `lent` is idle guarantee that others borrowed; None if the use of others is unknown.
     """
 
     guaranteed: float = 0.0
@@ -77,12 +74,9 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One flavor of a team's queue. A team without a queue is part of the team whose queue it uses.
+    """One flavor of a team's queue and of the teams that use it; `center` is empty for unknown namespaces.
 
-    Attributes:
-        center: the team's cost center; empty for a namespace that is not in the stack.
-        price: US dollars per GPU-hour; None if unknown.
-        budget: US dollars that all GPUs of the team may cost in 30 days; None without a budget.
+    `price` is US dollars per GPU-hour, None if unknown; `budget` is US dollars for all GPUs of the team in 30 days.
     """
 
     team: str
@@ -95,11 +89,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """GPU-hours of a team that nobody profited from; None if unknown.
+    """GPU-hours of a team that were lost; None if unknown.
 
     Attributes:
         unused: held by pods whose GPUs did less than 5 %.
-        preempted: of workloads up to a preemption: the most that was lost.
+        preempted: of workloads up to a preemption, an upper bound.
         failed: of workloads that failed, and up to evictions for other reasons.
     """
 
@@ -111,13 +105,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
-    """A job.
-
-    Attributes:
-        queue: the team whose queue the job's team uses.
-        user: label `gpu-tenancy.dev/user` of the job; empty without one.
-        flavor: empty if unknown.
-    """
+    """A job's GPU-hours; `queue` is the team with the queue, `user` the label `gpu-tenancy.dev/user` or empty."""
 
     queue: str
     team: str
@@ -130,11 +118,9 @@ class JobUse:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """GPU-hours of a flavor, or of all.
+    """GPU-hours of a flavor, or of all; `reserved` ones are for Volcano's gangs, which Kueue does not count.
 
-    Attributes:
-        existed: of its nodes; from a file of Workloads, of its pools at their maximum.
-        reserved: of these, for Volcano's gangs, which Kueue does not count.
+    `existed` is of its nodes; from a file of Workloads, of its pools at their maximum.
     """
 
     flavor: str
@@ -145,19 +131,15 @@ class Supply:
 
     @property
     def unused(self) -> float:
-        """What no workload of a queue had."""
+        """GPU-hours that no workload of a queue used."""
         return self.existed - self.reserved - self.used
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A month of a stack.
+    """A month of a stack, of which the source has `covered` hours; `notes` are remarks for readers.
 
-    Attributes:
-        source: what it was read from.
-        covered: hours of the period that the source has.
-        at_most: whether the supply is what could exist, not what did.
-        notes: what a reader should know about the numbers.
+    `at_most`: the supply is an upper bound, not a measurement.
     """
 
     stack: str
@@ -174,14 +156,14 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a stack says of GPU-hours: prices, teams and cost centers."""
+    """Prices, teams and cost centers of a stack."""
 
     tree: Tree
     prices: dict[str, float | None]
 
     @classmethod
     def of(cls, tree: Tree) -> Self:
-        """The prices of the flavors with GPUs.
+        """The terms with the prices of the flavors with GPUs.
 
         Raises:
             ConsoleError: the stack has no GPUs.
@@ -213,7 +195,7 @@ class Terms:
 
 
 def of_only(statement: Statement, team: str) -> Statement:
-    """What a statement says of one team."""
+    """The part of a statement about one team."""
     return replace(
         statement,
         lines=tuple(line for line in statement.lines if line.team == team),

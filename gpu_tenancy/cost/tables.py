@@ -27,7 +27,7 @@ def headline(statement: Statement) -> str:
 
 
 def notes(statement: Statement) -> Iterator[str]:
-    """What a reader should know beside the tables."""
+    """Remarks about the numbers for readers."""
     period = statement.period
     if statement.covered < period.hours * 0.99:
         yield (
@@ -71,7 +71,7 @@ def costs_table(statement: Statement) -> Table:
 
 
 def _costs(lines: Iterable[Line], *, budgeted: bool) -> Iterator[str]:
-    """Costs of lines; with budgets, their sum and what was used of it, if every team of the lines has one."""
+    """Costs of lines; with budgets their sum and its used part, if every team of the lines has one."""
     own = list(lines)
     for amount in ("guaranteed", "used", "idle", "borrowed"):
         yield monthly(spent((getattr(line.hours, amount), line.price) for line in own))
@@ -85,7 +85,7 @@ def _costs(lines: Iterable[Line], *, budgeted: bool) -> Iterator[str]:
 
 
 def losses_table(statement: Statement) -> Table:
-    """GPU-hours that were held for nothing."""
+    """GPU-hours without a result."""
     rows = [
         row(loss.team, *(hours_text(lost) for lost in (loss.unused, loss.preempted, loss.failed)), team=loss.team)
         for loss in statement.losses
@@ -96,7 +96,7 @@ def losses_table(statement: Statement) -> Table:
 
 
 def users_table(statement: Statement, most: int | None = None) -> Table:
-    """The users with the most GPU-hours, where jobs have the label."""
+    """The users with the most GPU-hours, if jobs have the label."""
     users: dict[tuple[str, str], list[JobUse]] = {}
     for job in statement.jobs if any(job.user for job in statement.jobs) else ():
         users.setdefault((job.user, job.team), []).append(job)
@@ -119,7 +119,7 @@ def _job_sums(jobs: Iterable[JobUse]) -> tuple[str, str]:
 
 
 def supply_table(statement: Statement) -> Table:
-    """What existed, and what became of it."""
+    """Existing, reserved, guaranteed, used and unused GPU-hours."""
     rows = [
         row(
             supply.flavor or "all",
@@ -141,7 +141,7 @@ def _sum(lines: Iterable[Line]) -> Hours:
 
 
 def csv_text(statement: Statement) -> str:
-    """A row for each team and flavor, then one for each job, with unrounded numbers; unknown ones are empty."""
+    """A row for each team and flavor, then for each job, with unrounded numbers; unknown ones are empty."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(
@@ -165,7 +165,7 @@ def _number(amount: float | None) -> str:
 
 
 def data(statement: Statement) -> dict[str, object]:
-    """The statement for programs; GPU-hours and US dollars, null where unknown."""
+    """The statement for programs; GPU-hours and US dollars, null if unknown."""
     period = statement.period
     return {
         "stack": statement.stack,
@@ -201,12 +201,11 @@ def data(statement: Statement) -> dict[str, object]:
     }
 
 
-_MOST: Final = 5
-"""Users and jobs on the screen."""
+_MOST: Final = 5  # users and jobs on the screen
 
 
 def show(console: Console, statement: Statement) -> None:
-    """Prints the tables, those without rows left out."""
+    """Prints the tables that have rows."""
     console.print(f"[bold]{escape(headline(statement))}[/]", highlight=False)
     found = [make(statement) for make in (teams_table, costs_table, losses_table, supply_table)]
     for shown in (*found, users_table(statement, _MOST), jobs_table(statement, _MOST)):

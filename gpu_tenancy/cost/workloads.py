@@ -1,4 +1,4 @@
-"""The GPU-hours of a month from the Workloads of a cluster, where no Prometheus has them."""
+"""The GPU-hours of a month from the Workloads of a cluster without Prometheus."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,14 +14,13 @@ SPREAD: Final = (
     "of workloads that were evicted, Kueue keeps the seconds until then, not when: they are spread evenly between their"
     " submission and their last admission"
 )
-_NOTHING: Final = 1e-9
-"""Of GPUs: what rounding leaves."""
+_NOTHING: Final = 1e-9  # GPUs that rounding leaves
 UNUSED: Final = "how busy GPUs were is not in Workloads: --prometheus has it"
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a queue is guaranteed of a flavor, in GPUs, and whether others may borrow it while it is idle."""
+    """A queue's guaranteed GPUs of a flavor, and whether others may borrow idle ones."""
 
     guaranteed: float
     lends: bool = True
@@ -41,12 +40,10 @@ class _Account:
 
     @property
     def over(self) -> float:
-        """GPUs that are borrowed now."""
         return max(0.0, self.level - self.promise.guaranteed)
 
     @property
     def lendable(self) -> float:
-        """GPUs of the guarantee that others may borrow now."""
         return max(0.0, self.promise.guaranteed - self.level) if self.promise.lends else 0.0
 
     def settle(self, now: float, rates: float) -> None:
@@ -58,11 +55,10 @@ class _Account:
 
 
 class Ledger:
-    """The queues that share a flavor.
+    """The queues that share a flavor, from `start` in seconds; a queue without a promise is guaranteed nothing.
 
-    Kueue records who borrows, not from whom. Here, the quota that nobody is guaranteed is borrowed first. The rest
-    comes from the queues with idle guarantees, in proportion to them. A change takes the same time with any number of
-    queues. A queue without a promise is guaranteed nothing; `start` is in seconds.
+    Kueue records borrowers, not lenders. Here, quota that nobody is guaranteed is borrowed first; the rest comes from
+    the queues with idle guarantees, in proportion to them. A change takes the same time with any number of queues.
     """
 
     def __init__(self, promises: Mapping[str, Promise], unassigned: float, start: float) -> None:
@@ -73,7 +69,7 @@ class Ledger:
         self._rates = 0.0
 
     def change(self, now: float, queue: str, by: float) -> None:
-        """A queue uses more or fewer GPUs from a moment on, which is not before the last one."""
+        """A queue uses more or fewer GPUs from a moment on, not before the last change."""
         self._advance(now)
         account = self._accounts.setdefault(queue, _Account(Promise(0.0), now, rates=self._rates))
         account.settle(now, self._rates)
@@ -83,7 +79,7 @@ class Ledger:
         self._lendable += account.lendable - lendable
 
     def closed(self, end: float) -> dict[str, Hours]:
-        """The GPU-hours of each queue from the start to a moment that is not before the last change."""
+        """The GPU-hours of each queue from the start to `end`, not before the last change."""
         self._advance(end)
         found: dict[str, Hours] = {}
         for queue, account in self._accounts.items():
@@ -103,12 +99,9 @@ class Ledger:
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been read of the records.
+    """Totals of the records; `evicted`: a workload was evicted and admitted again.
 
-    Attributes:
-        changes: by flavor, moments at which a queue uses more or fewer GPUs.
-        jobs: GPU-hours by team, job, user and flavor.
-        evicted: whether a workload was evicted and admitted again.
+    `changes` has by flavor the moments at which a queue uses more or fewer GPUs; `jobs` has GPU-hours.
     """
 
     terms: Terms
@@ -122,7 +115,6 @@ class _Reading:
     evicted: bool = False
 
     def read(self, record: JobRecord, run: Run) -> None:
-        """Adds a workload."""
         namespace = record.team or ""
         self.spaces.add(namespace)
         team = self.terms.queue_of(namespace)
@@ -144,7 +136,7 @@ class _Reading:
             self.failed[team] += before * (1 - run.preempted) + (ran if run.failed else 0.0)
 
     def _hold(self, team: str, flavor: str, start: float, end: float, gpus: float) -> float:
-        """GPUs from a start to an end; returns their GPU-hours in the period."""
+        """Returns the GPU-hours in the period."""
         start, end = max(start, self.period.start), min(end, self.period.end)
         if end <= start:
             return 0.0
@@ -152,7 +144,6 @@ class _Reading:
         return gpus * (end - start) / HOUR
 
     def lines(self) -> Iterator[Line]:
-        """The GPU-hours of each queue and flavor."""
         tree = self.terms.tree
         lent_known = len(self.spaces) > 1 or len(tree.queue_owners) == 1
         for flavor in self.terms.prices:
@@ -169,7 +160,6 @@ class _Reading:
                 yield self.terms.line(team, flavor, hours if lent_known else replace(hours, lent=None))
 
     def notes(self) -> Iterator[str]:
-        """What a reader should know."""
         yield AS_NOW
         if len(self.spaces) == 1 and len(self.terms.tree.queue_owners) > 1:
             yield NO_LENT
@@ -218,7 +208,7 @@ def of_workloads(stack: str, terms: Terms, trace: Trace, period: Period) -> Stat
 
 
 def supply_of_stack(terms: Terms, lines: Iterable[Line], hours: float) -> Iterator[Supply]:
-    """What the pools of each flavor could have at most, beside what was guaranteed and used."""
+    """Maximum GPU-hours of each flavor's pools, with guaranteed and used ones."""
     sums: dict[str, Hours] = {}
     for line in lines:
         sums[line.flavor] = sums.get(line.flavor, Hours()) + line.hours

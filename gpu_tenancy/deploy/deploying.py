@@ -24,24 +24,19 @@ from gpu_tenancy.model.project import Declared
 from gpu_tenancy.model.source import to_config
 from gpu_tenancy.model.spec.cluster import ExistingCluster
 
-Reach: TypeAlias = Callable[[Entry], AbstractContextManager[Cluster]]
-"""Opens the cluster of a provider, given its inputs."""
-_CONTINUE: Final = "--continue-on-error"
-"""Else a pool without capacity would stop what does not need it."""
-_CLUSTER: Final = "cluster-kubernetes"
-"""Name of the provider of a cloud's cluster."""
+Reach: TypeAlias = Callable[[Entry], AbstractContextManager[Cluster]]  # opens the cluster of a provider's inputs
+_CONTINUE: Final = "--continue-on-error"  # otherwise a pool without capacity would stop everything
+_CLUSTER: Final = "cluster-kubernetes"  # name of the provider of a cloud's cluster
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
-"""What a part reads of that of the cluster before this is deployed, where only the URNs of its resources matter."""
+"""Outputs of the cluster stack for previews before its deployment, where only URNs of its resources matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a deployment or a preview of one stack did.
+    """The result of a deployment or a preview of one stack.
 
-    Attributes:
-        changes: number of resources by operation of the engine, such as `create` and `same`.
-        teams: the same of the resources of each team that change; those that all teams share have no name.
-        destroyed: names of what is deleted or replaced.
+    `changes` are numbers of resources by the engine's operation (`create`, `same`), `teams` those of each team's
+    changed resources (shared ones have no name). `destroyed` names deleted and replaced resources.
     """
 
     stack: str
@@ -62,17 +57,12 @@ class PoolsError(ConsoleError):
 
 
 class Environment:
-    """The stacks of an environment as they exist.
-
-    Attributes:
-        read: the environment's file.
-        existing: names of its stacks that exist.
-    """
+    """The stacks of the environment that `read` declares; `existing` has the names of existing stacks."""
 
     def __init__(
         self, read: Declared, stacks: Stacks, report: Report, reach: Reach, killed: Iterable[str] = ()
     ) -> None:
-        """Reads the states of the stacks, which are unlocked; a deployment of some may have been killed.
+        """Reads the states of the stacks, which are unlocked; `killed` ones may have had a killed deployment.
 
         Raises:
             InterruptedDeploymentError: a state has pending operations.
@@ -90,7 +80,7 @@ class Environment:
 
     @property
     def cluster(self) -> str:
-        """What the environment is deployed to, for a question to the user."""
+        """The deployment target, for a question to the user."""
         section = self.read.stack.cluster
         if isinstance(section, ExistingCluster):
             context = f", context {section.context}" if section.context else ""
@@ -98,10 +88,10 @@ class Environment:
         return f"{section.cloud} cluster {section.name}"
 
     def check(self) -> None:
-        """Refuses resources in a stack that the environment does not have: a deployment would create them once more.
+        """Refuses resources in a stack that the environment does not have: a deployment would create them again.
 
         Raises:
-            ConsoleError: there are some.
+            ConsoleError: there are such resources.
         """
         for name in self.existing:
             real = sum(map(is_real, self._states[name].get("resources") or ()))
@@ -116,8 +106,8 @@ class Environment:
         """Deploys all stacks; a resource that another stack may still need is deleted last, in reverse order.
 
         Raises:
-            ConsoleError: resources are in a stack that the environment does not have, or the deployment of a stack
-                failed. Later stacks were not started, unless only node pools failed.
+            ConsoleError: resources are in a stack that the environment does not have, or a deployment failed. Later
+                stacks are not started, unless only node pools failed.
         """
         self.check()
         self.stacks.create(self.existing)
@@ -131,7 +121,7 @@ class Environment:
             return [*done, *self._each(again, lambda name: self._up(name, []))]
 
     def recover(self) -> bool:
-        """Takes into the states what killed deployments did in the cluster; whether there was anything.
+        """Updates the states with the work of killed deployments; returns whether there was any.
 
         Raises:
             ConsoleError: the cluster does not answer, objects of somebody else exist, or Pulumi fails.
@@ -141,7 +131,7 @@ class Environment:
         return any(done)
 
     def _is_marked(self, name: str) -> bool:
-        """Whether a stack has only objects of Kubernetes, which carry the mark of the environment."""
+        """Whether a stack has only Kubernetes objects, which carry the mark of the environment."""
         part, stack = self.stacks.part(name), self.read.stack
         if part in {CLUSTER, OPERATORS}:
             return False
@@ -173,7 +163,7 @@ class Environment:
         return self._operate(name, "up", *options, at_the_end=True)
 
     def _recover(self, name: str, rendered: Rendered | None) -> bool:
-        """Compares a stack with its cluster; with what it registers only where its state may lack objects."""
+        """Compares a stack with its cluster, and with its registrations only where its state may lack objects."""
         connection = self._connection()
         if connection is None:  # nothing was ever deployed
             return False
@@ -195,7 +185,7 @@ class Environment:
         return bool(found.taken or found.reread)
 
     def _connection(self) -> Entry | None:
-        """How to reach the cluster, as the inputs of its provider; None if no stack has it yet."""
+        """The inputs of the cluster's provider; None if no stack has it yet."""
         section = self.read.stack.cluster
         if isinstance(section, ExistingCluster):
             return {"kubeconfig": section.kubeconfig, "context": section.context}
@@ -203,7 +193,7 @@ class Environment:
         return next((one["inputs"] for one in entries if one["type"] == PROVIDERS and name_of(one) == _CLUSTER), None)
 
     def _same(self, name: str) -> Seen | None:
-        """What a deployment would tell that changes nothing; None if one has to be asked."""
+        """The result of a deployment that changes nothing; None if Pulumi must be asked."""
         state = self._states.get(name, {})
         if not (self._is_marked(name) and unchanged(self.render(name), state, self.stacks.mark)):
             return None
@@ -214,9 +204,7 @@ class Environment:
     def preview(self, *, policies: bool = True) -> list[Result]:
         """Previews the stacks that exist.
 
-        Args:
-            policies: whether Pulumi, which evaluates the policies of an organisation, is asked also for a stack that is
-                as its program says.
+        With `policies`, Pulumi also previews unchanged stacks: it evaluates an organisation's policies.
 
         Raises:
             ConsoleError: resources are in a stack that the environment does not have, or the preview of a stack failed.
@@ -236,7 +224,6 @@ class Environment:
         return self._each(reversed(self.existing), lambda name: self._operate(name, "destroy", "--remove"))
 
     def _superfluous(self, name: str) -> list[str]:
-        """URNs of the resources that a stack has and its program no longer registers."""
         part, state = self.stacks.part(name), self._states.get(name, {})
         there = [str(entry["urn"]) for entry in state.get("resources") or () if not is_scaffold(entry)]
         if part is None or not there:
@@ -245,7 +232,7 @@ class Environment:
         return [urn for urn in there if urn not in registered]
 
     def render(self, name: str) -> Rendered:
-        """What the program of a stack registers."""
+        """The registrations of a stack's program."""
         if name not in self._rendered:
             part = self.stacks.part(name)
             config = {**to_config(self.read.source), **({KEY: part} if part else {})}
@@ -287,11 +274,6 @@ class Environment:
         return done
 
     def _operate(self, name: str, command: str, *options: str, at_the_end: bool = False) -> Seen:
-        """Runs a command.
-
-        Raises:
-            ConsoleError: the command failed; with the errors of the engine, or what Pulumi wrote.
-        """
         seen = Seen(self._team_finished)
         forced = command == "up" and name in self._contested
         try:

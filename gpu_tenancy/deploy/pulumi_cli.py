@@ -27,25 +27,21 @@ from gpu_tenancy.model.names import deployed_by
 from gpu_tenancy.model.project import project_name, read_stack
 from gpu_tenancy.model.source import to_config
 
-CONTINUE: Final = "fix the error and run the same command again to continue"
-"""The fix for a deployment by Pulumi that failed."""
-_TOO_LONG: Final = (
+CONTINUE: Final = "fix the error and run the same command again to continue"  # fix for a failed deployment by Pulumi
+_TOO_LONG: Final = (  # MAX_ARG_STRLEN in https://man7.org/linux/man-pages/man2/execve.2.html.
     "write the teams to a file of their own, with `gpu-tenancy:teams: teams.yaml` in the stack's file, and run the same"
     " command again: Pulumi passes the config in an environment variable, which can have 128 KiB on Linux"
 )
-"""MAX_ARG_STRLEN in https://man7.org/linux/man-pages/man2/execve.2.html."""
 
-_DONE: Final = {
+_DONE: Final = {  # words for the engine's operations, the same as for server-side apply
     "create": "created",
     "update": "changed",
     "replace": "replaced",
     "delete": "pruned",
     "same": "unchanged",
 }
-"""Words for the engine's operations, the same as for server-side apply."""
 
-_ERRORS: Final = frozenset({"error", "info#err"})
-"""Severities of diagnostics that explain a failure."""
+_ERRORS: Final = frozenset({"error", "info#err"})  # severities of diagnostics that explain a failure
 
 
 def find_pulumi() -> str | None:
@@ -54,7 +50,7 @@ def find_pulumi() -> str | None:
 
 
 def generated_project(source: Path) -> dict[str, Any]:
-    """A project in another folder that runs the same program, so that the user's project folder is not changed.
+    """A project in another folder that runs the same program, so that the user's folder is not changed.
 
     Raises:
         ConsoleError: the project does not exist.
@@ -65,7 +61,7 @@ def generated_project(source: Path) -> dict[str, Any]:
 
 
 def fix_for(why: str) -> str:
-    """The fix for a deployment by Pulumi that failed with these words."""
+    """The fix for a deployment by Pulumi that failed with this message."""
     return _TOO_LONG if "argument list too long" in why else CONTINUE
 
 
@@ -73,9 +69,7 @@ def fix_for(why: str) -> str:
 class PulumiCli:
     """The CLI with a file backend in its own folder, separate from the user's state and login.
 
-    Attributes:
-        folder: for its state and for a generated project that runs the program of `source`.
-        source: folder of the project whose stacks it deploys.
+    `folder` has its state and a generated project, which runs the program of the project in `source`.
     """
 
     program: str
@@ -83,11 +77,11 @@ class PulumiCli:
     source: Path
 
     def up(self, stack: str, kubeconfig: Path, objects: Sequence[Reference] = ()) -> dict[str, int]:
-        """Deploys a stack to the cluster of a kubeconfig, in place of the cluster that the stack specifies.
+        """Deploys a stack to a kubeconfig's cluster, not its own; returns numbers of Kubernetes objects by result.
 
-        A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
-        adopts those of these objects that carry the mark of the stack. Other existing objects are refused unless the
-        stack adopts them. Returns how many Kubernetes objects were created, changed, replaced, pruned and unchanged.
+        A killed run leaves a lock, and objects that its state lacks. The next run removes the lock and adopts those
+        with the stack's mark; it refuses other existing objects unless the stack adopts them. Results are created,
+        changed, replaced, pruned and unchanged.
 
         Raises:
             ApplyError: objects of somebody else exist; nothing is changed.
@@ -177,7 +171,6 @@ class _Done:
 
 
 def _events(output: str) -> Iterator[dict[str, Any]]:
-    """The engine's events, one per line; other lines are skipped."""
     for line in output.splitlines():
         with suppress(json.JSONDecodeError):
             event: Any = json.loads(line)
@@ -187,24 +180,20 @@ def _events(output: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class FileBackend:
-    """A backend of files, as `pulumi login file://FOLDER` selects it.
-
-    Attributes:
-        folder: with the folder `.pulumi`.
-    """
+    """A backend of files in `FOLDER/.pulumi`, as `pulumi login file://FOLDER` selects it."""
 
     folder: Path
 
     @classmethod
     def of(cls, url: str) -> Self | None:
-        """The backend of an address; None if it is elsewhere."""
+        """The backend of an address; None if it is not a file backend."""
         parts = urlsplit(url)
         if parts.scheme != "file":
             return None
         return cls(Path(unquote(parts.netloc + parts.path)).expanduser())
 
     def abandoned(self, stack: str = "") -> bool:
-        """Whether a process of this machine that no longer runs has locked a stack, or any stack."""
+        """Whether an ended process of this machine has locked a stack, or any stack."""
         for lock in (self.folder / ".pulumi" / "locks").rglob("*.json"):
             if not stack or lock.parent.name == stack:
                 holder = json.loads(lock.read_text(encoding="utf-8"))
@@ -214,11 +203,9 @@ class FileBackend:
         return False
 
     def remove_torn(self) -> None:
-        """Removes attributes of state files that a killed run left incomplete.
-
-        The file backend writes a state atomically, but not the file with its content type beside it, with which it does
-        not read the state: "failed to load checkpoint: EOF". It does without that file.
-        """
+        """Removes attributes of state files that a killed run left incomplete."""
+        # Only the state itself is written atomically. Pulumi needs no attributes, but fails at torn ones: "failed to
+        # load checkpoint: EOF".
         for attributes in (self.folder / ".pulumi").rglob("*.attrs"):
             try:
                 json.loads(attributes.read_text(encoding="utf-8"))

@@ -1,13 +1,9 @@
-"""What the cluster has of a stack that its state does not know, because a deployment of it was killed.
+"""Differences between a stack's state and its cluster after a killed deployment.
 
-The state of a stack that has only objects with its mark is written at the end of a deployment: a backend of files or of
-a bucket writes all of it at each step otherwise, which is nearly all of the time. So a killed run leaves the state of
-before. The objects tell what it did: those with the mark that the state lacks were created, those that are missing were
-deleted, and those whose fields of Pulumi's provider are not as in the state were changed, by the run or by others.
-
-Whether a deployment would find nothing to do is also known without Pulumi, whose engine asks the provider of each
-object whether it differs, which takes 30 ms of processor time each: for a stack that has only objects of Kubernetes,
-the program tells all inputs without an engine, so they can be compared with the state.
+The state of a stack that has only objects with its mark is written at the end of a deployment, because backends of
+files and buckets write all of it at each step. So a killed run leaves the old state. Objects with the mark that the
+state lacks were created, missing ones deleted, and objects whose fields of Pulumi's provider differ were changed, by
+the run or by others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,10 +40,8 @@ from gpu_tenancy.model.names import DEPLOYED_BY
 _PLUGIN: Final = "pulumi-kubernetes"
 """Start of the field managers of Pulumi's Kubernetes provider:
 https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
-PROVIDERS: Final = "pulumi:providers:kubernetes"
-"""Type of providers of Kubernetes."""
-_OF_ENGINE: Final = frozenset({"__internal", "version"})
-"""Inputs of a provider that the engine adds."""
+PROVIDERS: Final = "pulumi:providers:kubernetes"  # type of providers of Kubernetes
+_OF_ENGINE: Final = frozenset({"__internal", "version"})  # inputs of a provider that the engine adds
 _UNKNOWN: Final = "[unknown]"
 
 
@@ -59,14 +53,11 @@ def only_objects(state: State) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a stack's cluster has that its state does not know.
+    """Differences between a stack's state and its cluster.
 
-    Attributes:
-        state: with the objects that it lacked.
-        taken: these objects.
-        reread: URNs of objects that are not as in the state, and of those that were taken.
-        changed: one line for each object that others changed.
-        contested: whether a deployment has to take fields back from others; never while an object is held.
+    `state` includes the objects that it lacked (`taken`). `reread` has URNs of these and of objects that differ,
+    `changed` one line for each object that others changed. `contested`: a deployment has to take fields back from
+    others; never while an object is held.
     """
 
     state: State
@@ -87,8 +78,8 @@ def recovered(  # noqa: PLR0913 - what is compared
 ) -> Recovered:
     """Compares a stack's state with its cluster, which is not changed.
 
-    Without `rendered`, the stack's program, no run was killed: the state has all that was created. The stack takes over
-    objects of others by the names in `adopt`; `states` are those of all stacks of its environment.
+    Without `rendered`, no run was killed: the state has all that was created. `adopt` names objects of others to take
+    over; `states` are those of all stacks of the environment.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
@@ -120,11 +111,7 @@ def recovered(  # noqa: PLR0913 - what is compared
 
 
 def _same_cluster(known: Mapping[Reference, Entry], lives: Mapping[Reference, Live | Failure | None]) -> None:
-    """Refuses a cluster that has nothing of what the state has: its objects would be created there again.
-
-    Raises:
-        ConsoleError: it is another cluster, or everything was deleted.
-    """
+    """Refuses a cluster without any object of the state: a deployment would create them there again."""
     uids = {one: uid for one, entry in known.items() if (uid := text_at(entry, "outputs", "metadata", "uid"))}
     there = (live for one, uid in uids.items() if isinstance(live := lives[one], Live) and live.uid == uid)
     if uids and next(there, None) is None:
@@ -139,10 +126,7 @@ def _own(managed: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
 
 
 def _differs(entry: Entry, live: Live | None) -> bool:
-    """Whether fields that the provider set are not as it left them; a state without its fields tells nothing.
-
-    An object that is held for maintenance is left as it is, because a deployment does not take the hold back.
-    """
+    """Whether fields that the provider set differ from the state; never for an object held for maintenance."""
     before = list(maps_at(entry, "outputs", "metadata", "managedFields"))
     if live is None:
         return True
@@ -150,7 +134,7 @@ def _differs(entry: Entry, live: Live | None) -> bool:
 
 
 def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> str:
-    """Who else changed an object; empty if nobody did."""
+    """Others that changed an object; empty if nobody did."""
     if live is None:
         return f"{reference}: deleted since the last deployment"
     if isinstance(live, Failure):
@@ -162,14 +146,14 @@ def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> 
 
 
 def marked(inputs: Mapping[str, Any], mark: str) -> dict[str, Any]:
-    """An object as Pulumi deploys it: with the mark of the environment, which the program adds where an engine runs."""
+    """An object with the mark of the environment, which the program adds only under an engine."""
     metadata: dict[str, Any] = inputs["metadata"]
     annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: mark}
     return {**inputs, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _plain_inputs(one: Registration) -> dict[str, Any]:
-    """Inputs without what is secret or not known yet: the next deployment writes that again."""
+    """Inputs without secret and unknown values, which the next deployment writes again."""
     hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
     return {key: value for key, value in one.inputs.items() if key not in hidden}
 
@@ -210,7 +194,7 @@ class _Building:
         return entry | {"id": own, "inputs": inputs, "outputs": inputs, "provider": f"{provider}::{identity}"}
 
     def _provider(self, one: Registration) -> Mutable:
-        """The provider as another stack of the environment has it, or as the program registers it."""
+        """The provider as in another stack of the environment, or as the program registers it."""
         same = (other for other in self._everywhere if other["type"] == PROVIDERS and name_of(other) == one.name)
         if other := next(same, None):
             return {key: other[key] for key in ("id", "inputs", "outputs") if key in other}
@@ -219,11 +203,9 @@ class _Building:
 
 
 def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
-    """Whether `pulumi up` of a stack would change none of its resources and outputs.
-
-    False in doubt: where a value is known to an engine only, or another plugin made the objects. The state has secrets
-    and no pending operations.
-    """
+    """Whether `pulumi up` of a stack would change none of its resources and outputs; False in doubt."""
+    # In doubt are values that only an engine knows, and objects of another plugin. The state has secrets and no pending
+    # operations. Pulumi's engine asks the provider of each object instead: 30 ms of processor time each.
     entries: list[Entry] = list(state.get("resources") or ())
     root = root_of(entries)
     there = {str(one["urn"]): one for one in entries if one is not root}

@@ -1,8 +1,8 @@
-"""Repairs the states of an environment's Pulumi stacks after a deployment that was killed.
+"""Repairs the states of an environment's Pulumi stacks after a killed deployment.
 
-Pulumi records each creation before it begins, and afterwards does not know whether it was done: it warns of pending
-operations at each deployment, and creates the object again, which fails because it exists. Pulumi itself can only ask
-the user for the ID of each: https://www.pulumi.com/docs/support/troubleshooting/common-issues/interrupted-updates/.
+Pulumi does not know whether a recorded creation was done: it warns at each deployment, and creates the object again,
+which fails. Pulumi itself only asks the user for each ID:
+https://www.pulumi.com/docs/support/troubleshooting/common-issues/interrupted-updates/.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -23,19 +23,15 @@ from gpu_tenancy.kube.request import CONNECTIONS
 
 RERUN: Final = "fix the error and run the same command again"
 _CREATING: Final = "creating"
-_TARGETS: Final = 1_000
-"""Most resources that a command names, each with some 200 bytes: Linux allows 2 MB. For more, all are read."""
+_TARGETS: Final = 1_000  # maximum resources in a command: 200 bytes each, Linux allows 2 MB; if more, all are read
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What was done with the state of one stack.
+    """The repair of one stack's state.
 
-    Attributes:
-        taken: objects with the mark of the environment, which are in the state now.
-        dropped: objects that do not exist.
-        foreign: objects that exist without the mark: the next deployment is refused.
-        read: number of other resources whose present properties were read.
+    `taken` objects have the mark of the environment and are in the state now; `dropped` ones do not exist; `foreign`
+    ones have no mark, so the next deployment is refused. `read` is the number of other resources that were read again.
     """
 
     stack: str
@@ -46,9 +42,9 @@ class Repaired:
 
 
 def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:
-    """Ends the pending operations in the states of an environment, by what is in its cluster, which is not changed.
+    """Ends the pending operations in the states of an environment, by the objects in its cluster, which is not changed.
 
-    The stacks are unlocked; `usual` is the kubeconfig for those that name none.
+    The stacks are unlocked; `usual` returns the kubeconfig for providers that name none.
 
     Raises:
         ConsoleError: a pending creation is not an object of Kubernetes, the cluster does not answer, or Pulumi fails.
@@ -85,7 +81,6 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
 def _lives(
     resources: list[Entry], wanted: Mapping[Reference, Entry], usual: Callable[[], Path]
 ) -> dict[Reference, Live | None]:
-    """What is in the cluster of the objects' provider."""
     provider = str(next(iter(wanted.values()))["provider"]).rpartition("::")[0]
     inputs: Entry = next(one["inputs"] for one in resources if one["urn"] == provider)
     with cluster_of(inputs, usual) as cluster, ThreadPoolExecutor(CONNECTIONS) as pool:

@@ -28,23 +28,19 @@ _ENVIRONMENT: Final = {
     "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true",
     "GOGC": os.environ.get("GOGC", "400"),
 }
-"""Of the CLI and its plugins. Go collects garbage when the heap has grown by GOGC percent: by its default, a quarter of
-the CLI's processor time."""
+"""Variables of the CLI and its plugins. By Go's default GOGC, a quarter of the CLI's time is garbage collection."""
 _AT_THE_END: Final = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The CLI writes the state once: `SkipCheckpoints` in sdk/go/common/env/env.go of Pulumi's repository."""
 _FORCED: Final = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
 """The Kubernetes provider takes fields back that another manager owns; else its server-side apply has a conflict:
 https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/#configuration-options."""
-_LOCKED: Final = ("currently locked", "currently in progress")
-"""What backends of files and buckets, and Pulumi Cloud, say of a stack that another deployment has locked."""
-PENDING: Final = "pending_operations"
-"""Operations that a deployment had begun and not ended, in the state that it left."""
-_VERSION: Final = 3
-"""Version of the states that are written; older states are written anew as it."""
+_LOCKED: Final = ("currently locked", "currently in progress")  # texts of file and bucket backends, and Pulumi Cloud
+PENDING: Final = "pending_operations"  # in a state: operations that began and did not end
+_VERSION: Final = 3  # version of the states that are written; older states are rewritten in it
 
 
 class InterruptedDeploymentError(ConsoleError):
-    """A deployment of a stack was killed: its state has operations of which nobody knows whether they were done."""
+    """A deployment of a stack was killed: nobody knows whether the operations in its state were done."""
 
     def __init__(self, stack: str, environment: str) -> None:
         super().__init__(
@@ -54,16 +50,13 @@ class InterruptedDeploymentError(ConsoleError):
 
 
 class OperationError(ConsoleError):
-    """A command of the Pulumi CLI failed; with what it wrote to standard error."""
+    """A command of the Pulumi CLI failed; the message has its standard error."""
 
 
 class Stacks:
-    """The stacks of one environment, with the user's backend, login and passphrase.
+    """The stacks of one environment (`names`, in order of deployment), with the user's backend, login and passphrase.
 
-    Each has the config of the environment's file, also its way to encrypt secrets, and the name of its part.
-
-    Attributes:
-        names: of the stacks in the order of their deployment.
+    Each has the config of the environment's file, including its secrets provider, and the name of its part.
 
     Raises:
         ConsoleError: the Pulumi CLI is not on the PATH, or too old.
@@ -90,11 +83,11 @@ class Stacks:
         return deployed_by(self.project, self.environment)
 
     def part(self, name: str) -> str | None:
-        """The part that a stack has; None for the stack of the whole environment, or of a part that is no longer."""
+        """The part of a stack; None for the whole environment, or for a part that no longer exists."""
         return self._parts.get(name)
 
     def existing(self) -> tuple[str, ...]:
-        """The environment's stacks that the backend has, in the order of deployment; last those that it had before.
+        """The environment's stacks in the backend, in order of deployment, and former ones last.
 
         Raises:
             ConsoleError: the backend cannot be reached.
@@ -132,7 +125,6 @@ class Stacks:
         write_text(self.folder / f"Pulumi.{name}.yaml", text)
 
     def _keep_salt(self, name: str) -> None:
-        """Adds the salt of the passphrase to the environment's file, as `pulumi stack init` does."""
         if _SALT in self._settings:
             return
         written = read_table(self.folder / f"Pulumi.{name}.yaml")
@@ -152,12 +144,12 @@ class Stacks:
     ) -> None:
         """Runs `pulumi up`, `preview`, `refresh` or `destroy` for a stack.
 
-        With `at_the_end`, the state is written at the end of the deployment alone. With `forced`, fields that others
-        set get the stack's values; objects of others are refused all the same.
+        With `at_the_end`, the state is written only then. With `forced`, the stack's values replace fields that others
+        set; objects of others are refused all the same.
 
         Raises:
             ConsoleError: another deployment has locked the stack.
-            OperationError: the command failed; with what it wrote to standard error.
+            OperationError: the command failed.
         """
         unasked = () if command == "preview" else ("--yes", "--skip-preview")
         own = {**_ENVIRONMENT, **(_AT_THE_END if at_the_end else {}), **(_FORCED if forced else {})}
@@ -201,7 +193,7 @@ class Stacks:
         return state
 
     def interrupted(self, name: str) -> State:
-        """The state of a stack, which can have pending operations.
+        """The state of a stack, maybe with pending operations.
 
         Raises:
             ConsoleError: it cannot be read.
@@ -210,7 +202,7 @@ class Stacks:
             return self._workspace.export_stack(name).deployment or {}
 
     def unlock(self, *, forced: bool = False) -> tuple[str, ...]:
-        """Removes the locks of deployments that no longer run, and what they wrote only half; returns the stacks.
+        """Removes locks of ended deployments and their half-written files; returns the stacks.
 
         Unless it is `forced`, only of processes of this machine that have ended, in a file backend.
 
@@ -254,7 +246,7 @@ class Stacks:
 
 
 def stderr_of(error: CommandError) -> str:
-    """What Pulumi wrote to standard error before it failed."""
+    """Pulumi's standard error before it failed."""
     return str(error).partition(" stderr: ")[2].strip() or str(error)
 
 

@@ -1,4 +1,4 @@
-"""Resources in the states of Pulumi stacks, and the events of an operation on them: changes, also by team; errors."""
+"""Resources in the states of Pulumi stacks, and the events of an operation: changes (also by team) and errors."""
 
 import json
 from collections import Counter
@@ -13,19 +13,14 @@ from gpu_tenancy.kube.live import ApplyError, Failure, foreign, survey
 from gpu_tenancy.kube.references import Key, Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 
-Entry: TypeAlias = Mapping[str, Any]
-"""A resource in the state of a Pulumi stack."""
-State: TypeAlias = Mapping[str, Any]
-"""A deployment as `pulumi stack export` writes it, without the version around it."""
-Mutable: TypeAlias = dict[str, Any]
-"""A resource in a new state."""
+Entry: TypeAlias = Mapping[str, Any]  # a resource in the state of a Pulumi stack
+State: TypeAlias = Mapping[str, Any]  # a deployment as `pulumi stack export` writes it, without the version around it
+Mutable: TypeAlias = dict[str, Any]  # a resource in a new state
 Event: TypeAlias = Mapping[str, Any]
 """A line of `pulumi up --json`: https://pkg.go.dev/github.com/pulumi/pulumi/sdk/v3/go/common/apitype#EngineEvent."""
 
-ROOT: Final = STACK_TYPE
-"""Type of the resource that represents a stack: its state begins with it."""
-TEAM: Final = "gpu-tenancy:tenancy:Team"
-"""Type of the component with what is a team's own."""
+ROOT: Final = STACK_TYPE  # type of the resource that represents a stack: its state begins with it
+TEAM: Final = "gpu-tenancy:tenancy:Team"  # type of a team's component
 _PROVIDER: Final = "pulumi:providers:"
 
 
@@ -35,7 +30,7 @@ def name_of(entry: Entry) -> str:
 
 
 def plain(value: Any, *, hidden: bool = False) -> Any:
-    """A value of a state without what is null, with secrets in clear text or hidden."""
+    """A value of a state without null fields, with secrets in clear text or hidden."""
     if isinstance(value, Mapping):
         known = cast("Mapping[str, Any]", value)
         if SIGNATURE in known:
@@ -47,7 +42,7 @@ def plain(value: Any, *, hidden: bool = False) -> Any:
 
 
 def is_scaffold(entry: Entry) -> bool:
-    """Whether each stack has such a resource of its own: nothing of a cluster or cloud."""
+    """Whether each stack has its own such resource: the stack, or a provider or read resource at its top."""
     at_top = f"::{ROOT}::" in str(entry.get("parent", ""))
     provided = at_top and (entry["type"].startswith(_PROVIDER) or bool(entry.get("external")))
     return provided or entry["type"] == ROOT
@@ -59,11 +54,9 @@ def is_real(entry: Entry) -> bool:
 
 
 def without_missing(entry: Entry, there: set[str]) -> Mutable:
-    """A resource without references to what is not in its state: Pulumi refuses a state with them.
-
-    The next deployment records them again, as far as they are in the same stack. Fields with URNs:
-    https://pkg.go.dev/github.com/pulumi/pulumi/sdk/v3/go/common/apitype#ResourceV3.
-    """
+    """A resource without references to resources that its state lacks: Pulumi refuses a state with them."""
+    # The next deployment records them again if they are in the same stack. Fields with URNs:
+    # https://pkg.go.dev/github.com/pulumi/pulumi/sdk/v3/go/common/apitype#ResourceV3.
     left = dict(entry)
     for field in ("dependencies", "replaceWith"):
         if left.get(field):
@@ -108,8 +101,7 @@ def leftovers(
 ) -> list[Reference]:
     """Existing objects that an earlier run of the same stack created, and that its state does not have.
 
-    The stack declares `objects`, has `known` in its state, and takes over objects of others by the names in `adopt`.
-    Its mark is `gpu_tenancy.model.names.deployed_by`.
+    `adopt` names objects of others that the stack takes over; `mark` is its `gpu_tenancy.model.names.deployed_by`.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
@@ -136,21 +128,16 @@ _POOLS: Final = frozenset(
     {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool"}
 )
 """Types of node pools, on which nothing of other teams depends: `Cluster.system` in components/clouds."""
-SAME: Final = "same"
-"""The operation of the engine on a resource that does not change."""
+SAME: Final = "same"  # the operation of the engine on a resource that does not change
 _DESTROYS: Final = frozenset({"delete", "replace"})
 
 
 class Seen:
     """Takes the events of one operation.
 
-    Args:
-        finished: called with the name of each team of which nothing is under way any more; maybe more than once.
-
-    Attributes:
-        changes: number of resources by operation of the engine, such as `create` and `same`.
-        teams: the same of the resources of each team that change.
-        destroyed: names of what is deleted or replaced.
+    `finished` is called, maybe more than once, with the name of a team without operations under way. `changes` are
+    numbers of resources by the engine's operation (`create`, `same`), `teams` those of each team's changed resources.
+    `destroyed` names deleted and replaced resources.
     """
 
     def __init__(self, finished: Callable[[str], None]) -> None:
@@ -204,7 +191,6 @@ class Seen:
             self._finished(team)
 
     def _team(self, urn: str) -> str:
-        """The team of a resource; empty for what all teams share."""
         while urn and f"{TEAM}::" not in urn:
             urn = self._parents.get(urn, "")
         return urn.rpartition("::")[2]
@@ -216,7 +202,7 @@ class Seen:
 
     @property
     def errors(self) -> str:
-        """The engine's errors; if there are none, what the program wrote to standard error."""
+        """The engine's errors; if there are none, the program's standard error."""
         return "\n".join(dict.fromkeys(self._diagnostics.get("error") or self._diagnostics.get("info#err") or ()))
 
 

@@ -1,1 +1,1 @@
-"""`tenancy cluster doctor`: checks that tools and, read-only, the cloud have what a stack needs."""
+"""`tenancy cluster doctor`: checks tools and, read-only, the cloud for the needs of a stack."""

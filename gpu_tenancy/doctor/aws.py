@@ -1,4 +1,4 @@
-"""Preflight on AWS: asks with the AWS CLI, by operations that only read."""
+"""Preflight on AWS, by read-only operations of the AWS CLI."""
 
 import re
 from collections import Counter
@@ -14,18 +14,18 @@ from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
+# Free addresses that EKS requires in each subnet of a control plane:
+# https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html.
 _CONTROL_PLANE: Final = 6
-"""Free addresses that EKS requires in each subnet of a control plane:
-https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
 
 
+# The process of Auto Scaling that balances zones:
+# https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processes.html.
 _REBALANCE: Final = "AZRebalance"
-"""The process of Auto Scaling that balances zones:
-https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processes.html."""
 
 
 def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:
-    """What a preflight asks AWS."""
+    """Questions of a preflight to AWS."""
     cli, needs = AwsCli(run, section.region), nodes_of(stack, section)
     try:
         caller = str(cli.ask("sts", "get-caller-identity")["Arn"])  # This operation needs no right.
@@ -53,7 +53,7 @@ def _versions(cli: AwsCli) -> list[object]:
 
 
 def _quotas(cli: AwsCli, needs: Iterable[NodesNeed]) -> Iterator[Question]:
-    """A question for each quota; machines of a reservation were counted when it was made."""
+    # Machines of a reservation were counted when it was made.
     sums = Counter[AwsQuota]()
     for need in (need for need in needs if not need.reserved):
         cpus = need.nodes * need.cpus
@@ -114,10 +114,8 @@ def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> It
 
 
 def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row]:
-    """Whether Auto Scaling ends running nodes to have as many in each zone; groups that do not exist have no row.
-
-    EKS has no setting for it: https://github.com/aws/containers-roadmap/issues/1453.
-    """
+    # Auto Scaling ends running nodes to balance zones. EKS has no setting for it:
+    # https://github.com/aws/containers-roadmap/issues/1453.
     filters = [{"Name": "tag:eks:cluster-name", "Values": [cluster]}]
     answer = cli.ask("autoscaling", "describe-auto-scaling-groups", Filters=filters)
     by_pool = {

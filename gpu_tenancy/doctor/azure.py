@@ -1,4 +1,4 @@
-"""Preflight on Azure: asks Azure Resource Manager with `az rest`, by GET requests alone."""
+"""Preflight on Azure, by GET requests of `az rest` to Azure Resource Manager."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,11 @@ from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
-_SPOT: Final = "lowPriorityCores"
-"""The quota of all spot machines: https://learn.microsoft.com/azure/virtual-machines/spot-vms."""
+_SPOT: Final = "lowPriorityCores"  # all spot machines: https://learn.microsoft.com/azure/virtual-machines/spot-vms.
 
 
 def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Question]:
-    """What a preflight asks Azure."""
+    """Questions of a preflight to Azure."""
     arm, facts, needs = Arm(run), preflight().azure, nodes_of(stack, section)
     home = f"/subscriptions/{section.subscription}"
     parts = parts_of(stack)
@@ -62,7 +61,7 @@ def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Questio
 
 
 def _registered(arm: Arm, subject: tuple[str, str, str], path: str, version: str) -> Iterator[Row]:
-    """Whether a provider or a feature is registered; `subject` is the check, the name and the fix."""
+    # `subject` is the check, the name and the fix.
     check, name, fix = subject
     answer = arm.get(path, version)
     state = answer.get("registrationState") or answer.get("properties", {}).get("state") or "unknown"
@@ -70,7 +69,7 @@ def _registered(arm: Arm, subject: tuple[str, str, str], path: str, version: str
 
 
 def _machines(arm: Arm, home: str, needs: Iterable[NodesNeed], section: AzureCluster) -> Iterator[Row]:
-    """Zones of each machine type, then the quota of each family, which only the list of machine types names."""
+    """Zones of each machine type, then quotas of families, which only the list of machine types names."""
     listed, location, compute = list(needs), section.location, f"{home}/providers/Microsoft.Compute"
     in_location = {"$filter": f"location eq '{location}'"}
     machines = arm.pages(f"{compute}/skus", "2021-07-01", **in_location)
@@ -109,7 +108,7 @@ def _offered(need: NodesNeed, sku: dict[str, Any] | None, location: str) -> Row:
 
 
 def _subnet(arm: Arm, needs: Iterable[NodesNeed], subnet: str, *, exists: bool) -> Iterator[Row]:
-    """Addresses of nodes; pods have their own overlay network."""
+    # Addresses of nodes; pods have their own overlay network.
     network, _, name = subnet.rpartition("/subnets/")
     needed = sum(need.nodes for need in needs)
     usages = {str(usage["id"]).lower(): usage for usage in arm.pages(f"{network}/usages", "2026-03-01")}
@@ -126,7 +125,7 @@ def _rights(arm: Arm, scope: str, where: str, rights: Iterable[str]) -> Iterator
     granted = list(arm.pages(f"{scope}/providers/Microsoft.Authorization/permissions", "2022-04-01"))
 
     def matches(right: str, patterns: Iterable[str]) -> bool:
-        """Whether an action matches a pattern of a role, such as `Microsoft.Compute/*`; case is ignored."""
+        # Actions match patterns such as `Microsoft.Compute/*`; case is ignored.
         return any(fnmatchcase(right.lower(), str(pattern).lower()) for pattern in patterns)
 
     wanted = list(rights)

@@ -17,7 +17,7 @@ from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 
 def tools(stack: Stack) -> Iterator[Row]:
-    """Whether a stack is production, and the programs and packages that `pulumi up` needs on this machine."""
+    """Checks for production, and for programs and packages that `pulumi up` needs on this machine."""
 
     def program(name: str, page: str) -> Row:
         path = shutil.which(name)
@@ -37,10 +37,10 @@ def tools(stack: Stack) -> Iterator[Row]:
 
 
 def cloud_rows(stack: Stack, program: Run = run, send: Send = send) -> Iterator[Row]:
-    """What the cloud of a stack has, of what a deployment needs. Only asks; never changes anything.
+    """Checks the cloud of a stack by read-only requests.
 
     Raises:
-        ConsoleError: the stack's cluster is of no cloud that can be asked, or there is no program or login.
+        ConsoleError: the stack has no cloud to check, or there is no program or login.
     """
     yield from answers(_questions(stack, program, send))
 

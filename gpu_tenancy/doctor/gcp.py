@@ -1,4 +1,4 @@
-"""Preflight on Google Cloud: asks the REST APIs with the token of gcloud, by methods that only read."""
+"""Preflight on Google Cloud, by read-only REST methods with the token of gcloud."""
 
 import re
 import urllib.parse
@@ -16,12 +16,12 @@ from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
+# These use quota of preemptible GPUs: https://cloud.google.com/kubernetes-engine/docs/concepts/dws.
 _QUEUED: Final = {"flex-start", "queued"}
-"""They count against the quota of preemptible GPUs: https://cloud.google.com/kubernetes-engine/docs/concepts/dws."""
 
 
 def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Question]:
-    """What a preflight asks Google Cloud."""
+    """Questions of a preflight to Google Cloud."""
     facts, project, needs = preflight().gcp, section.project, nodes_of(stack, section)
     parts = parts_of(stack)
     rights = facts.needed(parts)
@@ -60,7 +60,7 @@ def _versions(google: Google, location: str) -> list[str]:
 
 
 def _data(stack: Stack, google: Google) -> Iterator[Question]:
-    """Rights to grant on each existing bucket or folder, and on each secret, which can be of other projects."""
+    # Existing buckets, folders and secrets can be of other projects.
     facts = preflight().gcp
     for place in [grant.folder for grant in grants_of(stack)]:
         rights = facts.on_folder if place.prefix else facts.on_bucket

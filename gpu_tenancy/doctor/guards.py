@@ -1,7 +1,4 @@
-"""Whether the guards of a stack are in force in a cluster: a harmless attempt for each, and their live specs.
-
-An attempt is a server-side dry run: admission evaluates it, nothing is stored.
-"""
+"""Checks that the guards of a stack are in force: their live specs, and a server-side dry run for each."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -33,21 +30,21 @@ TABLE: Final = Path(__file__).with_name("attempts.yaml")
 POLICY: Final = "gpu-tenancy-"
 _BINDING: Final = "ValidatingAdmissionPolicyBinding"
 _POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
+# Also with constrained impersonation, whose verbs begin with `impersonate:`.
 _IMPERSONATE: Final = re.compile(r"cannot impersonate\S* ")
-"""Also with constrained impersonation, whose verbs begin with `impersonate:`."""
 _RBAC: Final = re.compile(r"cannot (create|patch) resource")
 
 Outcome: TypeAlias = Literal["denied", "warning", "accepted"]
 _EXPECTED: Final[Mapping[str, Outcome]] = {"Deny": "denied", "Warn": "warning"}
+# Rights in all namespaces of subjects that guards exempt.
 _EVERYWHERE: Final = (
     ("patch", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
     ("create", "batch", "jobs"),
 )
-"""Rights of those whom no guard binds, or not all: in all namespaces."""
 
 
 class Attempt(BaseModel):
-    """What a guard must reject; the fields are explained in `attempts.yaml`."""
+    """A request that a guard must reject; `attempts.yaml` explains the fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,33 +59,30 @@ class Attempt(BaseModel):
 
 @cache
 def attempts() -> Mapping[str, Attempt]:
-    """The attempt of each guard, by the guard's name."""
+    """Attempts by guard."""
     return {name: Attempt.model_validate(row) for name, row in read_table(TABLE).items() if not name.startswith(".")}
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the API server answered: by which policies it was rejected or warned of, and why in the server's words.
-
-    With `member`, it was tried as a member of the team, or else as the caller.
-    """
+    """Response to an attempt."""
 
     outcome: Outcome
-    policies: tuple[str, ...]
-    why: str
-    member: bool
+    policies: tuple[str, ...]  # that rejected or warned
+    why: str  # message of the API server
+    member: bool  # tried as a member of the team, or else as the caller
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A team's namespace; with `exempt`, the guards do not bind the caller, or not all of them."""
+    """A team's namespace; with `exempt`, not all guards bind the caller."""
 
     team: TeamPlan
     bounds: Bounds
     exempt: bool
 
     def member(self, attempt: Attempt) -> Subject | None:
-        """The member as whom to try."""
+        """The member to impersonate."""
         by_role = {binding.role: binding.subjects[0] for binding in self.team.namespace.bindings}
         return next((by_role[role] for role in attempt.by if role in by_role), None)
 
@@ -101,7 +95,7 @@ class _Place:
         return {"namespace": namespace, "gpu": gpu, "taint": taint, "many": str(most + 1), "class": priority}
 
     def applies(self, attempt: Attempt, *, defaults: bool) -> bool:
-        """Whether the attempt breaks the rule, and somebody of the team could make it."""
+        """Whether the attempt breaks the rule, and a member of the team could make it."""
         needed = not attempt.needs or bool(getattr(self.team.namespace.limits, attempt.needs))
         somebody = not self.team.namespace.bindings or self.member(attempt) is not None
         return needed and somebody and not attempt.untried and not (attempt.completed and defaults)
@@ -114,13 +108,11 @@ def _guard_rows(
     team: str,
     as_rendered: Collection[str],
 ) -> Iterator[Row]:
-    """A row for each guard and namespace that is not as in the stack, and one for each guard that is.
+    """Rows of guards by namespace that differ from the stack, and of guards as in the stack.
 
-    The cluster is asked as members of the teams, or as the caller who may not impersonate them. `as_rendered` are names
-    of the policies that the cluster has as in the stack, with their bindings.
-
-    Raises:
-        ApiError: the caller may not even ask who they are.
+    Requests are made as team members, or as the caller without the right to impersonate. `as_rendered` are names of
+    policies that are as in the stack, with their bindings. Raises ApiError if the caller may not ask for its own
+    identity.
     """
     expected: dict[str, Outcome] = {}
     for one in (one for one in rendered if one.get("kind") == _BINDING):
@@ -153,7 +145,6 @@ def _guard_rows(
 
 
 def _is_exempt(cluster: Cluster, guards: GuardsPlan) -> bool:
-    """Whether the guards do not bind the caller, or not all of them."""
     review: Manifest = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
     me = map_at(cluster.create(review), "status", "userInfo")
     names = {text_at(me, "username"), *map(str, list_at(me, "groups"))}
@@ -184,7 +175,7 @@ def _substituted(value: Json, values: Mapping[str, str]) -> Json:
 
 
 def _tried(cluster: Cluster, attempt: Attempt, place: _Place) -> _Answer | None:
-    """The answer to an attempt; None if the namespace has no object to change."""
+    # None if the namespace has no object to change.
     target = None
     if patch := attempt.patch:
         kind, namespace = (patch["apiVersion"], patch["kind"]), place.team.namespace.name
@@ -216,7 +207,7 @@ def _asked(cluster: Cluster, attempt: Attempt, target: Reference | None, *, memb
 
 
 def _row(guard: str, expected: Outcome, place: _Place, answer: _Answer | None, *, intact: bool) -> Row:
-    """The row of one guard in one namespace; `intact`: its policy and binding are as in the stack."""
+    # `intact`: policy and binding are as in the stack.
     namespace = place.team.namespace.name
     subject, needed = f"{guard} in {namespace}", "audit" if expected == "accepted" else expected
     make = partial(Row, "guard", subject, needed)
@@ -241,16 +232,16 @@ def _row(guard: str, expected: Outcome, place: _Place, answer: _Answer | None, *
 
 
 _GROUP: Final = "admissionregistration.k8s.io"
+# Defaults of the API server in a policy, which change nothing:
+# https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/.
 _DEFAULTS: Final[Mapping[str, Json]] = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
-"""What the API server adds to a policy, which changes nothing:
-https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/validating-admission-policy-v1/."""
 _FIX: Final = "deploy the stack again, and read the audit log to find who changed it"
 
 
 def live_rows(
     cluster: Cluster, planned: Plan, manifests: Iterable[Mapping[str, Json]], team: str = ""
 ) -> Iterator[Row]:
-    """The policies of guards and defaults, then an attempt for each guard in the namespace of a team, or of all.
+    """Checks policies of guards and defaults, then attempts for each guard in a team's namespace, or in all.
 
     Raises:
         ConsoleError: the stack has no such team.
@@ -283,7 +274,7 @@ def _compared(cluster: Cluster, wanted: Mapping[str, Json]) -> Iterator[Row]:
 
 
 def differences(wanted: Json, live: Json, path: str) -> Iterator[str]:
-    """Paths at which a live value is not the wanted one, beside defaults of the API server."""
+    """Paths of differing values, except defaults of the API server."""
     if isinstance(wanted, dict) and isinstance(live, dict):
         for key in {**wanted, **live}:
             default = _DEFAULTS.get(key)

@@ -1,4 +1,4 @@
-"""What a deployment of a stack needs of its cloud, computed from the stack."""
+"""Cloud resources that a deployment of a stack needs."""
 
 from dataclasses import dataclass, replace
 
@@ -19,35 +19,31 @@ from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 @dataclass(frozen=True, slots=True)
 class NodesNeed:
-    """The nodes of a pool, or the `system` nodes of a cluster to create, at their maximum number.
-
-    The GPU is that of the catalogue, empty without; the fabric has additional network interfaces in each node. The
-    capacity is the way machines are bought, such as `spot`. Without zones, a pool has those of the cluster.
-    """
+    """The nodes of a pool, or the `system` nodes of a cluster to create, at their maximum number."""
 
     pool: str
     type: str
-    gpu: str
+    gpu: str  # of the catalogue; empty without
     gpus: int
     cpus: int
-    interfaces: int
-    capacity: str
-    zones: tuple[str, ...]
+    interfaces: int  # further ones of the fabric, for each node
+    capacity: str  # purchase option, such as `spot`
+    zones: tuple[str, ...]  # empty: as the cluster
     nodes: int
 
     @property
     def preemptible(self) -> bool:
-        """Whether the cloud counts the machines against a separate quota."""
+        """Whether the cloud has a separate quota for the machines."""
         return self.capacity == "spot"
 
     @property
     def reserved(self) -> bool:
-        """Whether the machines are of a reservation, which was counted against quotas when it was made."""
+        """Whether the machines are of a reservation, which counted against quotas when it was made."""
         return self.capacity in {"reserved", "capacity-block"}
 
 
 def nodes_of(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> tuple[NodesNeed, ...]:
-    """The nodes of all pools and the system nodes; pools with a machine type of the stack's own are as it says."""
+    """Nodes of all pools and system nodes; a machine type of the stack has the stack's amounts."""
 
     def need(name: str, machine: Machine, nodes: int) -> NodesNeed:
         return NodesNeed(
@@ -77,7 +73,7 @@ def nodes_of(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> t
 
 
 def parts_of(stack: Stack) -> frozenset[Part]:
-    """The parts of a stack that need rights beyond those for node pools."""
+    """Parts of a stack that need further rights than node pools."""
     people, creates = access(Tree(stack)), stack.cluster.creation is not None
     reads_secrets = bool(readers(stack))
     stored = {made.kind for made in storage_classes(stack.cluster, stack.teams.values())}
@@ -97,7 +93,7 @@ def parts_of(stack: Stack) -> frozenset[Part]:
 
 
 def grants_of(stack: Stack) -> tuple[DataGrant, ...]:
-    """The rights of teams on buckets that exist, on each folder once; those of buckets to create are not asked for."""
+    """Rights of teams on existing buckets, each folder once."""
     made = {(made.bucket.bucket, made.bucket.account) for made in made_buckets(stack.datasets.values())}
     by_folder = {
         grant.folder: grant

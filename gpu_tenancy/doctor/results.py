@@ -1,4 +1,4 @@
-"""Results of a preflight: rows with what is needed and what there is, and their output as a table or JSON."""
+"""Results of a preflight, as a table or JSON."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -14,8 +14,7 @@ from gpu_tenancy.clouds.clients import DeniedError, NoAnswerError, NotFoundError
 from gpu_tenancy.doctor.needs import NodesNeed
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 
-Verdict: TypeAlias = Literal["OK", "missing", "unknown"]
-"""`unknown`: the caller may not ask, or the cloud does not tell."""
+Verdict: TypeAlias = Literal["OK", "missing", "unknown"]  # `unknown`: no right, or not reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,13 @@ class Row:
 
 
 def judged(check: str, subject: str, needed: str, available: str, *, fits: bool, fix: str) -> Row:  # noqa: PLR0913
-    """A row of a question with an answer: `OK`, or `missing` with its fix."""
+    """A row with verdict `OK`, or `missing` with its fix."""
     return Row(check, subject, needed, available, "OK" if fits else "missing", "" if fits else fix)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A part of a preflight that asks the cloud; `subject` is of what, where the question cannot be asked."""
+    """A part of a preflight that asks the cloud; `subject` is for a row without an answer."""
 
     check: str
     subject: str
@@ -46,7 +45,7 @@ class Question:
 
 
 def zone_row(need: NodesNeed, zones: str, available: str, offered: set[str], *, fits: bool) -> Row:
-    """Whether the machine type of a pool is offered in its zones; else in which zones it is."""
+    """Whether the machine type of a pool is offered in its zones; the fix names the zones in `offered`."""
     fix = f"set pools.{need.pool}.zones: [{', '.join(sorted(offered))}]"
     if need.pool == "system":
         fix = "set another cluster.create.system.machine"
@@ -63,8 +62,8 @@ def cluster_question(
 ) -> Question:
     """Whether a service offers the version of a cluster to create, or an existing cluster is ready.
 
-    A service has a name, and a call for the versions that it offers; a cluster the status in which it is ready, and a
-    call for its present one. Its place is in `keys` of the section.
+    `service`: name, and a call for offered versions. `ready`: the expected status, and a call for the present one.
+    `keys`: place of the cluster in the section.
     """
     creation, (name, offered), (wanted, ask) = section.creation, service, ready
 
@@ -89,7 +88,7 @@ def cluster_question(
 
 
 def answers(questions: Iterable[Question]) -> Iterator[Row]:
-    """Rows of all questions; a question that cannot be answered is a row with verdict `unknown`."""
+    """Rows of all questions; verdict `unknown` for a question without an answer."""
     for question in questions:
         try:
             yield from list(question.ask())
@@ -102,20 +101,17 @@ def answers(questions: Iterable[Question]) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A quota of the cloud, with the noun of its numbers, such as `vCPUs`.
-
-    `used` is by anybody, None where the cloud does not tell; own nodes of a cluster that `exists` may be part of it.
-    """
+    """A quota of the cloud."""
 
     limit: int
-    used: int | None
-    unit: str
+    used: int | None  # by all users; None if not reported
+    unit: str  # noun, such as `vCPUs`
     fix: str
-    exists: bool = True
+    exists: bool = True  # `used` may include own nodes
 
 
 def compared(check: str, subject: str, needed: int, quota: Quota) -> Row:
-    """A row of a quota: what the stack needs at its maximum number of nodes, against the limit and what is in use."""
+    """Compares a quota's limit and use with the need of the stack at its maximum number of nodes."""
     used = quota.used or 0
     available = f"{quota.limit:,} {quota.unit}" + ("" if quota.used is None else f", {used:,} in use")
     verdict, fix = "OK", ""
@@ -138,10 +134,10 @@ _STYLES: Final[dict[Verdict, str]] = {"OK": "green", "missing": "red", "unknown"
 
 
 def conclude(rows: Sequence[Row], output: Form | None) -> None:
-    """Prints the rows of a command: all rows, the fixes of those that are not OK, and how many there are of each.
+    """Prints all rows, fixes of rows that are not OK, and the number of rows by verdict.
 
     Raises:
-        typer.Exit: something is missing.
+        typer.Exit: a row is `missing`.
     """
     listed = table("check", "of", "needed~", "available~", "result", drop=("needed", "available"))
     for row in rows:
@@ -155,6 +151,6 @@ def conclude(rows: Sequence[Row], output: Form | None) -> None:
 
 
 def counts(rows: Sequence[Row]) -> str:
-    """`12 OK, 1 missing, 2 unknown`."""
+    """Numbers by verdict: `12 OK, 1 missing, 2 unknown`."""
     verdicts = [row.verdict for row in rows]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in _STYLES)

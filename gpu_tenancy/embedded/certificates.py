@@ -26,17 +26,14 @@ _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 _Subject: TypeAlias = dict[x509.ObjectIdentifier, str]
 
 _VALIDITY: Final = timedelta(days=3650)
+# Certificates that expire within this time are issued again when the platform starts.
 _RENEWED: Final = timedelta(days=1)
-"""Certificates that expire within this time are issued again when the platform starts."""
-_LONGEST: Final = 64
-"""Characters of a common name: ub-common-name in RFC 5280."""
-_SKEW: Final = timedelta(hours=1)
-"""The certificates must stay valid if the clock is set back a little."""
+_LONGEST: Final = 64  # characters of a common name: ub-common-name in RFC 5280
+_SKEW: Final = timedelta(hours=1)  # certificates stay valid if the clock is set back a little
 _UNUSED: Final = (
     *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
     *("crl_sign", "encipher_only", "decipher_only"),
 )
-"""Usages that no key has."""
 
 # Names as in Kubernetes' bootstrap RBAC; system:masters has all permissions:
 # https://kubernetes.io/docs/setup/best-practices/certificates/
@@ -48,11 +45,10 @@ _CLUSTER: Final = {
     "kwok": {NameOID.COMMON_NAME: "gpu-tenancy-kwok"},
 }
 _ETCD: Final = {"etcd": {NameOID.COMMON_NAME: "etcd"}, "etcd-client": {NameOID.COMMON_NAME: "kube-apiserver"}}
+# The API server's certificate for aggregated API servers, which then trust the user names that it sends.
 _FRONT_PROXY: Final = {"front-proxy": {NameOID.COMMON_NAME: "front-proxy-client"}}
-"""What the API server shows to the API servers of further groups, which then believe the user names that it sends."""
 
-_ISSUER: Final = "authority"
-"""The CA of the API server's clients."""
+_ISSUER: Final = "authority"  # the CA of the API server's clients
 
 _AUTHORITIES: Final = {
     _ISSUER: ("gpu-tenancy-embedded", _CLUSTER),
@@ -64,9 +60,9 @@ _AUTHORITIES: Final = {
 def make_certificates(places: Places) -> None:
     """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires.
 
-    etcd has its own CA, so that clients of the API server have no access to it. So has the API server as a client of
-    other API servers, because its certificate speaks for every user. Only the key of the API server's own CA is kept,
-    for certificates of people: it gives no more than the administrator's key beside it.
+    etcd has its own CA, so that clients of the API server have no access to it. The API server has another one as a
+    client of aggregated API servers, because its certificate speaks for every user. Only the key of the API server's
+    own CA is kept, for certificates of people: it gives no more than the administrator's key beside it.
     """
     files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
     if all(_valid(Path(places.certificate(file))) for file in files):
@@ -89,10 +85,10 @@ def make_certificates(places: Places) -> None:
 
 
 def issue_client(places: Places, user: str, group: str | None, seconds: float) -> dict[str, str]:
-    """The user entry of a kubeconfig with a certificate, by which the API server knows a user and their group.
+    """The user entry of a kubeconfig with a client certificate for a user and their group.
 
     Raises:
-        ConsoleError: X.509 has no room for the name.
+        ConsoleError: the name is too long for X.509.
     """
     signer = cast("_Key", load_pem_private_key(Path(places.key(_ISSUER)).read_bytes(), password=None))  # written above
     authority = _Authority(x509.load_pem_x509_certificate(Path(places.certificate(_ISSUER)).read_bytes()), signer)
@@ -107,7 +103,7 @@ def issue_client(places: Places, user: str, group: str | None, seconds: float) -
 
 
 def client_of_etcd(places: Places) -> ssl.SSLContext:
-    """What the API server, and who writes before it starts, trusts and shows when it calls etcd."""
+    """The TLS context of etcd's clients: the API server, and this program before the API server starts."""
     context = ssl.create_default_context(cafile=places.certificate("etcd-authority"))
     context.load_cert_chain(places.certificate("etcd-client"), places.key("etcd-client"))
     return context
@@ -123,10 +119,9 @@ def _valid(file: Path) -> bool:
 def make_webhook_certificates(folder: Path, services: Sequence[str], authority: str) -> Mapping[str, str]:
     """A CA and a server certificate for webhooks on loopback, as files; made if they do not exist or expire.
 
-    Unlike other keys, the CA's is kept: some operators check it before they use a certificate that they find.
-
-    Returns the contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`. The server certificate is also for `services`,
-    which are DNS names; `authority` is the DNS name of the CA, or empty.
+    Unlike other keys, the CA's is kept: some operators check it before they use an existing certificate. Returns the
+    contents of `ca.crt`, `ca.key`, `tls.crt` and `tls.key`. `services` are further DNS names of the server; `authority`
+    is the DNS name of the CA, or empty.
     """
     if not _valid(folder / "tls.crt"):
         # The certificate rotator of Open Policy Agent, which operators use, reads RSA keys of CAs only.
@@ -152,7 +147,7 @@ class _Authority:
     def issue(
         self, subject: _Subject, key: ec.EllipticCurvePrivateKey, *more: str, validity: timedelta | None = None
     ) -> str:
-        """A server certificate for loopback and `more` names, and client certificate, because an etcd peer is both."""
+        """A certificate for server and client, because an etcd peer is both; for loopback and `more` names."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK)), *map(x509.DNSName, more)]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
@@ -227,7 +222,7 @@ def write_client_configs(places: Places, ports: Ports) -> None:
 
 
 def write_account_config(places: Places, name: str, token: str) -> Path:
-    """Writes the kubeconfig of a controller, for the token of its ServiceAccount; returns its path."""
+    """Writes the kubeconfig of a controller, with the token of its ServiceAccount; returns its path."""
     file = places.client_config(name)
     _write_kubeconfig(file, name, {"token": token}, places, read_ports(places))
     return file

@@ -20,20 +20,20 @@ from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.plan.storage import ClaimPlan
 from gpu_tenancy.model.spec import Stack
 
+# Label of slices, classes and templates of devices that this module created and can delete.
 DEVICE: Final = "gpu-tenancy.dev/embedded-channel"
-"""Label of slices, classes and templates of devices that this module created and can delete."""
 _API: Final = "resource.k8s.io/v1"
 _DRIVER: Final = "compute-domain.nvidia.com"
 _LABELS: Final[dict[str, Json]] = {DEVICE: "true"}
 _ATTRIBUTES: Final = f"device.attributes['{_DRIVER}']"
 _FIRST_CHANNEL: Final = f"device.driver == '{_DRIVER}' && {_ATTRIBUTES}.type == 'channel' && {_ATTRIBUTES}.id == 0"
 _DRANET: Final = "dra.net"
+# The CEL selector of each DeviceClass.
 _SELECTED: Final = {CHANNELS: _FIRST_CHANNEL, INTERFACES: f"device.driver == '{_DRANET}'"}
-"""The devices that the DeviceClass of what pods can claim selects."""
 
 
 def bring_channels(cluster: Cluster, stack: Stack) -> None:
-    """Publishes what pods of a stack can claim of each node, and deletes what is left of an earlier stack.
+    """Publishes the devices of each node that pods of a stack can claim, and deletes the devices of an earlier stack.
 
     Raises:
         ApiError: the API server rejects an object.
@@ -110,28 +110,24 @@ def _template(domain: Manifest) -> Manifest:
 
 
 STORAGE: Final = "gpu-tenancy.dev/embedded-volume"
+# Label of the volumes and claims that this module created and can delete.
 CACHE: Final = "gpu-tenancy.dev/embedded-cache"
-"""Labels of the volumes and claims that this module created and can delete."""
-DEFAULT: Final = "standard"
-"""The default StorageClass of a platform whose stack says that its cluster has one."""
-_HOMES: Final = 5
-"""Volumes for notebooks of a team."""
+DEFAULT: Final = "standard"  # the default StorageClass, if the stack says that its cluster has one
+_HOMES: Final = 5  # volumes for notebooks of a team
+# StorageClass of Fluid's claims: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/common/volume.go.
 _FLUID: Final = "fluid"
-"""StorageClass of Fluid's claims: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/common/volume.go."""
 
 
 def bring_volumes(
     cluster: Cluster, claims: Sequence[ClaimPlan], homes: Mapping[str, OfferedHome] | None = None, *, default: bool
 ) -> None:
-    """Creates a volume for each claim, and deletes those that no claim has any more.
+    """Creates a volume for each claim, and deletes volumes that no claim has any more.
 
     For notebooks, whose claims people make, each team of `homes` has a few volumes that any claim of its size can bind.
-
     With `default`, the cluster has a default StorageClass, which the API server writes into claims that name none.
 
-    The platform's nodes are simulated and mount nothing, so nothing is stored at a volume's path. A volume whose claim
-    was deleted is created again, as a new claim would get a new disk. A claim of an earlier stack keeps its volume
-    until it is deleted itself.
+    The platform's nodes are simulated and mount nothing. A volume whose claim was deleted is created again, as a new
+    claim would get a new disk. A claim of an earlier stack keeps its volume until it is deleted itself.
 
     Raises:
         ApiError: the API server rejects a volume.
@@ -166,7 +162,7 @@ def bring_volumes(
 
 
 def remove_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
-    """Deletes claims and volumes of an earlier stack's caches, whose names the stack may need for claims of its own.
+    """Deletes claims and volumes of an earlier stack's caches; the stack may need the names for its own claims.
 
     Raises:
         ApiError: the API server rejects a deletion.
@@ -184,9 +180,7 @@ def remove_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
 
 
 def bring_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
-    """Creates a volume and a claim for each team's reference to a cache, as Fluid would; the namespaces exist.
-
-    Fluid does not run on the platform: nothing is cached.
+    """Creates a volume and a claim for each team's reference to a cache, as Fluid would; nothing is cached.
 
     Raises:
         ApiError: the API server rejects an object.
@@ -220,7 +214,7 @@ def _spec(access_mode: str, size: int, storage_class: str) -> dict[str, Json]:
 
 
 def _volume(name: str, label: str, claim: tuple[str, str] | None, spec: dict[str, Json]) -> Manifest:
-    """A volume that only one claim, by namespace and name, can bind; or any, without `claim`."""
+    """A volume that only `claim`, a namespace and name, can bind; any claim, without it."""
     kind = "caches" if label == CACHE else "volumes"
     reserved: dict[str, Json] = {"claimRef": {"namespace": claim[0], "name": claim[1]}} if claim else {}
     return {
@@ -236,14 +230,11 @@ def _volume(name: str, label: str, claim: tuple[str, str] | None, spec: dict[str
     }
 
 
-PLACEHOLDER: Final = "placeholder"
-"""The value of each key; the key, where workloads name none."""
+PLACEHOLDER: Final = "placeholder"  # the value of each key; the key, if workloads name none
 
 
 def bring_secrets(cluster: Cluster, stack: Stack) -> None:
-    """Creates each Secret that a team declares as existing and that does not exist; the namespaces exist.
-
-    It has the keys that variables of the team's workloads refer to.
+    """Creates each missing Secret that a team declares as existing, with the keys that its workloads refer to.
 
     Raises:
         ApiError: the API server rejects a Secret.

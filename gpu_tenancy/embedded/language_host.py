@@ -1,7 +1,7 @@
-"""Runs programs in Python for an engine that was built without Pulumi's own language host.
+"""Runs programs in Python for an engine that was built without Pulumi's own language host, a part of the official CLI.
 
-Pulumi's own is part of the official CLI. This one serves the same protocol with the server of Pulumi's Automation API,
-and expects the packages of the program, and the plugins beside the CLI, to be installed.
+It serves the same protocol with the server of Pulumi's Automation API, and expects the packages of the program, and the
+plugins beside the CLI, to be installed.
 """
 
 import os
@@ -16,12 +16,11 @@ import grpc
 from pulumi.automation._server import LanguageServer  # pyright: ignore[reportPrivateUsage]
 from pulumi.runtime.proto import language_pb2_grpc
 
-_POLL: Final = 2.0
-"""Seconds after which an engine that was killed is noticed."""
+_POLL: Final = 2.0  # seconds between checks that the engine still runs
 
 
 class LanguageHost(LanguageServer):
-    """Runs the program that each request names, in this process."""
+    """Runs the program of each request in this process."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None)

@@ -17,21 +17,19 @@ from gpu_tenancy.model.plan.pools import NodeTaint, PoolSupply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.pools import HOSTNAME, Level
 
+# Annotation of a node: the digest of its shape, so that an unchanged node is not sent again.
 SHAPE: Final = "gpu-tenancy.dev/embedded-shape"
-"""Annotation of a node: the digest of its shape, by which a node that is as it should be is not sent again."""
 
-OURS: Final = "gpu-tenancy.dev/embedded-node"
-"""Label of the nodes that this module created and can delete."""
+OURS: Final = "gpu-tenancy.dev/embedded-node"  # label of the nodes that this module created and can delete
 
-_PODS: Final = "110"
-"""Maximum pods of a node, the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
+_PODS: Final = "110"  # the kubelet's default: https://kubernetes.io/docs/setup/best-practices/cluster-large/
 
 _RACK: Final = 2
+# Simulated nodes of a rack and of a block; real ones have more, but few nodes must show several of each.
 _BLOCK: Final = 4
-"""Simulated nodes of a rack and of a block; real ones have more, but few nodes must show several of each."""
 
+# Annotation by which metrics-server finds the usage of a node, because kwok answers for all nodes at one address.
 _METRICS: Final = "metrics.k8s.io/resource-metrics-path"
-"""Annotation by which metrics-server finds the usage of a node, because kwok answers for all nodes at one address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +73,7 @@ def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
 
 
 def _place(pool: PoolSupply, number: int) -> Mapping[str, str]:
-    """The labels of a node's place in the network, as its cloud would set them.
-
-    Levels above the block have one part for all nodes, those below the rack one for each node.
-    """
+    """The labels of a node's place in the network, as its cloud would set them."""
     sizes: dict[Level | None, int] = {"block": _BLOCK, "rack": _RACK, "node": 1}
     labels: dict[str, str] = {}
     size = max(1, pool.max_nodes)
@@ -90,12 +85,7 @@ def _place(pool: PoolSupply, number: int) -> Mapping[str, str]:
 
 
 def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
-    """Creates, changes and deletes nodes to match the shapes, and waits until they are ready.
-
-    Nodes of an earlier stack are deleted, with their pods.
-
-    Returns:
-        Number of nodes that were created, changed, pruned and unchanged.
+    """Creates, changes and deletes nodes (with pods) to match the shapes, waits until they are ready, counts changes.
 
     Raises:
         ConsoleError: a node is not ready in time.

@@ -22,21 +22,14 @@ CONTROLLERS: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
 NODES: Final = "kwok"
 
-_LEASE: Final = 160
-"""Seconds for which the lease of a node is valid; kwok renews it four times as often. With Kubernetes' 40 s, the leases
-of 3,000 nodes would take most of a core."""
+_LEASE: Final = 160  # seconds; kwok renews each fourth of it. With 40 s, leases of 3,000 nodes take most of a core.
 
-PARTS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, NODES)
-"""In the order in which they must be started."""
+PARTS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, NODES)  # in the order of their start
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The files of one platform.
-
-    Attributes:
-        home: its folder, which `down` deletes.
-    """
+    """The files of one platform; `down` deletes `home`."""
 
     home: Path
 
@@ -215,10 +208,7 @@ def services() -> Mapping[str, Admission]:
 
 
 def admission_flags(service: str, home: Path) -> list[str]:
-    """Flags of the API server of one of `services`, with their configuration in the platform's folder.
-
-    Without a service, Kubernetes' defaults hold.
-    """
+    """Flags of the API server of a service, with their configuration in the platform's folder; none without one."""
     if not service:
         return []
     settings = services()[service]
@@ -243,7 +233,7 @@ def admission_flags(service: str, home: Path) -> list[str]:
 
 
 def admission_objects(service: str) -> Iterator[Manifest]:
-    """What the service itself has in every cluster: the quota in `kube-system` for the classes that it limits."""
+    """The quota that the service itself has in `kube-system` of every cluster, for the classes that it limits."""
     if service and (classes := services()[service].limited_classes):
         expression: Manifest = {"scopeName": "PriorityClass", "operator": "In", "values": list(classes)}
         yield {

@@ -53,17 +53,14 @@ from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 from gpu_tenancy.model.yaml import parse_all
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
-READY_WITHIN: Final = 90.0
-"""Seconds in which the API server must be ready; it usually takes four."""
+READY_WITHIN: Final = 90.0  # seconds in which the API server must be ready; it usually takes four
 
+# Seconds in which requests are repeated while the API server, or a webhook that it calls, does not answer.
 RETRY_SECONDS: Final = 30.0
-"""Seconds in which requests are repeated while the API server, or a webhook that it calls, does not work."""
 
 
-_FULL: Final = "no space left on device"
-"""What programs in Go write for ENOSPC."""
-_SEARCHED: Final = 500
-"""Lines at the end of a log that are searched for it; stacks of goroutines follow it."""
+_FULL: Final = "no space left on device"  # the text of ENOSPC in programs in Go
+_SEARCHED: Final = 500  # lines at the end of a log to search; stacks of goroutines follow the cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The stack that a platform carries, and the number of its objects."""
+    """The stack on a platform, and the number of its objects."""
 
     name: str
     engine: str
@@ -101,18 +98,10 @@ _STATE: Final = TypeAdapter(_Running)
 
 
 class Platform:
-    """One embedded platform in its own folder.
-
-    It listens on free ports of loopback only, and never changes another kubeconfig.
-    """
+    """One embedded platform in its own folder; it listens on loopback only, and never changes another kubeconfig."""
 
     def __init__(self, home: Path | None = None, cache: Path | None = None) -> None:
-        """Sets the folders; nothing is started.
-
-        Args:
-            home: folder for its data; None for one in the user's state folder.
-            cache: folder for built and downloaded programs; None for one in the user's cache folder.
-        """
+        """Sets the folders of data and of programs (None: in the user's state and cache folders); starts nothing."""
         # Absolute, because a program that is rendered meanwhile has another working directory.
         self.places = Places((home or platformdirs.user_state_path("gpu-tenancy") / "embedded").absolute())
         self.cache = (cache or platformdirs.user_cache_path("gpu-tenancy")).absolute()
@@ -123,9 +112,7 @@ class Platform:
         return self.places.kubeconfig
 
     def cluster(self) -> Cluster:
-        """A client of its API server, whatever the current context of its kubeconfig is.
-
-        Other programs add clusters to a kubeconfig and select them, for example `kind create cluster`.
+        """A client of its API server, also if another program has changed the current context of its kubeconfig.
 
         Raises:
             ConsoleError: the kubeconfig is damaged, or its context has another server.
@@ -152,7 +139,7 @@ class Platform:
 
     @property
     def controllers(self) -> Controllers:
-        """The controllers of operators, which are started after the control plane."""
+        """The controllers of operators."""
         return Controllers(self.places)
 
     def carried(self) -> Carried | None:
@@ -173,10 +160,8 @@ class Platform:
     def up(self, report: Report, service: str = "", files: Mapping[Pin, Path] = MappingProxyType({})) -> None:
         """Starts the platform if it is not running, and waits until it is ready.
 
-        Args:
-            report: receives a line before the platform is started.
-            service: whose admission settings it has (`parts.services`); empty for those with which it runs.
-            files: of the definitions that it has from the start, as `fetch` returns them.
+        `service` has the admission settings (`parts.services`); empty keeps the running ones. `files` are of the
+        definitions to install before the API server starts, as `fetch` returns them.
 
         Raises:
             ConsoleError: a program is not available, a part does not start, or a definition is not served; all parts
@@ -216,7 +201,7 @@ class Platform:
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
         """Installs missing definitions of operators, and has the controllers know their kinds.
 
-        The controller of quotas looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
+        The quota controller looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
         these kinds where a ResourceQuota counts them (`status unknown for quota`); when it starts, it knows all kinds.
 
         Raises:
@@ -330,15 +315,14 @@ class Platform:
         return alone(self._lock("deployment"), report, "deploying to this platform")
 
     def _alone(self, report: Report) -> AbstractContextManager[None]:
-        """Allows one `up` or `down` at a time."""
         return alone(self._lock("platform"), report, "starting or stopping this platform")
 
     def _lock(self, what: str) -> Path:
-        """The file of a lock; it is in the cache, because `down` deletes the home."""
+        """In the cache, because `down` deletes the home."""
         return self.cache / f"{what}-{hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]}.lock"
 
 
 def _end(running: _Running) -> None:
-    """Stops all parts; etcd last, because an API server without etcd stops slowly."""
+    """Stops etcd last, because an API server without etcd stops slowly."""
     stop(started for part, started in running.parts.items() if part != ETCD)
     stop(started for part, started in running.parts.items() if part == ETCD)

@@ -18,8 +18,7 @@ import psutil
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 
-TERMINATED_WITHIN: Final = 10.0
-"""Seconds between SIGTERM and SIGKILL."""
+TERMINATED_WITHIN: Final = 10.0  # seconds between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +78,12 @@ def start(command: Sequence[str], log: Path, *, environment: dict[str, str] | No
     return Started(child.pid, psutil.Process(child.pid).create_time())
 
 
+# Environment variable of every started process, with its log file, to recognize it without a record.
 _MARK: Final = "GPU_TENANCY_LOG"
-"""Environment variable of every started process, with its log file, so that it is known as ours without a record."""
 
 
 def marked(folder: Path) -> Iterator[Started]:
-    """The processes that `start` started with a log in this folder, also those whose starter was killed too early.
-
-    A process that was killed just after it started another one has not recorded it.
-    """
+    """The processes that `start` started with a log in this folder, also if it was killed before it recorded them."""
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             log = process.environ().get(_MARK, "")
@@ -95,8 +91,8 @@ def marked(folder: Path) -> Iterator[Started]:
                 yield Started(process.pid, process.create_time())
 
 
+# Child processes, which stay zombies until this process waits for them.
 _CHILDREN: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""Child processes, which stay zombies until somebody waits for them."""
 
 
 def stop(started: Iterable[Started]) -> None:
@@ -134,18 +130,17 @@ def tail(log: Path, lines: int = 12) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.is_file() else ""
 
 
-_STARTS: Final = 3
-"""Number of attempts, each with new ports, if another process takes a port."""
+_STARTS: Final = 3  # attempts, each with new ports, if another process takes a port
 
 
 class PortTakenError(ConsoleError):
-    """The port of a process was taken after it was chosen."""
+    """Another process took a port after it was chosen."""
 
 
 def at_free_ports(begin: Callable[[], None]) -> None:
-    """Starts programs, again at other ports where another process took one of theirs; each time is an error.
+    """Starts programs, again at other ports if another process took one of theirs; the last attempt's error is raised.
 
-    `begin` chooses ports and starts programs, after it ended what an earlier call may have left.
+    `begin` ends the programs of an earlier call, chooses ports and starts programs.
     """
     for _ in range(_STARTS - 1):
         with suppress(PortTakenError):
@@ -163,7 +158,7 @@ def failure(name: str, what: str, log: Path) -> ConsoleError:
 
 @contextmanager
 def alone(lock: Path, report: Report, what: str) -> Generator[None]:
-    """Holds a lock; if another process has it, reports what that does (`starting this platform`), and waits.
+    """Holds a lock; if another process has it, reports its task `what` (`starting this platform`), and waits.
 
     The file is kept, because a process that waits for a removed file would no longer be locked out.
     """

@@ -26,18 +26,13 @@ from gpu_tenancy.embedded.parts import PARTS
 from gpu_tenancy.embedded.processes import alone
 from gpu_tenancy.model.yaml import read_table
 
+# Environment variable: a folder with programs, as from `setup-envtest`; they are used first.
 ASSETS: Final = "KUBEBUILDER_ASSETS"
-"""Environment variable: a folder with programs, as from `setup-envtest`; they are used first."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """The paths of the platform's programs.
-
-    Attributes:
-        folders: with programs by the names of the parts; the first folder that has a part is used.
-        built: our own program, which has every part; None if it was not built.
-    """
+    """The programs: the first of `folders` that has a part is used; `built` has every part, or is None if not built."""
 
     folders: tuple[Path, ...] = ()
     built: Path | None = None
@@ -98,8 +93,8 @@ REGISTRY: Final = "GPU_TENANCY_REGISTRY"
 _MACHINES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _INDEXES: Final = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
 _MANIFESTS: Final = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+# Seconds for a connection or one read, short because a network that drops packets must not delay the build.
 _TIMEOUT: Final = 10
-"""Seconds for a connection or one read, short because a network that drops packets must not delay the build."""
 
 _BLOCK: Final = 1 << 20
 
@@ -109,13 +104,9 @@ class UnavailableError(Exception):
 
 
 class Program(BaseModel):
-    """One program of an image.
+    """One program of an image; the digest of the image's index is used, and `version` is for readers only.
 
-    Attributes:
-        version: tag, for readers only; the digest is used.
-        digest: of the image's index for all platforms.
-        file: path of the program in the image.
-        source: where the digest is published.
+    `file` is the path of the program in the image; `source` is the place where the digest is published.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -130,9 +121,9 @@ class Program(BaseModel):
 class Official(BaseModel):
     """The registry, and its programs by the names of the platform's parts.
 
-    Each program is one file of one image. The digest of an image's index is pinned. Index, manifest and layer are
-    verified by their digests, so that no registry, mirror or proxy can replace a program. The protocol is the registry
-    API of the Open Container Initiative: https://github.com/opencontainers/distribution-spec
+    Each program is one file of one image, whose index digest is pinned. Index, manifest and layer are verified by their
+    digests, so that no registry, mirror or proxy can replace a program. The protocol is the registry API of the Open
+    Container Initiative: https://github.com/opencontainers/distribution-spec
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -199,6 +190,7 @@ def download(official: Official, cache: Path, report: Report) -> Path:
     return folder
 
 
+# No answer, or an answer that is not an image. Not a full disk, because a build needs even more space.
 _UNUSABLE: Final = (
     urllib.error.URLError,
     http.client.HTTPException,
@@ -208,7 +200,6 @@ _UNUSABLE: Final = (
     ValueError,
     KeyError,
 )
-"""No answer, or an answer that is not an image. A full disk is not included, because a build needs even more space."""
 
 
 def _layers(registry: str, program: Program, machine: str) -> list[tuple[str, int]]:

@@ -1,8 +1,8 @@
 """The Pulumi CLI with its engine and its Kubernetes provider, built from pinned Go modules.
 
 `make engine` builds them for machines without the official CLI. `make up` and the tests marked `pulumi` put the folders
-of the programs on the PATH where they exist. The CLI comes without language hosts, so `pulumi-language-python` beside
-it starts `gpu_tenancy.embedded.language_host`.
+of the programs on the PATH. The CLI comes without language hosts, so `pulumi-language-python` beside it starts
+`gpu_tenancy.embedded.language_host`.
 """
 
 import os
@@ -23,11 +23,11 @@ from gpu_tenancy.embedded.processes import alone
 CLI: Final = "pulumi"
 _PROVIDER: Final = "pulumi-resource-kubernetes"
 _LANGUAGE_HOST: Final = "pulumi-language-python"
+# Folder of the go.mod, Go package and title of each program.
 PROGRAMS: Final = {
     CLI: ("pulumi", "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", "the Pulumi CLI and engine"),
     _PROVIDER: ("pulumi_kubernetes", f"./{_PROVIDER}", "Pulumi's Kubernetes provider"),
 }
-"""The folder with the go.mod, the Go package and the title of each program."""
 
 
 def engine_path(cache: Path) -> str:

@@ -1,8 +1,7 @@
 """Problems of a rendered stack that are known before it is applied, and the scopes of kinds.
 
-`scopes.yaml` is generated from the OpenAPI document of Kubernetes and the pinned custom resource definitions
-(`make scopes`), so that a preview needs no network. `scopes_documented.yaml` has the kinds whose definitions are not
-pinned, each with the document that shows the scope.
+`scopes.yaml` is generated from Kubernetes' OpenAPI document and the pinned custom resource definitions (`make scopes`).
+`scopes_documented.yaml` has all other kinds, each with the source of its scope.
 """
 
 from collections import Counter, defaultdict
@@ -27,17 +26,11 @@ from gpu_tenancy.model.yaml import read_table
 GENERATED: Final = Path(__file__).parent / "scopes.yaml"
 DOCUMENTED: Final = Path(__file__).parent / "scopes_documented.yaml"
 
-Kind: TypeAlias = tuple[str, str]
-"""API group (empty for the core group) and kind."""
+Kind: TypeAlias = tuple[str, str]  # API group (empty for the core group) and kind
 
 
 class Scopes(BaseModel):
-    """The kinds of one set of definitions, by API group.
-
-    Attributes:
-        definitions: what defines them, such as `kueue`.
-        sha256: checksum of the definitions.
-    """
+    """The kinds of one set of definitions (such as `kueue`) by API group, and the checksum of the definitions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,8 +90,7 @@ _BUILT_IN_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "
 def problems(rendered: Rendered) -> tuple[str, ...]:
     """Returns every reason why the engine or an API server would reject the resources of a stack, sorted.
 
-    Each has the URN or the object, the value, the rule and the fix. A stack is expected to have one cluster: the same
-    name for two providers is a duplicate.
+    A stack is expected to have one cluster: the same name for two providers is a duplicate.
     """
     objects = kubernetes_objects(rendered)
     urns = Counter(registration.urn for registration in rendered.registrations)
@@ -175,7 +167,6 @@ def _scope_problems(objects: Sequence[KubernetesObject]) -> Iterator[str]:
 
 
 def _missing_namespaces(rendered: Rendered, objects: Iterable[KubernetesObject]) -> Iterator[str]:
-    """Namespaces of objects that will not exist: of every cluster, declared, read, or created by a Helm release."""
     declared = {item.name for item in objects if (item.group, item.kind) == ("", "Namespace")}
     read = {
         registration.external_id
@@ -198,15 +189,11 @@ def _missing_namespaces(rendered: Rendered, objects: Iterable[KubernetesObject])
             )
 
 
-_OF_CLUSTER: Final = "gpu-tenancy:clouds:"
-"""In the URN of each resource below a cluster of `components/clouds`."""
+_OF_CLUSTER: Final = "gpu-tenancy:clouds:"  # in the URN of each resource below a cluster of `components/clouds`
 
 
 def adoption_problems(source: Source, stack: Stack, rendered: Rendered) -> Iterator[Problem]:
-    """Names in `cluster.adopt` that no object of the stack has.
-
-    What a created cluster has beside the tenancy and its operators, such as its StorageClass, is not adopted.
-    """
+    """Names in `cluster.adopt` that no object of the tenancy or its operators has."""
     if not stack.cluster.adopt:
         return
     objects = kubernetes_objects(rendered)

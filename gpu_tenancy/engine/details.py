@@ -23,10 +23,7 @@ _LIMIT = 4
 
 
 def details(manifest: Manifest) -> str:
-    """Returns the most important fields of an object; empty for other kinds.
-
-    The manifest must be one without secrets, such as `KubernetesObject.shown`.
-    """
+    """Returns an object's most important fields; empty for other kinds. Pass a manifest without secrets."""
     if kind := kind_of(manifest):
         return _workload(manifest, kind)
     group = text_at(manifest, "apiVersion").rpartition("/")[0]
@@ -39,7 +36,6 @@ def _few(items: list[str]) -> str:
 
 
 def _pairs(value: Json) -> list[tuple[str, Json]]:
-    """The entries of an object, GPUs first."""
     if not isinstance(value, dict):
         return []
     return sorted(value.items(), key=lambda pair: (not pair[0].startswith(_GPU), pair[0]))
@@ -62,7 +58,7 @@ def _quotas(manifest: Manifest) -> Iterator[tuple[bool, str]]:
 
 
 def _reach(resource: Mapping[str, Json]) -> str:
-    """`8 → 32`, `40Gi → 80Gi`; `8` without a borrowing limit, and empty for nothing."""
+    """`8 → 32` with a borrowing limit, `8` without; empty without a quota."""
     nominal, borrowing = _plain(resource.get("nominalQuota")), _plain(resource.get("borrowingLimit"))
     if not borrowing:
         return nominal if nominal != "0" else ""
@@ -78,7 +74,7 @@ def _reach(resource: Mapping[str, Json]) -> str:
 
 
 def _queue(manifest: Manifest) -> str:
-    """The quotas of a ClusterQueue or a Cohort, if there are any only those of GPUs; and the parent of a Cohort."""
+    """Quotas of a ClusterQueue or Cohort, only those of GPUs if there are any; and the parent of a Cohort."""
     quotas = list(_quotas(manifest))
     gpus = [text for is_gpu, text in quotas if is_gpu]
     parent = text_at(manifest, "spec", "parentName")
@@ -96,8 +92,6 @@ def _monitor(manifest: Manifest) -> str:
 
 
 def _field(*path: str, before: str = "") -> Callable[[Manifest], str]:
-    """Returns a function that describes an object by one field."""
-
     def describe(manifest: Manifest) -> str:
         value = _plain(at(manifest, *path))
         return f"{before}{value}" if value else ""
@@ -106,12 +100,10 @@ def _field(*path: str, before: str = "") -> Callable[[Manifest], str]:
 
 
 def _map(*path: str, between: str = " ") -> Callable[[Manifest], str]:
-    """Returns a function that describes an object by the entries of one field."""
     return lambda manifest: _few([f"{name}{between}{_plain(value)}" for name, value in _pairs(at(manifest, *path))])
 
 
 def _gpus(template: Manifest) -> str:
-    """The GPUs of one pod, or of the trainer of a TrainJob, such as `nvidia.com/gpu 8`."""
     limits = [
         pair for one in maps_at(template, "spec", "containers") for pair in _pairs(at(one, "resources", "limits"))
     ]
@@ -133,7 +125,6 @@ def _workload(manifest: Manifest, kind: WorkloadKind) -> str:
 
 
 def _autoscaler(manifest: Manifest) -> str:
-    """The replicas of a HorizontalPodAutoscaler, or of KEDA's ScaledObject with its triggers."""
     target = text_at(manifest, "spec", "scaleTargetRef", "name")
     if text_at(manifest, "kind") == "HorizontalPodAutoscaler":
         low, high = (_plain(at(manifest, "spec", f"{bound}Replicas")) for bound in ("min", "max"))
@@ -165,10 +156,7 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType
 
 
 def tree(rendered: Rendered) -> Tree:
-    """Returns the resources of a stack under their parents, components with the number of their resources.
-
-    Providers and resources that are only read are left out, because the stack does not create them.
-    """
+    """Returns the created resources of a stack under their parents; components have the number of their resources."""
     branches = _Branches(rendered)
     listed = [branches.branch(child, frozenset()) for child in branches.children("")]
     total = plural(sum(count for _, count in listed), "resource")
@@ -193,7 +181,7 @@ class _Branches:
             self._children[parent].append(registration)
 
     def branch(self, registration: Registration, above: frozenset[str]) -> tuple[Tree, int]:
-        """The resource with its descendants, and their number without components."""
+        """The branch of a resource, and the number of its descendants without components."""
         inside = above | {registration.urn}
         children = () if registration.urn in above else self.children(registration.urn)
         branches = [self.branch(child, inside) for child in children]
@@ -219,11 +207,9 @@ class _Branches:
         return Text.assemble(*title, *suffix, no_wrap=True, overflow="ellipsis")
 
     def children(self, parent: str) -> tuple[Registration, ...]:
-        """The resources below a parent, components first."""
         children = self._children.get(parent, ())
         return tuple(sorted(children, key=lambda child: (child.custom, _short_type(child.type), child.name)))
 
 
 def _short_type(token: str) -> str:
-    """The last part of a type token: `Team` of `gpu-tenancy:team:Team`."""
     return token.rpartition(":")[2]

@@ -1,8 +1,6 @@
-"""A stack's objects and Helm releases as YAML files: one file for each, with the same bytes for the same stack.
+"""A stack's objects and Helm releases as YAML: one file for each, with the same bytes for the same stack.
 
-PyYAML turns each value into events and analyzes each character in Python. The objects of a stack have few kinds of
-values, so most texts are written without it, with the same bytes and ten times as fast: `test_engine_files.py` compares
-both. Everything else is left to PyYAML.
+Most texts are written without PyYAML, with the same bytes and ten times as fast: `test_engine_files.py` compares both.
 """
 
 import re
@@ -26,10 +24,8 @@ _NUMBER_ELSEWHERE = re.compile(r"[-+]?(0o[0-7_]+|\.?[0-9][0-9_.]*([eE][-+]?[0-9]
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_/](?: ?[A-Za-z0-9_./,()=+-]|:(?=[A-Za-z0-9_./-]))*")
 """Texts that need at most quotes: no indicator of YAML at a place where it would count."""
 _BEGIN_OF_LINE: Final = re.compile(r"(?<=\n)(?=[^\n])")
-_KEY_LENGTH: Final = 100
-"""Characters up to which a text can be a key on one line; PyYAML allows 128."""
-_WIDTH: Final = 2**16
-"""Characters after which PyYAML breaks lines; texts of more than half of them are left to it."""
+_KEY_LENGTH: Final = 100  # characters up to which a text can be a key on one line; PyYAML allows 128
+_WIDTH: Final = 2**16  # characters after which PyYAML breaks lines; texts of more than half of them are left to it
 
 
 class _Dumper(yaml.SafeDumper):
@@ -76,7 +72,7 @@ def as_yaml(content: Mapping[str, Json]) -> str:
 
 
 def by_pyyaml(content: Mapping[str, Json]) -> str:
-    """Returns what `as_yaml` returns, written by PyYAML alone."""
+    """Returns the result of `as_yaml`, written by PyYAML alone."""
     return yaml.dump(
         dict(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=False
     )
@@ -122,10 +118,7 @@ def _key(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _text(text: str) -> str:
-    """A value as YAML, in quotes if it would be a number, a date or another type without them.
-
-    Lines after the first have the indent of an object at the top.
-    """
+    """A value as YAML, quoted if needed; lines after the first have the indent of an object at the top."""
     if len(text) > _WIDTH // 2:
         raise _NotSimpleError
     if _SIMPLE.fullmatch(text):
@@ -183,7 +176,7 @@ def write_texts(contents: Mapping[PurePosixPath, str], folder: Path) -> list[Pat
 
 
 def _write(texts: Mapping[Path, str]) -> None:
-    """Writes files with several threads, because the kernel takes longer to create a file than we to write its text."""
+    """Writes files with threads: the kernel needs more time to create a file than this program to write its text."""
     paths = sorted(texts)  # by folder, in each of which the kernel creates one file at a time
     share = -(-len(paths) // _WRITERS)
 
@@ -197,17 +190,13 @@ def _write(texts: Mapping[Path, str]) -> None:
 
 
 def _own_text(path: Path) -> str | None:
-    """The text of a file that an earlier run wrote, if only the beginning of it; None for other files."""
+    """The text of a file that an earlier run wrote, maybe only its beginning; None for other files."""
     text = path.read_bytes().decode("utf-8", errors="replace")
     return text if text.startswith(_MARK) or _MARK.startswith(text) else None
 
 
 def _paths(objects: Iterable[KubernetesObject]) -> dict[PurePosixPath, KubernetesObject]:
-    """The objects by file path.
-
-    If two kinds have the same name (such as a Job of batch and of Volcano), the built-in kind has the plain file name,
-    so that its file is not renamed when the other is added.
-    """
+    """The objects by file path. A built-in kind keeps the plain file name beside a kind of the same name."""
     objects_by_path: dict[PurePosixPath, KubernetesObject] = {}
     for item in sorted(objects, key=lambda item: ("." in item.group, item.group, item.urn)):
         place = PurePosixPath(_UNSAFE.sub("_", item.namespace) or _CLUSTER)
@@ -230,10 +219,7 @@ RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 class HelmRelease:
     """One Helm release: chart, version, and values for output (without secrets).
 
-    Attributes:
-        digest: of an `oci://` chart; empty without one.
-        timeout: of its installation, in seconds; 0 for the default.
-        skip_crds: whether the definitions of its chart are left out.
+    `digest` is that of an `oci://` chart, or empty. `timeout` is in seconds; 0 is the default.
     """
 
     urn: str

@@ -1,12 +1,9 @@
 """Pulumi's SDK without bookkeeping that only an engine uses.
 
 For each resource the SDK takes a traceback, makes a dozen outputs with five futures each, and walks all outputs that
-are not done. An offline preview sends no traceback and reads few outputs, so functions here replace those of the SDK
-while it runs. They have the same results: `tests/engine/test_engine_lean.py` compares the registrations of
-every stack with those of the unchanged SDK.
-
-Each is written for the function whose source has the digest in `_REPLACED`. If the installed SDK has another one, all
-functions of the SDK stay: the preview is slower, with the same result.
+are not done. During an offline preview, functions here replace functions of the SDK, with the same results:
+`tests/engine/test_engine_lean.py` compares the registrations of every stack. If the source of an SDK function does not
+have the digest in `_REPLACED`, no function is replaced.
 """
 
 import asyncio
@@ -25,21 +22,18 @@ import pulumi
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import source_pb2
 
-READ_VERSION: Final = "3.272.0"
-"""Version of the SDK whose functions have the digests."""
+READ_VERSION: Final = "3.272.0"  # version of the SDK whose functions have the digests
 
 _PLAIN: Final = frozenset({bool, float, int, str, type(None)})
 _DATA: Final = "pulumi.output._OutputData"
 _EXPAND: Final = "pulumi.runtime._depends_on._expand_dependencies"
-Resolver: TypeAlias = Callable[..., None]
-"""Ends the wait for one property, as `pulumi.runtime.rpc.Resolver`."""
+Resolver: TypeAlias = Callable[..., None]  # ends the wait for one property, as `pulumi.runtime.rpc.Resolver`
 
 
 class Outstanding(set["asyncio.Future[Any]"]):
-    """The outputs that a program waits for at its end, one after another.
+    """The outputs that a program waits for at its end; a list of the set has one output, which leaves the set.
 
-    The SDK lists all of them, clears the set and waits until any is done, and does so again for each: its time is
-    quadratic in their number. Here a list of the set has one output, which is no longer in the set.
+    The SDK lists all outputs again after each one that is done: its time is quadratic in their number.
     """
 
     def __iter__(self) -> Iterator["asyncio.Future[Any]"]:
@@ -50,8 +44,6 @@ class Outstanding(set["asyncio.Future[Any]"]):
 
 
 class _Deferred(pulumi.Output[Any]):
-    """An output whose future is made when it is read for the first time."""
-
     def __init__(self, start: Callable[..., "asyncio.Future[Any]"], *arguments: Any) -> None:
         # In `__dict__` and with names that no property has: other names are properties of the value.
         self.__dict__["__start"] = (start, arguments)
@@ -66,10 +58,7 @@ class _Deferred(pulumi.Output[Any]):
 
 
 class _Properties(dict[str, Any]):
-    """The outputs of one resource, by name; their values are decoded when the first of them is read.
-
-    The SDK passes it from `transfer_properties` to `resolve_outputs`, as a dict of resolvers.
-    """
+    """The outputs of one resource by name, decoded when the first is read; the SDK uses it as a dict of resolvers."""
 
     def __init__(self, resource: pulumi.Resource) -> None:
         super().__init__()
@@ -78,18 +67,13 @@ class _Properties(dict[str, Any]):
         self._resolve: Callable[[dict[str, Resolver]], None] | None = None
 
     def settle(self, resolve: Callable[[dict[str, Resolver]], None]) -> None:
-        """Sets what calls the resolvers of properties that are read, now or later.
-
-        Raises:
-            Exception: the SDK cannot decode the resource's outputs, of which one was read.
-        """
+        """Sets the function that calls the resolvers of properties, for reads so far and later."""
         self._resolve = resolve
         if self._waiting:
             resolve({name: self._resolver(future) for name, future in self._waiting.items()})
             self._waiting.clear()
 
     def read(self, name: str) -> "asyncio.Future[Any]":
-        """The future of a property."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._resolve is None:
             self._waiting[name] = future
@@ -118,7 +102,7 @@ class _Properties(dict[str, Any]):
 
 
 def differences() -> list[str]:
-    """Returns the functions of the installed SDK that are not those that this module was written for."""
+    """Returns the functions of the installed SDK that differ from those for which this module was written."""
 
     def digest(name: str) -> str:
         try:
@@ -136,14 +120,12 @@ def _supported() -> bool:
 
 @cache
 def _original(name: str) -> Callable[..., Any]:
-    """A function of the SDK by its module and name; known before it is replaced."""
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
 
 
 _LOCK: Final = threading.Lock()
-_PREVIEWS: Final[list[None]] = []
-"""One entry for each preview that runs, in any thread."""
+_PREVIEWS: Final[list[None]] = []  # one entry for each preview that runs, in any thread
 
 
 @contextlib.contextmanager
@@ -174,7 +156,7 @@ def _set(functions: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def _create_urn(name: Any, type_: Any, parent: Any = None, *others: Any) -> pulumi.Output[str]:
-    """For known texts, without tasks; the SDK calls it for each resource and uses it only without a monitor."""
+    """Without tasks, for known texts; the SDK calls it for each resource and uses it only without a monitor."""
     if not (isinstance(name, str) and isinstance(type_, str) and isinstance(parent, str)):
         return _original("pulumi.runtime.resource.create_urn")(name, type_, parent, *others)
 
@@ -282,4 +264,4 @@ _REPLACED: Final[Mapping[str, tuple[Callable[..., Any], str]]] = MappingProxyTyp
         "pulumi.runtime.rpc.transfer_properties": (_transfer_properties, "0e7c02ffa04ff20b"),
     }
 )
-"""What replaces each function of the SDK, and a digest of the function's source."""
+"""The replacement of each SDK function, and a digest of the function's source."""

@@ -15,11 +15,7 @@ _FIRST_KEYS = ("apiVersion", "kind", "metadata")
 
 @dataclass(frozen=True, slots=True)
 class KubernetesObject:
-    """One object that a program declares.
-
-    `manifest` is for the API server and has secrets in clear text, so it is not in the `repr`. `shown` is for output.
-    `depends_on` has the URNs of the objects that must exist first.
-    """
+    """One declared object. `manifest` has secrets in clear text, `shown` has none; `depends_on` has URNs."""
 
     manifest: Mapping[str, Json] = field(repr=False)
     urn: str
@@ -69,7 +65,7 @@ class KubernetesObject:
 
 
 def is_object(registration: Registration) -> bool:
-    """Whether a registration is one object, and not a component, a provider, a release or only read."""
+    """Whether a registration is one object: no component, provider or release, and not only read."""
     package, _, rest = registration.type.partition(":")
     return (
         package == "kubernetes"
@@ -80,7 +76,6 @@ def is_object(registration: Registration) -> bool:
 
 
 _KNOWN: Final[WeakKeyDictionary[Rendered, tuple[KubernetesObject, ...]]] = WeakKeyDictionary()
-"""The objects of each stack in use: problems, files, tree and report all ask for them."""
 
 
 def kubernetes_objects(rendered: Rendered) -> tuple[KubernetesObject, ...]:
@@ -107,16 +102,15 @@ def _object(registration: Registration, depends_on: tuple[str, ...]) -> Kubernet
     )
 
 
-_Step: TypeAlias = tuple[str, bool]
-"""A node of the dependency search: a URN, and whether it is the whole resource with its children, or only its needs."""
+_Step: TypeAlias = tuple[str, bool]  # a URN; whether with its children, or only its needs
 
 
 class _Needs:
     """The objects that must exist before another, by the rules of the Pulumi engine.
 
-    A dependency on a component is a dependency on all its children. A resource that is not an object (a Helm release,
-    a node pool, a provider) passes on its own dependencies. A child depends on its parent object, or on the
-    dependencies of its parent component.
+    A dependency on a component includes all its children. A resource that is not an object (a Helm release, a node
+    pool, a provider) passes on its dependencies. A child depends on its parent object, or on its parent component's
+    dependencies.
     """
 
     def __init__(self, registrations: Iterable[Registration]) -> None:
@@ -136,7 +130,6 @@ class _Needs:
         return self._sorted[urns]
 
     def _objects(self, start: _Step) -> frozenset[str]:
-        """All objects that a step depends on; results are kept, because siblings share their parent's."""
         if start in self._met:
             return self._met[start]
         urns: set[str] = set()
@@ -183,18 +176,17 @@ class DependencyCycleError(ValueError):
         super().__init__("dependency cycle: " + " → ".join(self.cycle))
 
 
-_Foundation: TypeAlias = tuple[str, str, str]
-"""A namespace, or the definition of a kind: `Namespace`, ``, name, or `CustomResourceDefinition`, group, kind."""
+_Foundation: TypeAlias = tuple[str, str, str]  # Namespace, empty, name; or CustomResourceDefinition, group, kind
 
 
 def waves(objects: Sequence[KubernetesObject]) -> tuple[tuple[KubernetesObject, ...], ...]:
-    """Groups objects into waves, so that the dependencies of each object are in earlier waves.
+    """Groups objects into waves, in order; the dependencies of each object are in earlier waves.
 
-    An object depends also on its namespace and the definition of its kind, if these are among the objects: Pulumi's
-    provider retries until both exist, but an apply by waves does not. Each wave keeps the order of `objects`.
+    Namespaces and definitions of kinds are dependencies too: Pulumi's provider retries until they exist, but an apply
+    by waves does not.
 
     Raises:
-        DependencyCycleError: there is a dependency cycle.
+        DependencyCycleError: objects depend on each other.
     """
     positions = {urn: index for index, urn in reversed([(index, item.urn) for index, item in enumerate(objects)])}
     foundations: dict[_Foundation, int] = {}

@@ -26,18 +26,12 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.data import Storage
 
-_OF_CREATED: Final = ("class", "keep", "snapshots")
-"""Keys of storage that name or need a class that is made with a created cluster."""
+_OF_CREATED: Final = ("class", "keep", "snapshots")  # keys of storage that need a class of a created cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A stack with its rendered resources.
-
-    Attributes:
-        stack: as it was rendered.
-        declared: as its file declares it; the same unless it was rendered for another cluster.
-    """
+    """A stack with its rendered resources. `declared` differs from `stack` if it was rendered for another cluster."""
 
     name: str
     stack: Stack
@@ -79,15 +73,12 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
 
 
 def whole(source: Source) -> Source:
-    """The same environment as one Pulumi stack: it has the same objects."""
+    """The same environment as one Pulumi stack, with the same objects."""
     return replace(source, sections={key: section for key, section in source.sections.items() if key != "split"})
 
 
 def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[str] | None = None) -> Source:
-    """The same stack for the embedded platform, with the taints, labels and GPU partitions of its own cloud's nodes.
-
-    With this, a stack for any cloud runs there.
-    """
+    """The stack for the embedded platform, with taints, labels and GPU partitions of its own cloud's nodes."""
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}
     if stack.cluster.kubernetes:
@@ -115,11 +106,7 @@ def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence
 
 
 def _with_named_classes(written: Mapping[str, Any], stack: Stack, team: str) -> dict[str, Any]:
-    """The sections of a team with storage, which names classes in place of having them made.
-
-    The embedded platform is an existing cluster, for which none are made. Its volumes are created for their claims, so
-    the classes need not exist. Storage that has the cloud's default class has that of the platform.
-    """
+    """A team's sections with classes by name: the embedded platform creates none, and its claims need none."""
     spec = stack.teams[team]
     taken = {planned.claim: planned for planned in snapshots(stack.cluster, team, spec)}
     changed: dict[str, Any] = {}

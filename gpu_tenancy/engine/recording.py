@@ -23,16 +23,14 @@ SIGNATURE = "4dabf18193072939515e22adb298388d"
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a marker of the protocol, not a credential
 _RESOURCE = "5cf8f73096256a8f31e491e813e4eb8e"
 
-_SHORT: Final = 64
-"""Characters of texts that many resources share, such as labels."""
+_SHORT: Final = 64  # characters of texts that many resources share, such as labels
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The properties of one resource as plain JSON.
+    """The properties of one resource as plain JSON, with sorted keys, so that equal properties have equal text.
 
-    Secrets are unwrapped and listed in `secret_paths`. Unknown values are the string `UNKNOWN` and listed in
-    `unknown_paths`. Keys are sorted, so that equal properties have equal text.
+    Secrets are unwrapped and listed in `secret_paths`. Unknown values are `UNKNOWN` and listed in `unknown_paths`.
     """
 
     properties: dict[str, Json] = field(repr=False)
@@ -41,8 +39,6 @@ class Decoded:
 
 
 class _Decoder:
-    """Decodes one Struct and collects the paths of secret and unknown values."""
-
     def __init__(self) -> None:
         self.secrets: list[Path] = []
         self.unknowns: list[Path] = []
@@ -83,10 +79,7 @@ class _Decoder:
 
 
 def decode(struct: Struct) -> Decoded:
-    """Decodes the properties of a resource; a reference to another resource becomes its URN.
-
-    Whole numbers become `int`, because a Struct has only floats and an API server rejects `8.0` replicas.
-    """
+    """Decodes properties: references become URNs, whole floats `int` (an API server rejects `8.0` replicas)."""
     decoder = _Decoder()
     properties = decoder.fields(struct, ())
     return Decoded(properties, tuple(decoder.secrets), tuple(decoder.unknowns))
@@ -95,14 +88,13 @@ def decode(struct: Struct) -> Decoded:
 T = TypeVar("T")
 STACK_TYPE = "pulumi:pulumi:Stack"
 NO_ANSWERS: Mapping[str, Mapping[str, Json]] = MappingProxyType({})
-NOTHING_EXISTS: Mapping[str, Mapping[str, Json]] = MappingProxyType(
+NOTHING_EXISTS: Mapping[str, Mapping[str, Json]] = MappingProxyType(  # empty answers of functions that list resources
     {
         # The list of Auto Scaling groups, which this name does not tell.
         "aws:autoscaling/getAmiIds:getAmiIds": MappingProxyType({"names": [], "arns": []}),
         "aws:cloudwatch/getLogGroups:getLogGroups": MappingProxyType({"logGroupNames": [], "arns": []}),
     }
 )
-"""Answers of functions that list resources of a cloud."""
 
 
 class OfflineError(RuntimeError):
@@ -111,11 +103,10 @@ class OfflineError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One resource as the program declared it: plain JSON, names as on the wire (camelCase).
+    """One resource as the program declared it: plain JSON with names as on the wire (camelCase).
 
-    `inputs` has secrets in clear text, for policies and the API server, so it is not in the `repr`. `shown` is for
-    output. `parent` is empty for a child of the stack. `external_id` is the id of a resource that is only read
-    (`Namespace.get(…)`), which the program does not create or own.
+    `inputs` has secrets in clear text; `shown` is for output. `parent` is empty for a child of the stack. `external_id`
+    is the id of a resource that is only read (`Namespace.get(…)`), neither created nor owned.
     """
 
     urn: str
@@ -153,7 +144,7 @@ class Registration:
 def shown(
     properties: Mapping[str, Json], secret_paths: tuple[Path, ...], unknown_paths: tuple[Path, ...]
 ) -> Mapping[str, Json]:
-    """Returns properties for output: secret and unknown values are replaced by `[secret]` and `[unknown]`."""
+    """Returns properties for output, with `[secret]` and `[unknown]` in place of such values."""
     known = replaced(dict(properties), unknown_paths, "[unknown]")
     safe = replaced(known, secret_paths, "[secret]")
     return safe if isinstance(safe, dict) else {}
@@ -162,19 +153,15 @@ def shown(
 class RecordingMonitor(MockMonitor):
     """Pulumi's mock monitor, with complete registrations and without translation.
 
-    Every resource is answered with its inputs and an id (`namespace/name` for a Kubernetes object). Values that only a
-    cloud knows stay unknown, as in a preview of the engine. URNs are those of the engine; the mock monitor's differ in
-    the types of parents.
-
-    Args:
-        answers: results of provider functions by token, such as `aws:index/getRegion:getRegion`. Functions that list
-            what exists in a cloud have empty answers: offline, nothing is known to exist.
+    Answers are a resource's inputs and an id (`namespace/name` for a Kubernetes object). Values that only a cloud knows
+    stay unknown. URNs are the engine's; the mock monitor's differ in the types of parents. `answers` are results of
+    provider functions by token, such as `aws:index/getRegion:getRegion`; functions that list a cloud's resources return
+    nothing.
     """
 
     def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> None:
         super().__init__(cast("Mocks", None))  # it never calls them
-        self.sharing = Sharing(1)
-        """The processes that register parts of the program; `render` sets others."""
+        self.sharing = Sharing(1)  # the processes that register parts; `render` sets others
         self.project = project
         self.stack = stack
         self.registrations: list[Registration] = []
@@ -185,7 +172,7 @@ class RecordingMonitor(MockMonitor):
         self._states: dict[str, tuple[str, bytes]] = {}  # a Struct takes ten times the memory of its bytes
 
     def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """The parts, independent of each other, that the program has to register in this process."""
+        """The independent parts that the program has to register in this process."""
         return self.sharing.share(parts)
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
@@ -243,7 +230,7 @@ class RecordingMonitor(MockMonitor):
     def ReadResource(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ReadResourceRequest
     ) -> resource_pb2.ReadResourceResponse:
-        """Records a resource that the program reads: it answers what the program says, and `answers` of its type."""
+        """Records a resource that the program reads; answers with its inputs and the `answers` for its type."""
         urn = intern(self.make_urn(request.parent, request.type, request.name))
         decoded = decode(request.properties)
         self.registrations.append(
@@ -270,7 +257,7 @@ class RecordingMonitor(MockMonitor):
     def RegisterResourceOutputs(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
     ) -> Empty:
-        """Records the stack's outputs; those of components are only for the engine's state."""
+        """Records the stack's outputs; components' outputs are only for the engine's state."""
         if request.urn == self._stack_urn:
             self.outputs = decode(request.outputs)
         return Empty()
@@ -335,7 +322,6 @@ def _invoked(result: Struct) -> resource_pb2.ResourceInvokeResponse:
 
 
 def _id(name: str, inputs: Mapping[str, Json]) -> str:
-    """Returns `namespace/name` or `name` of an object, else the resource name; empty if it is unknown."""
     own = text_at(inputs, "metadata", "name")
     namespace = text_at(inputs, "metadata", "namespace")
     if UNKNOWN in (own, namespace):

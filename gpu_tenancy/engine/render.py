@@ -31,12 +31,10 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Rendered:
-    """The resources and outputs of one stack.
+    """The resources and outputs of one stack, compared by identity, so that derived results can be cached with it.
 
-    Two are equal only if they are the same, so that what follows from one can be kept with it.
-
-    `registrations` are sorted by URN, so that the same stack gives the same bytes and a diff has only real changes.
-    `outputs` are as printed by `pulumi stack output`, with `[secret]` and `[unknown]`.
+    `registrations` are sorted by URN, so that a diff has only real changes. `outputs` are as printed by `pulumi stack
+    output`, with `[secret]` and `[unknown]`.
     """
 
     project: str
@@ -53,14 +51,11 @@ def render(
     config: Mapping[str, str],
     answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS,
 ) -> Rendered:
-    """Runs a program as `pulumi preview` does, and returns its resources and outputs.
+    """Runs a program (a folder or its `__main__.py`) as `pulumi preview` does; returns its resources and outputs.
 
-    Calls are independent of each other and of mocks that the caller has set, because the state of the SDK is in context
-    variables and each call has its own context. It runs an event loop, so it cannot be called from a coroutine.
-
-    The program is a folder or its `__main__.py`. The config has values by full key (`gpu-tenancy:pools`), objects as
-    JSON text, as from the engine; `answers` are results of provider functions by token, and states of resources that
-    are read by type.
+    Calls are independent of each other and of a caller's mocks. Each runs an event loop, so it cannot be called from a
+    coroutine. `config` has values by full key (`gpu-tenancy:pools`), objects as JSON text. `answers` are results of
+    provider functions by token, and states of read resources by type.
 
     Raises:
         ConsoleError: the program imports a package that is not installed.
@@ -91,7 +86,7 @@ def _rendered(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) 
     counts = Counter(registration.urn for registration in registrations)
 
     def order(registration: Registration) -> tuple[str, str]:
-        """By URN, and duplicates by their inputs, so that the order of registration does not matter."""
+        """Sorts by URN, and duplicates by their inputs: the order of registration does not matter."""
         urn = registration.urn
         return urn, json.dumps(registration.inputs, sort_keys=True) if counts[urn] > 1 else ""
 
@@ -105,11 +100,7 @@ def _rendered(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) 
 
 
 def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> None:
-    """Runs the program as Pulumi's language host does.
-
-    It uses `run_in_stack` and not `set_mocks`, which creates a stack resource before the program starts, loses the
-    stack's outputs and does not support `pulumi.run`.
-    """
+    """Runs the program as Pulumi's language host does; `set_mocks` loses outputs and does not support `pulumi.run`."""
     reset_options()  # removes the stack resource of a caller's mocks
     configure(
         Settings(
@@ -151,9 +142,8 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
 def _program_scope(folder: Path) -> Generator[None]:
     """Runs its body as the engine runs a program: its folder is the working directory and first on `sys.path`.
 
-    Afterwards both are restored, and modules from the program's folder are unloaded, so that two programs can each
-    have a `helpers.py`, and module state does not outlive its stack. A package that was imported before is kept,
-    because a partial reload would duplicate its classes.
+    Afterwards both are restored, and the folder's modules are unloaded: two programs can each have a `helpers.py`.
+    Earlier imports are kept, because a partial reload would duplicate classes.
     """
     roots_before = {name.partition(".")[0] for name in sys.modules}
     path_before = list(sys.path)
@@ -184,9 +174,7 @@ def _lives_in(module: ModuleType, folder: Path) -> bool:
 class _InlineLoop(asyncio.SelectorEventLoop):
     """An event loop that runs blocking calls immediately.
 
-    Pulumi sends requests from a thread pool, because they can block. Here a request is a function call. Threads would
-    make the order of registrations random, and all resources that are ready would keep their requests in memory until
-    the next round of the loop.
+    Pulumi sends requests from a thread pool; threads would make the order of registrations random and use more memory.
     """
 
     def run_in_executor(
@@ -195,7 +183,6 @@ class _InlineLoop(asyncio.SelectorEventLoop):
         func: Callable[[Unpack[Ts]], T],
         *args: *Ts,
     ) -> asyncio.Future[T]:
-        """Returns a future that is done."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))

@@ -1,11 +1,8 @@
 """Shares the registrations of a large program between processes.
 
-A program offers to register independent parts, such as teams, in any number of shares: it asks the monitor for its
-`share` of them. The monitor forks the process for each further core. Each process goes on with the program and
-registers its own share, and the others send what they registered to the first one as serialized bytes. Sorted by URN,
-the result is the same as that of one process.
-
-Only on Linux, where a process without further threads can be forked safely.
+A program asks the monitor for its `share` of independent parts, such as teams. The monitor forks the process for each
+further core. Each process registers its own share and sends the registrations to the first process as serialized bytes.
+Sorted by URN, the result is that of one process. Only Linux can fork safely, without further threads.
 """
 
 from __future__ import annotations
@@ -23,12 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SMALLEST: Final = 100
-"""Parts below which one process is as fast: a fork and its answer take 0.2 s."""
-CORES: Final = "GPU_TENANCY_CORES"
-"""Environment variable with the number of processes that render a stack; default: the cores that this one may use."""
-_MOST: Final = 4
-"""Processes of one preview; each has its own memory, and what is not shared takes a third of the time."""
+SMALLEST: Final = 100  # parts below which one process is as fast: a fork and its answer take 0.2 s
+CORES: Final = "GPU_TENANCY_CORES"  # environment variable: number of processes; default: the cores that it may use
+_MOST: Final = 4  # processes of one preview: each has its own memory, and a third of the time is not shared
 
 
 class ShareError(Exception):
@@ -36,20 +30,13 @@ class ShareError(Exception):
 
 
 class Sharing:
-    """The processes of one render.
-
-    Args:
-        cores: number of processes; 1 to register everything in this one.
-    """
+    """The processes of one render; with one of `cores`, this process registers everything."""
 
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores or _cores()
-        self._others: list[tuple[int, int]] = []
-        """Process and pipe of each other share."""
-        self.shared = False
-        """Whether several processes register parts."""
-        self.answer: int | None = None
-        """In a process with a further share: the pipe to the first process, which has the whole result at the end."""
+        self._others: list[tuple[int, int]] = []  # process and pipe of each other share
+        self.shared = False  # whether several processes register parts
+        self.answer: int | None = None  # pipe to the first process, in a process with a further share
 
     def share(self, parts: Sequence[T]) -> Sequence[T]:
         """The parts that this process has to register; forks at the first call with many of them."""
@@ -64,7 +51,7 @@ class Sharing:
         return parts[::shares]
 
     def _fork(self) -> bool:
-        """Starts a process; whether this is the new one."""
+        """Starts a process; True in the new process."""
         reader, writer = os.pipe()
         loop = asyncio.get_running_loop()
         process = os.fork()
@@ -93,7 +80,7 @@ class Sharing:
             os._exit(status)  # not by an exception: the event loop and open files belong to the first process
 
     def joined(self, own: Sequence[Registration]) -> list[Registration]:
-        """The registrations of all shares: those of this process, and what only another one registered.
+        """The registrations of this process, and those that only another process registered.
 
         Raises:
             ShareError: a process ended without its registrations, or two registered different resources with one URN.

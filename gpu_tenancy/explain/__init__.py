@@ -1,1 +1,1 @@
-"""`usage`, `fit` and `why`: answers about a running cluster, and what a change would do to its workloads."""
+"""Results of `usage`, `fit` and `why` for a running cluster, and effects of a change on its workloads."""

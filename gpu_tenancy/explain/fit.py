@@ -1,4 +1,4 @@
-"""Whether a team's workload fits: namespace quota, queue, nodes and priority."""
+"""Checks whether a team's workload fits: namespace quota, queue, nodes and priority."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,33 +25,28 @@ from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.explain.unblock import Unblock, forecast, not_simulated_text
 from gpu_tenancy.model.names import QUEUE_LABEL
 
+# Kinds to list in the whole cluster, if the user may.
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",
     "Pod", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "StorageClass", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
-"""Kinds to list in the whole cluster, if the user may."""
+# Kinds to list in the team's namespace only.
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
-"""Kinds to list in the team's namespace only."""
 
 _OWN_PODS: Final = "what pods of other teams use on these nodes is not counted: you may not read them"
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """The results of all checks of one workload.
+    """The results of all checks of one workload."""
 
-    Attributes:
-        title: such as `Job nightly`.
-        asks: pods and their total requests.
-    """
-
-    title: str
-    asks: str
+    title: str  # such as `Job nightly`
+    asks: str  # pods and their total requests
     answers: tuple[Answer, ...]
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of all checks together."""
+        """The most severe verdict of the checks."""
         return worst(answer.verdict for answer in self.answers)
 
     @property
@@ -71,14 +66,14 @@ class Fitting:
 
 
 def require_team(state: State, team: str) -> None:
-    """Raises `ConsoleError` where the namespace does not exist, as far as the user may see."""
+    """Raises `ConsoleError` if the namespace does not exist, as far as the user may see."""
     known = [name_of(namespace) for namespace in state.of("Namespace")]
     if state.knows("Namespace") and team not in known:
         raise ConsoleError(f"namespace {team} not found", f"{nearest(team, known)}; `tenancy usage` lists the teams")
 
 
 def judge(state: State, team: str, demand: Demand) -> Fitting:
-    """Checks one workload against the objects that were read; the API server's dry run is separate."""
+    """Checks one workload against the objects of `state`, without the API server's dry run."""
     defaulted = [with_defaults(state.of("LimitRange", team), template.spec) for template in demand.templates]
     pairs = zip(demand.templates, defaulted, strict=True)
     filled = replace(demand, templates=tuple(replace(template, spec=spec) for template, (spec, _) in pairs))
@@ -120,7 +115,6 @@ def _defaults(state: State, demand: Demand, texts: Sequence[tuple[str, ...]]) ->
 
 
 def _of(demand: Demand, name: str, answer: Answer) -> Answer:
-    """An answer with the name of the pod set, where there are several."""
     return replace(answer, name=name) if len(demand.templates) > 1 else answer
 
 
@@ -129,7 +123,6 @@ def _default_priority(state: State) -> str:
 
 
 def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> tuple[list[Offer], Answer]:
-    """The check of Kueue's or Volcano's queue, and the flavors that Kueue would assign."""
     gang = volcano_queue(demand, kueue=state.has_kueue)
     few = too_few(demand.together, sum(pods.count for pods in sets))
     if few or gang is not None:
@@ -190,7 +183,7 @@ def _cluster_queue(
 
 
 def _with_forecast(answer: Answer, offers: Sequence[Offer], before: tuple[str, ...], simulated: Unblock) -> Answer:
-    """The answer with the simulated outcome, which replaces the arithmetic where they disagree."""
+    """The simulated outcome replaces the arithmetic if they disagree."""
     undisturbed = simulated.admitted and not simulated.preempted
     source = max(offer.source for offer in offers)
     if source.verdict == "now":
@@ -223,7 +216,7 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
 
 
 def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], groups: int, whole: Answer) -> Answer:
-    """Pods of a Deployment and groups of a LeaderWorkerSet are admitted separately: as many as fit start."""
+    """Pods of a Deployment and groups of a LeaderWorkerSet are admitted separately, as many as fit."""
     flavors = queues.state.of("ResourceFlavor")
     number = groups if groups > 1 else sets[0].count
     fitting = 0
@@ -246,7 +239,7 @@ def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
 
 
 def _priority_value(state: State, demand: Demand) -> int:
-    """The priority that Kueue uses: of the WorkloadPriorityClass, otherwise of the pods."""
+    # Kueue prefers the WorkloadPriorityClass to the priority of the pods.
     classes = {name_of(item): item for item in state.of("WorkloadPriorityClass")}
     if demand.priority:
         value = classes.get(demand.priority, {}).get("value")
@@ -273,7 +266,6 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
 
 
 def _priority(state: State, demand: Demand) -> Answer:
-    """Whether its priority classes and its scheduler exist."""
     names = dict.fromkeys(text_at(template.spec, "priorityClassName") for template in demand.templates)
     results = [_class(state, "PriorityClass", name or _default_priority(state)) for name in names]
     if demand.priority:

@@ -30,10 +30,9 @@ _NOT_ADMITTED: Final = {
 def diagnose(
     queues: Queues, queue: ClusterQueue, offers: Sequence[Offer], unblock: Unblock | None, *, is_head: bool
 ) -> Reason:
-    """Why a workload is pending, whose pod sets have these offers of quota; `is_head` if no other one is ahead of it.
+    """Why a workload with these offers of quota is pending; `is_head` if no other workload is ahead.
 
-    The simulated outcome covers preemption and queue order as well; None where it could not be simulated, so that the
-    quota alone decides.
+    The simulated outcome covers preemption and queue order. Without it, the quota alone decides.
     """
     hardest = max(offers, key=lambda offer: offer.source)
     requests = tuple(request for request in hardest.requests if request.source is hardest.source)
@@ -111,7 +110,7 @@ _PREEMPTED: Final = "; can be preempted by queue"
 
 
 def borrowed_lines(queues: Queues, workload: Workload) -> Iterator[str]:
-    """What the queue of an admitted workload borrows of its GPUs, who can preempt it for that, and how fast."""
+    """Borrowed GPUs of an admitted workload's queue, queues that can preempt it, and grace period in seconds."""
     graces = [int_at(pods.spec, "terminationGracePeriodSeconds", otherwise=DEFAULT_GRACE) for pods in workload.sets]
     grace = max(graces, default=DEFAULT_GRACE)
     for text in borrowings(queues, workload.holder, [line for line, amount in workload.held.items() if amount]):
@@ -119,10 +118,11 @@ def borrowed_lines(queues: Queues, workload: Workload) -> Iterator[str]:
 
 
 def borrowings(queues: Queues, name: str, lines: Iterable[FlavorResource]) -> Iterator[str]:
-    """What a queue borrows of some GPUs, and which queues can preempt its workloads for that.
+    """Borrowed GPUs of a queue, and queues that can preempt its workloads for them.
 
-    Kueue preempts whole workloads of a queue that borrows, whichever of them uses the borrowed part, and knows no
-    minimum runtime: https://github.com/kubernetes-sigs/kueue/pull/12791, open on 2026-11-24.
+    Kueue preempts whole workloads of a borrowing queue, whichever of them use borrowed quota, and has no minimum
+    runtime:
+    https://github.com/kubernetes-sigs/kueue/pull/12791, open on 2026-11-24.
     """
     if name not in queues.cluster_queues:
         return
@@ -136,9 +136,9 @@ def borrowings(queues: Queues, name: str, lines: Iterable[FlavorResource]) -> It
         yield f"{what}{_PREEMPTED} {', '.join(takers)}" if takers else f"{what}; no queue reclaims it"
 
 
+# Kueue's message about the preemptor: `preemptionMessage` in
+# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go
 _PREEMPTOR: Final = re.compile(r"workload \(UID: ([^,)]+),.*preemptor path: \S*/([^/;\s]+);")
-"""Kueue's words about who preempts: `preemptionMessage` in
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go"""
 _CAUSES: Final = {
     "InClusterQueue": "which has a higher priority in the same queue",
     "InCohortReclamation": "which reclaims its guaranteed quota",
@@ -148,7 +148,7 @@ _CAUSES: Final = {
 
 
 def messages_of(target: Target, state: State) -> Iterator[str]:
-    """Conditions of its Workloads and PodGroups, the scheduler's words about its pods, and rejections of pods."""
+    """Conditions of Workloads and PodGroups, the scheduler's messages about pods, and rejections of pods."""
     for workload in target.workloads:
         for kind in ("QuotaReserved", "Evicted", "Admitted"):
             current = condition(workload.manifest, kind)
@@ -166,10 +166,7 @@ def messages_of(target: Target, state: State) -> Iterator[str]:
 
 
 def after_preemption(found: Why, workload: Workload, queues: Queues) -> Why:
-    """The answer about a workload that waits because it was preempted, with the name of who preempted it.
-
-    Whoever may not read the preemptor learns its queue.
-    """
+    """Adds the preemptor of a preempted workload, or the preemptor's queue if the user may not read the preemptor."""
     evicted = condition(workload.manifest, "Evicted")
     if not found.waits or text_at(evicted, "status") != "True" or text_at(evicted, "reason") != "Preempted":
         return found

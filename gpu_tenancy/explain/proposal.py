@@ -1,9 +1,8 @@
-"""What objects that are not applied yet would do to the workloads of a cluster: who gives way, who gets in, who waits.
+"""Effects of a proposed change on the workloads of a cluster: preempted, admitted, delayed.
 
-The simulation of Kueue starts from the cluster as it is, with the proposed queues. It starts a second time with those
-that it has, since a workload that would be admitted without the change, and is not with it, is delayed by it. Kueue
-ends no workload because a quota became smaller; it preempts for a pending one that is now entitled to what others hold,
-and gives freed quota to whom it is free for.
+The simulation of Kueue runs twice from the current cluster: with the proposed queues, and with the current queues, to
+find delayed workloads. Kueue ends no workload because a quota became smaller; it preempts for a pending workload that
+is now entitled to the quota, and gives freed quota to workloads that may use it.
 """
 
 from collections import deque
@@ -43,68 +42,52 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """A workload whose fate the change decides.
+    """A workload that the change affects."""
 
-    Attributes:
-        label: namespace and name of its job.
-        team: its namespace.
-        gpus: what it holds or requests, by flavor; `` for a pending one.
-        hours: whole hours since its quota was reserved, or since it was created if it is pending.
-        by: for whom it is preempted; empty where that is nobody.
-        again: whether it is admitted again at once, elsewhere or later in the same minute: it restarts.
-        why: why it is pending, or is deleted.
-    """
-
-    label: str
+    label: str  # namespace and name of its job
     team: str
-    gpus: Mapping[str, int]
-    hours: int = 0
-    by: str = ""
-    again: bool = False
-    why: str = ""
+    gpus: Mapping[str, int]  # held or requested, by flavor; `` while pending
+    hours: int = 0  # whole hours since its quota reservation, or creation if pending
+    by: str = ""  # preemptor; empty for none
+    again: bool = False  # it restarts, since it is admitted again elsewhere or later in the same minute
+    why: str = ""  # why it is pending or deleted
 
     @property
     def amount(self) -> int:
-        """Its GPUs of all flavors."""
+        """GPUs of all flavors."""
         return sum(self.gpus.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Exceeded:
-    """What is in use beyond a proposed bound: nothing is stopped, and nothing is started until it is free.
+    """Usage beyond a proposed bound; nothing is stopped, and nothing starts until usage is below the bound."""
 
-    Attributes:
-        place: such as `ResourceQuota budget in ml-research`, or `team ml-research`.
-        what: the resource, with its flavor where it has one.
-        used, bound: as texts.
-    """
-
-    place: str
-    what: str
+    place: str  # such as `ResourceQuota budget in ml-research`, or `team ml-research`
+    what: str  # the resource, with its flavor if any
     used: str
     bound: str
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change does to what runs and waits now.
+    """Effects of a change on running and pending workloads.
 
     Attributes:
-        preempted: running workloads that are preempted after the change, those with most GPUs first. A change of a
-            queue has Kueue try what is pending there again, so some may have needed no more than that.
-        deleted: workloads of namespaces that go.
-        claims: PersistentVolumeClaims of namespaces that go, with their sizes in bytes, by namespace.
-        claims_unread: whether namespaces go whose claims may not be read.
-        admitted: pending workloads that are admitted after it.
-        delayed: pending workloads that would get in now without the change, and do not with it.
-        later: pending workloads that wait until more running ones have ended than without the change, if these end in
-            the order in which they started. Kueue knows no durations.
+        preempted: workloads with most GPUs first. A changed queue makes Kueue retry pending workloads, which alone can
+            cause preemptions.
+        deleted: workloads of deleted namespaces.
+        admitted: pending workloads that are admitted after the change.
+        delayed: pending workloads that only the change keeps from admission now.
+        later: pending workloads that wait for more ends of running workloads than without the change, if these end in
+            the order of their start. Kueue knows no durations.
         refused: pods that are refused if they are created again.
-        exceeded: bounds that are smaller than what is used.
-        pods_on_removed_flavors: pods with GPUs on nodes whose flavor goes, by flavor.
-        smaller_pools: pools that will have fewer nodes than now run pods with GPUs.
-        not_simulated: why the workloads of some queues could not be judged, one sentence each.
-        running: how many workloads hold quota now.
+        exceeded: bounds below current usage.
+        pods_on_removed_flavors: pods with GPUs on nodes of deleted flavors, by flavor.
+        smaller_pools: pools that shrink below their nodes in use by pods with GPUs.
+        not_simulated: one sentence for each reason.
+        running: number of workloads with quota now.
+        claims: PersistentVolumeClaims of deleted namespaces, with sizes in bytes, by namespace.
+        claims_unread: claims of deleted namespaces are not readable.
     """
 
     preempted: tuple[Affected, ...] = ()
@@ -124,14 +107,14 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What would be applied.
+    """A change to apply.
 
     Attributes:
-        objects: all that the stack declares.
-        stack: its name, never empty; queues that it has made and declares no more are deleted.
-        strategies: the stack's preemption strategies of fair sharing, none where it is off; None as in the cluster.
-        grace: the longest grace periods of guards that deny; None where they do not.
-        nodes: the most nodes that each pool of the stack may have; None where they are not known.
+        objects: all objects of the stack.
+        stack: name, never empty; queues that the stack created and no longer declares are deleted.
+        strategies: preemption strategies of fair sharing, empty if it is off; None as in the cluster.
+        grace: longest grace periods of guards that deny; None if guards do not deny.
+        nodes: maximum of nodes of each pool; None if unknown.
     """
 
     objects: Sequence[Mapping[str, Json]]
@@ -142,10 +125,7 @@ class Proposal:
 
 
 def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:
-    """What a cluster's workloads would experience if a proposal was applied now, or at another time.
-
-    The state has `KINDS`.
-    """
+    """Effects of a proposal that is applied at a time, now by default, to a state with `KINDS`."""
     at = at or datetime.now(UTC)
     now = Queues(state)
     after = Queues(proposed(state, proposal.objects, proposal.stack))
@@ -182,7 +162,7 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
 
 @dataclass(slots=True)
 class _Played:
-    """All trees of a cluster at rest, by labels of workloads, and why some could not be played."""
+    """All cohort trees at rest, by labels of workloads, and reasons for trees that cannot be simulated."""
 
     missed: list[str] = field(default_factory=list[str])
     seen: set[str] = field(default_factory=set[str])
@@ -193,7 +173,6 @@ class _Played:
 
 
 def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> _Played:
-    """Plays each cohort tree."""
     found, left = _Played(), dict.fromkeys(queues.cluster_queues)
     while left:
         target = next(iter(left))
@@ -261,7 +240,7 @@ def _exceeded(now: State, after: Queues, objects: Iterable[Mapping[str, Json]]) 
 def _bounds(
     now: State, after: Queues, objects: Iterable[Mapping[str, Json]]
 ) -> Iterator[tuple[str, str, str, int, int]]:
-    """Each bound after the change: place, resource, flavor if there is one, what is used now, and the bound."""
+    """Each bound after the change: place, resource, flavor if any, current usage, and bound."""
     # What a queue could get even if it was alone.
     for name, queue in sorted(after.cluster_queues.items()):
         for line, used in queue.usage.items():
@@ -286,7 +265,6 @@ def _declared_gangs(objects: Iterable[Mapping[str, Json]]) -> list[Manifest]:
 
 
 def _gangs_waiting(now: State, objects: Iterable[Mapping[str, Json]]) -> Iterator[str]:
-    """Queues of Volcano that change while gangs are pending in them, which nothing here simulates."""
     live = {one.name: one for one in gang_queues(now.of("Queue"), now.of("PodGroup"))}
     for queue in gang_queues(_declared_gangs(objects), ()):
         was = live.get(queue.name)
@@ -303,14 +281,13 @@ def _claims(state: State, gone: Collection[str]) -> dict[str, dict[str, int]]:
     return found
 
 
-MOST: Final = 100
-"""Workloads that end in one cohort tree, one after another, until the others are not followed further."""
+MOST: Final = 100  # ends in one cohort tree that are simulated
 
 
 def ends_needed(simulation: kueue.Simulation, snapshot: Snapshot) -> dict[str, int]:
-    """For each pending workload that gets in, how many running ones end before, the one that ran longest first.
+    """Number of running workloads that end before each pending one is admitted, the longest-running first.
 
-    The simulation of a cohort tree at rest is played on; workloads that get in later end after all others.
+    Continues the simulation of a cohort tree at rest; workloads that are admitted later end after all others.
     """
     settled = simulation.settled()
     running = {one.name for one in settled.admitted}

@@ -1,8 +1,7 @@
-"""A cluster as it would be with objects that are not applied yet: its pods on nodes that go, and pods that are refused.
+"""A cluster with objects that are not applied yet: pods on removed nodes, and pods that are refused.
 
-Pods that are created again can be refused by a LimitRange, or by guards that deny. Judged are bounds of containers,
-priority classes, schedulers and grace periods. Rules about images, volumes, privileges and submitters are not, since a
-snapshot of a cluster does not have these fields.
+Recreated pods can be refused by LimitRanges, or by guards that deny. Bounds of containers, priority classes, schedulers
+and grace periods are checked; images, volumes, privileges and submitters are not, since a snapshot lacks these fields.
 """
 
 from collections import defaultdict
@@ -24,20 +23,20 @@ from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec.people import Grace
 
+# Kinds of a stack that affect workloads.
 _PROPOSED: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "ResourceFlavor", "ResourceQuota",
 )  # fmt: skip
-"""Kinds that a stack declares and that decide about workloads."""
 _MANAGED: Final = "app.kubernetes.io/managed-by"
 _ACTIVE: Final[Json] = {"conditions": [{"type": "Active", "status": "True", "reason": "Ready", "message": ""}]}
 _DELETED: Final = "it is being deleted"
 
 
 def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) -> State:
-    """The cluster with the objects of a stack applied, and with what it has made and declares no more deleted.
+    """The cluster after applying the objects of a stack and deleting objects that it no longer declares.
 
-    A ClusterQueue that is to be deleted stays until its last workload has ended and admits nothing until then: it has
-    the finalizer `kueue.x-k8s.io/resource-in-use`
+    A deleted ClusterQueue admits nothing, and stays until its last workload has ended, by its finalizer
+    `kueue.x-k8s.io/resource-in-use`
     (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
     """
     declared: dict[Kind, dict[tuple[str, str], Manifest]] = {kind: {} for kind in _PROPOSED}
@@ -69,7 +68,6 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
 
 
 def _released(queue: Manifest, ends: Iterable[Workload]) -> Manifest:
-    """A ClusterQueue that no longer counts workloads that end."""
     used = reported_usage(queue, "flavorsReservation")
     for workload in ends:
         if workload.holder == name_of(queue):
@@ -87,7 +85,7 @@ def _released(queue: Manifest, ends: Iterable[Workload]) -> Manifest:
 def _kept(
     kind: Kind, live: Manifest, declared: Manifest | None, *, own: bool, gone: Collection[str]
 ) -> Manifest | None:
-    """An object of the cluster after the change; None where it is deleted at once."""
+    """The object after the change; None if it is deleted at once."""
     if declared is not None:
         labels: Json = {**map_at(live, "metadata", "labels"), **map_at(declared, "metadata", "labels")}
         spec = dict(map_at(declared, "spec"))
@@ -112,7 +110,7 @@ def key_of(manifest: Manifest) -> tuple[str, str]:
 
 
 def _own_tree(state: State, stack: str) -> set[str]:
-    """Names of the Cohorts below the roots that a stack has made, of their ClusterQueues and these queues' flavors."""
+    """Names of Cohorts below the stack's roots, of their ClusterQueues, and of the flavors of these queues."""
     roots = {name_of(one) for one in state.of("Cohort") if text_at(one, "metadata", "annotations", STACK) == stack}
     above = {name_of(one): text_at(one, "spec", "parentName") for one in state.of("Cohort")}
     above |= {name_of(one): text_at(one, "spec", "cohortName") for one in state.of("ClusterQueue")}
@@ -127,22 +125,16 @@ def _own_tree(state: State, stack: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class SmallerPool:
-    """A pool that will have fewer nodes than now run pods with GPUs.
-
-    Attributes:
-        nodes: the most that it may have after the change.
-        busy: nodes of it that run pods with GPUs now.
-        pods: those pods, as namespace and name; which of them end is the cloud's choice.
-    """
+    """A pool with fewer nodes after the change than nodes in use by pods with GPUs."""
 
     name: str
-    nodes: int
-    busy: int
-    pods: tuple[str, ...]
+    nodes: int  # maximum after the change
+    busy: int  # nodes that run pods with GPUs now
+    pods: tuple[str, ...]  # on busy nodes, as namespace/name; the cloud chooses which nodes to delete
 
 
 def smaller_pools(now: State, nodes: Mapping[str, int]) -> tuple[SmallerPool, ...]:
-    """The pools that will have too few nodes for what runs; `nodes` is the most of each pool, none of all others."""
+    """Pools that shrink below their use; `nodes` is the maximum of each pool, 0 for pools without entry."""
     pools = {name_of(node): label(node, POOL_LABEL) for node in now.of("Node") if label(node, POOL_LABEL)}
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node, pod in _with_gpus(now):
@@ -156,7 +148,7 @@ def smaller_pools(now: State, nodes: Mapping[str, int]) -> tuple[SmallerPool, ..
 
 
 def on_removed_flavors(now: Queues, after: Queues) -> dict[str, tuple[str, ...]]:
-    """Running pods with GPUs on nodes of flavors that go."""
+    """Running pods with GPUs on nodes of deleted flavors, by flavor."""
     gone = {name_of(one) for one in now.state.of("ResourceFlavor")}
     gone -= {name_of(one) for one in after.state.of("ResourceFlavor")}
     found: dict[str, list[str]] = {}
@@ -168,23 +160,22 @@ def on_removed_flavors(now: Queues, after: Queues) -> dict[str, tuple[str, ...]]
 
 
 def _with_gpus(state: State) -> Iterator[tuple[str, str]]:
-    """Node, and namespace with name, of each pod with GPUs that runs."""
+    """Node, and namespace/name, of each running pod with GPUs."""
     for pod in state.of("Pod"):
         node = text_at(pod, "spec", "nodeName")
         if node and not ended(pod) and any(is_extended(name) for name in requests(map_at(pod, "spec"))):
             yield node, f"{namespace_of(pod)}/{name_of(pod)}"
 
 
+# Owners of server pods, whose grace period has the upper bound, by group and kind. Guards judge other pods as jobs.
 _SERVERS: Final = frozenset(
     key for key, kind in kinds().items() if kind.work == "serving" or (kind.made and kind.work is None)
 )
-"""Owners of pods, by group and kind, whose grace period has the upper bound: servers, and what controllers create for
-them. Guards judge pods of any other owner as jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Pods of a namespace that one bound refuses, as names."""
+    """Pods of a namespace that one bound refuses, by name."""
 
     team: str
     why: str
@@ -192,9 +183,9 @@ class Refused:
 
 
 def refused(now: State, objects: Iterable[Mapping[str, Json]], grace: Grace | None) -> tuple[Refused, ...]:
-    """The pods that run or wait now, and are refused with all objects of a stack but not before.
+    """Running or pending pods that only the objects of a stack refuse.
 
-    `grace` is that of guards that deny; None where they do not.
+    `grace`: bounds of guards that deny; None if guards do not deny.
     """
     declared = [dict(one) for one in objects]
     spaces = {name_of(one): one for one in declared if text_at(one, "kind") == "Namespace"}
@@ -218,7 +209,7 @@ def refused(now: State, objects: Iterable[Mapping[str, Json]], grace: Grace | No
 
 
 def _beyond(pod: Manifest, ranges: Iterable[Manifest]) -> Iterator[str]:
-    """The bounds of LimitRanges that a container breaks: https://kubernetes.io/docs/concepts/policy/limit-range/."""
+    # https://kubernetes.io/docs/concepts/policy/limit-range/.
     containers = [*maps_at(pod, "spec", "containers"), *maps_at(pod, "spec", "initContainers")]
     items = (
         item
@@ -245,7 +236,7 @@ def _beyond(pod: Manifest, ranges: Iterable[Manifest]) -> Iterator[str]:
 
 
 def _denied(pod: Manifest, space: Manifest, classes: list[str] | None, grace: Grace | None) -> Iterator[str]:
-    """What guards refuse in a namespace with these facts; None: not known, so that it refuses nothing."""
+    """Reasons of guards to deny a pod; `classes` or `grace` None is unknown and denies nothing."""
     spec, facts = map_at(pod, "spec"), texts_at(space, "metadata", "annotations")
     own = facts.get(f"{FACTS}priority-classes", "")
     allowed = own.split(",") if own else classes

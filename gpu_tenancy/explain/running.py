@@ -18,32 +18,22 @@ from gpu_tenancy.explain.unblock import Unblock
 from gpu_tenancy.kube.waiting import condition, is_true
 
 _GATES: Final = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"})
+# The scheduler's message about a node without a free device for a pod's claim:
+# https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
 _NO_DEVICE: Final = "cannot allocate all claims"
-"""The scheduler's words about a node on which a claim of a pod finds no free device:
-https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go"""
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why an object, or pods of it, are pending.
+    """Why an object, or its pods, are pending."""
 
-    Attributes:
-        lines: what was found on the way from the queue to the nodes, one text each.
-        messages: what controllers say of it, in their own words.
-        reason: what blocks it; where nothing does, that it is not pending.
-        fix: what the user can do; empty where there is nothing to do.
-        waits: whether something blocks it.
-        unblock: the simulated ways to get it admitted, where the queue could be simulated.
-        title: such as `Job ml-research/nightly`.
-    """
-
-    lines: Sequence[str]
-    reason: str
-    fix: str = ""
-    waits: bool = True
-    unblock: Unblock | None = None
-    title: str = ""
-    messages: Sequence[str] = ()
+    lines: Sequence[str]  # findings from the queue to the nodes
+    reason: str  # what blocks it, or that it is not pending
+    fix: str = ""  # empty if the user can do nothing
+    waits: bool = True  # False if nothing blocks it
+    unblock: Unblock | None = None  # simulated ways to get it admitted; None without a simulation
+    title: str = ""  # such as `Job ml-research/nightly`
+    messages: Sequence[str] = ()  # of controllers
 
     @property
     def conclusion(self) -> str:
@@ -52,14 +42,13 @@ class Why:
 
 
 def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
-    """Messages of the API server that rejected pods of an object, newest first; none if it got its pods since."""
+    """Messages of the API server that rejected pods of an object, newest first; none if it has all pods since."""
     if len(target.pods) >= sum(template.count for template in target.demand.templates):
         return ()
     uids = {target.uid, *(owner for pod in target.pods for owner in owners(pod))}
     name = name_of(target.manifest)
 
     def concerns(event: Manifest) -> bool:
-        """Whether it is about the object, or something that it created, such as a Deployment's ReplicaSet."""
         about = text_at(event, "involvedObject", "name")
         return text_at(event, "involvedObject", "uid") in uids or about == name or about.startswith(f"{name}-")
 
@@ -73,13 +62,13 @@ def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
 
 
 def happened(event: Manifest) -> str:
-    """When an event happened last."""
+    """Time of the last occurrence of an event."""
     times = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
     return next(filter(None, (text_at(event, *path) for path in times)), "")
 
 
 def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
-    """What blocks the first pods that do not run; None where all run or are about to."""
+    """What blocks the first pods that do not run; None if all run or are about to run."""
     without_node = [pod for pod in pods if not text_at(pod, "spec", "nodeName")]
     if held := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
         gates = sorted({text_at(gate, "name") for pod in held for gate in maps_at(pod, "spec", "schedulingGates")})
@@ -97,7 +86,7 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
 
 
 def gated(pods: Sequence[Manifest]) -> bool:
-    """Whether a pod is held by a scheduling gate of Kueue; that of admission can be gone, and that of topology left."""
+    """Whether a pod has a scheduling gate of Kueue; the topology gate can remain after the admission gate."""
     return any(text_at(gate, "name") in _GATES for pod in pods for gate in maps_at(pod, "spec", "schedulingGates"))
 
 
@@ -126,7 +115,7 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
 
 
 def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
-    """The pod's claims that are missing or not bound."""
+    """Claims of the pod that are missing or not bound."""
     if not state.knows("PersistentVolumeClaim"):
         return ()
     claims = state.of("PersistentVolumeClaim", namespace_of(pod))
@@ -140,7 +129,7 @@ def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
 
 
 def _stuck(pod: Manifest) -> str:
-    """Why a container of a scheduled pod does not start; empty where it does or is about to."""
+    """Why a container of a scheduled pod does not start; empty if it does or is about to start."""
     for status in (*maps_at(pod, "status", "initContainerStatuses"), *maps_at(pod, "status", "containerStatuses")):
         reason, message = (text_at(status, "state", "waiting", key) for key in ("reason", "message"))
         if reason and reason not in {"ContainerCreating", "PodInitializing"}:
@@ -149,7 +138,7 @@ def _stuck(pod: Manifest) -> str:
 
 
 def running(target: Target, state: State, lines: Sequence[str]) -> Why:
-    """Whether the pods of an object that waits in no queue run, and what blocks those that do not."""
+    """State of the pods of an object without a queue, and the reason if they are blocked."""
     if rejected := rejected_pods(target, state):
         return replace(explain_rejection(target, rejected[0]), lines=lines)
     alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")
@@ -172,7 +161,7 @@ def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
 
 
 def explain_rejection(target: Target, message: str) -> Why:
-    """Why the API server rejects pods: the namespace's quota, or anything else in its own words."""
+    """Why the API server rejects pods: the namespace's ResourceQuota, or its message."""
     if not (exceeded := exceeded_quota(message)):
         return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")
     alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
@@ -180,20 +169,20 @@ def explain_rejection(target: Target, message: str) -> Why:
     return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)
 
 
+# https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#failed-deployment
 _LATE: Final = "ProgressDeadlineExceeded"
-"""https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#failed-deployment"""
 _REMOVES_FIRST: Final = "or set maxUnavailable: 1, so that an old pod is removed first"
+# Kinds with a rollout, and the status field with the number of serving replicas.
 _ANSWERING: Final = {"Deployment": "availableReplicas", "LeaderWorkerSet": "readyReplicas"}
-"""Kinds that are rolled out, each with the field of its status that counts the replicas that serve."""
+# Event of a LeaderWorkerSet that replaces all pods of a group because one of them ended:
+# https://github.com/kubernetes-sigs/lws/blob/v0.9.0/pkg/controllers/pod_controller.go
 _RECREATED: Final = "RecreateGroup"
-"""Reason of the event of a LeaderWorkerSet by which it replaces all pods of a group because one of them ended:
-https://github.com/kubernetes-sigs/lws/blob/v0.9.0/pkg/controllers/pod_controller.go"""
 
 
 def with_rollout(found: Why, target: Target, state: State) -> Why:
-    """The answer about a server, with what blocks its rollout; as it was if no rollout is in progress.
+    """Adds the reason that blocks the rollout of a server; unchanged without a rollout in progress.
 
-    Of a LeaderWorkerSet, replicas are groups, and there is no deadline that says whether it is late.
+    Replicas of a LeaderWorkerSet are groups, and it has no deadline for a rollout.
     """
     manifest = target.manifest
     answering = _ANSWERING.get(text_at(manifest, "kind"))
@@ -231,7 +220,7 @@ def _rejected(manifest: Manifest) -> tuple[str, str]:
 
 
 def _recreated(target: Target, state: State) -> Iterator[tuple[str, str]]:
-    """Groups that a LeaderWorkerSet recreated since the rollout began: their pods are too new to tell why."""
+    """Groups that a LeaderWorkerSet recreated during the rollout, whose pods are too new to tell why."""
     manifest, namespace = target.manifest, namespace_of(target.manifest)
     own = (text_at(manifest, "kind"), name_of(manifest))
     ready = {name_of(pod) for pod in target.pods if is_true(pod, "Ready")}
@@ -246,7 +235,7 @@ def _recreated(target: Target, state: State) -> Iterator[tuple[str, str]]:
 
 
 def _not_ready(target: Target, *, late: bool) -> Iterator[tuple[str, str]]:
-    """New pods whose containers ended, or, if the rollout is late, do not get ready."""
+    """New pods whose containers ended or, with `late`, are not ready."""
     namespace = namespace_of(target.manifest)
     for pod in target.pods:
         if is_true(pod, "Ready"):

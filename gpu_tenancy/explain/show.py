@@ -26,7 +26,7 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
 
 
 def usage(usage: Usage) -> Group:
-    """Output of `usage`: shares, quotas, a total, and notes on the numbers."""
+    """Table of shares and quotas, with totals and notes."""
     heads = (
         "team", "flavor", "resource", "scheduler", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#~",
     )  # fmt: skip
@@ -47,7 +47,7 @@ def usage(usage: Usage) -> Group:
 
 
 def fitting(fitting: Fitting) -> Group:
-    """Output of `fit` for one workload: the conclusion, what it requests, and the checks."""
+    """Conclusion, requests and checks of one workload."""
     conclusion = Text(visible(fitting.conclusion), style=f"bold {_MARKS[fitting.verdict][1]}")
     asks = Text(visible(f"{fitting.title} requests {fitting.asks}"))
     return Group(conclusion, asks, *(_answer(answer) for answer in fitting.answers))
@@ -64,7 +64,7 @@ def _answer(answer: Answer) -> Text:
 
 
 def why(why: Why, *, verbose: bool = False) -> Group:
-    """Output of `why`: reason and fix, then the numbers; with `verbose`, what controllers say in their own words."""
+    """Reason, fix and numbers; with `verbose`, messages of controllers."""
     style = "bold yellow" if why.waits else "bold green"
     answer = Text.assemble((visible(why.title), "bold"), ": ", (visible(why.reason), style))
     fix = [Text(visible(f"fix: {why.fix}"), style="bold")] if why.fix else []
@@ -75,7 +75,7 @@ def why(why: Why, *, verbose: bool = False) -> Group:
 
 
 def data(result: Usage | Why | Sequence[Fitting]) -> object:
-    """A result for programs; amounts in base units."""
+    """A result for JSON; amounts in base units."""
     match result:
         case Usage():
             return {
@@ -124,10 +124,7 @@ def _unblock(unblock: Unblock) -> dict[str, Any]:
 
 
 def follow(console: Console, ask: Callable[[], RenderableType], every: float, rounds: int = 0) -> None:
-    """Refreshes an output every so many seconds, in place on a terminal, otherwise one below the other.
-
-    `rounds` is the number of outputs; 0 for no end.
-    """
+    """Refreshes an output every `every` seconds, in place on a terminal; `rounds` is their number, 0 for no end."""
     done = 0
     if not console.is_terminal:
         while True:

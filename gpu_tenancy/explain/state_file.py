@@ -1,7 +1,6 @@
-"""The state of a cluster as a file, so that a pipeline can judge a change without access to the cluster.
+"""State of a cluster as a file, so that a pipeline can judge a change without access to the cluster.
 
-The file has what decides about admission, and nothing else: no environment variables, commands, images, annotations of
-users or values of Secrets.
+The file has only data for admission: no environment variables, commands, images, users' annotations or Secret values.
 """
 
 import json
@@ -28,7 +27,7 @@ _NODE: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "
 
 
 def to_file(state: State, file: Path) -> None:
-    """Writes a cluster's state."""
+    """Writes a cluster's state to a file."""
     objects = {kind: [_trimmed(kind, one) for one in state.of(kind)] for kind in KINDS}
     missing = {
         kind: {"tells": one.tells, "why": one.why, "who": one.who, "partly": one.partly}
@@ -39,7 +38,7 @@ def to_file(state: State, file: Path) -> None:
 
 
 def from_file(file: Path) -> State:
-    """Reads a file that `to_file` has written. Raises ConsoleError if it is no such file."""
+    """Reads a file of `to_file`; raises ConsoleError for any other file."""
     fix = "write it with `tenancy cluster snapshot --out FILE`"
     try:
         data = json.loads(file.read_text(encoding="utf-8"))

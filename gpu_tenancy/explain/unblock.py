@@ -1,9 +1,8 @@
-"""What would happen to a workload that is submitted now, and what would get a pending one admitted: simulations.
+"""Simulates the admission of a new workload, and changes that would admit a pending workload.
 
-For a pending workload the smallest change that admits it is sought. First each running workload of its cohort tree ends
-alone, the nearest first. If no such end is enough, they end in sequence, lowest priority and newest first. If that is
-not enough either, the workloads ahead of it are removed. All pending workloads compete for the freed quota, as in
-Kueue: an end whose quota another workload gets does not count.
+Seeks the smallest change: the end of one running workload of the cohort tree, the nearest first; else several ends in
+sequence, lowest priority and newest first; else the removal of workloads ahead of it. All pending workloads compete for
+the freed quota, as in Kueue: an end whose quota another workload gets does not count.
 """
 
 from collections import Counter
@@ -22,37 +21,32 @@ from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, Snapshot, 
 from gpu_tenancy.cluster.workloads import PodSet, Workload, ahead
 from gpu_tenancy.kueue import Admitted, FlavorResource, Settled, Unmodelled
 
-TRIES: Final = 64
-"""Upper bound of ends that are tested alone, and of those that are tested in sequence."""
-WORK: Final = 24_000
-"""Upper bound of simulated workloads in all tests of one kind together: fewer ends are tested in a large tree."""
-_LEAST: Final = 8
-"""Ends that are tested in the largest tree."""
+TRIES: Final = 64  # maximum of ends that are tested alone, and in sequence
+WORK: Final = 24_000  # maximum of simulated workloads in all tests of one kind; limits the ends in a large tree
+_LEAST: Final = 8  # ends that are tested in the largest tree
 _SUBMITTED: Final = "this workload"
-_ENOUGH: Final = 5
-"""Sufficient ends after which the search stops."""
+_ENOUGH: Final = 5  # sufficient ends after which the search stops
 
 
 @dataclass(frozen=True, slots=True)
 class Unblock:
-    """The simulated outcome for a workload that is pending or submitted now. Workloads are named `namespace/name`.
+    """The simulated outcome for a pending or submitted workload. Names are `namespace/name`.
 
     Attributes:
-        admitted: whether the next scheduling cycle admits it. The search for what would get it admitted, in the fields
-            from `ends` to `running`, is for pending workloads.
-        preempted: workloads that are preempted for it then.
-        reason: why it is pending; empty where it is admitted.
-        ends: the end of any one of these is enough.
-        together: the end of all of these, in this order, is enough; only where there are no `ends`.
-        ahead: the removal of these pending workloads ahead of it is enough; only where nothing else is.
-        admitted_instead: who gets the quota that the other tested ends free.
-        tested: how many ends were tested alone.
-        tested_in_sequence: how many ends were tested in sequence.
-        running: how many workloads run in its cohort tree, of those that the user may read.
-        unseen_pending: how many pending workloads of the tree the user may not read.
-        not_simulated: what the cluster uses and the simulation does not cover.
-        queue_head: the head of its StrictFIFO queue, if it waits for that one.
-        estimate: how long it waits; None if it is admitted.
+        admitted: the next scheduling cycle admits it. Fields from `ends` to `running` are for pending workloads.
+        preempted: workloads that it preempts then.
+        reason: why it is pending; empty if it is admitted.
+        ends: the end of any one of these workloads is enough.
+        together: ends of all of these, in this order, are enough; only without `ends`.
+        ahead: the removal of these pending workloads is enough; only without `ends` and `together`.
+        admitted_instead: workloads that get the quota of other tested ends.
+        tested: number of ends that were tested alone.
+        tested_in_sequence: number of ends that were tested in sequence.
+        running: readable running workloads in its cohort tree.
+        unseen_pending: pending workloads of the tree that the user may not read.
+        not_simulated: features in use that the simulation does not cover.
+        queue_head: head of its StrictFIFO queue, if it waits for the head.
+        estimate: None if it is admitted.
     """
 
     admitted: bool
@@ -72,7 +66,7 @@ class Unblock:
 
     @property
     def of_submitted(self) -> str:
-        """What would happen to a workload that is submitted now."""
+        """Outcome for a workload that is submitted now."""
         head = "simulation: if submitted now, the workload would be"
         if not self.admitted:
             return f"{head} pending: {self.reason}"
@@ -81,7 +75,7 @@ class Unblock:
 
     @property
     def lines(self) -> Iterator[str]:
-        """What would get the workload admitted."""
+        """Changes that would admit the workload."""
         if self.admitted:
             preempts = f"preempts {named(self.preempted)}" if self.preempted else "no preemption"
             yield f"simulation: admitted in the next scheduling cycle, {preempts}"
@@ -113,7 +107,7 @@ class Unblock:
 
     @property
     def fix(self) -> str:
-        """What to wait for."""
+        """What to wait for, as a fix."""
         if len(self.ends) == 1:
             return f"wait until {self.ends[0]} ends"
         if self.ends:
@@ -128,12 +122,12 @@ class Unblock:
 
 
 def not_simulated_text(parts: Sequence[str]) -> str:
-    """What the queue uses and the simulation does not cover."""
+    """Message about features of the queue that the simulation does not cover."""
     return f"used by this queue but not simulated: {'; '.join(parts)}"
 
 
 def find_unblock(queues: Queues, workload: Workload) -> Unblock:
-    """Simulates the cohort tree of a pending workload. Raises NotSimulatedError if the tree cannot be simulated."""
+    """Simulates the cohort tree of a pending workload; raises NotSimulatedError if that is not possible."""
     target = queues.queue_of(workload)
     snapshot, simulation = settled(queues, target)
     start = simulation.settled()
@@ -175,7 +169,7 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
 
 
 def expected_of(queues: Queues) -> Expected:
-    """How long the workloads of a cluster run, as far as the user may know."""
+    """Durations of the workloads that the user may read."""
     state = queues.state
     jobs = {text_at(job, "metadata", "uid"): job for job in state.of("Job")}
     return Expected({workload.label: workload for workload in queues.workloads}, jobs, state.history)
@@ -191,7 +185,7 @@ class _Search:
         self._bound = bound
 
     def alone(self, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-        """Ends that are enough alone, who gets the quota of the others, and how many ends were tested."""
+        """Sufficient single ends, workloads that get the quota of other ends, and the number of tested ends."""
         enough: list[str] = []
         instead: Counter[str] = Counter()
         tested = 0
@@ -207,7 +201,7 @@ class _Search:
         return tuple(enough), tuple(name for name, _ in instead.most_common()), tested
 
     def in_sequence(self, names: Sequence[str]) -> tuple[tuple[str, ...], int]:
-        """A minimal sequence of ends that is enough, and how many ends were tested."""
+        """A minimal sufficient sequence of ends, and the number of tested ends."""
         sequence = self._prefix(names[: self._bound])
         if not sequence:
             return (), min(self._bound, len(names))
@@ -223,10 +217,7 @@ class _Search:
         return tuple(sequence), tested
 
     def _prefix(self, names: Sequence[str]) -> list[str]:
-        """The shortest prefix whose ends are enough; empty where all of them are not.
-
-        A livelock ends the search: nobody knows what runs when the next one ends.
-        """
+        """The shortest sufficient prefix, or empty. A livelock ends the search, since later states are unknown."""
         simulation = self._fork()
         for count, name in enumerate(names, 1):
             running = _after(simulation, name)
@@ -238,7 +229,7 @@ class _Search:
 
 
 def _after(simulation: kueue.Simulation, name: str) -> frozenset[str] | None:
-    """Workloads that run after one has ended; None where the tree ends in a livelock."""
+    """Workloads that run after one has ended; None in a livelock."""
     simulation.finish(name)
     if simulation.rest():
         return None
@@ -246,10 +237,7 @@ def _after(simulation: kueue.Simulation, name: str) -> frozenset[str] | None:
 
 
 def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> Unblock:
-    """Submits a workload to a ClusterQueue of the current cluster, after all that is pending already.
-
-    Raises NotSimulatedError if the tree cannot be simulated.
-    """
+    """Submits a workload to a ClusterQueue, behind pending ones; raises NotSimulatedError if that is not possible."""
     snapshot, simulation = settled(queues, target)
     before = {workload.name for workload in simulation.settled().admitted}
     simulation.submit(Suits(queues).workload(_SUBMITTED, target, sets, priority))
@@ -266,7 +254,7 @@ def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int)
 
 
 class Ranking:
-    """Running workloads, from the view of a pending one."""
+    """Orders running workloads for the tests of a pending one."""
 
     def __init__(self, queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> None:
         self._cohorts = {name: queue.spec.cohort for name, queue in queues.cluster_queues.items()}
@@ -284,9 +272,8 @@ class Ranking:
     def alone(self) -> list[str]:
         """Running workloads in the order in which their ends are tested alone.
 
-        First those that hold enough of what the pending one lacks, then those that hold some of it, then the rest.
-        Within each group the nearest first (same queue, same cohort, same tree), and one of several equal workloads
-        before the others.
+        First workloads that hold enough of the missing quota, then some of it, then the rest; in each group the nearest
+        first (same queue, same cohort, same tree), and one of several equal workloads before the others.
         """
         seen: Counter[Hashable] = Counter()
         order: dict[str, tuple[bool, bool, int, int]] = {}
@@ -299,10 +286,7 @@ class Ranking:
         return sorted(order, key=lambda name: order[name])
 
     def in_sequence(self) -> list[str]:
-        """Running workloads in the order in which they end in sequence: the lowest priority, then the newest.
-
-        Only those that hold some of what the pending one lacks, if there are any.
-        """
+        """Running workloads by lowest priority, then newest; only holders of missing quota, if there are any."""
         order = [each.name for each in self._lowest_first]
         return [name for name in order if self._touches(self._holds[name])] or order
 
@@ -317,7 +301,7 @@ class Ranking:
 
 
 def _lacking(queues: Queues, workload: kueue.Workload) -> list[dict[FlavorResource, int]]:
-    """What is missing for a workload, for each flavor that lacks something."""
+    """Missing amounts for each flavor that lacks something."""
     asked = add(*({name: much * each.count for name, much in each.requests.items()} for each in workload.pod_sets))
     suits = frozenset[str]().union(*(each.flavors or () for each in workload.pod_sets))
     short: dict[str, dict[FlavorResource, int]] = {}

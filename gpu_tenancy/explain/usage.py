@@ -37,49 +37,37 @@ KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "Queue", "ResourceFlavor",
     "ResourceQuota", "Workload",
 )  # fmt: skip
+# Kinds without which numbers are unknown.
 _NEEDED: Final[tuple[Kind, ...]] = ("ClusterQueue", "LocalQueue", "Workload", "Queue", "PodGroup", "ResourceQuota")
-"""Kinds whose absence makes numbers unknown."""
 
-_REQUESTS: Final = {"requests.cpu", "requests.memory", "cpu", "memory"}
-"""Resources of a ResourceQuota that limit requests of CPU and memory."""
+_REQUESTS: Final = {"requests.cpu", "requests.memory", "cpu", "memory"}  # limit requests of CPU and memory
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One resource of one flavor of one queue; amounts in base units, None where the user may not see them.
+    """One resource of one flavor of one queue; amounts in base units, None if not readable."""
 
-    Attributes:
-        team: name of the queue, or of one of several namespaces that share it.
-        scheduler: `Kueue`, or `Volcano` for gangs.
-        borrowed: used beyond the guarantee.
-        lent: upper bound of the idle guarantee that others use.
-        waiting: requested by pending workloads, at the first flavor that they could get; None where the user may not
-            read all of them.
-        workloads: how many pending workloads request it.
-        part_of: the queue, where the row is one of several namespaces that share it.
-    """
-
-    team: str
+    team: str  # queue, or one of several namespaces that share it
     flavor: str
     resource: str
     scheduler: Literal["Kueue", "Volcano"]
     guaranteed: int | None
     limit: int | None
     used: int
-    borrowed: int | None
-    lent: int | None
-    waiting: int | None
-    workloads: int
-    part_of: str = ""
+    borrowed: int | None  # used beyond the guarantee
+    lent: int | None  # upper bound of the idle guarantee that others use
+    waiting: int | None  # requests of pending workloads, at the first flavor that they could get
+    workloads: int  # number of pending workloads that request it
+    part_of: str = ""  # queue that several namespaces share
 
     @property
     def title(self) -> str:
-        """The first column; a namespace that shares a queue is indented below it."""
+        """First column; a namespace that shares a queue is indented."""
         return f"  namespace {self.team}" if self.part_of else self.team
 
     @property
     def amounts(self) -> list[str]:
-        """What is guaranteed, the limit, and what is used, borrowed, lent and pending, as texts."""
+        """Guaranteed, limit, used, borrowed, lent and pending amounts as texts."""
         numbers = (self.guaranteed, self.limit, self.used, self.borrowed, self.lent, self.waiting)
         return ["?" if number is None else amount_text(self.resource, number) for number in numbers]
 
@@ -93,7 +81,7 @@ class TeamBudget:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Namespace, quota, resource, what is used and the limit."""
+        """Namespace, quota, resource, usage and limit."""
         own = self.budget
         used, hard = (amount_text(own.resource, value) for value in (own.used, own.hard))
         return self.team, own.quota, own.resource, used, hard
@@ -101,20 +89,15 @@ class TeamBudget:
 
 @dataclass(frozen=True, slots=True)
 class ResourceTotal:
-    """Sums of one resource.
-
-    Attributes:
-        sums: by what is summed, such as `guaranteed`; None where a summand is unknown.
-        beside_gpus: whether it is CPU or memory of flavors without GPUs, in a cluster that also has GPUs.
-    """
+    """Sums of one resource."""
 
     resource: str
-    sums: Mapping[str, int | None]
-    beside_gpus: bool
+    sums: Mapping[str, int | None]  # by column, such as `guaranteed`; None if a summand is unknown
+    beside_gpus: bool  # CPU or memory of flavors without GPUs, in a cluster with GPUs
 
     @property
     def text(self) -> str:
-        """All sums."""
+        """All sums in one line."""
         listed = (
             f"{'unknown' if amount is None else amount_text(self.resource, amount)} {name}"
             for name, amount in self.sums.items()
@@ -124,27 +107,22 @@ class ResourceTotal:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Sums of all GPU resources, and of CPU and memory where flavors have no GPUs.
-
-    Attributes:
-        workloads: how many workloads are pending.
-        requested: what those with GPUs request, then what those without request; empty if none is pending.
-    """
+    """Sums of all GPU resources, and of CPU and memory of flavors without GPUs."""
 
     resources: tuple[ResourceTotal, ...]
-    workloads: int
-    requested: tuple[Mapping[str, int], ...]
+    workloads: int  # number of pending workloads
+    requested: tuple[Mapping[str, int], ...]  # by pending workloads with GPUs, then without; empty if none is pending
 
     @property
     def text(self) -> str:
-        """The sums, and the pending workloads."""
+        """The sums and the pending workloads in one line."""
         requested = f" ({'; '.join(leading_text(part) for part in self.requested)})" if self.requested else ""
         sums = "; ".join(resource.text for resource in self.resources) or "no quota"
         return f"total {sums}; {plural(self.workloads, 'workload')} pending{requested}"
 
 
 class Note(Enum):
-    """What a reader should know about the numbers."""
+    """Notes on the numbers."""
 
     LENT = (
         "lent: upper bound of the idle guarantee that others use; Kueue records who borrows, not from whom:"
@@ -160,28 +138,20 @@ class Note(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The result of `tenancy usage`.
-
-    Attributes:
-        notes: what the reader should know about the numbers.
-        holds: queues and flavors that are held for maintenance.
-        unusable: guaranteed GPUs that no pod can have now.
-        interrupted: workloads with GPUs that were evicted, by namespace.
-        unreadable: kinds without which numbers are unknown.
-    """
+    """The result of `tenancy usage`."""
 
     rows: tuple[Row, ...]
     budgets: tuple[TeamBudget, ...]
     total: Total
     notes: tuple[Note, ...]
-    holds: tuple[str, ...] = ()
-    unusable: tuple[str, ...] = ()
-    interrupted: tuple[Interrupted, ...] = ()
-    unreadable: tuple[Missing, ...] = ()
+    holds: tuple[str, ...] = ()  # queues and flavors held for maintenance
+    unusable: tuple[str, ...] = ()  # guaranteed GPUs that no pod can use now
+    interrupted: tuple[Interrupted, ...] = ()  # evicted workloads with GPUs, by namespace
+    unreadable: tuple[Missing, ...] = ()  # kinds whose numbers are unknown
 
     @property
     def remarks(self) -> list[str]:
-        """The notes as texts, and which numbers are unknown."""
+        """The notes as texts, with unknown numbers."""
         return [
             *self.holds,
             *self.unusable,
@@ -192,9 +162,8 @@ class Usage:
 
 
 def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage:
-    """The usage of a cluster, or of one team.
+    """Usage of a cluster, or of the namespace `team`; `queues` avoids a second read of the state, which has `KINDS`.
 
-    `queues` are those of the state, with `KINDS`, if they were read before; `team` is a namespace, empty for all.
     Raises ConsoleError if the team does not exist, or the user may not list teams.
     """
     _require(state, team)
@@ -219,7 +188,7 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
 
 
 def rows_of(queues: Queues, team: str = "") -> tuple[Row, ...]:
-    """The rows of all queues, or of those of one team; of its LocalQueues where ClusterQueues may not be read."""
+    """Rows of all queues or of a team's queues; of its LocalQueues if ClusterQueues are not readable."""
     if queues.state.knows("ClusterQueue"):
         queued = _kueue_rows(queues, team)
     else:
@@ -259,7 +228,7 @@ def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
 
 
 def _local(queues: Queues, namespace: str, local: Iterable[str], part_of: str = "") -> Iterator[Row]:
-    """Usage of a namespace in its LocalQueues; guarantee and limit are known of whole ClusterQueues only."""
+    """Usage of a namespace in its LocalQueues; only whole ClusterQueues have guarantee and limit."""
     names = set(local)
     used: dict[FlavorResource, int] = {}
     for queue in queues.state.of("LocalQueue", namespace):
@@ -299,7 +268,7 @@ def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) ->
 
 
 def _sorted(all_lines: Iterable[FlavorResource]) -> list[FlavorResource]:
-    """Lines in their order, without those of claims, whose quota never binds."""
+    # Without lines of claims, whose quota never binds.
     lines = [line for line in all_lines if line[1] not in CLAIMED]
     order = {name: at for at, name in enumerate(ordered({resource for _, resource in lines}))}
     return sorted(lines, key=lambda line: (line[0] in {"-", "?"}, line[0], order[line[1]]))
@@ -323,7 +292,7 @@ def _gang_rows(queues: Queues, team: str) -> Iterator[Row]:
 
 
 def _owner(queue: GangQueue, state: State) -> str:
-    """The team of a gang queue, which is named team-flavor; else the one namespace whose gangs are in it."""
+    """The team of a gang queue named team-flavor; else the only namespace with gangs in it."""
     named = [each for each in teams_of(state) if queue.name.startswith(f"{each}-")]
     if named:
         return max(named, key=len)
@@ -332,10 +301,7 @@ def _owner(queue: GangQueue, state: State) -> str:
 
 
 def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget]:
-    """All resources of one team's quotas; for all teams only GPUs and resources at capacity.
-
-    Where no queue has GPUs, requests of CPU and memory take the place of GPUs.
-    """
+    """All resources of one team's quotas; for all teams, GPUs (CPU and memory without GPUs) and full resources."""
     for namespace in [team] if team else teams_of(state):
         for quota in state.of("ResourceQuota", namespace):
             for line in budgets(quota):
@@ -346,7 +312,7 @@ def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget
 
 
 def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
-    """Sums, and what pending workloads request: GPUs of those with GPUs, and CPU and memory of those without."""
+    """Sums, and requests of pending workloads: GPUs of workloads with GPUs, CPU and memory of others."""
     whole = [row for row in rows if not row.part_of]
     names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
     totals = [_resource_total(name, [row for row in whole if row.resource == name]) for name in names]
@@ -359,7 +325,7 @@ def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
 
 
 def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
-    """CPU and memory of flavors without GPUs: in a cluster with GPUs, only where a team has a guarantee of them."""
+    """CPU and memory of flavors without GPUs; in a cluster with GPUs, only if a team has a guarantee of them."""
     with_gpus = {row.flavor for row in rows if is_extended(row.resource)}
     for resource in (CPU, MEMORY):
         cpu_rows = [row for row in rows if row.resource == resource and row.flavor not in with_gpus]

@@ -1,4 +1,4 @@
-"""Why an object is pending: follows it from the queue to the nodes, up to what blocks it."""
+"""Why an object is pending, found by the way from the queue to the nodes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -39,9 +39,9 @@ KINDS: Final[tuple[Kind, ...]] = (
 )  # fmt: skip
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "Event", "PersistentVolumeClaim", "TrainingRuntime")
 _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")
+# Kueue's message about a topology without room: `notFitMessage` in
+# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/tas_flavor_snapshot.go
 _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
-"""Kueue's words about a topology without room: `notFitMessage` in
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/tas_flavor_snapshot.go"""
 
 
 def why(target: Target, state: State) -> Why:
@@ -69,7 +69,7 @@ def _followed(target: Target, state: State) -> Why:
 
 
 def _with_workload(target: Target, queues: Queues) -> Why:
-    """The object has Workloads: the one that has come least far decides."""
+    """Of several Workloads, the one with the least progress decides."""
     workload = min(target.workloads, key=lambda workload: _FIRST.index(workload.stage))
     count, replicas = sum(pods.count for pods in workload.sets), int_at(target.manifest, "spec", "replicas")
     stuck = gated(target.pods) or (replicas and workload.stage == "finished")  # Kueue may end it as OutOfSync
@@ -84,7 +84,6 @@ def _with_workload(target: Target, queues: Queues) -> Why:
 
 
 def _unqueued(target: Target, queues: Queues) -> Why:
-    """The object has no Workload."""
     state, namespace = queues.state, namespace_of(target.manifest)
     own = queues.homes.get(namespace, {})
     placed = [pod for pod in target.pods if text_at(pod, "spec", "nodeName")]
@@ -104,7 +103,6 @@ def _unqueued(target: Target, queues: Queues) -> Why:
 
 
 def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
-    """Follows a Workload to the stage that it has reached."""
     name = queues.queue_of(workload)
     behind = f" (ClusterQueue {name})" if name else ""
     place = f"Workload {workload.name} in LocalQueue {workload.queue or '(none)'}{behind}"
@@ -131,7 +129,7 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
 
 
 def _switched_off(workload: Workload) -> Reason:
-    """Kueue or a person has stopped it. Who may not change Workloads can requeue it, too."""
+    # A user who may not change Workloads can requeue it, too.
     again = f"run `tenancy requeue {workload.label}`"
     reason = text_at(condition(workload.manifest, "Evicted"), "reason")
     if reason.endswith("MaximumExecutionTimeExceeded"):
@@ -144,7 +142,6 @@ def _switched_off(workload: Workload) -> Reason:
 
 
 def _without_label(target: Target, queues: Queues) -> Reason:
-    """The object names no queue, and no LocalQueue of its namespace is the default one."""
     namespace, kind = namespace_of(target.manifest), text_at(target.manifest, "kind")
     reason = f"no queue is set: the {kind} has no label {QUEUE_LABEL}"
     local = queues.usual(namespace)
@@ -155,7 +152,6 @@ def _without_label(target: Target, queues: Queues) -> Reason:
 
 
 def _checked(workload: Workload, lines: list[str]) -> Why:
-    """Quota is reserved, and admission checks are not ready."""
     states = maps_at(workload.manifest, "status", "admissionChecks")
     checks = [check for check in states if text_at(check, "state") != "Ready"]
     for check in checks:
@@ -173,7 +169,6 @@ def _checked(workload: Workload, lines: list[str]) -> Why:
 
 
 def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
-    """No quota is reserved."""
     state, name = queues.state, queues.queue_of(workload)
     own = queues.homes.get(workload.namespace, {})
     if workload.queue not in own and state.sees("LocalQueue"):
@@ -212,7 +207,6 @@ def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
 
 
 def _position(before: Sequence[Workload], *, complete: bool) -> str:
-    """How many workloads are ahead in the queue, and what they request."""
     seen = "" if complete else " (of those that you may see)"
     if not before:
         return f"no workload is ahead of it in the queue{seen}"
@@ -222,7 +216,7 @@ def _position(before: Sequence[Workload], *, complete: bool) -> str:
 
 
 def _excluded(workload: Workload, offers: Sequence[Offer]) -> Reason | None:
-    """What keeps a workload pending although its queue has the quota: a flavor that is held, or the network."""
+    """A held flavor or a topology keeps a workload pending although its queue has the quota."""
     if held := next((refusal for offer in offers if (refusal := offer.held)), None):
         return held.text, held.fix
     message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
@@ -233,7 +227,7 @@ def _excluded(workload: Workload, offers: Sequence[Offer]) -> Reason | None:
 
 
 def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Unblock | None) -> Iterator[str]:
-    """The quota of the queue, without when it fits where the simulation disagrees."""
+    # Without when it fits, if the simulation disagrees.
     requests = [request for offer in offers for request in offer.requests]
     blocking = [request for request in requests if request.source.verdict != "now"]
     fits = all(offer.source.verdict == "now" for offer in offers)
@@ -257,14 +251,13 @@ def _groups(target: Target) -> Iterator[str]:
 
 
 def _too_few(target: Target) -> Reason | None:
-    """Why a gang whose PodGroup wants more pods than it has never starts, and the fix."""
+    """Why a gang never starts whose PodGroup needs more pods than it has, and the fix."""
     waiting = [group for group in target.groups if text_at(group, "status", "phase") != "Running"]
     together = max((int_at(group, "spec", "minMember") for group in waiting), default=0)
     return too_few(together, sum(template.count for template in target.demand.templates))
 
 
 def _gang(target: Target, state: State) -> Why:
-    """Volcano schedules the object."""
     name = text_at(target.groups[0], "spec", "queue") if target.groups else target.demand.gang or "default"
     lines = [f"gang in Volcano queue {name}: all pods start together", *_groups(target)]
     if any(text_at(group, "status", "phase") == "Running" for group in target.groups):

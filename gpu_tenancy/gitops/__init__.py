@@ -1,1 +1,1 @@
-"""A stack as manifests in folders; which stacks a change affects; one comment for all of them."""
+"""A stack as manifests in folders; stacks that a change affects; one comment for all of them."""

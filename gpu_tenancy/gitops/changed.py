@@ -12,7 +12,7 @@ from gpu_tenancy.base.git import git
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.model.project import existing_stacks, read_stack
 
-_SHARED: Final = {
+_SHARED: Final = {  # files and folders of a project that affect every stack, the more specific ones first
     "gpu_tenancy/model/catalogue": "catalogue",
     "gpu_tenancy/model": "program",
     "components": "program",
@@ -23,12 +23,11 @@ _SHARED: Final = {
     "requirements.txt": "Python packages",
     "uv.lock": "Python packages",
 }
-"""Files and folders of a project that affect every stack, the more specific ones first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The stacks that a change affects, with reasons; and stacks that are `gone`, whose resources must be destroyed."""
+    """The stacks that a change affects, with reasons; and `gone` stacks, whose resources must be destroyed."""
 
     stacks: dict[str, tuple[str, ...]]
     gone: tuple[str, ...]

@@ -8,18 +8,14 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 
-MARK: Final = "<!-- gpu-tenancy: preview -->"
-"""The first line, by which the comment is found and updated."""
+MARK: Final = "<!-- gpu-tenancy: preview -->"  # the first line, by which the comment is found and updated
 
-LIMIT: Final = 65_536
-"""Maximum characters of a comment: https://github.com/orgs/community/discussions/27190."""
+LIMIT: Final = 65_536  # maximum characters of a comment: https://github.com/orgs/community/discussions/27190.
 
-SHORTEST: Final = 4_000
-"""Minimum characters, below which not even a list of stacks fits."""
+SHORTEST: Final = 4_000  # minimum characters, below which not even a list of stacks fits
 
 _MEANINGS: Final = {0: "OK", 1: "invalid stack", 2: "mandatory policy violation", 3: "internal error in the preview"}
-_SEVERITY: Final = (3, 1, 2, 0)
-"""Exit codes, the most severe first; an invalid stack is worse than a violation because policies are not evaluated."""
+_SEVERITY: Final = (3, 1, 2, 0)  # exit codes, most severe first; policies of an invalid stack are not evaluated
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +94,7 @@ def _meaning(code: int) -> str:
 
 
 def _part(preview: StackPreview, *, whole: bool) -> str:
-    """The report, or its head; without one the errors, or their beginning.
-
-    Errors are in a fence that is longer than any run of backticks in them.
-    """
+    """The report, or its head; else the start of the errors, in a fence longer than their runs of backticks."""
     if preview.report.strip():
         head = preview.report.partition("\n### ")[0].strip()
         return preview.report if whole else f"{head}\n\n*Shortened. The full report is an artifact of this run.*"

@@ -15,26 +15,21 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.kinds import kinds
 
-BUILT_IN: Final = frozenset(
+BUILT_IN: Final = frozenset(  # API groups of every API server; operators' releases install all others
     {
         *("", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "autoscaling", "batch"),
         *("coordination.k8s.io", "networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io"),
         *("resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
     }
 )
-"""API groups of every API server; operators' releases install all others."""
 
-_RUNS: Final = frozenset(
+_RUNS: Final = frozenset(  # kinds that run or queue for days: nothing waits until they are healthy
     key for key, kind in kinds().items() if key == ("", "Pod") or (kind.work and key != ("batch", "Job"))
 )
-"""Kinds whose pods can run or queue for days, so that nothing waits until they are healthy; a Job has an annotation."""
 
-OPERATORS: Final = "operators"
-"""Part of the releases, of the jobs that wait for their webhooks, and of what these need."""
-TENANCY: Final = "tenancy"
-"""Part of the objects that need no server or job, and that no release needs."""
-WORK: Final = "work"
-"""Part of the servers, the jobs, and what needs them; nothing waits until it is healthy."""
+OPERATORS: Final = "operators"  # part of releases, jobs that wait for their webhooks, and their dependencies
+TENANCY: Final = "tenancy"  # part of objects that need no server or job, and that no release needs
+WORK: Final = "work"  # part of servers, jobs and their dependents; nothing waits until it is healthy
 
 _STAND_IN: Final = "kubernetes:gpu-tenancy:Release"
 _NOT_CLOUD: Final = ("kubernetes:", "pulumi:")
@@ -45,8 +40,7 @@ _SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 class Piece(KubernetesObject):
     """One object, or one release, whose manifest has only kind and name.
 
-    `before` are URNs of its dependencies, those of the program and its namespace, which are in earlier waves. A
-    retained object is kept in the cluster when it is removed from the stack.
+    `before` has URNs of its dependencies in earlier waves. A `retained` object stays when the stack no longer has it.
     """
 
     release: HelmRelease | None
@@ -98,7 +92,6 @@ def pieces(rendered: Rendered) -> tuple[Piece, ...]:
 
 
 def _stand_in(registration: Registration) -> Registration:
-    """A release as an object, so that it is part of the dependency graph; other registrations unchanged."""
     if registration.type != RELEASE or registration.external_id:
         return registration
     metadata: dict[str, Json] = {key: text_at(registration.inputs, key) for key in ("name", "namespace")}
@@ -107,7 +100,7 @@ def _stand_in(registration: Registration) -> Registration:
 
 
 def refusals(rendered: Rendered) -> tuple[str, ...]:
-    """Why a stack cannot be written as manifests: secret values, or values that are not known yet; sorted."""
+    """Secret and unknown values, with which a stack cannot be written as manifests; sorted."""
     problems: list[str] = []
     for item in kubernetes_objects(rendered):
         name = f"{item.namespace}/{item.name}" if item.namespace else item.name
@@ -147,21 +140,16 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _KUSTOMIZATION: Final = "kustomization.yaml"
 _TO_PULUMI: Final = "pulumi.com/"
 _TTL: Final = "ttlSecondsAfterFinished"
-_RETAINED: Final[dict[str, Json]] = {
+_RETAINED: Final[dict[str, Json]] = {  # Argo CD and Flux keep such an object when the folder no longer has it
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
 }
-"""Annotations with which Argo CD and Flux keep an object that is no longer in the folder."""
 
-Files = dict[PurePosixPath, str]
-"""File contents by path."""
+Files = dict[PurePosixPath, str]  # file contents by path
 
 
 def content(piece: Piece) -> dict[str, Json]:
-    """The manifest of an object, without what only Pulumi reads.
-
-    A finished job does not delete itself, because Argo CD or Flux would create and run it again.
-    """
+    """The manifest without Pulumi's fields. Finished jobs are kept: Argo CD or Flux would run deleted ones again."""
     metadata = map_at(piece.manifest, "metadata")
     kept = {key: value for key, value in map_at(metadata, "annotations").items() if not key.startswith(_TO_PULUMI)}
     kept |= _RETAINED if piece.retained else {}
@@ -226,7 +214,6 @@ def plain(pieces: Sequence[Piece]) -> Files:
 
 
 def _command(release: HelmRelease, values: PurePosixPath) -> str:
-    """The command that installs or upgrades a release, for the folder that has all."""
     arguments = ["helm", "upgrade", "--install", release.name, release.reference, "--version", release.version]
     arguments += ["--repo", release.repository] if release.repository else []
     arguments += ["--namespace", release.namespace, "--values", values.as_posix(), "--atomic"]

@@ -1,9 +1,8 @@
-"""What a job is submitted from: a file with the keys that `training` of a stack has, and a folder of code.
+"""Sources of a submitted job: a file with the keys of `training` in a stack, and a folder of code.
 
-A job in a file can move into a stack as it is. A folder of code is in the object of the job, since the cluster offers
-no other place to those who only submit jobs: a researcher may not create ConfigMaps, and there may be no registry to
-push to. So the archive is an annotation of the pods, which the kubelet shows to them as a file, and which ends with the
-job. https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
+A job in a file can move into a stack unchanged. The archive of the code is an annotation of the pods, which the kubelet
+shows as a file and which ends with the job: a researcher may not create ConfigMaps, and there may be no registry.
+https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
 """
 
 import base64
@@ -32,22 +31,21 @@ from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.model.yaml import Data, UnreadableError, read_yaml
 
+# Fields of a job that `Wish` has too.
 _TAKEN: Final = frozenset(
     {
         "image", "command", "args", "env", "flavor", "gpus", "cpu", "memory", "datasets", "volumes", "priority",
         "framework", "workers", "deadline", "shared_memory", "scratch", "movable", "retries", "keep",
     }
 )  # fmt: skip
-"""Fields of a job that `Wish` has too."""
-_OF_RUNTIME: Final = frozenset({"keep", "retries"})
-"""Those that a TrainJob has no field for: they are in a TrainingRuntime, which researchers may not create."""
+_OF_RUNTIME: Final = frozenset({"keep", "retries"})  # in a TrainingRuntime, which researchers may not create
 
 
 def read_job(file: FilePath, team: str) -> Wish:
-    """The one job of a YAML file, as NAME: KEYS, with the keys of `teams.<team>.training` of a stack.
+    """Reads the one job of a YAML file, as NAME: KEYS, with the keys of `teams.<team>.training` of a stack.
 
-    Raises ConsoleError if the file cannot be read, or has not one job, StackError if a key is wrong, or only a stack
-    can have it.
+    Raises ConsoleError if the file is not readable or does not have one job, StackError if a key is wrong or only for
+    stacks.
     """
     shown = str(file)
     around: Path = ("teams", team, "training")
@@ -76,7 +74,7 @@ def read_job(file: FilePath, team: str) -> Wish:
 
 
 def _of_stacks(path: Path, job: Training) -> Iterator[Problem]:
-    """What only a stack can have."""
+    # Keys that only a stack can have.
     fix = f"remove it, or add the job to teams.{path[1]}.training of the stack"
     for field in sorted(job.model_fields_set - _TAKEN):
         yield Problem((*path, to_camel(field)), "is not a key of jobs that you submit", fix)
@@ -121,19 +119,18 @@ def _wish(name: str, job: Training) -> Wish:
     )
 
 
+# Bytes of the archive. All annotations of an object have at most 256 KiB, and base64 makes four bytes of three:
+# https://github.com/kubernetes/kubernetes/blob/v1.34.0/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go
 LARGEST: Final = 180 * 1024
-"""Bytes of the archive. All annotations of an object have at most 256 KiB, and base64 makes four bytes of three:
-https://github.com/kubernetes/kubernetes/blob/v1.34.0/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go"""
+# Folders without code, for folders outside of git.
 _LEFT_OUT: Final = frozenset({".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".ipynb_checkpoints"})
-"""Folders that are not code, where git does not know what is ignored."""
 _SHOWN: Final = 3
 
 
 def packed(folder: FilePath) -> str:
-    """The files of a folder as the value of the annotation; the same files give the same value.
+    """Files of a folder, except files that git ignores, as the value of the annotation; deterministic.
 
-    In a work tree of git these are the files that git does not ignore. Raises ConsoleError if it is no folder, has no
-    files, or they are too large.
+    Raises ConsoleError if it is not a folder, has no files, or they are too large.
     """
     if not folder.is_dir():
         raise ConsoleError(f"--code {folder}: is not a folder", "set the folder in which the command is to run")
@@ -171,7 +168,7 @@ def _add(tar: tarfile.TarFile, folder: FilePath, name: str) -> None:
 
 
 def _of_git(folder: FilePath) -> list[str]:
-    """Files that git does not ignore; none where the folder is in no work tree."""
+    """Files that git does not ignore; empty outside of a work tree."""
     command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         done = subprocess.run(command, capture_output=True, check=False)

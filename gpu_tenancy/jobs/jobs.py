@@ -1,4 +1,4 @@
-"""What runs in a namespace: jobs, servers and single pods, each with the pods and Workloads that were made for it."""
+"""Jobs, servers and single pods of a namespace, with their pods and Workloads."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -26,20 +26,15 @@ _NUMBER: Final = re.compile(r"(\d+)")
 
 @dataclass(frozen=True)
 class Jobs:
-    """The objects of a namespace that run pods.
-
-    Attributes:
-        objects: of all kinds that run pods, those that controllers made too.
-        workloads: of Kueue; none where they are not readable.
-    """
+    """The objects of a namespace that run pods."""
 
     namespace: str
-    objects: tuple[Manifest, ...]
-    workloads: tuple[Workload, ...] = ()
+    objects: tuple[Manifest, ...]  # including objects that controllers created
+    workloads: tuple[Workload, ...] = ()  # of Kueue; empty if not readable
 
     @cached_property
     def _above(self) -> dict[str, tuple[str, ...]]:
-        """Uid of each object, and its own and those of the objects that it was made for, the first one last."""
+        """Uids of each object and its owners, the root last."""
         parents = {
             uid_of(manifest): next((text_at(owner, "uid") for owner in controllers(manifest)), "")
             for manifest in self.objects
@@ -54,11 +49,11 @@ class Jobs:
 
     @cached_property
     def roots(self) -> tuple[Manifest, ...]:
-        """The objects that no other was made for: what people submit."""
+        """Objects without an owner, as people submit them."""
         return tuple(manifest for manifest in self.objects if len(self._above[uid_of(manifest)]) == 1)
 
     def named(self, name: str, kind: str = "") -> Manifest:
-        """The object with a name, of any kind or of one; of an object and what its controller made of it, the object.
+        """The object with a name, of any kind or of one; of an object and its controller's objects, the former.
 
         Raises ConsoleError if no object has the name, or several kinds have one.
         """
@@ -81,14 +76,14 @@ class Jobs:
         raise ConsoleError(f"{place}: {kind or 'object'} not found, or not readable by you", fix)
 
     def owner(self, manifest: Manifest) -> Manifest | None:
-        """The object whose controller would replace this one if it was deleted; the runs of a CronJob are not."""
+        """The owner whose controller would recreate this object after a deletion; not the CronJob of a run."""
         above = self._above[uid_of(manifest)][1:]
         found = next((one for one in self.objects if uid_of(one) in above[:1]), None)
         kind = kind_of(found) if found else None
         return found if kind and kind.counted_by != "template" else None
 
     def pods(self, manifest: Manifest) -> tuple[Manifest, ...]:
-        """The pods of an object, in the order of their names; of pods with the same index, the newest one."""
+        """Pods of an object, sorted by name; of pods with the same index, the newest one."""
         by_place: dict[str, Manifest] = {}
         for pod in sorted(self._made_for(manifest), key=lambda pod: text_at(pod, "metadata", "creationTimestamp")):
             if text_at(pod, "kind") == "Pod":
@@ -101,12 +96,12 @@ class Jobs:
         return tuple(by_place[place] for place in sorted(by_place, key=natural))
 
     def workloads_of(self, manifest: Manifest) -> tuple[Workload, ...]:
-        """Kueue's Workloads of an object, or of what was made for it."""
+        """Kueue's Workloads of an object and of objects that it owns."""
         uids = {uid_of(one) for one in self._made_for(manifest)}
         return tuple(workload for workload in self.workloads if uids.intersection(workload.owners))
 
     def pods_of(self, workload: Workload) -> tuple[Manifest, ...]:
-        """The running pods of one of Kueue's Workloads."""
+        """Running pods of one of Kueue's Workloads."""
         owners = frozenset(workload.owners)
         pods = (one for one in self.objects if text_at(one, "kind") == "Pod")
         running = (pod for pod in pods if text_at(pod, "status", "phase") == "Running")
@@ -122,17 +117,14 @@ def uid_of(manifest: Manifest) -> str:
 
 
 def controllers(manifest: Manifest) -> Iterator[Manifest]:
-    """The owner that an object was made for."""
+    """The controlling owner references."""
     return (owner for owner in maps_at(manifest, "metadata", "ownerReferences") if owner.get("controller"))
 
 
 def read_jobs(
     cluster: Cluster, namespace: str, *, queued: bool = False, kinds: Iterable[tuple[str, str]] = KINDS
 ) -> Jobs:
-    """Reads a namespace, with the rights of the user; kinds that are not readable, or not served, are left out.
-
-    `queued` says whether Kueue's Workloads are read too.
-    """
+    """Reads a namespace; kinds that are not readable or not served are left out. `queued`: also reads Workloads."""
     cluster.resource("v1", "Pod")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         listed = pool.map(partial(_list, cluster, namespace), kinds)
@@ -150,5 +142,5 @@ def _list(cluster: Cluster, namespace: str, api: tuple[str, str]) -> tuple[Manif
 
 
 def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
-    """Finds an object of any kind that runs pods: see `Jobs.named`."""
+    """Finds an object of any kind that runs pods; see `Jobs.named`."""
     return read_jobs(cluster, namespace).named(name, kind)

@@ -1,7 +1,4 @@
-"""kubectl as a command runs it, for shells in pods and forwarded ports; what the GPUs of pods do.
-
-The light client has neither. nvidia-smi in a container sees its own GPUs only.
-"""
+"""kubectl for shells in pods, forwarded ports and nvidia-smi, which shows the GPUs of its container only."""
 
 import os
 import re
@@ -22,46 +19,40 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import Manifest, name_of, requests
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
 
+# Percent of the last second in which a kernel ran, and MiB: https://docs.nvidia.com/deploy/nvidia-smi/index.html.
 QUERY: Final = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
-"""Percent of the last second in which a kernel ran, and MiB: https://docs.nvidia.com/deploy/nvidia-smi/index.html."""
 _MIB: Final = 2**20
 _AT_ONCE: Final = 8
+# Reasons, by a part of the output of kubectl or a container runtime.
 _REASONS: Final = (
     ("(Forbidden)", "you may not exec into them"),
     ("executable file not found", "their image has no nvidia-smi"),
     ("no answer within", "no answer in time"),
 )
-"""Why a pod does not tell, by a part of what kubectl or a container runtime prints."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """Of one or several GPUs.
+    """Utilization of one or several GPUs."""
 
-    Attributes:
-        percent: of each GPU, how long a kernel ran.
-        used: memory of all of them in bytes.
-        memory: that they have.
-    """
-
-    percent: tuple[int, ...]
-    used: int
-    memory: int
+    percent: tuple[int, ...]  # time with a running kernel, of each GPU
+    used: int  # memory of all GPUs in bytes
+    memory: int  # total of all GPUs in bytes
 
     @property
     def busy(self) -> str:
-        """The mean, and the least busy GPU if that differs much: `81 %, one 0 %`."""
+        """Mean utilization, with the least busy GPU if that differs much: `81 %, one 0 %`."""
         mean, least = sum(self.percent) / len(self.percent), min(self.percent)
         return f"{mean:.0f} %" + (f", one {least} %" if least < mean / 2 else "")
 
     @property
     def filled(self) -> str:
-        """Memory in use."""
+        """Used and total memory."""
         return f"{amount_text(MEMORY, self.used)} of {amount_text(MEMORY, self.memory)}"
 
 
 def read_gpu_use(text: str) -> GpuUse | None:
-    """What nvidia-smi printed for `QUERY`; None if a number is not available, as for MIG partitions."""
+    """Reads the output of `QUERY`; None if a number is not available, as for MIG partitions."""
     try:
         rows = [tuple(int(cell) for cell in line.split(",")) for line in text.splitlines() if line.strip()]
         percent, used, memory = zip(*rows, strict=True)
@@ -72,19 +63,14 @@ def read_gpu_use(text: str) -> GpuUse | None:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What pods say of their GPUs.
+    """Utilization of GPUs that pods report."""
 
-    Attributes:
-        use: by the name of the pod; without pods that do not tell.
-        notes: how many do not tell, and why.
-    """
-
-    use: Mapping[str, GpuUse] = field(default_factory=dict[str, GpuUse])
-    notes: tuple[str, ...] = ()
+    use: Mapping[str, GpuUse] = field(default_factory=dict[str, GpuUse])  # by name of the pod, if it reports any
+    notes: tuple[str, ...] = ()  # how many pods report nothing, and why
 
 
 def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
-    """What the GPUs of running pods do; `run` prints the answer of `QUERY` in the pod with a name."""
+    """Reads the GPUs of running pods; `run` returns the output of `QUERY` in a pod by name."""
     asked = [
         name_of(pod)
         for pod in pods
@@ -109,7 +95,7 @@ def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
 
 
 def together(use: Mapping[str, GpuUse], names: Iterable[str]) -> GpuUse | None:
-    """The GPUs of several pods; None if none of them tells."""
+    """GPUs of several pods together; None if no pod reports any."""
     known = [use[name] for name in names if name in use]
     if not known:
         return None
@@ -117,10 +103,9 @@ def together(use: Mapping[str, GpuUse], names: Iterable[str]) -> GpuUse | None:
     return GpuUse(percent, sum(each.used for each in known), sum(each.memory for each in known))
 
 
-_PATIENCE: Final = 20.0
-"""Seconds for the answer of nvidia-smi in a pod."""
+_PATIENCE: Final = 20.0  # seconds for nvidia-smi in a pod
+# Log line of kubectl itself: https://github.com/kubernetes/klog/blob/v2.130.1/klog.go
 _LOGGED: Final = re.compile(r"^[IWEF]\d{4} [\d:.]+ .*\n?", re.MULTILINE)
-"""A line in which kubectl logs its own work: https://github.com/kubernetes/klog/blob/v2.130.1/klog.go"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +117,7 @@ class Kubectl:
 
     @classmethod
     def of(cls, kubeconfig: Path | None, context: str | None, namespace: str, *, embedded: bool) -> "Kubectl":
-        """With the cluster that a command asks. Raises ConsoleError if there is no kubectl."""
+        """Uses the cluster of the command; raises ConsoleError without kubectl."""
         if not shutil.which("kubectl"):
             raise ConsoleError("kubectl not found", "install it: https://kubernetes.io/docs/tasks/tools/")
         from gpu_tenancy.cluster.contexts import chosen, uses_embedded  # noqa: PLC0415 - it loads the schema of stacks
@@ -142,14 +127,13 @@ class Kubectl:
         return cls(file, ("kubectl", *(("--context", used) if used else ()), "--namespace", namespace))
 
     def nvidia_smi(self, pod: str) -> str:
-        """What nvidia-smi says of the GPUs of a pod. Raises ConsoleError if the pod does not tell."""
+        """Output of nvidia-smi in a pod; raises ConsoleError if that fails."""
         return self.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=patient(_PATIENCE))
 
     def run(self, *words: str, fix: str, shown: bool = False, patience: float | None = None) -> str:
-        """The output of kubectl with some words after the options for the cluster; nothing if it is shown.
+        """Output of kubectl with `words` after the options for the cluster; empty if `shown` on the terminal.
 
-        With `shown`, kubectl prints to the terminal itself. `patience` is in seconds; None for any time. Raises
-        ConsoleError if it fails, or takes too long.
+        `patience` is in seconds; None for no limit. Raises ConsoleError if kubectl fails or takes too long.
         """
         every = [*self.words, *words]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}

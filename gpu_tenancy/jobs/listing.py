@@ -1,4 +1,4 @@
-"""The jobs of teams as their queues have them: what each holds, or what it requests and which place it has."""
+"""Jobs of teams in their queues, with reserved or requested resources and places."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -30,17 +30,17 @@ from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, together
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.names import USER
 
+# `reserved`: it has quota, and an admission check is not ready. `held back`: pending, but Kueue does not consider it.
+# `stopped`: `spec.active` of its Workload is false, or its object is scaled to 0.
 JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "stopped"]
-"""`reserved`: it has quota, and an admission check is not ready. `held back`: pending, and Kueue does not consider it.
-`stopped`: `spec.active` of its Workload is false, or its object is scaled to 0."""
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "Job", "LocalQueue", "Namespace", "PodGroup", "PriorityClass", "ResourceFlavor",
     "Workload",
 )  # fmt: skip
 _STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
+# The condition of a Workload whose last transition began a state.
 _SINCE: Final[Mapping[JobState, str]] = {"admitted": "Admitted", "reserved": "QuotaReserved"}
-"""The condition of a Workload whose last change was the beginning of a state."""
 _STYLES: Final[Mapping[JobState, str]] = {"admitted": "green", "pending": "yellow"}
 
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "m"))
@@ -48,37 +48,25 @@ _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "m"))
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """One workload that is not finished.
-
-    Attributes:
-        kind: of the object that it was made for, such as `Job`.
-        requests: of all its pods, in base units; what it holds once it has quota.
-        flavors: of its GPUs; of all its resources where it has none. Empty while it is pending.
-        since: when its state began, for a pending one what decides its place; RFC 3339.
-        user: whose it is, by its label; empty without.
-        place: among the pending workloads of its queue, 1 for the next; None where it is not pending.
-        at_least: whether the place counts only those that the user may read.
-        wait: how long it waits; None where it is not pending, or its queue cannot be simulated.
-        gpus: what its GPUs do; None if that was not asked, or no pod tells.
-    """
+    """One workload that is not finished."""
 
     namespace: str
     name: str
-    kind: str
-    requests: Mapping[str, int]
-    flavors: tuple[str, ...]
+    kind: str  # of its owner, such as `Job`
+    requests: Mapping[str, int]  # of all its pods, in base units; reserved once it has quota
+    flavors: tuple[str, ...]  # of its GPUs, or of all resources without GPUs; empty while pending
     priority: int
     state: JobState
-    since: str
-    user: str = ""
-    place: int | None = None
-    at_least: bool = False
-    wait: Estimate | None = None
-    gpus: GpuUse | None = None
+    since: str  # begin of its state, or time for its place while pending; RFC 3339
+    user: str = ""  # owner by its label; empty without
+    place: int | None = None  # among the pending workloads of its queue, from 1; None if not pending
+    at_least: bool = False  # the place counts only readable workloads
+    wait: Estimate | None = None  # None if not pending, or without a simulation
+    gpus: GpuUse | None = None  # utilization; None if not requested, or not reported
 
     @property
     def holds_gpus(self) -> bool:
-        """Whether GPUs are its own now."""
+        """Whether it has GPUs now."""
         return self.state == "admitted" and bool(gpus(self.requests))
 
     @property
@@ -89,21 +77,16 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The jobs of one team or of all, admitted ones first, the longest first, then pending ones in their order.
-
-    Attributes:
-        notes: what their queues borrow and who can preempt them for it; what could not be read.
-    """
+    """Jobs of one team or of all: admitted ones, the longest-running first, then pending ones in queue order."""
 
     jobs: tuple[QueuedJob, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # borrowed quota and queues that can preempt it; kinds that are not readable
 
 
 def listing(state: State, team: str = "", queues: Queues | None = None) -> Listing:
-    """Lists the jobs of a namespace, or of all.
+    """Lists the jobs of a namespace, or of all; `queues` avoids a second read of the state, which has `KINDS`.
 
-    `queues` are those of the state, with `KINDS`, if they were read before. Raises ConsoleError if no namespace has the
-    name.
+    Raises ConsoleError if the namespace does not exist.
     """
     known = teams_of(state)
     if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
@@ -121,7 +104,7 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
 
 
 def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Listing:
-    """The same listing of one namespace, with what the GPUs of admitted jobs do; see `gpu_use` for `run`."""
+    """Adds the utilization of GPUs of admitted jobs of one namespace; see `gpu_use` for `run`."""
     holding = {job.name for job in listing.jobs if job.holds_gpus}
     pods = {
         name: jobs.pods_of(workload)
@@ -158,7 +141,7 @@ def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJo
 
 
 def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]:
-    """How long pending workloads wait: one simulation for each tree of queues."""
+    """Estimates waits with one simulation for each cohort tree."""
     pending = {workload.label: queues.queue_of(workload) for workload in workloads if workload.stage == "waiting"}
     found: dict[str, Estimate] = {}
     seen: set[str] = set()
@@ -178,7 +161,7 @@ def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]
 
 
 def _places(queues: Queues) -> dict[str, tuple[int, bool]]:
-    """The places of pending workloads, and whether there may be others before them that the user may not read."""
+    """Places of pending workloads, and whether unreadable workloads may be ahead."""
     found: dict[str, tuple[int, bool]] = {}
     for name in filter(None, queues.members):
         unseen = name not in queues.cluster_queues or bool(queues.unseen(name))
@@ -188,7 +171,7 @@ def _places(queues: Queues) -> dict[str, tuple[int, bool]]:
 
 
 def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJob]:
-    """The gangs that Volcano admits, without those whose owner Kueue has admitted, by its uid."""
+    """Gangs that Volcano admits, except gangs whose owner (by uid) Kueue admits."""
     classes = {name_of(one): int_at(one, "value") for one in state.of("PriorityClass")}
     for group in state.of("PodGroup", team):
         owner = next(iter(maps_at(group, "metadata", "ownerReferences")), dict[str, Json]())
@@ -208,9 +191,9 @@ def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJ
 
 
 def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: datetime | None = None) -> Group:
-    """Output of `tenancy queue`: a table, how many jobs have each state, and the notes.
+    """Table of `tenancy queue`, numbers of jobs by state, and notes.
 
-    With `every_team`, names have their namespace; with `busy`, there is a column for what GPUs do.
+    With `every_team`, names have their namespace; with `busy`, a column has the utilization of GPUs.
     """
     now = now or datetime.now(UTC)
     waits = ("wait",) if any(job.wait for job in listing.jobs) else ()
@@ -234,12 +217,12 @@ def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: dateti
 
 
 def data(listing: Listing) -> dict[str, Any]:
-    """The same for programs, amounts in base units."""
+    """The listing for JSON, amounts in base units."""
     return {"jobs": [asdict(job) for job in listing.jobs], "notes": listing.notes}
 
 
 def age(since: str, now: datetime) -> str:
-    """How long ago a time was, in the largest unit of which it has two, as kubectl shows ages: `90s`, `3h`."""
+    """Age in the largest unit of which there are at least two, as kubectl shows ages: `90s`, `3h`."""
     seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds())) if since else 0
     length, unit = next(((length, unit) for length, unit in _UNITS if seconds >= 2 * length), (1, "s"))
     return f"{seconds // length}{unit}"

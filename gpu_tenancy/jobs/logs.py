@@ -1,4 +1,4 @@
-"""The logs of a job over all of its pods, and how it ends."""
+"""Logs of all pods of a job, and its outcome."""
 
 import time
 from collections.abc import Callable
@@ -16,33 +16,24 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED, ApiError, UnreachableError
 from gpu_tenancy.model.kinds import kinds
 
-_EVERY: Final = 2.0
-"""Seconds between two looks at the pods of a job that is followed."""
+_EVERY: Final = 2.0  # seconds between two reads of the pods of a followed job
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 
 
 @dataclass
 class Logs:
-    """Prints the logs of a job.
-
-    Attributes:
-        write: prints a line of a pod.
-        note: tells the user about pods without a log.
-        number: of the only pod to print; None for all.
-        container: of the pods; empty for the first one, or the one that an annotation names.
-        tail: how many of the last lines of each pod; None for all.
-    """
+    """Prints the logs of a job."""
 
     cluster: Cluster
-    write: Callable[[str], None]
-    note: Callable[[str], None]
-    number: int | None = None
-    container: str = ""
-    tail: int | None = None
+    write: Callable[[str], None]  # prints a line of a pod
+    note: Callable[[str], None]  # prints a note about a pod without a log
+    number: int | None = None  # of the only pod to print; None for all
+    container: str = ""  # empty for the first one, or the one that an annotation names
+    tail: int | None = None  # last lines of each pod; None for all
     _writing: Lock = field(default_factory=Lock)
 
     def show(self, jobs: Jobs, manifest: Manifest) -> None:
-        """Prints what there is. Raises ConsoleError if no pod has a log, or none has the number."""
+        """Prints the present lines; raises ConsoleError if no pod has a log, or no pod has the number."""
         name = name_of(manifest)
         pods = self._chosen(jobs, manifest)
         printed = 0
@@ -57,10 +48,9 @@ class Logs:
             raise ConsoleError(f"{name}: {what}", f"`tenancy why {name}` explains what is pending")
 
     def follow(self, manifest: Manifest) -> str:
-        """Prints lines as they are written, also of pods that start later, until the job ends.
+        """Prints new lines, also of pods that start later, until the job ends; returns the outcome, such as `Complete`.
 
-        Returns:
-            How it ended, such as `Complete`; empty if it was deleted.
+        The outcome is empty if the job was deleted.
         """
         streams: dict[str, Thread] = {}
         api = (text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
@@ -103,7 +93,7 @@ class Logs:
         return f"[{number:{len(str(count - 1))}}] " if count > 1 and self.number is None else ""
 
     def _print(self, pod: Manifest, prefix: str, *, follow: bool, tail: int | None) -> bool:
-        """Prints lines of a pod, and returns whether they could be read; one that cannot does not end the others."""
+        """Prints lines of a pod; False if they cannot be read, so that other pods continue."""
         names = [text_at(container, "name") for container in maps_at(pod, "spec", "containers")]
         container = self.container or text_at(pod, "metadata", "annotations", _DEFAULT) or names[0]
         try:

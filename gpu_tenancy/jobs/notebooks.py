@@ -1,7 +1,7 @@
-"""Notebooks: what a team offers, and the StatefulSet of one, with the rights of a researcher.
+"""Notebooks: offers of a team, and their StatefulSets, with the rights of a researcher.
 
-A researcher may neither read nor create Secrets, and a guard denies pods that use one. So the token of a notebook is
-made in its container, where those can read it who may open a shell in it, and these may also forward its port.
+A researcher may not read or create Secrets, and a guard denies pods with a Secret. So the container creates the token,
+readable by users with the right to open a shell in it, who may also forward its port.
 """
 
 import re
@@ -32,35 +32,26 @@ STATEFUL_SET: Final = ("apps/v1", "StatefulSet")
 _HOME: Final = "/home/notebook"
 _PROGRAM: Final = "/opt/gpu-tenancy"
 _COMMAND: Final = ("python3", f"{_PROGRAM}/notebook.py")
-_HOST: Final = "NOTEBOOK_HOST"
-"""Variable of a notebook to which the stack has a route."""
-_LONGEST: Final = 50
-"""Characters of a name: labels of its pod have the name with a hash or a number."""
+_HOST: Final = "NOTEBOOK_HOST"  # variable with the host of the stack's route
+_LONGEST: Final = 50  # characters of a name, since labels have the name with a hash or number
+# Kueue's messages until the pod and the Workload of a stopped notebook are deleted:
+# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_webhook.go.
 _STILL_STOPPING: Final = ("scaling down is still in progress", "scale-down is still being deleted")
-"""What Kueue says until the pod and the Workload of a stopped notebook are gone:
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_webhook.go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A notebook as a person describes it.
-
-    Attributes:
-        image: empty for the default of the team.
-        size: name; empty for the default of the team.
-        mounts: paths by PersistentVolumeClaim, besides its home.
-        user: whose it is, as a label; empty for nobody's.
-    """
+    """A notebook as a person describes it."""
 
     name: str
-    image: str = ""
-    size: str = ""
-    mounts: Mapping[str, str] | None = None
-    user: str = ""
+    image: str = ""  # empty for the team's default
+    size: str = ""  # name; empty for the team's default
+    mounts: Mapping[str, str] | None = None  # paths by PersistentVolumeClaim, besides its home
+    user: str = ""  # owner, as a label; empty for none
 
 
 def offered(cluster: Cluster, team: str) -> NotebooksOffer:
-    """The notebooks that people of a team may start. Raises ConsoleError if there are none."""
+    """Notebooks that the team may start; raises ConsoleError if there are none."""
     text = text_at(cluster.get("v1", "ConfigMap", NOTEBOOKS, team) or {}, "data", "notebooks.json")
     if not text:
         fix = f"ask the platform team to set teams.{team}.notebooks in the stack"
@@ -73,12 +64,12 @@ def offered(cluster: Cluster, team: str) -> NotebooksOffer:
 
 
 def usual_name(user: str) -> str:
-    """The name of a notebook of a user who names none."""
+    """Default name of a user's notebook."""
     return re.sub(r"[^a-z0-9]+", "-", f"notebook-{user}".lower()).strip("-")[:_LONGEST].strip("-")
 
 
 def found(cluster: Cluster, team: str, name: str) -> Manifest | None:
-    """A notebook; None if there is none. Raises ConsoleError if the name is of another StatefulSet."""
+    """Reads a notebook; None if it does not exist. Raises ConsoleError for any other StatefulSet."""
     manifest = cluster.get(*STATEFUL_SET, name, team)
     if manifest and not label(manifest, NOTEBOOK):
         raise ConsoleError(f"StatefulSet {team}/{name}: is not a notebook", "set another name")
@@ -86,7 +77,7 @@ def found(cluster: Cluster, team: str, name: str) -> Manifest | None:
 
 
 def existing(cluster: Cluster, team: str, name: str) -> Manifest:
-    """A notebook that must exist. Raises ConsoleError if it does not."""
+    """Reads a notebook; raises ConsoleError if it does not exist."""
     if manifest := found(cluster, team, name):
         return manifest
     known = sorted(name_of(one) for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
@@ -102,12 +93,12 @@ def listed(cluster: Cluster, team: str) -> tuple[JobRow, ...]:
 
 
 def runs(notebook: Manifest) -> bool:
-    """Whether a notebook is started: it runs, or is pending."""
+    """Whether a notebook is started: running or pending."""
     return int_at(notebook, "spec", "replicas", otherwise=1) > 0
 
 
 def host_of(notebook: Manifest) -> str:
-    """The host by which browsers reach a notebook; empty without one."""
+    """Host of a notebook for browsers; empty without one."""
     (container, *_) = maps_at(notebook, "spec", "template", "spec", "containers")
     return next((text_at(one, "value") for one in maps_at(container, "env") if one.get("name") == _HOST), "")
 
@@ -115,7 +106,7 @@ def host_of(notebook: Manifest) -> str:
 def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) -> dict[str, Any]:
     """The StatefulSet of a notebook, in the queue of the team; `state` has the kinds of `fit`.
 
-    Raises ConsoleError if the team is not offered the image or the size, or the name cannot be one.
+    Raises ConsoleError if the team is not offered the image or the size, or the name is invalid.
     """
     if not re.fullmatch(rf"[a-z]([-a-z0-9]{{0,{_LONGEST - 2}}}[a-z0-9])?", choice.name):
         fix = f"use at most {_LONGEST} lowercase letters, digits and hyphens, and begin with a letter"
@@ -183,10 +174,7 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
 
 
 def require_own_home(cluster: Cluster, team: str, choice: Choice) -> None:
-    """Refuses the name of a notebook of somebody else, whose home it would have.
-
-    Raises ConsoleError if the home is of another user.
-    """
+    """Raises ConsoleError if the home of the notebook's name belongs to another user."""
     claim = cluster.get("v1", "PersistentVolumeClaim", f"home-{choice.name}-0", team)
     owner = label(claim, USER) if claim else ""
     if owner and choice.user and owner != choice.user:
@@ -194,9 +182,9 @@ def require_own_home(cluster: Cluster, team: str, choice: Choice) -> None:
 
 
 def scale(cluster: Cluster, notebook: Manifest, replicas: int) -> None:
-    """Starts or stops a notebook; one that is just stopping is started once it has stopped.
+    """Starts or stops a notebook; a start waits until a stopping notebook has stopped.
 
-    Raises ApiError if the API server, a guard or Kueue refuses, WaitTimeoutError if its pod does not end.
+    Raises ApiError if the API server, a guard or Kueue rejects it, WaitTimeoutError if its pod does not end.
     """
 
     def done() -> bool:
@@ -212,7 +200,7 @@ def scale(cluster: Cluster, notebook: Manifest, replicas: int) -> None:
 
 
 def pod_that_runs(cluster: Cluster, notebook: Manifest) -> str:
-    """Name of the pod of a notebook. Raises ConsoleError if it does not run."""
+    """Name of the pod of a notebook; raises ConsoleError if it does not run."""
     team, name = (text_at(notebook, "metadata", key) for key in ("namespace", "name"))
     if not runs(notebook):
         raise ConsoleError(f"notebook {team}/{name}: is stopped", f"start it with `tenancy notebook start {name}`")

@@ -1,4 +1,4 @@
-"""Tables of a team: what runs, what it uses, and the claims that jobs can mount."""
+"""Tables of a team: jobs, their usage, and claims that jobs can mount."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -28,33 +28,25 @@ METRICS: Final = ("metrics.k8s.io/v1beta1", "PodMetrics")
 _STAGES: Final = {"waiting": "pending", "checked": "reserved", "switched off": "stopped"}
 _STYLES: Final = {"running": "green", "pending": "yellow", "failed": "red"}
 _ORDER: Final = ("running", "starting", "pending", "reserved", "stopped")
-Use = Mapping[str, Mapping[str, int]]
-"""CPU and memory that pods use, by the name of the pod, in base units."""
+Use = Mapping[str, Mapping[str, int]]  # CPU and memory of pods, by name, in base units
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job, a server or a single pod.
-
-    Attributes:
-        state: as Kueue or its controller has it, such as `running` or `pending`; of a CronJob its schedule.
-        running: its pods that run; `pods` is how many it asks for.
-        requests: of all its pods, in base units.
-        user: whose it is, by its label; empty without.
-    """
+    """A job, a server or a single pod."""
 
     name: str
     kind: str
-    state: str
-    running: int
-    pods: int
-    requests: Mapping[str, int]
+    state: str  # of Kueue or its controller, such as `running`; schedule of a CronJob
+    running: int  # pods that run
+    pods: int  # requested number
+    requests: Mapping[str, int]  # of all its pods, in base units
     since: str
-    user: str
+    user: str  # owner by its label; empty without
 
 
 def rows(jobs: Jobs) -> tuple[JobRow, ...]:
-    """Everything in a namespace that people submitted: what runs first, then what waits, then what ended."""
+    """Objects that people submitted in a namespace: running, then pending, then ended."""
     found = sorted((_row(jobs, root) for root in jobs.roots), key=lambda row: row.since, reverse=True)
     return tuple(sorted(found, key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else len(_ORDER)))
 
@@ -93,7 +85,7 @@ def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
 
 
 def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "job") -> Group:
-    """Output of `tenancy jobs`, or of a command about `what` other objects."""
+    """Table of `tenancy jobs`, or of `what` other objects."""
     now = now or datetime.now(UTC)
     listed = table(what, "kind", "state", "pods#", "requests", "age#", "user", drop=("age", "user", "kind"))
     for row in found:
@@ -106,25 +98,17 @@ def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "j
 
 @dataclass(frozen=True, slots=True)
 class UseRow:
-    """What a job or a pod uses.
+    """Usage of a job or a pod."""
 
-    Attributes:
-        name: of the job, or number and name of the pod.
-        where: how many pods run, or the node of the pod.
-        used: CPU and memory in base units; None without metrics.
-        requests: in base units.
-        gpus: what its GPUs do; None if that was not asked, or no pod tells.
-    """
-
-    name: str
-    where: str
-    used: Mapping[str, int] | None
-    requests: Mapping[str, int]
-    gpus: GpuUse | None = None
+    name: str  # of the job, or number and name of the pod
+    where: str  # number of running pods, or the node of the pod
+    used: Mapping[str, int] | None  # CPU and memory in base units; None without metrics
+    requests: Mapping[str, int]  # in base units
+    gpus: GpuUse | None = None  # utilization; None if not requested, or not reported
 
 
 def use_of(cluster: Cluster, namespace: str) -> Use:
-    """What the pods of a namespace use. Raises ConsoleError if the cluster has no metrics."""
+    """Usage of the pods of a namespace; raises ConsoleError if the cluster has no metrics."""
     try:
         found = cluster.list(*METRICS, namespace=namespace)
     except ApiError as error:
@@ -142,7 +126,7 @@ def use_of(cluster: Cluster, namespace: str) -> Use:
 
 
 def of_jobs(jobs: Jobs, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow]:
-    """What each job with running pods uses, and what their GPUs do."""
+    """Usage of each job with running pods."""
     for root in jobs.roots:
         pods = [pod for pod in jobs.pods(root) if text_at(pod, "status", "phase") == "Running"]
         if pods:
@@ -154,7 +138,7 @@ def of_jobs(jobs: Jobs, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow
 
 
 def of_pods(jobs: Jobs, manifest: Manifest, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow]:
-    """What each pod of a job uses, with the number by which `tenancy logs` knows it, and what its GPUs do."""
+    """Usage of each pod of a job, with its number for `tenancy logs`."""
     for number, pod in enumerate(jobs.pods(manifest)):
         where = text_at(pod, "spec", "nodeName") or text_at(pod, "status", "phase").lower()
         asked = requests(map_at(pod, "spec"))
@@ -163,7 +147,7 @@ def of_pods(jobs: Jobs, manifest: Manifest, use: Use, busy: Mapping[str, GpuUse]
 
 
 def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: Iterable[str] = ()) -> Group:
-    """Output of `tenancy top`: what is used of what is requested, and what GPUs do if that was asked."""
+    """Table of `tenancy top`: usage, requests and, with `busy`, utilization of GPUs."""
     more, drop = (("GPUs#", "GPU memory#"), ("CPUs", "memory")) if busy else (("GPUs",), ("GPUs",))
     listed = table("pod" if pods else "job", "node" if pods else "pods", "CPUs#", "memory#", *more, drop=drop)
     units = {CPU: 100, MEMORY: 2**20}  # A tenth of a CPU, and a Mi.
@@ -181,37 +165,29 @@ def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: It
     return Group(listed, *told) if found else Group(Text("no running pods", style="bold"))
 
 
+# https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes
 _ACCESS: Final = {
     "ReadOnlyMany": "read",
     "ReadWriteMany": "read and write",
     "ReadWriteOnce": "one node",
     "ReadWriteOncePod": "one pod",
 }
-"""https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes"""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """A PersistentVolumeClaim.
-
-    Attributes:
-        bucket: URL of the dataset's bucket; empty without one.
-        access: what its pods can do, or how many can mount it: `read`, `read and write`, `one node`, `one pod`.
-        size: what it has once it is bound, else what it requests, as Kubernetes writes it.
-        state: such as `Bound` or `Pending`.
-        pods: those that mount it and have not ended.
-    """
+    """A PersistentVolumeClaim."""
 
     name: str
-    bucket: str
-    access: str
-    size: str
-    state: str
-    pods: tuple[str, ...] = ()
+    bucket: str  # URL of the dataset's bucket; empty without one
+    access: str  # `read`, `read and write`, `one node`, `one pod`
+    size: str  # capacity if bound, else requested, as Kubernetes writes it
+    state: str  # such as `Bound` or `Pending`
+    pods: tuple[str, ...] = ()  # that mount it and have not ended
 
 
 def claims(found: Iterable[Manifest], pods: Iterable[Manifest]) -> tuple[ClaimRow, ...]:
-    """The PersistentVolumeClaims of a namespace, datasets first, with its pods that mount them."""
+    """Claims of a namespace, datasets first, with the pods that mount them."""
     users: dict[str, list[str]] = {}
     for pod in pods:
         for volume in () if ended(pod) else maps_at(pod, "spec", "volumes"):
@@ -232,7 +208,7 @@ def claims(found: Iterable[Manifest], pods: Iterable[Manifest]) -> tuple[ClaimRo
 
 
 def shown_claims(rows: tuple[ClaimRow, ...]) -> Group:
-    """Output of `tenancy claims`."""
+    """Table of `tenancy claims`."""
     listed = table("claim", "bucket", "access", "size#", "state", "pods#", drop=("state", "size"))
     for row in rows:
         # The size of a dataset's claim is a number for the quota only: a bucket has none.
@@ -243,5 +219,5 @@ def shown_claims(rows: tuple[ClaimRow, ...]) -> Group:
 
 
 def data(rows: Iterable[JobRow | UseRow | ClaimRow]) -> list[dict[str, Any]]:
-    """The rows of a table for programs, amounts in base units."""
+    """Rows of a table for JSON, amounts in base units."""
     return [asdict(row) for row in rows]

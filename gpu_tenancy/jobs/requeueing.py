@@ -1,4 +1,4 @@
-"""How a job gets to the end of its queue: Kueue evicts it, or it is deleted and created again as it was submitted."""
+"""Requeues a job: Kueue evicts it, or it is deleted and created again as it was submitted."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -22,27 +22,23 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.kinds import kind_of
 
 _OF_KUEUE: Final = "kueue.x-k8s.io/manager"
-_OF_JOBS: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")
-"""Labels that the API server writes into the template of a Job."""
+_OF_JOBS: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")  # of the API server, in templates of Jobs
+# Set by Kueue: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/podset/podset.go (`Merge`).
 _SET: Final = {
     "metadata": ("annotations", "labels"),
     "spec": ("nodeSelector", "schedulingGates", "tolerations"),
 }
-"""What Kueue sets in pod templates:
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/podset/podset.go (`Merge`)."""
-_SUBMITTER: Final = "ray-job-submitter"
-"""Container of the template that Kueue writes into a RayJob without one."""
+_SUBMITTER: Final = "ray-job-submitter"  # in the template that Kueue writes into a RayJob without one
 _ELASTIC: Final = "kueue.x-k8s.io/job-min-parallelism"
 _EQUAL: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
-_ENDS: Final = 180.0
-"""Seconds in which the pods of a job must end."""
+_ENDS: Final = 180.0  # seconds until the pods of a job must have ended
 
 
 def requeue(cluster: Cluster, manifest: Manifest, workloads: tuple[Workload, ...]) -> str:
-    """Ends the pods of a job and has it queued again; returns how.
+    """Ends the pods of a job and requeues it; returns how.
 
-    Whoever may change Workloads has Kueue evict it, and it keeps its place. For all others, and for a job that ended,
-    it is created again. Raises ConsoleError if it is not a job, or is pending already, ApiError if the user may not.
+    Kueue evicts the job, which keeps its place, if the user may change Workloads. Otherwise, or if the job ended, it is
+    created again. Raises ConsoleError if it is not a job or is already pending, ApiError without the right.
     """
     title = f"{text_at(manifest, 'kind')} {text_at(manifest, 'metadata', 'name')}"
     kind = kind_of(manifest)
@@ -67,7 +63,7 @@ def requeue(cluster: Cluster, manifest: Manifest, workloads: tuple[Workload, ...
 
 
 def _evicted(cluster: Cluster, workload: Workload) -> bool:
-    """Whether Kueue evicted a workload; False if the user may not change it."""
+    """False if the user may not change the workload."""
     reference = Reference(KUEUE, "Workload", workload.name, workload.namespace)
     if workload.stage != "switched off":
         try:
@@ -89,10 +85,7 @@ def _evicted(cluster: Cluster, workload: Workload) -> bool:
 
 
 def as_submitted(manifest: Manifest, workload: Workload | None) -> dict[str, Any]:
-    """A job as it was before Kueue started it.
-
-    Its Workload has its pod templates as they were submitted; None where Kueue does not manage it.
-    """
+    """A job as it was before Kueue started it; its Workload has the original pod templates, None without Kueue."""
     made = deepcopy(dict(cast("dict[str, Any]", manifest)))
     made.pop("status", None)
     metadata = made["metadata"]
@@ -125,7 +118,7 @@ def as_submitted(manifest: Manifest, workload: Workload | None) -> dict[str, Any
 
 
 def _restore(template: Manifest, submitted: Manifest) -> None:
-    """Takes back in place what Kueue sets in a template when it starts a job."""
+    """Reverts in place Kueue's changes of a template."""
     for key, fields in _SET.items():
         part = template.get(key)
         if isinstance(part, dict):

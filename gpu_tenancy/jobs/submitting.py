@@ -1,4 +1,4 @@
-"""The object of a job that a person describes in a few words: what it needs of the queue and its nodes is filled in."""
+"""Builds the object of a job from a short description, and fills in queue and node settings."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,12 +32,10 @@ from gpu_tenancy.model.spec.roles import HEAD, KINDS, WORKER
 from gpu_tenancy.model.spec.secrets import Variable
 from gpu_tenancy.model.spec.workloads import Training
 
-_LONGEST: Final = 63
-"""Characters of the value of a label."""
-_UNITS: Final = {CPU: 1000, MEMORY: 2**30}
-"""What the sizes of pods are multiples of."""
+_LONGEST: Final = 63  # characters of the value of a label
+_UNITS: Final = {CPU: 1000, MEMORY: 2**30}  # sizes of pods are multiples
+# Head of a Ray cluster if the namespace's defaults are not readable; no tasks run on the head.
 _HEAD: Final = {CPU: 2000, MEMORY: 8 * 2**30}
-"""What the head of a Ray cluster has where the defaults of the namespace are not readable; no tasks run on it."""
 _USUAL: Final = Training.model_fields
 _ENFORCED: Final = "pod-security.kubernetes.io/enforce"
 _RESTRICTED: Final = "restricted"
@@ -45,61 +43,37 @@ _RESTRICTED: Final = "restricted"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A job as a person describes it.
-
-    Attributes:
-        name: of the object; empty for one that the API server generates from `train-`.
-        gpus: of each pod.
-        nodes: number of pods, which all start together.
-        flavor: of the GPUs; empty for any of the queue.
-        framework: `job` for pods that are alike and know their index, else what connects them.
-        priority: class; empty for the team's.
-        deadline: maximum run time in seconds; None for none of its own.
-        cpu: CPUs of each pod, such as `8`; empty for its GPUs' share.
-        memory: of each pod, such as `64Gi`; empty for its GPUs' share.
-        env: variables.
-        secrets: variables with a key of a Secret: name of the Secret, and key.
-        mounts: paths by PersistentVolumeClaim.
-        user: whose job it is, as a label; empty for nobody's.
-        args: arguments of the image's own command, or of `command`.
-        code: archive of the folder in which the command runs, as `job_files.packed` has it; empty for none.
-        datasets: claims of `mounts` that are known to be of datasets.
-        shared_memory: size of /dev/shm in bytes, 0 for the container runtime's default; None for that of a stack.
-        scratch: temporary space on the node; None without.
-        stays: whether node autoscalers leave the pods where they run.
-        retries: before it is marked as failed; a TrainJob has those of its runtime.
-        keep: seconds after which it is deleted when finished; a TrainJob has that of its runtime, a RayJob none.
-    """
+    """A job as a person describes it; `secrets` has the name and the key of a Secret by variable."""
 
     image: str
     command: Sequence[str] = ()
-    name: str = ""
-    gpus: int = 1
-    nodes: int = 1
-    flavor: str = ""
-    framework: Runtime = "job"
-    priority: str = ""
-    deadline: int | None = None
-    cpu: str = ""
-    memory: str = ""
+    name: str = ""  # empty for a name that the API server generates from `train-`
+    gpus: int = 1  # of each pod
+    nodes: int = 1  # number of pods, which all start together
+    flavor: str = ""  # of the GPUs; empty for any of the queue
+    framework: Runtime = "job"  # `job`: equal pods that know their index
+    priority: str = ""  # class; empty for the team's
+    deadline: int | None = None  # maximum run time in seconds; None for none of its own
+    cpu: str = ""  # CPUs of each pod, such as `8`; empty for its GPUs' share
+    memory: str = ""  # of each pod, such as `64Gi`; empty for its GPUs' share
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    mounts: Mapping[str, str] = field(default_factory=dict[str, str])
-    user: str = ""
-    args: Sequence[str] = ()
-    code: str = ""
-    datasets: frozenset[str] = frozenset()
-    shared_memory: int | None = None
-    scratch: Scratch | None = None
-    stays: bool = True
-    retries: int = _USUAL["retries"].default
-    keep: int = int(_USUAL["keep"].default)
+    mounts: Mapping[str, str] = field(default_factory=dict[str, str])  # paths by claim
+    user: str = ""  # owner, as a label; empty for none
+    args: Sequence[str] = ()  # of the image's own command, or of `command`
+    code: str = ""  # archive of `job_files.packed`; the command runs in its folder; empty for none
+    datasets: frozenset[str] = frozenset()  # claims of `mounts` that are datasets
+    shared_memory: int | None = None  # /dev/shm in bytes; 0: the container runtime's default; None: a stack's default
+    scratch: Scratch | None = None  # temporary space on the node
+    stays: bool = True  # node autoscalers leave the pods where they run
+    retries: int = _USUAL["retries"].default  # before failure; a TrainJob has its runtime's
+    keep: int = int(_USUAL["keep"].default)  # seconds after its end; a TrainJob has its runtime's, a RayJob none
 
 
 def user_label(username: str) -> str:
-    """A user of the API server, such as an address, an ARN or `system:serviceaccount:ml:ci`, as the value of a label.
+    """User name of the API server (an address, an ARN, `system:serviceaccount:ml:ci`) as the value of a label.
 
-    Of `anna@example.com` it is the part `anna`.
+    `anna@example.com` becomes `anna`.
     """
     name = re.split("[/:]", username)[-1].partition("@")[0]
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:_LONGEST].strip("._-")
@@ -107,26 +81,19 @@ def user_label(username: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a namespace asks of its pods and gives them.
+    """Requirements and defaults of a namespace for its pods."""
 
-    Attributes:
-        restricted: whether it rejects pods that may run as root.
-        account: ServiceAccount of the team's workloads; None for the default of the namespace.
-        priority: class of workloads that name none; empty where the guards of the cluster set it, if any.
-        deadline: maximum run time in seconds of jobs that set none; None likewise.
-    """
-
-    restricted: bool = False
-    account: str | None = None
-    priority: str = ""
-    deadline: int | None = None
+    restricted: bool = False  # rejects pods that may run as root
+    account: str | None = None  # ServiceAccount of workloads; None for the default
+    priority: str = ""  # class of workloads without one; empty if guards set it, if any
+    deadline: int | None = None  # maximum run time in seconds of jobs without one; None likewise
 
 
 def read_terms(cluster: Cluster, team: str, state: State, image: str) -> Terms:
-    """The terms of a team's namespace; `state` has the kinds of `fit`.
+    """Reads the terms of a team's namespace; `state` has the kinds of `fit`.
 
-    Whoever may not read the Namespace asks the API server with a dry run of a pod; guards set priority and deadline.
-    Raises UnreachableError if the cluster does not answer.
+    Without the right to read the Namespace, uses a dry run of a pod; guards then set priority and deadline. Raises
+    UnreachableError if the cluster does not answer.
     """
     try:
         account = ACCOUNT if cluster.exists("v1", "ServiceAccount", ACCOUNT, team) else None
@@ -147,7 +114,7 @@ def read_terms(cluster: Cluster, team: str, state: State, image: str) -> Terms:
 
 
 def _refuses_root(cluster: Cluster, team: str, image: str) -> bool:
-    """Whether Pod Security refuses a pod that has all that `restricted` wants, but may run as root."""
+    """Whether Pod Security rejects a pod that meets `restricted` except that it may run as root."""
     container: Json = {"name": "train", "image": image, "securityContext": rights()}
     security: Json = {"seccompProfile": {"type": "RuntimeDefault"}}
     spec: Json = {"securityContext": security, "containers": [container]}
@@ -160,11 +127,11 @@ def _refuses_root(cluster: Cluster, team: str, image: str) -> bool:
 
 
 def job_of(wish: Wish, team: str, state: State, terms: Terms | None = None) -> dict[str, Any]:
-    """The Job, TrainJob or RayJob of a wish, in the queue of the team, as the same job of a stack.
+    """The Job, TrainJob or RayJob of a wish, equal to the same job of a stack.
 
-    Queue, nodes, tolerations, CPU and memory come from the objects that the user may read, of the kinds of `fit`. What
-    is not readable is left to the defaults of the namespace; GPUs then are `nvidia.com/gpu`. Raises ConsoleError if the
-    namespace has no queue, the queue does not have the flavor or GPUs, or a command is missing.
+    Queue, nodes, tolerations, CPU and memory come from readable objects of the kinds of `fit`, or else from the
+    namespace's defaults, with `nvidia.com/gpu`. Raises ConsoleError if the namespace has no queue, the queue does not
+    have the flavor or GPUs, or a command is missing.
     """
     terms = terms or Terms()
     ray = KINDS[wish.framework].submits
@@ -198,7 +165,7 @@ def job_of(wish: Wish, team: str, state: State, terms: Terms | None = None) -> d
 
 
 def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) -> PodPlan:
-    """The pods of a wish."""
+    """Pods of a wish."""
     shared = wish.shared_memory
     if shared is None and exchange_data(wish.gpus, wish.nodes + KINDS[wish.framework].submits):
         shared = usual_shared_memory(place.amounts[MEMORY]) if MEMORY in place.amounts else None
@@ -226,7 +193,7 @@ def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) ->
 
 
 def _head(wish: Wish, worker: PodPlan, team: str, state: State) -> PodPlan:
-    """The head of a Ray cluster: on nodes without GPUs, if the queue has any and no flavor is chosen."""
+    """The head of a Ray cluster runs on nodes without GPUs, if the queue has any and no flavor is chosen."""
     _, place = placed(replace(wish, gpus=0, cpu="", memory=""), team, state) if not wish.flavor else ("", None)
     sizes = _defaults(state) or _HEAD
     head = replace(worker, amounts=sizes, shared_memory=wish.shared_memory or 0)
@@ -236,7 +203,7 @@ def _head(wish: Wish, worker: PodPlan, team: str, state: State) -> PodPlan:
 
 
 def _mounts(wish: Wish, team: str, state: State) -> Mounts:
-    """The volumes of a pod: first its datasets, then storage of the team."""
+    """Volumes of a pod: datasets, then storage of the team."""
     claims = {name_of(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
     cached = {name_of(dataset) for dataset in state.of("Dataset", team)}
     of_buckets = {name for name, claim in claims.items() if text_at(claim, "metadata", "annotations", BUCKET)}
@@ -258,7 +225,7 @@ def _mounts(wish: Wish, team: str, state: State) -> Mounts:
 
 
 def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
-    """The queue of what a person submits, and what its pods need of the queue and its nodes; see `job_of`.
+    """The queue of a wish, and requirements of its pods; see `job_of`.
 
     Raises ConsoleError if the namespace has no queue, or the queue does not have the flavor or GPUs.
     """
@@ -270,10 +237,9 @@ def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
 
 
 def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
-    """The CronJob that creates a Job regularly, which Kueue queues each time; while one runs, no other is created.
+    """The CronJob of a Job, which Kueue queues at each run; runs do not overlap. `schedule` has five fields, in UTC.
 
-    The CronJob itself must not have the queue label of the Job. `schedule` has five fields, in UTC. Raises ConsoleError
-    if it is not a Job, or has no name.
+    The queue label is on the Job, not on the CronJob. Raises ConsoleError if it is not a Job, or has no name.
     """
     metadata = dict(job["metadata"])
     if job["kind"] != "Job":
@@ -297,25 +263,16 @@ def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What pods need to get to their nodes.
+    """Requirements of pods for their nodes; `topology` has annotations for Kueue, if all flavors have a topology."""
 
-    Attributes:
-        amounts: requests and limits, in base units.
-        labels: node selector.
-        taints: those that they tolerate.
-        topology: annotations by which Kueue selects nodes; empty where a flavor has no topology.
-        flavors: those of the queue on which they can run, as far as it is readable.
-    """
-
-    amounts: Mapping[str, int]
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    taints: tuple[NodeTaint, ...] = ()
+    amounts: Mapping[str, int]  # requests and limits, in base units
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])  # node selector
+    taints: tuple[NodeTaint, ...] = ()  # tolerated
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
-    flavors: tuple[str, ...] = ()
+    flavors: tuple[str, ...] = ()  # readable flavors of the queue on which they can run
 
 
 def _place(wish: Wish, queues: Queues, name: str) -> Place:
-    """What pods of a ClusterQueue need."""
     queue = queues.cluster_queues.get(name)
     written = {CPU: wish.cpu, MEMORY: wish.memory}
     sizes = amounts({resource: amount for resource, amount in written.items() if amount})
@@ -363,14 +320,14 @@ def _is_gpu(resource: str) -> bool:
 
 
 def _taints(flavors: Sequence[Manifest]) -> Iterable[NodeTaint]:
-    """The taints of some flavors, each once, except those of a hold for maintenance."""
+    # Without the taint of a hold for maintenance.
     taints = (taint for flavor in flavors for taint in maps_at(flavor, "spec", "nodeTaints"))
     made = (NodeTaint(*(text_at(taint, key) for key in ("key", "value", "effect"))) for taint in taints)
     return dict.fromkeys(taint for taint in made if taint.key != HOLD)
 
 
 def _bounds(state: State, key: str) -> Iterator[dict[str, int]]:
-    """What LimitRanges of the namespace set for containers: `defaultRequest` or `max`."""
+    # `key` is `defaultRequest` or `max` of the LimitRanges.
     for bounds in state.of("LimitRange"):
         for bound in maps_at(bounds, "spec", "limits"):
             if text_at(bound, "type") == "Container":
@@ -378,7 +335,7 @@ def _bounds(state: State, key: str) -> Iterator[dict[str, int]]:
 
 
 def _defaults(state: State) -> dict[str, int]:
-    """CPU and memory of a pod without GPUs, as for the jobs of a stack: what containers of the namespace request."""
+    """CPU and memory of a pod without GPUs, equal to jobs of a stack: the namespace's default requests."""
     found: dict[str, int] = {}
     for bound in _bounds(state, "defaultRequest"):
         found |= bound
@@ -388,10 +345,9 @@ def _defaults(state: State) -> dict[str, int]:
 def _share(
     resource: str, wish: Wish, flavors: Sequence[Manifest], queue: ClusterQueue, queues: Queues
 ) -> dict[str, int]:
-    """CPU and memory of a pod: its GPUs'' part of the smallest node less 10 %, and at most their part of the limit.
+    """CPU and memory of a pod: its GPUs' share of the smallest node less 10 %, and at most their share of the limit.
 
-    The 10 % are for the node's own daemons. Both are as for the jobs of a stack; a container has at most what the
-    namespace admits. Empty where nothing is readable.
+    The 10 % are for the node's daemons. A container has at most the namespace's maximum. Empty if nothing is readable.
     """
     limits = {line: queues.quotas.potential_available(queue.name, line) for line in queue.spec.quotas}
     share: dict[str, int] = {}
@@ -410,7 +366,6 @@ def _share(
 
 
 def _nodes(resource: str, flavors: Sequence[Manifest], state: State) -> Iterator[Mapping[str, int]]:
-    """What nodes of some flavors have, if they have such GPUs."""
     selectors = [texts_at(flavor, "spec", "nodeLabels") for flavor in flavors]
     for node in read_nodes(state.of("Node"), ()):
         suits = any(labels.items() <= node.labels.items() for labels in selectors)

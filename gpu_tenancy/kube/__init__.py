@@ -1,1 +1,1 @@
-"""A client of clusters: server-side apply, inventory, pruning."""
+"""A Kubernetes client with server-side apply, inventory and pruning."""

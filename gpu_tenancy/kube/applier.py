@@ -1,4 +1,4 @@
-"""Creates, updates or replaces one object by its manifest, and takes back what people changed by hand."""
+"""Creates, updates or replaces one object, and reverts manual changes."""
 
 import json
 import re
@@ -16,46 +16,44 @@ from gpu_tenancy.kube.references import Reference, is_definition, is_namespace
 from gpu_tenancy.kube.request import HOLDING
 
 _UNPROCESSABLE: Final = 422
+# Messages of API servers and of validation rules about a field that cannot change after creation.
 _IMMUTABLE: Final = re.compile(
     r"immutable|may not (be )?(change|update)|cannot change|updates to .* are forbidden", re.DOTALL
 )
-"""Messages of API servers and of validation rules about a field that cannot change after creation."""
 _DENIED: Final = re.compile(r'admission webhook "[^"]+" denied the request: ')
+# Problem of each field in the one message of a webhook that rejects several: `ErrorType` in
+# https://github.com/kubernetes/apimachinery/blob/v0.36.0/pkg/util/validation/field/errors.go.
 _OF_FIELDS: Final = re.compile(
     r": (Invalid value|Required value|Unsupported value|Duplicate value|Forbidden|Not found|Too long|Too many|Too few"
     r"|Internal error)\b"
 )
-"""What is wrong with each field, in the one message of a webhook that rejects several: `ErrorType` in
-https://github.com/kubernetes/apimachinery/blob/v0.36.0/pkg/util/validation/field/errors.go."""
 
-_DELETED_WITHIN: Final = 180
-"""Seconds: the object can be a namespace, which is deleted after its last Pod has ended."""
+_DELETED_WITHIN: Final = 180  # seconds; a namespace is deleted after its last Pod has ended
 
-_SCHEMA_DELAY: Final = 2.0
-"""Seconds in which an API server must serve the new schema of a changed definition."""
+_SCHEMA_DELAY: Final = 2.0  # seconds in which an API server must serve the new schema of a changed definition
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One object to apply, with the existing one and its entry, if any; `adopted` if that is somebody else's."""
+    """One object to apply."""
 
     manifest: Mapping[str, Json]
-    live: Live | None
+    live: Live | None  # the existing object, if any
     entry: Entry | None
-    adopted: bool = False
+    adopted: bool = False  # it has another owner
 
     @property
     def reference(self) -> Reference:
-        """The object's reference."""
+        """Reference of the manifest."""
         return Reference.of(self.manifest)
 
 
 class Applied(NamedTuple):
-    """What was done to one object, its new state, and fields that others had changed and that are corrected."""
+    """Result of one apply."""
 
     action: Action
     live: Live
-    corrected: tuple[str, ...] = ()
+    corrected: tuple[str, ...] = ()  # fields that others had changed
 
 
 class Applier:
@@ -66,18 +64,18 @@ class Applier:
         self._settled: dict[str, float] = {}
 
     def redefined(self, groups: Iterable[str]) -> None:
-        """Notes that definitions in these API groups have just been created or changed."""
+        """Records that definitions of these API groups were just created or changed."""
         settled = time.monotonic() + _SCHEMA_DELAY
         self._settled.update(dict.fromkeys(groups, settled))
 
     def apply(self, wanted: Wanted) -> Applied:
         """Creates, changes or replaces an object, or leaves it unchanged, and returns its new live state.
 
-        Fields that were changed by hand are taken back, but not those of controllers and autoscalers.
+        Reverts fields that people changed, but not fields of controllers and autoscalers.
 
         Raises:
             ApiError: the API server rejects the object.
-            WaitTimeoutError: an object that must be deleted first is not deleted in time.
+            WaitTimeoutError: an object is not deleted in time before its replacement.
         """
         live, reference = wanted.live, wanted.reference
         if live and live.deleting:
@@ -110,10 +108,7 @@ class Applier:
         return Applied("changed" if after.changed_since(live) and not only_taken else "unchanged", after, corrected)
 
     def _apply(self, wanted: Wanted) -> Live:
-        """Sends a manifest; retries for some seconds if the API server may not serve the kind's new schema yet.
-
-        One address can have several API servers, each of which reads a definition by itself.
-        """
+        # Each API server behind one address reads a changed schema by itself, so the request is retried for seconds.
         settled = self._settled.get(wanted.reference.group, 0)
         force = wanted.adopted
         while True:
@@ -129,12 +124,10 @@ class Applier:
                 time.sleep(0.1)
 
     def _may_replace(self, wanted: Wanted, error: ApiError) -> bool:
-        """Never a namespace or a definition: their deletion would delete objects of others.
-
-        A job of ours that Kueue started is replaced, as its immutable kinds are. An object with other problems is
-        replaced if a dry run with another name accepts it: they can be those of the existing object alone. One without
-        `podFailurePolicy` has a default `podReplacementPolicy` that a Job with the former may not have.
-        """
+        # Never a namespace or a definition: their deletion would delete objects of others.
+        # Jobs of ours that Kueue started are replaced, as immutable kinds are. An object with other problems is
+        # replaced if a dry run with another name accepts it, since the existing object alone can cause them: without
+        # `podFailurePolicy`, it has a default `podReplacementPolicy` that a Job with a `podFailurePolicy` may not have.
         if is_namespace(wanted.reference) or is_definition(wanted.reference):
             return False
         if (wanted.entry is not None and by_kueue(error)) or immutable(error):
@@ -150,16 +143,12 @@ class Applier:
 
 
 def immutable(error: ApiError) -> bool:
-    """Whether changed immutable fields are the only problem of a manifest.
-
-    If there is another problem, a replacement may be rejected after the existing object is deleted.
-    """
+    """Whether changed immutable fields are the only problem; otherwise a replacement may be rejected too late."""
     causes = _immutable_causes(error)
     return bool(causes) and all(causes)
 
 
 def _immutable_causes(error: ApiError) -> list[bool]:
-    """For each problem of a manifest whether it is a changed immutable field; none for other errors."""
     if error.status == FORBIDDEN and _DENIED.match(error.message):
         problems, unchangeable = len(_OF_FIELDS.findall(error.message)), error.message.count(": field is immutable")
         return [number < unchangeable for number in range(problems)]
@@ -171,20 +160,20 @@ def _immutable_causes(error: ApiError) -> list[bool]:
 
 CONFLICT: Final = 409
 
+# Managers that people use. Fields of controllers and of the `scale` subresource are not reverted.
 _BY_HAND: Final = re.compile(
     r'conflict with "(kubectl[^"]*|gpu-tenancy|k9s|[Ll]ens|node-fetch|headlamp|curl|Mozilla)"'
     r"(?! with subresource)"
 )
-"""Managers that people use. Fields of controllers, and of the `scale` subresource, are not taken back."""
 _BY_HOLD: Final = re.compile(f'conflict with "{HOLDING}"')
 _BY_KUEUE: Final = re.compile(r'conflict with "kueue"')
 
 
 def by_kueue(error: ApiError) -> bool:
-    """Whether an apply conflicts only with what Kueue wrote into a job when it started it.
+    """Whether an apply conflicts only with fields that Kueue wrote when it started a job.
 
-    Kueue writes labels and node selectors into the pod templates. In a list without keys, such as `workerGroupSpecs` of
-    a RayJob, it becomes the manager of the whole list.
+    Kueue writes labels and node selectors into pod templates. Kueue then manages the whole of a list without keys, such
+    as `workerGroupSpecs` of a RayJob.
     """
     return _conflicts_only(error, _BY_KUEUE)
 
@@ -195,10 +184,10 @@ def _conflicts_only(error: ApiError, managers: re.Pattern[str]) -> bool:
 
 
 def regained(before: Live, after: Live) -> tuple[str, ...]:
-    """The fields that are ours after an apply and were not before it, such as `spec.replicas`, sorted.
+    """Fields that an apply regained from other managers, such as `spec.replicas`, sorted.
 
-    Somebody else's change of a field removes it from our entry in `managedFields`, and an apply adds it again. A
-    controller can also take a field with the value that it has, as Kueue does; then the spec stays the same.
+    A change by another manager removes a field from our entry in `managedFields`; an apply adds it again. If the spec
+    is unchanged, a controller such as Kueue took the field with the same value.
     """
     if not before.applied:
         return ()
@@ -208,7 +197,7 @@ def regained(before: Live, after: Live) -> tuple[str, ...]:
 
 
 def _paths(fields: Mapping[str, Json], parent: str = "") -> Iterator[str]:
-    """The paths of all leaves in https://kubernetes.io/docs/reference/using-api/server-side-apply/#managers."""
+    # Leaves of https://kubernetes.io/docs/reference/using-api/server-side-apply/#managers.
     for key, inner in fields.items():
         kind, _, name = key.partition(":")
         if kind == ".":

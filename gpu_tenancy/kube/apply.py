@@ -1,7 +1,7 @@
-"""Applies the objects of a stack to a cluster, by server-side apply with pruning.
+"""Applies the objects of a stack by server-side apply, and prunes removed objects.
 
-It is for the embedded platform only, where volumes have no data and nobody else has objects: an object with a changed
-immutable field is deleted and created again. Clusters with real workloads are for `pulumi up`.
+For the embedded platform only, where volumes have no data and objects no other owner: objects with changed immutable
+fields are replaced. Clusters with real workloads use `pulumi up`.
 """
 
 from collections import Counter
@@ -33,24 +33,19 @@ def apply(
     *,
     adopt: Collection[str] = (),
 ) -> tuple[Change, ...]:
-    """Applies the manifests, prunes objects of earlier applies, and returns the outcome for each object.
+    """Applies the manifests, prunes objects of earlier applies, and returns the change of each object.
 
-    An object is not sent again if its manifest and its live state are unchanged since the last apply. An object with
-    a changed immutable field is replaced. An existing object with another owner is rejected, unless it may be adopted:
-    then its fields are forced, but it is never replaced. Fields that were changed by hand are corrected.
-
-    Manifests of a wave depend only on earlier waves. The inventory is a file that lists the applied objects, created if
-    it is missing: one for each cluster and stack, used by one run at a time. `adopt` are names of objects, as in
-    `cluster.adopt` of a stack.
+    Skips objects with unchanged manifest and live state, replaces objects with changed immutable fields, and reverts
+    manual changes. Rejects an existing object with another owner unless `adopt` has its name, as in `cluster.adopt` of
+    a stack: then its fields are forced, but it is never replaced. A wave depends only on earlier waves. `inventory`,
+    created if missing, lists the applied objects of one cluster and stack; only one run may use it at a time.
 
     Returns:
-        The applied objects in the order of the waves, then the pruned objects in the order of their deletion.
+        Applied objects in the order of the waves, then pruned objects in the order of their deletion.
 
     Raises:
-        ApplyError: some objects of a wave failed. The rest of the wave is applied, later waves are not, and
-            nothing is pruned.
-        ConsoleError: the inventory is damaged, or the API server is not reachable. Completed work is in the
-            inventory; the next run continues from there.
+        ApplyError: objects of a wave failed; the rest of the wave is applied, later waves are not, nothing is pruned.
+        ConsoleError: the inventory is damaged, or the API server is not reachable. The next run continues.
     """
     references = [Reference.of(manifest) for wave in waves for manifest in wave]
     counts = Counter(reference.key for reference in references)
@@ -71,8 +66,6 @@ def apply(
 
 
 class _Run:
-    """The state of one apply: its changes so far, and its steps."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -86,10 +79,7 @@ class _Run:
         self._applier, self._adopt = Applier(cluster), frozenset(adopt)
 
     def apply(self, number: int, wave: Sequence[Mapping[str, Json]]) -> None:
-        """Applies one wave, and waits until the API server serves the kinds of its definitions.
-
-        Its objects are saved before they are applied, so that a killed run leaves no unknown object.
-        """
+        # Objects are saved before they are applied, so that a killed run leaves no unknown object.
         wanted, failures = self._prepare(wave)
         for reference, item in wanted.items():
             known = item.entry if item.live else None
@@ -116,8 +106,6 @@ class _Run:
             raise ApplyError(sorted(failures, key=lambda failure: order[failure.reference]), self.changes)
 
     def prune(self, wanted: Sequence[Reference]) -> None:
-        """Deletes the objects that are in the inventory but not in the stack."""
-
         def done(change: Change) -> None:
             self.changes.append(change)
             self._progress(change)
@@ -128,7 +116,7 @@ class _Run:
             raise ApplyError(failures, self.changes)
 
     def _prepare(self, wave: Sequence[Mapping[str, Json]]) -> tuple[dict[Reference, Wanted], list[Failure]]:
-        """Reads the live objects of a wave, and rejects those with another owner."""
+        """Reads the live objects of a wave, and rejects objects with another owner."""
         existing = survey(self._cluster, self._pool, [Reference.of(manifest) for manifest in wave])
         wanted: dict[Reference, Wanted] = {}
         failures: list[Failure] = []
@@ -147,15 +135,12 @@ class _Run:
         return wanted, failures
 
 
+# Seconds; the API server of a busy machine took more than 60 for 67 definitions.
 _SERVED_WITHIN: Final = 180
-"""Seconds; the API server of a busy machine took more than 60 for 67 definitions."""
 
 
 def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> list[Failure]:
-    """Waits until every kind of the definitions is served, and returns a failure for each that is not.
-
-    One discovery request covers all kinds.
-    """
+    """Waits until the kinds of the definitions are served; returns a failure for each kind that is not."""
     waiting = list(definitions)
 
     def is_served(definition: Mapping[str, Json]) -> bool:

@@ -1,4 +1,4 @@
-"""A client of a Kubernetes API server that takes and returns plain dictionaries."""
+"""Kubernetes client that takes and returns plain dictionaries."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _BAD_REQUEST: Final = 400
 
 
 class Event(NamedTuple):
-    """A change of an object, with the object after it. A `BOOKMARK` is no change: it has a later resource version."""
+    """A change, with the object after it. A `BOOKMARK` is no change, but has a later resource version."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Manifest
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A served kind, with the name for its path."""
+    """A served kind."""
 
     api_version: str
     kind: str
@@ -40,7 +40,7 @@ class Resource:
     namespaced: bool
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The path of one object; without a name, of the whole list."""
+        """URL path of one object, or of the whole list without a name."""
         root = "/apis" if "/" in self.api_version else "/api"
         parts = [root, self.api_version]
         if namespace and self.namespaced:
@@ -48,29 +48,27 @@ class Resource:
         return "/".join([*parts, self.plural, *([name] if name else [])])
 
 
-_Kinds: TypeAlias = Mapping[tuple[str, str], Resource]
-"""Every kind that an API server served at one time, by API version and kind; the preferred version comes first."""
+_Kinds: TypeAlias = Mapping[tuple[str, str], Resource]  # all served kinds; the preferred version first
 
 
 class Cluster:
     """The objects of one API server.
 
-    Every method raises `ApiError` if the server rejects a request, its subclass `UnknownKindError` if the server does
-    not serve the kind, and `UnreachableError` if it does not answer. Connections are kept alive; eight threads can
-    share them without waiting.
+    Every method raises `ApiError` if the server rejects a request, its subclass `UnknownKindError` if it does not serve
+    the kind, and `UnreachableError` if it does not answer. Eight threads can share the connections without waiting.
 
-    An `api_version` is such as `apps/v1`. A `namespace` is empty for cluster-scoped objects, and in lists for objects
-    of all namespaces. `metadata_only` requests `PartialObjectMetadata`, without spec and status, because the schema of
-    one CustomResourceDefinition can have a megabyte.
+    `api_version` is such as `apps/v1`. `namespace` is empty for cluster-scoped objects, and in lists for all
+    namespaces. `metadata_only` requests `PartialObjectMetadata`, since one CustomResourceDefinition can have a megabyte
+    of schema.
     """
 
     def __init__(
         self, kubeconfig: Path, context: str | None = None, *, retry_seconds: float = 2, answer_seconds: float = 60
     ) -> None:
-        """Reads the kubeconfig and a context of it, None for the current one; nothing is sent yet.
+        """Reads a context of the kubeconfig, None for the current one; sends no request.
 
-        Requests are repeated for `retry_seconds` while the server, or a webhook that it calls, fails; the server may
-        take `answer_seconds` to answer each. The user's default kubeconfig is never used.
+        Requests are repeated for `retry_seconds` while the server or a webhook fails; each answer may take
+        `answer_seconds`. The user's default kubeconfig is never used.
 
         Raises:
             ConsoleError: the file or the context cannot be used.
@@ -96,12 +94,12 @@ class Cluster:
 
     @property
     def server(self) -> str:
-        """The server's address."""
+        """URL of the server."""
         return self._transport.server
 
     @property
     def namespace(self) -> str:
-        """The namespace of the kubeconfig's context; empty where it has none."""
+        """Namespace of the context; empty if it has none."""
         return self._transport.namespace
 
     def ready(self) -> bool:
@@ -115,7 +113,7 @@ class Cluster:
     def get(
         self, api_version: str, kind: str, name: str, namespace: str = "", *, metadata_only: bool = False
     ) -> Manifest | None:
-        """Returns one object; None if it does not exist."""
+        """One object; None if it does not exist."""
         path = self._path(Reference(api_version, kind, name, namespace))
         try:
             return self._ask(Request("GET", path, accept=partial(wanted=metadata_only)))
@@ -125,13 +123,13 @@ class Cluster:
             return None
 
     def exists(self, api_version: str, kind: str, name: str, namespace: str = "") -> bool:
-        """Whether an object exists."""
+        """Whether an object exists, by its metadata."""
         return self.get(api_version, kind, name, namespace, metadata_only=True) is not None
 
     def list(
         self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", metadata_only: bool = False
     ) -> tuple[Manifest, ...]:
-        """Returns all objects of a kind, in the server's order; `labels` is a selector, such as `app=model-server`."""
+        """All objects of a kind, in the server's order; `labels` is a selector, such as `app=model-server`."""
         accept = partial("PartialObjectMetadataList", wanted=metadata_only)
         # List items have no apiVersion and kind, or have those of PartialObjectMetadata.
         common: Manifest = {"apiVersion": api_version, "kind": kind}
@@ -139,9 +137,9 @@ class Cluster:
         return tuple({**item, **common} for page in pages for item in maps_at(page, "items"))
 
     def rows(self, api_version: str, kind: str, *, namespace: str = "") -> tuple[Manifest, ...]:
-        """Returns the metadata of all objects of a kind, and as `cells` what `kubectl get` shows of each, by column.
+        """Metadata of all objects of a kind, with the columns of `kubectl get` as `cells`.
 
-        The server sends neither spec nor data, so it never sends a value of a Secret.
+        The server sends no spec or data, so no value of a Secret.
         https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
         """
         found: list[Manifest] = []
@@ -157,11 +155,11 @@ class Cluster:
         return tuple(found)
 
     def server_version(self) -> str:
-        """The version of Kubernetes that the API server reports, such as `v1.36.3`."""
+        """Version of Kubernetes, such as `v1.36.3`."""
         return text_at(self._ask(Request("GET", "/version")), "gitVersion")
 
     def version(self, api_version: str, kind: str, *, namespace: str = "") -> str:
-        """The resource version of all objects of a kind, from which a watch reports what changes later."""
+        """Resource version of the list of a kind, for the start of a watch."""
         accept = partial("PartialObjectMetadataList", wanted=True)
         page = next(self._pages(api_version, kind, namespace, {"limit": "1"}, accept))
         return text_at(page, "metadata", "resourceVersion")
@@ -188,9 +186,9 @@ class Cluster:
     def watch(
         self, api_version: str, kind: str, *, namespace: str = "", since: str = "", seconds: int = 30
     ) -> Iterator[Event]:
-        """Yields changes of a kind's objects as they happen, for at most 50 seconds: an idle server sends little.
+        """Yields changes of a kind's objects after resource version `since`, for at most 50 seconds.
 
-        They follow the resource version `since`; without one, every existing object is first `ADDED`.
+        Without `since`, every existing object is first `ADDED`.
 
         Raises:
             ApiError: status 410 if `since` is too old; begin again without it.
@@ -206,9 +204,9 @@ class Cluster:
     def log(
         self, namespace: str, pod: str, *, container: str = "", follow: bool = False, tail: int | None = None
     ) -> Iterator[str]:
-        """Yields lines that a container of a pod wrote, all or the last ones, with `follow` until it ends.
+        """Yields log lines of a container, all or the last `tail`; with `follow`, until the container ends.
 
-        The name of a pod's only container can be empty.
+        `container` can be empty for a pod with one container.
 
         Raises:
             ApiError: status 400 while the container is waiting to start.
@@ -222,21 +220,21 @@ class Cluster:
     def create(self, manifest: Mapping[str, Json], *, dry_run: bool = False, once: bool = False) -> Manifest:
         """Creates an object that must not exist yet, with strict field validation, and returns it.
 
-        For objects that are never changed, such as a sample Pod with `generateName`. Use `apply` for all others.
-        With `once`, the request is not repeated while a webhook does not answer: for those who ask again themselves.
+        For objects that never change, such as a sample Pod with `generateName`; use `apply` for all others. With
+        `once`, the request is not repeated while a webhook does not answer, for callers with their own retries.
         """
         reference = Reference.of(manifest)
         path = self._located(reference).path(reference.namespace)
         return self._ask(Request("POST", path, writing(dry_run=dry_run), manifest, once=once))
 
     def impersonating(self, user: str, group: str = "") -> "Cluster":
-        """The same API server, asked as somebody else; `group` is empty for a user in no group of a directory."""
+        """The same API server with impersonation; `group` is empty for no group."""
         other = copy(self)
         other._transport = self._transport.impersonating(user, group)
         return other
 
     def tried(self, target: Reference | None, manifest: Mapping[str, Json]) -> tuple[str, ...]:
-        """The warnings of a dry run that creates an object, or changes `target` by a JSON merge patch."""
+        """Warnings of a dry run that creates an object, or changes `target` by a JSON merge patch."""
         if target:
             request = Request("PATCH", self._path(target), writing(dry_run=True), manifest, MERGE)
         else:
@@ -250,8 +248,8 @@ class Cluster:
     ) -> Manifest:
         """Creates or updates an object by server-side apply with strict field validation.
 
-        A field that we owned before and is missing in the manifest is removed. `dry_run` validates, defaults and admits
-        the object without storing it; `force` takes over fields of other managers instead of raising a conflict (409).
+        Removes our fields that are missing. `dry_run` validates, defaults and admits without storing. `force` takes
+        fields from other managers instead of raising a conflict (409).
         """
         path, accept = self._path(Reference.of(manifest)), partial(wanted=metadata_only)
         query = writing(dry_run=dry_run, force=force)
@@ -263,7 +261,7 @@ class Cluster:
         return self._ask(Request("PATCH", path, writing(), patch, MERGE))
 
     def amend(self, reference: Reference, operations: Sequence[Manifest], *, manager: str = FIELD_MANAGER) -> Manifest:
-        """Changes an object by a JSON patch, all operations or none, as a field manager.
+        """Changes an object by a JSON patch, all operations or none.
 
         Raises:
             ApiError: status 422 if an operation `test` fails.
@@ -272,7 +270,7 @@ class Cluster:
         return self._ask(Request("PATCH", self._path(reference), query, operations, JSON_PATCH))
 
     def token(self, namespace: str, account: str, *, seconds: int = 365 * 24 * 3600) -> str:
-        """A token of a ServiceAccount (TokenRequest), valid for so many seconds or less, as the server decides."""
+        """A token of a ServiceAccount (TokenRequest); the server may shorten its validity in seconds."""
         path = f"{self._path(Reference('v1', 'ServiceAccount', account, namespace))}/token"
         kind: Manifest = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
         body: Manifest = {**kind, "spec": {"expirationSeconds": seconds}}
@@ -289,8 +287,8 @@ class Cluster:
     ) -> None:
         """Deletes an object, or its dependents first; a missing object is not an error.
 
-        With `uid`, another object with the same name is not deleted (409). The grace period of a Pod is in seconds,
-        None for its own. Waits so many seconds for the deletion; 0 to return immediately.
+        With `uid`, another object with the same name is not deleted (409). `grace` of a Pod is in seconds, None for its
+        own. Waits `wait` seconds for the deletion; 0 to return immediately.
 
         Raises:
             WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
@@ -334,15 +332,15 @@ class Cluster:
         poll: float = 0.25,
         what: str = "the expected state of the cluster",
     ) -> _T:
-        """Polls a condition until it returns a value other than None or False, and returns the value.
+        """Polls a condition, see `waiting.wait_for`.
 
         Raises:
-            WaitTimeoutError: the timeout is over; the message names `what` was waited for.
+            WaitTimeoutError: the timeout is over; the message has `what` and the server.
         """
         return wait_for(condition, what=f"{what} at {self.server}", timeout=timeout, poll=poll)
 
     def resource(self, api_version: str, kind: str) -> Resource:
-        """Returns how a kind is served; an unknown kind is looked up on the server again.
+        """How a kind is served; an unknown kind is looked up again.
 
         Raises:
             UnknownKindError: the server does not serve the kind in this version.
@@ -354,7 +352,7 @@ class Cluster:
         return resource
 
     def served(self, reference: Reference) -> Reference | None:
-        """Returns the same object in a version that the server serves; None if its kind is no longer served."""
+        """The reference in a served version; None if the kind is no longer served."""
         try:
             self.resource(reference.api_version, reference.kind)
         except UnknownKindError:
@@ -365,16 +363,16 @@ class Cluster:
         return reference
 
     def versions(self, group: str) -> tuple[str, ...]:
-        """The versions of an API group that the server serves, the preferred one first; empty for none."""
+        """Served versions of an API group, the preferred one first."""
         served = (version.rpartition("/") for version, _ in self._kinds or self._discover(None))
         return tuple(dict.fromkeys(version for of, _, version in served if of == group))
 
     def forget_kinds(self) -> None:
-        """Clears the discovery cache; call it after a definition was changed or deleted."""
+        """Clears the discovery cache, after a definition was changed or deleted."""
         self._kinds = None
 
     def _discover(self, seen: _Kinds | None) -> _Kinds:
-        """Returns kinds that are newer than those that the caller has seen."""
+        """Returns kinds that are newer than `seen`."""
         with self._discovering:
             if self._kinds is None or self._kinds is seen:
                 answers = [self._ask(Request("GET", root, accept=DISCOVERY)) for root in ("/api", "/apis")]
@@ -402,11 +400,7 @@ class Cluster:
 
 
 def _resources(answer: Mapping[str, Json]) -> Iterator[Resource]:
-    """Reads an aggregated discovery document, in which the preferred version of a group comes first.
-
-    Raises:
-        ConsoleError: the server does not support aggregated discovery v2.
-    """
+    # In an aggregated discovery document, the preferred version of a group comes first.
     if answer.get("kind") != "APIGroupDiscoveryList":
         fix = "upgrade the cluster to Kubernetes 1.30 or later"
         raise ConsoleError("the API server does not support aggregated discovery v2", fix)

@@ -1,4 +1,4 @@
-"""Contexts of kubeconfigs, and their logins: a token, a password, a certificate, or a program that gets one of them.
+"""Contexts of kubeconfigs, and their logins: token, password, certificate or credential plugin.
 
 https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 """
@@ -20,14 +20,13 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
 from gpu_tenancy.model.yaml import UnreadableError, read_table
 
-_FILES: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-"""Keys of a kubeconfig with paths, which are relative to its folder."""
+_FILES: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")  # relative paths
 _ANOTHER: Final = "specify another kubeconfig or context"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A context of a kubeconfig, with absolute paths; the user's entry may have credentials."""
+    """A context of a kubeconfig, with absolute paths; `user` may have credentials."""
 
     name: str
     cluster: dict[str, Any]
@@ -37,12 +36,12 @@ class Entry:
 
     @property
     def server(self) -> str:
-        """The address of the API server, without a slash at its end."""
+        """URL of the API server, without a slash at its end."""
         return str(self.cluster["server"]).rstrip("/")
 
 
 def entry_of(files: Path, context: str | None) -> Entry:
-    """A context of a kubeconfig, or of several joined as in KUBECONFIG; None for the current one.
+    """Reads a context of a kubeconfig, or of several joined as in KUBECONFIG; None for the current one.
 
     Raises:
         ConsoleError: a file cannot be read, is not a kubeconfig, or does not have the context.
@@ -90,7 +89,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def impersonation(user: dict[str, Any]) -> dict[str, str]:
-    """The headers by which a user entry acts as another user.
+    """Headers of a user entry that impersonates another user.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
 
@@ -104,10 +103,10 @@ def impersonation(user: dict[str, Any]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if value}
 
 
+# Begin and end of a certificate's validity, in DER: https://www.rfc-editor.org/rfc/rfc5280#section-4.1.2.5.
 _VALIDITY: Final = re.compile(rb"(?:\x17\x0d|\x18\x0f)\d{12,14}Z(?:\x17\x0d|\x18\x0f)(\d{12,14})Z")
-"""Begin and end of a certificate's validity, in DER: https://www.rfc-editor.org/rfc/rfc5280#section-4.1.2.5."""
+# The extension of a cluster entry whose content is for the credential plugin.
 _CONFIG: Final = "client.authentication.k8s.io/exec"
-"""The extension of a cluster entry whose content is for the login program."""
 
 
 class Certificate(NamedTuple):
@@ -118,10 +117,10 @@ class Certificate(NamedTuple):
 
 
 class Login:
-    """How the requests of a context are authenticated, in kubectl's order; safe to share between threads."""
+    """Authenticates the requests of a context, in kubectl's order; safe to share between threads."""
 
     def __init__(self, entry: Entry, place: Path) -> None:
-        """Reads the credentials, or runs the program that gets them; messages name the kubeconfig as `place`.
+        """Reads the credentials or runs the credential plugin; messages name the kubeconfig as `place`.
 
         Raises:
             ConsoleError: they cannot be read, or the program fails.
@@ -140,10 +139,10 @@ class Login:
         self.certificate = Certificate(chain, key) if chain and key else None
 
     def headers(self) -> dict[str, str]:
-        """The headers of a request; a token that expired is got again.
+        """Headers of a request; an expired token is renewed.
 
         Raises:
-            ConsoleError: the program that gets it fails.
+            ConsoleError: the credential plugin fails.
         """
         with self._lock:
             end = self._got.get("expirationTimestamp")
@@ -166,10 +165,7 @@ class Login:
         return ""
 
     def _run(self) -> Mapping[str, Any]:
-        """The `status` of an ExecCredential.
-
-        https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
-        """
+        # https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
         section: Mapping[str, Any] = self._user["exec"]
         command = str(section.get("command"))
         interactive = sys.stdin.isatty() and section.get("interactiveMode") != "Never"
@@ -207,7 +203,7 @@ class Login:
         return answer
 
     def rejected(self, server: str) -> ApiError:
-        """The error for credentials that the server does not accept; names a client certificate that has expired."""
+        """Error for credentials that the server rejects; names a client certificate that has expired."""
         why = "a token is missing, invalid or expired"
         if self.certificate:
             why = "the server does not trust the client certificate"
@@ -222,7 +218,7 @@ class Login:
 
 
 def content(entry: Mapping[str, Any], key: str, place: Path) -> bytes:
-    """What an entry has under `key-data` in base64, or in the file of `key`; empty without both.
+    """Content of `key-data` in base64, or of the file of `key`; empty without both.
 
     Raises:
         ConsoleError: it cannot be read.

@@ -8,22 +8,17 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, maps_at, text_at
 
 UNAUTHORIZED: Final = 401
-"""Status for credentials that the server does not accept."""
-FORBIDDEN: Final = 403
-"""Status for a missing right, and for an object that admission refuses."""
-NOT_FOUND: Final = 404
-"""Status for an object that does not exist, and for a kind that is not served."""
-SIMULATED: Final = "dial tcp :10250"
-"""Part of what an API server says that finds no kubelet: simulated nodes have no address."""
-NO_CONTAINERS: Final = "simulated nodes run no containers"
-"""What to tell a person in place of it."""
+FORBIDDEN: Final = 403  # also for an object that admission rejects
+NOT_FOUND: Final = 404  # also for a kind that is not served
+SIMULATED: Final = "dial tcp :10250"  # an API server finds no kubelet: simulated nodes have no address
+NO_CONTAINERS: Final = "simulated nodes run no containers"  # message instead
 _MAX_BODY: Final = 500
 _REACH: Final = "check that it is running and that the kubeconfig is correct, then run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason why an API server rejected a request: an item of `details.causes` in its `Status`."""
+    """One item of `details.causes` in the `Status` of a rejected request."""
 
     field: str
     reason: str
@@ -31,7 +26,7 @@ class Cause:
 
 
 class ApiError(Exception):
-    """An API server rejected a request, for a machine-readable reason such as `NotFound`, and causes by field."""
+    """An API server rejected a request; `reason` is machine-readable, such as `NotFound`."""
 
     def __init__(self, status: int, reason: str, message: str, causes: tuple[Cause, ...] = ()) -> None:
         self.status, self.reason, self.message, self.causes = status, reason, message, causes

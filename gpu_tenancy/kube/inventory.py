@@ -1,4 +1,4 @@
-"""The applied objects of a cluster, in a file that tells the next run what to skip and what to prune."""
+"""File with the applied objects of a cluster; the next run skips unchanged objects and prunes others."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -13,28 +13,23 @@ from gpu_tenancy.kube.live import Live, digest
 from gpu_tenancy.kube.references import Key, Reference
 
 SCHEMA: Final = 1
-"""Version of the file format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object that was applied, or was about to be, in its API version; later waves are pruned first.
-
-    Its uid is empty until the apply succeeded; `digest` is that of the manifest, and `mark` that of our entry in
-    `managedFields`, see `Live.mark`.
-    """
+    """One object that was applied, or was about to be."""
 
     reference: Reference
-    wave: int
-    uid: str = ""
-    digest: str = ""
-    mark: str = ""
+    wave: int  # later waves are pruned first
+    uid: str = ""  # empty until the apply succeeded
+    digest: str = ""  # of the manifest
+    mark: str = ""  # of our entry in `managedFields`, see `Live.mark`
 
     def current(self, live: Live, manifest: Mapping[str, Json]) -> bool:
-        """Whether the live object still has the fields of this manifest, so that it need not be applied.
+        """Whether the live object still has the fields of this manifest, so that no apply is needed.
 
-        Another client that changes a field removes it from our mark. The resourceVersion is not used, because every
-        status update changes it.
+        Another client's change of a field removes it from our mark. The resourceVersion changes with every status
+        update.
         """
         return (self.uid, self.digest, self.mark) == (live.uid, digest(manifest), live.mark)
 
@@ -42,9 +37,8 @@ class Entry:
 class Inventory:
     """The entries of one inventory file; `save` writes them.
 
-    An object is entered before it is applied, so that a killed run leaves no object that the next run does not know.
-    The file has digests and no manifests. Only its owner can read it, because a short secret could be guessed from a
-    digest.
+    An object is entered before it is applied, so that the next run knows it if this run is killed. The file has
+    digests, no manifests. Only its owner can read it, since a short secret could be guessed from a digest.
     """
 
     def __init__(self, path: Path, entries: Collection[Entry] = ()) -> None:
@@ -100,12 +94,12 @@ class Inventory:
             self._saved = False
 
     def others(self, keys: Collection[Key]) -> tuple[Entry, ...]:
-        """The entries of all objects except the given ones, the last wave first."""
+        """Entries of all objects except `keys`, the last wave first."""
         others = [entry for key, entry in self._entries.items() if key not in keys]
         return tuple(sorted(others, key=lambda entry: entry.wave, reverse=True))
 
     def save(self) -> None:
-        """Writes the file atomically; does nothing if nothing changed."""
+        """Writes the file atomically, if anything changed."""
         if self._saved:
             return
         objects = [
@@ -120,9 +114,8 @@ class Inventory:
 def ours(entry: Entry | None, live: Live) -> bool:
     """Whether an object is the one that we applied, and not another with the same name.
 
-    A killed run leaves objects without a uid in the inventory. They have our field manager, except objects whose
-    manifest sets no field, such as a plain Namespace. Those are ours if they are in the inventory and have no other
-    field manager.
+    A killed run leaves entries without a uid. Such objects are ours if they have our field manager, or no field
+    manager, as a plain Namespace, whose manifest sets no field.
     """
     if live.applied is not None:
         return True

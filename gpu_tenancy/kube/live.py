@@ -1,7 +1,4 @@
-"""Live objects, from their metadata: who owns them, and whether an apply changed them.
-
-With the changes and failures of an apply, by object, and parallel requests that collect them.
-"""
+"""Live objects by their metadata, with owners, changes and failures of an apply, and parallel reads."""
 
 import hashlib
 import json
@@ -24,7 +21,7 @@ Action: TypeAlias = Literal["created", "changed", "unchanged", "replaced", "prun
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was done to one object, and fields that others had changed or removed, which are as in the stack again."""
+    """What was done to one object; `corrected` fields were changed or removed by others."""
 
     action: Action
     group: str
@@ -35,7 +32,7 @@ class Change:
 
     @classmethod
     def of(cls, action: Action, reference: Reference, corrected: tuple[str, ...] = ()) -> Self:
-        """The change of the object with this reference."""
+        """The change of a referenced object."""
         return cls(action, reference.group, reference.kind, reference.namespace, reference.name, corrected)
 
     @property
@@ -47,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One object that could not be applied or deleted, and why."""
+    """An object that could not be applied or deleted."""
 
     reference: Reference
     why: str
@@ -71,7 +68,7 @@ class Failure:
 
 
 class ApplyError(ConsoleError):
-    """Some objects could not be applied or deleted; later waves were not attempted."""
+    """Objects could not be applied or deleted; later waves were not attempted."""
 
     def __init__(self, failures: Sequence[Failure], changes: Sequence[Change]) -> None:
         self.failures, self.changes = tuple(failures), tuple(changes)
@@ -88,7 +85,7 @@ _R = TypeVar("_R")
 def in_parallel(
     pool: Executor, work: Callable[[_T], _R], items: Mapping[Reference, _T]
 ) -> Iterator[tuple[Reference, _R | Failure]]:
-    """Does the work for every object, and yields each result when it is done.
+    """Runs `work` for every object, and yields each result when it is done.
 
     An error of one object becomes its `Failure`. An API server that is not reachable affects all objects and is raised.
     """
@@ -101,33 +98,24 @@ def in_parallel(
             yield reference, Failure.of(reference, error)
 
 
-_UNTRACKED: Final = "before-first-apply"
-"""The manager name that the server gives to writes before the first apply."""
+_UNTRACKED: Final = "before-first-apply"  # the server's manager name for writes before the first apply
 
 
 def digest(value: Mapping[str, Json]) -> str:
-    """A hash of an object's content."""
+    """SHA-256 of an object's content."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The metadata of an object on the server.
-
-    Attributes:
-        resource_version: changes with every write of any client.
-        deleting: its deletion is pending because of finalizers or a grace period.
-        generation: changes with every write that changes the spec; 0 for kinds without one.
-        managed: `managedFields`: which manager set which fields, and when.
-        deployed_by: the environment whose deployment by Pulumi created it; empty if it has no such mark.
-    """
+    """The metadata of an object on the server."""
 
     uid: str
-    resource_version: str
-    deleting: bool
-    generation: int
-    managed: tuple[Mapping[str, Json], ...]
-    deployed_by: str = ""
+    resource_version: str  # changes with every write of any client
+    deleting: bool  # its deletion is pending because of finalizers or a grace period
+    generation: int  # changes with every write that changes the spec; 0 for kinds without one
+    managed: tuple[Mapping[str, Json], ...]  # `managedFields`: which manager set which fields, and when
+    deployed_by: str = ""  # environment whose deployment by Pulumi created it; empty without such a mark
 
     @classmethod
     def of(cls, manifest: Mapping[str, Json]) -> Self:
@@ -143,7 +131,7 @@ class Live:
 
     @property
     def applied(self) -> Mapping[str, Json] | None:
-        """Our own entry in `managedFields`; None if we never applied this object."""
+        """Our entry in `managedFields`; None if we never applied this object."""
         for entry in self.managed:
             own = (entry.get("manager"), entry.get("operation")) == (FIELD_MANAGER, "Apply")
             if own and "subresource" not in entry:
@@ -152,20 +140,20 @@ class Live:
 
     @property
     def mark(self) -> str:
-        """The digest of `applied`: the fields that are still as our last apply set them, and its time."""
+        """Digest of `applied`: the fields that our last apply set and nobody changed, and its time."""
         return digest(self.applied or {})
 
     @property
     def managers(self) -> tuple[str, ...]:
-        """The known managers of any field, in alphabetical order."""
+        """Managers of any field, in alphabetical order."""
         return tuple(sorted({text_at(entry, "manager") for entry in self.managed} - {_UNTRACKED}))
 
     def changed_since(self, before: Self) -> bool:
         """Whether our apply, which returned this object, changed the object `before` it.
 
-        The same resourceVersion means no. A different one can also come from a controller that wrote the status in
-        the meantime. Then the controller's entry in `managedFields` has a new time and ours does not, because an
-        apply without changes keeps its time.
+        The same resourceVersion means no. A different one can come from a controller that wrote the status in the
+        meantime: then its entry in `managedFields` has a new time and ours does not, since an apply without changes
+        keeps its time.
         """
         if self.resource_version == before.resource_version:
             return False
@@ -173,10 +161,9 @@ class Live:
 
 
 def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) -> dict[Reference, Live | Failure | None]:
-    """Returns the metadata of each object; None if it does not exist, a failure if it cannot be read.
+    """Metadata of each object; None if it does not exist, a failure if it cannot be read.
 
-    One object of a kind is read by name. Several are read by a list of their namespace, or of all namespaces if they
-    are in more than one.
+    Reads one object of a kind by name, and several by a list of their namespace, or of all namespaces.
     """
 
     def read(same_kind: Sequence[Reference]) -> dict[Reference, Live]:
@@ -204,7 +191,7 @@ def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) ->
 
 
 def foreign(reference: Reference, live: Live) -> str:
-    """Why an existing object of somebody else is not applied, and how the stack can take it over."""
+    """Why an existing object of another owner is not applied, and how the stack can adopt it."""
     owners = ", ".join(live.managers) or "an unknown field manager"
     adopt = f"add {reference.adoptable} to cluster.adopt to take it over"
     return f"already exists, owned by {owners}; rename it in the stack, delete the existing object, or {adopt}"

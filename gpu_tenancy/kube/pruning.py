@@ -1,4 +1,4 @@
-"""Deletes objects that were applied earlier and are no longer in the stack."""
+"""Deletes applied objects that are no longer in the stack."""
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -18,16 +18,16 @@ from gpu_tenancy.kube.references import Key, Reference, is_definition, is_namesp
 from gpu_tenancy.kube.request import CONNECTIONS
 
 _DELETED_WITHIN: Final = 60
+# Seconds; a namespace is deleted after its last Pod has ended, which takes up to the Pod's grace period.
 _EMPTY_WITHIN: Final = 180
-"""Seconds: a namespace is deleted after its last Pod has ended, which takes up to the Pod's grace period."""
 
 
 class Pruning:
     """Deletes the objects of an inventory that are no longer in the stack.
 
-    Waves are deleted in reverse order, each after the later wave is deleted. The objects of a namespace that is also
-    deleted are left to it, and it takes the turn of the latest of them: a volume must outlive its claim. Entries
-    of objects that others deleted or created again are removed.
+    Waves are deleted in reverse order, each after the later wave is deleted. A deleted namespace deletes its objects,
+    at the turn of the latest of them, since a volume must outlive its claim. Entries of objects that others deleted or
+    created again are removed.
     """
 
     def __init__(self, cluster: Cluster, pool: Executor, inventory: Inventory, done: Callable[[Change], None]) -> None:
@@ -109,16 +109,14 @@ class Pruning:
         self._done(Change.of("pruned", reference))
 
 
-_DELAYING: Final = (("v1", "Pod"), ("v1", "PersistentVolumeClaim"))
-"""In this order, because a claim is kept while a Pod uses it."""
+_DELAYING: Final = (("v1", "Pod"), ("v1", "PersistentVolumeClaim"))  # a claim is kept while a Pod uses it
 
 
 def empty(cluster: Cluster, namespace: str) -> None:
-    """Deletes the Pods of a namespace without a grace period, then its claims.
+    """Deletes the Pods of a terminating namespace on simulated nodes without a grace period, then its claims.
 
-    The namespace must be terminating, so that no new ones are created, and the nodes simulated, whose Pods have no
-    processes that need the grace period. The namespace controller does the same, but checks again only after half of a
-    Pod's grace period, or after 8 s for a finalizer:
+    Simulated Pods have no processes that need the grace period. The namespace controller does the same, but checks
+    again only after half of a Pod's grace period, or after 8 s for a finalizer:
     https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/namespace/deletion/namespaced_resources_deleter.go
     """
     for kind in _DELAYING:
@@ -132,7 +130,7 @@ _KUEUE: Final = "kueue.x-k8s.io"
 def check_prunable(
     cluster: Cluster, inventory: Path, wanted: Collection[Key], running: Collection[str], name: str
 ) -> None:
-    """Checks that nothing would wait for Kueue to clear a finalizer while Kueue does not run.
+    """Checks that no deletion would wait for Kueue to clear a finalizer while Kueue does not run.
 
     Raises:
         ConsoleError: an object that is no longer in the stack has such a finalizer; nothing was changed.
@@ -160,9 +158,8 @@ DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 class StoredKind:
     """The versions of one custom kind, with the name of its definition, such as `workloads.kueue.x-k8s.io`.
 
-    After an upgrade, old objects stay as they were written, and are converted whenever they are read. A definition
-    keeps the versions that objects may still have in `status.storedVersions`, and the API server rejects a definition
-    that no longer has one of them. New objects have the version `storage`; a webhook can convert between versions.
+    After an upgrade, old objects stay as they were written and are converted when read. The API server rejects a
+    definition without a version that `status.storedVersions` lists.
     https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version
     """
 
@@ -170,13 +167,13 @@ class StoredKind:
     group: str
     kind: str
     served: tuple[str, ...]
-    storage: str
-    stored: tuple[str, ...]
-    converts: bool
+    storage: str  # version of new objects
+    stored: tuple[str, ...]  # versions of existing objects
+    converts: bool  # a webhook can convert between versions
 
     @property
     def old(self) -> tuple[str, ...]:
-        """Stored versions other than that of objects that are written now."""
+        """Stored versions except the one of new objects."""
         return tuple(version for version in self.stored if version != self.storage)
 
 
@@ -201,16 +198,10 @@ def _of(definition: Manifest) -> StoredKind:
 
 
 def migrate(cluster: Cluster, kind: StoredKind) -> int:
-    """Writes every object of a kind again as it is, so that it is stored in the current version; then the status.
-
-    Objects that are written meanwhile are stored in the current version anyway.
-
-    Returns:
-        The number of objects.
-    """
+    """Rewrites every object of a kind in the current version, then the status; returns the number of objects."""
 
     def write(reference: Reference) -> None:
-        """An empty patch: the API server stores the object only if its stored form differs, as in another version."""
+        # Empty patch: the API server stores an object only if its stored form differs, as in another version.
         try:
             cluster.patch(reference, {})
         except ApiError as error:

@@ -6,12 +6,11 @@ from typing import NamedTuple, Self, TypeAlias
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.model.names import adoptable
 
-Key: TypeAlias = tuple[str, str, str, str]
-"""Group, kind, namespace and name: an object's identity in every API version."""
+Key: TypeAlias = tuple[str, str, str, str]  # group, kind, namespace, name: same in all API versions
 
 
 class Reference(NamedTuple):
-    """The reference to one object, which may or may not exist; without a namespace if it is cluster-scoped."""
+    """Reference to one object, existing or not; `namespace` is empty if it is cluster-scoped."""
 
     api_version: str
     kind: str
@@ -20,28 +19,28 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Mapping[str, Json]) -> Self:
-        """The reference to the object of a manifest."""
+        """Reference to the object of a manifest."""
         name, namespace = text_at(manifest, "metadata", "name"), text_at(manifest, "metadata", "namespace")
         return cls(text_at(manifest, "apiVersion"), text_at(manifest, "kind"), name, namespace)
 
     @property
     def group(self) -> str:
-        """The API group; empty for the core group."""
+        """API group; empty for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def key(self) -> Key:
-        """The identity, which is the same for all API versions of an object."""
+        """Identity, the same for all API versions of an object."""
         return self.group, self.kind, self.namespace, self.name
 
     @property
     def adoptable(self) -> str:
-        """Its name in `cluster.adopt` of a stack."""
+        """Name in `cluster.adopt` of a stack."""
         return adoptable(self.api_version, self.kind, self.namespace, self.name)
 
     @property
     def place(self) -> str:
-        """Its namespace and name, or its name alone: the ID that Pulumi's provider gives it."""
+        """`namespace/name`, or the name alone: the ID of Pulumi's provider."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def __str__(self) -> str:
@@ -54,5 +53,5 @@ def is_namespace(reference: Reference) -> bool:
 
 
 def is_definition(reference: Reference) -> bool:
-    """Whether an object is a custom resource definition, whose deletion deletes every object of its kind."""
+    """Whether an object is a CustomResourceDefinition, whose deletion deletes every object of its kind."""
     return (reference.group, reference.kind) == ("apiextensions.k8s.io", "CustomResourceDefinition")

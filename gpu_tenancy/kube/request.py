@@ -1,4 +1,4 @@
-"""HTTP requests to an API server, and when they are repeated."""
+"""HTTP requests to an API server, and their retries."""
 
 import math
 import time
@@ -10,45 +10,35 @@ from typing import Final
 from gpu_tenancy.base.json import Json
 
 FIELD_MANAGER: Final = "gpu-tenancy"
-"""The field manager for our fields."""
 
-HOLDING: Final = "gpu-tenancy-hold"
-"""The field manager of `tenancy cluster hold`, whose fields no deployment takes back."""
+HOLDING: Final = "gpu-tenancy-hold"  # of `tenancy cluster hold`; no deployment reverts its fields
 
-CONNECTIONS: Final = 8
-"""Number of connections that are kept alive, and of parallel requests."""
+CONNECTIONS: Final = 8  # connections that are kept alive, and parallel requests
 
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
+# All groups, versions and kinds in one answer.
 DISCOVERY: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
-"""Requests every group, version and kind in one answer."""
 
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 3.0
+# Too many requests; a webhook that cannot be called (500, `InternalError`); no leader, no backend, no answer.
 _TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
-"""Too many requests; a webhook that cannot be called (500, `InternalError`); no leader, no backend, no answer."""
-_NOT_PROCESSED: Final = frozenset({429})
-"""Answers after which even a request that creates an object can be repeated."""
+_NOT_PROCESSED: Final = frozenset({429})  # even a request that creates an object can be repeated
+# Not POST: a request without an answer can have created its object.
 _REPEATABLE: Final = frozenset({"GET", "PATCH", "DELETE"})
-"""Not POST, because a request whose answer is lost can have created its object."""
-_FINAL: Final = b"failed to create typed patch object"
-"""What a server says with status 500 of an object that its schema does not allow."""
+_FINAL: Final = b"failed to create typed patch object"  # status 500, for an object that its schema does not allow
 
+# Status 409, since the quota of other objects was counted at the same time.
 _COUNTED: Final = b"Operation cannot be fulfilled on resourcequotas"
-"""How a server refuses an object whose quota it could not count, because others were counted at the same time (409)."""
-_NOT_CALLED: Final = b"failed calling webhook"
-"""How a server refuses an object that it stored nothing of, because a webhook did not answer (500)."""
+_NOT_CALLED: Final = b"failed calling webhook"  # status 500, webhook did not answer; nothing was stored
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; empty parameters of the query are not sent.
-
-    `once`: it is never repeated, because it only asks whether the server works. `endless`: any time may pass between
-    two parts of the answer, as between two lines of a log.
-    """
+    """One request; empty query parameters are not sent."""
 
     method: str
     path: str
@@ -56,12 +46,12 @@ class Request:
     body: Mapping[str, Json] | Sequence[Mapping[str, Json]] | None = field(default=None, repr=False)
     content_type: str = JSON
     accept: str = JSON
-    once: bool = False
-    endless: bool = False
+    once: bool = False  # never repeated, since it only asks whether the server works
+    endless: bool = False  # any time may pass between two parts of the answer, as between lines of a log
 
 
 def writing(*, dry_run: bool = False, force: bool = False) -> dict[str, str]:
-    """Query parameters for write requests: our field manager, and strict field validation."""
+    """Query parameters of writes: our field manager and strict field validation."""
     return {
         "fieldManager": FIELD_MANAGER,
         "fieldValidation": "Strict",
@@ -76,7 +66,7 @@ def partial(kind: str = "PartialObjectMetadata", *, wanted: bool) -> str:
 
 
 def transient(method: str, status: int, content: bytes = b"") -> bool:
-    """Whether a request can succeed a moment later, by the status (0 for none) and the content of its answer."""
+    """Whether a retry can succeed, by the status (0 for no answer) and the content of the answer."""
     if _FINAL in content:
         return False
     if _COUNTED in content or _NOT_CALLED in content:
@@ -87,25 +77,23 @@ def transient(method: str, status: int, content: bytes = b"") -> bool:
 
 
 class RetryBudget:
-    """The seconds that all requests of one client together spend on one outage; safe to share between threads.
+    """Seconds that all requests of one client together spend on one outage; safe to share between threads.
 
-    An outage begins with the first failure, and ends when a request that had failed succeeds, or after that time
-    without a failure. So a thousand objects that a broken webhook rejects take as long as one.
+    An outage begins with the first failure, and ends when a failed request succeeds, or after that time without a
+    failure. So a thousand objects that a broken webhook rejects take as long as one.
     """
 
     def __init__(self, seconds: float) -> None:
-        """Sets the limit of one outage in seconds; 0 to repeat nothing."""
+        """Sets the limit of one outage in seconds; 0 for no retries."""
         self.seconds = seconds
         self._since: float | None = None
-        self._last = -math.inf
-        """When a request failed last."""
+        self._last = -math.inf  # time of the last failure
         self._lock = Lock()
 
     def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
-        """Seconds to wait before a failed request is repeated; None if the outage lasts too long.
+        """Seconds to wait before a retry; None if the outage lasts too long.
 
-        `attempt` is how often the same request has failed before, and `retry_after` the header with which the server
-        says after how many seconds it may work again.
+        `attempt`: earlier failures of the same request. `retry_after`: the header of the answer, in seconds.
         """
         now = time.monotonic()
         with self._lock:
@@ -119,6 +107,6 @@ class RetryBudget:
         return min(max(own, float(retry_after)) if retry_after and retry_after.isdigit() else own, left)
 
     def over(self) -> None:
-        """Notes that a request that had failed succeeded."""
+        """Ends the outage, since a failed request succeeded."""
         with self._lock:
             self._since = None

@@ -24,8 +24,7 @@ from gpu_tenancy.kube.contexts import Certificate, Entry, Login, content, entry_
 from gpu_tenancy.kube.errors import UNAUTHORIZED, UnreachableError, api_error
 from gpu_tenancy.kube.request import CONNECTIONS, Request, RetryBudget, transient
 
-_CONNECT: Final = 5.0
-"""Seconds to wait for a connection."""
+_CONNECT: Final = 5.0  # seconds
 _CHUNK: Final = 2**16
 _OK: Final = 200
 
@@ -34,7 +33,7 @@ class Transport:
     """Sends requests with the server, credentials and CA of a kubeconfig; safe to share between threads."""
 
     def __init__(self, kubeconfig: Path, context: str | None, retry_seconds: float, answer_seconds: float = 60) -> None:
-        """Reads the kubeconfig; see `RetryBudget` for the seconds of repetition."""
+        """Reads the kubeconfig; see `RetryBudget` for `retry_seconds`."""
         self._budget = RetryBudget(retry_seconds)
         self._timeout = Timeout(connect=patient(_CONNECT), read=patient(answer_seconds))
         entry = entry_of(kubeconfig, context)
@@ -44,17 +43,17 @@ class Transport:
         self._pool = connections(entry, self._login.certificate, kubeconfig)
 
     def impersonating(self, user: str, group: str) -> Self:
-        """The same connections and login, for requests as somebody else."""
+        """The same connections and login with impersonation."""
         other = copy(self)
         other._as = {"Impersonate-User": user, **({"Impersonate-Group": group} if group else {})}
         return other
 
     def send(self, request: Request) -> bytes:
-        """The body of `answer`, with the same errors."""
+        """Body of `answer`, with the same errors."""
         return self.answer(request)[0]
 
     def answer(self, request: Request) -> tuple[bytes, tuple[str, ...]]:
-        """Returns the body and the warnings of the answer; repeats the request while the server does not work.
+        """Body and warnings of the answer; repeats the request while the server fails.
 
         Raises:
             ApiError: the server rejected the request.
@@ -82,7 +81,6 @@ class Transport:
         raise AssertionError("unreachable: every attempt returns, raises or repeats")
 
     def _repeats(self, request: Request, attempt: int, retry_after: str | None = None) -> bool:
-        """Whether to send a failed request again, after a pause; not if it only asks whether the server works."""
         pause = None if request.once else self._budget.pause(attempt, retry_after)
         time.sleep(pause or 0)
         return pause is not None
@@ -130,8 +128,8 @@ class Transport:
         self._pool.clear()
 
 
+# urllib3's name of a connection before the problem; messages name the server already.
 _CONNECTION: Final = re.compile(r"^(HTTPS?Connection(Pool)?\([^)]*\)|<[^>]*>): ")
-"""How urllib3 names a connection before it says what is wrong with it; the server is named already."""
 _TLS: Final = {
     "certificate has expired": "renew the server's certificate, and check the clock of this machine",
     "certificate is not yet valid": "check the clock of this machine",
@@ -140,12 +138,12 @@ _OTHER_TLS: Final = "the kubeconfig may be of another cluster; get it again from
 
 
 def connections(entry: Entry, certificate: Certificate | None, place: Path) -> PoolManager:
-    """Connections to the server of a context, with the certificate of the client; nothing is sent yet.
+    """Connections to the server of a context, with a client certificate; sends no request.
 
     Messages name the kubeconfig as `place`.
 
     Raises:
-        ConsoleError: a certificate cannot be read, or the proxy is of a kind that is not supported.
+        ConsoleError: a certificate cannot be read, or the kind of proxy is not supported.
     """
     options: dict[str, Any] = {
         "maxsize": CONNECTIONS,
@@ -185,10 +183,9 @@ def _context(entry: Entry, certificate: Certificate | None, place: Path) -> ssl.
 
 
 def _proxy(server: str) -> str | None:
-    """The proxy that the environment names for a server, by HTTPS_PROXY and NO_PROXY as Go reads them."""
+    """Proxy by HTTPS_PROXY and NO_PROXY of the environment, read as Go does."""
 
     def within(host: str, network: str) -> bool:
-        """Whether a host is an address of a network, such as 10.0.0.0/8."""
         try:
             return ip_address(host) in ip_network(network)
         except ValueError:
@@ -202,7 +199,7 @@ def _proxy(server: str) -> str | None:
 
 
 def unreachable(server: str, error: Exception) -> UnreachableError:
-    """The error for a server that did not answer, or whose certificate is not accepted."""
+    """Error for a server that did not answer, or whose certificate is not accepted."""
     if problem := certificate_problem(error):
         return UnreachableError(server, problem.verify_message, _TLS.get(problem.verify_message, _OTHER_TLS))
     reason = error.reason if isinstance(error, MaxRetryError) and error.reason else error
@@ -212,7 +209,7 @@ def unreachable(server: str, error: Exception) -> UnreachableError:
 
 
 def certificate_problem(error: Exception) -> ssl.SSLCertVerificationError | None:
-    """Why the certificate of a server is not accepted; None if another thing is wrong."""
+    """Problem of a server's certificate; None for any other error."""
     reason = error.reason if isinstance(error, MaxRetryError) else error
     inner = reason.args[0] if isinstance(reason, HTTPError) and reason.args else None
     return inner if isinstance(inner, ssl.SSLCertVerificationError) else None

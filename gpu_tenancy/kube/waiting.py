@@ -22,9 +22,9 @@ def wait_for(
 ) -> _T:
     """Polls a condition until it returns a value other than None or False, and returns the value.
 
-    The pause between two polls grows from 10 ms to `poll` seconds, because most conditions are met within
-    milliseconds. The timeout is in seconds, on a machine that is not slow; see `patient`. The message has `what` was
-    waited for, such as `Namespace ml to be deleted`, and the fix.
+    The pause grows from 10 ms to `poll` seconds, since most conditions are met within milliseconds. `timeout` is in
+    seconds on a machine that is not slow, see `patient`. `what` is for the message, such as `Namespace ml to be
+    deleted`.
 
     Raises:
         WaitTimeoutError: the condition was not met within the timeout.
@@ -43,7 +43,7 @@ def wait_for(
 
 
 def condition(manifest: Mapping[str, Json], kind: str) -> Mapping[str, Json]:
-    """A status condition of an object, such as `Ready`; empty if it is not set."""
+    """A status condition of an object, such as `Ready`; empty if not set."""
     for item in maps_at(manifest, "status", "conditions"):
         if text_at(item, "type") == kind:
             return item
@@ -51,12 +51,12 @@ def condition(manifest: Mapping[str, Json], kind: str) -> Mapping[str, Json]:
 
 
 def is_true(manifest: Mapping[str, Json], kind: str) -> bool:
-    """Whether a status condition of an object is True."""
+    """Whether a status condition is True."""
     return text_at(condition(manifest, kind), "status") == "True"
 
 
 def holders(manifest: Mapping[str, Json] | None) -> str:
-    """The finalizers and conditions of an object, which explain why it is not deleted or not ready."""
+    """Finalizers and conditions of an object, which explain why it is not deleted or not ready."""
     if manifest is None:
         return "the object does not exist; check the controller that creates it"
     reasons = [f"finalizer {finalizer}" for finalizer in list_at(manifest, "metadata", "finalizers")]

@@ -1,8 +1,6 @@
-"""Kueue 0.19 on plain data, without a cluster: its quota arithmetic, and a simulation of its scheduler.
+"""Kueue 0.19 without a cluster: quota arithmetic (`Quotas`) and a simulation of its scheduler (`Simulation`).
 
-`Quotas` computes what ClusterQueues can use, borrow and lend. `Simulation` computes which workloads are admitted,
-pending and preempted, with Kueue's default feature gates. `Clock` lists its assumptions where Kueue depends on timing,
-`unmodelled` the features that it does not cover.
+It has Kueue's default feature gates; `runner.Clock` lists assumptions about timing, `unmodelled` missing features.
 """
 
 from gpu_tenancy.kueue.api import (

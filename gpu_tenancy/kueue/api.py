@@ -1,7 +1,6 @@
-"""Kueue's objects as plain frozen data: ClusterQueues, cohorts and workloads.
+"""Kueue's objects as frozen data, with the terms and defaults of Kueue 0.19 (`kueue.x-k8s.io/v1beta2`).
 
-The terms and defaults are those of Kueue 0.19 (`kueue.x-k8s.io/v1beta2`). Amounts are integers in any unit, as long as
-a resource keeps to one: GPUs, millicores, bytes.
+Amounts are integers; each resource has one unit, such as GPUs, millicores or bytes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from typing import Final, TypeAlias
 
 
 class Policy(StrEnum):
-    """Whom a workload may preempt."""
+    """Which workloads a preemptor may preempt."""
 
     NEVER = "Never"
     LOWER = "LowerPriority"
@@ -20,21 +19,21 @@ class Policy(StrEnum):
 
 
 class Strategy(StrEnum):
-    """What a queue does behind a workload that does not fit."""
+    """Whether a workload that does not fit blocks the workloads behind it."""
 
     STRICT = "StrictFIFO"
     BEST_EFFORT = "BestEffortFIFO"
 
 
 class Fungible(StrEnum):
-    """Whether the next flavor is looked at although this one would do, by borrowing or by preemption."""
+    """Whether to try the next flavor after a flavor that needs borrowing or preemption."""
 
     STOP = "MayStopSearch"
     NEXT = "TryNextFlavor"
 
 
 class Preference(StrEnum):
-    """Which of two flavors is better, where one would need to borrow and the other to preempt."""
+    """Which of two flavors is better if one needs borrowing and the other preemption."""
 
     BORROW = "BorrowingOverPreemption"
     PREEMPT = "PreemptionOverBorrowing"
@@ -48,15 +47,13 @@ class FairStrategy(StrEnum):
 
 
 FlavorResource: TypeAlias = tuple[str, str]
-"""A flavor and a resource, Kueue's `FlavorResource`."""
 
 FAIR: Final = (FairStrategy.FINAL_SHARE, FairStrategy.INITIAL_SHARE)
-"""Kueue's own choice where fair sharing is on and no strategies are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a node of the tree has of one resource in one flavor; a limit of None is no limit."""
+    """Quota of a ClusterQueue or cohort for one resource in one flavor; a limit of None is no limit."""
 
     nominal: int = 0
     borrowing_limit: int | None = None
@@ -65,7 +62,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuotas:
-    """One flavor of a resource group: a quota for each resource that the group covers."""
+    """One flavor of a resource group, with a quota for each resource of the group."""
 
     flavor: str
     resources: Mapping[str, Quota]
@@ -73,26 +70,26 @@ class FlavorQuotas:
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
-    """Flavors in the order in which they are tried, all for the same resources."""
+    """Flavors for the same resources, in the order in which Kueue tries them."""
 
     flavors: tuple[FlavorQuotas, ...]
 
     @property
     def covered(self) -> frozenset[str]:
-        """The resources that a pod set gets from one and the same flavor."""
+        """The resources that a pod set gets from the same flavor."""
         return frozenset(resource for each in self.flavors for resource in each.resources)
 
 
 @dataclass(frozen=True, slots=True)
 class BorrowWithinCohort:
-    """Preemption in other queues by a workload that would borrow: only of lower priority, and up to a threshold."""
+    """Preemption in other queues while borrowing: workloads of lower priority, up to the priority `threshold`."""
 
     threshold: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Whom the workloads of a queue may preempt; `borrow` None is the policy Never."""
+    """Which workloads a ClusterQueue's workloads may preempt; `borrow` None is the policy Never."""
 
     within: Policy = Policy.NEVER
     reclaim: Policy = Policy.NEVER
@@ -101,7 +98,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Fungibility:
-    """`flavorFungibility`: by default a flavor is taken where it means borrowing, not where it means preemption."""
+    """`flavorFungibility`; by default the search stops at a flavor that needs borrowing, not preemption."""
 
     when_can_borrow: Fungible = Fungible.STOP
     when_can_preempt: Fungible = Fungible.NEXT
@@ -110,7 +107,7 @@ class Fungibility:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A queue with its quota; without a cohort it neither borrows nor lends."""
+    """A ClusterQueue with its quotas; without a cohort it neither borrows nor lends."""
 
     name: str
     groups: tuple[ResourceGroup, ...]
@@ -128,7 +125,7 @@ class ClusterQueue:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A node of the tree above queues, with a quota of its own or without; a root has no parent."""
+    """A cohort, with or without quotas of its own; a root has no parent."""
 
     name: str
     parent: str | None = None
@@ -152,11 +149,9 @@ def _quotas(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """All queues and cohorts of a cluster.
+    """ClusterQueues and cohorts of a cluster; `fair_sharing` has the preemption strategies, None if it is off.
 
-    Attributes:
-        cohorts: a cohort that is only named, by a queue or by another cohort, exists too: a root without quota.
-        fair_sharing: the preemption strategies of fair sharing; None where it is off.
+    A cohort that is only named, by a queue or by another cohort, is a root without quota.
     """
 
     queues: tuple[ClusterQueue, ...] = ()
@@ -166,7 +161,7 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one shape; `requests` are of one pod, `flavors` those that its labels and taints suit, None for all."""
+    """Pods of one shape; `requests` are of one pod, `flavors` suit its labels and taints, None for all flavors."""
 
     requests: Mapping[str, int]
     count: int = 1
@@ -176,7 +171,7 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is admitted whole or not at all: every pod of every pod set."""
+    """Pod sets that Kueue admits together: all pods or none."""
 
     name: str
     queue: str
@@ -186,17 +181,17 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """First each of `finish` ends, then each of `submit` arrives; everything comes to rest between two of them."""
+    """Workloads that finish, then workloads that are submitted; the scheduler settles after each of them."""
 
     submit: tuple[Workload, ...] = ()
     finish: tuple[str, ...] = ()
 
 
 def parents(tenancy: Tenancy) -> dict[str, str | None]:
-    """Each cohort's parent, those included that are only named.
+    """The parent of each cohort, including cohorts that are only named.
 
     Raises:
-        ValueError: a name twice, or a cohort that is its own ancestor.
+        ValueError: a duplicate name, or a cohort that is its own ancestor.
     """
     once((each.name for each in tenancy.cohorts), "Cohort")
     once((each.name for each in tenancy.queues), "ClusterQueue")
@@ -218,7 +213,7 @@ def parents(tenancy: Tenancy) -> dict[str, str | None]:
 
 
 def without_cycles(tenancy: Tenancy) -> Tenancy:
-    """A tenancy in which one cohort of each cycle is a root."""
+    """The tenancy with one cohort of each cycle turned into a root."""
     parent_of = {cohort.name: cohort.parent for cohort in tenancy.cohorts}
     for start in parent_of:
         seen, name = {start}, start
@@ -235,7 +230,7 @@ def validate(tenancy: Tenancy) -> None:
     """Rejects resource groups that Kueue's webhooks reject.
 
     Raises:
-        ValueError: a resource in two groups of a ClusterQueue, or a flavor without quota for a resource of its group.
+        ValueError: a resource in two groups, or a flavor without quota for a resource of its group.
     """
     for queue in tenancy.queues:
         seen: set[str] = set()
@@ -261,11 +256,11 @@ def once(names: Iterable[str], kind: str) -> None:
 
 
 REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
-"""All pods run in one part of the network of this level, a node label:
-https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/."""
+"""All pods run in one domain of this topology level, a node label:
+https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/.
+"""
 PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
-"""All pods run in one part of this level if one has room, else in a larger one."""
+"""All pods run in one domain of this level if one has room, else in a domain of a higher level."""
 GROUP: Final = "kueue.x-k8s.io/podset-group-name"
-"""Two pod sets with the same name run in the same part; one of them has one pod."""
-UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
-"""The pods run on any nodes."""
+"""Two pod sets with the same name run in the same domain; one of them has one pod."""
+UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"  # on any nodes

@@ -1,8 +1,4 @@
-"""Preemption candidates and dominant resource shares of a tree, cached across cycles.
-
-A cycle changes few of a cluster's many ClusterQueues. A queue is evaluated again only after one of its workloads was
-admitted, evicted or finished.
-"""
+"""Preemption candidates and dominant resource shares of a tree, cached until a workload of the ClusterQueue changes."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
@@ -14,18 +10,16 @@ from gpu_tenancy.kueue.preemption import candidates_ordering, satisfies_reclaim_
 from gpu_tenancy.kueue.resource_node import Amounts, DominantResourceShare, Node, is_borrowing, share
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
-SortKey: TypeAlias = tuple[bool, bool, int, int, int]
-"""The result of `candidates_ordering`."""
+SortKey: TypeAlias = tuple[bool, bool, int, int, int]  # result of `candidates_ordering`
 
 CandidatesKey: TypeAlias = tuple[frozenset[int], Policy, int]
-"""What the candidates of other queues depend on: the keys that need preemption, the reclaim policy and the priority."""
+"""The keys that need preemption, the reclaim policy and the priority; they decide the candidates in other queues."""
 
-_NOT_EVICTING: Final = ((True,),)
-"""Sorts after the candidates whose eviction is in progress, and before all others."""
+_NOT_EVICTING: Final = ((True,),)  # sorts between the candidates that are being evicted and all others
 
 
 class TargetRank(NamedTuple):
-    """Sort key of ClusterQueues as preemption targets: the largest share first, then the first candidate."""
+    """Sort key of ClusterQueues as preemption targets: the largest share, then the first candidate."""
 
     weightless: int
     value: float
@@ -33,18 +27,17 @@ class TargetRank(NamedTuple):
 
     @classmethod
     def of(cls, queue_share: DominantResourceShare, candidate: SortKey) -> "TargetRank":
-        """The rank of a ClusterQueue with this share and this first candidate."""
+        """The rank of a ClusterQueue with this share and first candidate."""
         return cls(-int(queue_share.weightless), -queue_share.value, candidate)
 
 
 class _CachedByQueue:
-    """Data of a tree's ClusterQueues; on access it is refreshed for the queues that have changed."""
+    """Data of a tree's ClusterQueues; access refreshes the data of changed queues."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._stale = dict.fromkeys(queues)
 
     def invalidate(self, queue: Queue) -> None:
-        """Marks a queue as changed."""
         self._stale[queue] = None
 
     def _refresh_stale(self) -> None:
@@ -57,14 +50,13 @@ class _CachedByQueue:
 
 
 def _candidates_in(queue: Queue, needs_preemption: frozenset[int]) -> list[WorkloadInfo]:
-    """Admitted workloads of a borrowing queue that use any of these keys."""
     if queue.within_quota(needs_preemption):
         return []
     return [workload for workload in queue.workloads if uses_any_of(workload, needs_preemption)]
 
 
 class ReclaimCandidates(_CachedByQueue):
-    """Admitted workloads of borrowing queues that use any of some keys, in the order of candidates."""
+    """Admitted workloads of borrowing queues that use any of some keys, in preemption order."""
 
     def __init__(self, queues: Iterable[Queue], needs_preemption: frozenset[int]) -> None:
         super().__init__(queues)
@@ -73,7 +65,7 @@ class ReclaimCandidates(_CachedByQueue):
         self._by_queue: dict[Queue, list[tuple[SortKey, WorkloadInfo]]] = {}
 
     def candidates(self, policy: Policy, priority: int, *, evicting: bool) -> Iterator[WorkloadInfo]:
-        """Those that a preemptor of this priority may preempt, whose eviction is in progress or is not."""
+        """The candidates that a preemptor of this priority may preempt, either being evicted or not."""
         self._refresh_stale()
         boundary = bisect_left(self._sorted, _NOT_EVICTING)
         entries = islice(self._sorted, 0, boundary) if evicting else islice(self._sorted, boundary, None)
@@ -91,14 +83,12 @@ class ReclaimCandidates(_CachedByQueue):
 
 
 class FairSharingCandidates(_CachedByQueue):
-    """Candidates for fair sharing in other ClusterQueues than the preemptor's.
+    """Candidates for fair sharing in ClusterQueues other than the preemptor's; the first candidate of a queue is last.
 
     Attributes:
-        candidates: of each queue, the first one last.
-        queues: for each cohort its queues that have candidates, by rank.
-        cohorts: for each cohort its child cohorts that borrow and have candidates below them, by share, the largest
-            last.
-        queue_counts: for each cohort the number of queues below it that have candidates; no entry if 0.
+        queues: for each cohort its queues with candidates, by rank.
+        cohorts: for each cohort its borrowing child cohorts with candidates below them, the largest share last.
+        queue_counts: for each cohort the number of queues below it with candidates; no entry if 0.
     """
 
     def __init__(self, cache: "CandidateCache", key: CandidatesKey | None) -> None:
@@ -113,7 +103,7 @@ class FairSharingCandidates(_CachedByQueue):
         self._cohort_ranks: dict[Node, tuple[DominantResourceShare, int, Node]] = {}
 
     def refreshed(self) -> "FairSharingCandidates":
-        """Itself, up to date."""
+        """Refreshes the candidates and returns itself."""
         self._refresh_stale()
         return self
 
@@ -166,14 +156,10 @@ class FairSharingCandidates(_CachedByQueue):
 
 
 class CandidateCache:
-    """Candidates and shares of one tree, valid for the tree's state between cycles.
+    """Candidates and shares of one tree, valid between cycles; do not read it while usage is changed tentatively.
 
-    Do not read it while usage is changed tentatively.
-
-    Attributes:
-        queues: all ClusterQueues of the tree.
-        resources: the number of each key's resource.
-        changes: for each key how often its usage, or the state of a workload that uses it, has changed.
+    `resources` has the number of each key's resource, `changes` how often the usage of each key, or the state of a
+    workload that uses it, has changed.
     """
 
     def __init__(self, queues: Iterable[Queue], resources: list[int]) -> None:
@@ -185,7 +171,7 @@ class CandidateCache:
         self._shares: dict[Node, DominantResourceShare] = {}
 
     def invalidate(self, queue: Queue, usage: Amounts) -> None:
-        """Marks a queue as changed: one of its workloads, with this usage, was admitted, evicted or finished."""
+        """Marks a queue as changed after one of its workloads, with this usage, was admitted, evicted or finished."""
         for key, _ in usage:
             self.changes[key] += 1
         for reclaim_candidates in self._reclaim_candidates.values():
@@ -196,14 +182,14 @@ class CandidateCache:
             self._shares.pop(node, None)
 
     def share(self, node: Node) -> DominantResourceShare:
-        """A node's dominant resource share."""
+        """The dominant resource share of a node."""
         node_share = self._shares.get(node)
         if node_share is None:
             node_share = self._shares[node] = share(node, self.resources)
         return node_share
 
     def reclaim_candidates(self, needs_preemption: frozenset[int]) -> ReclaimCandidates:
-        """Candidates in borrowing queues, for classical preemption."""
+        """Candidates in borrowing queues for classical preemption."""
         candidates = self._reclaim_candidates.get(needs_preemption)
         if candidates is None:
             candidates = self._reclaim_candidates[needs_preemption] = ReclaimCandidates(self.queues, needs_preemption)
@@ -212,7 +198,7 @@ class CandidateCache:
     def fair_sharing_candidates(
         self, needs_preemption: frozenset[int], policy: Policy, priority: int
     ) -> FairSharingCandidates:
-        """Candidates in borrowing queues by share, for a preemptor of this priority."""
+        """Candidates in borrowing queues for a preemptor of this priority, by share."""
         # With the policy Any the candidates do not depend on the preemptor's priority.
         key = needs_preemption, policy, 0 if policy is Policy.ANY else priority
         candidates = self._fair_sharing_candidates.get(key)
@@ -222,7 +208,7 @@ class CandidateCache:
 
 
 def any_queue_borrows(root: Node, keys: frozenset[int]) -> bool:
-    """Whether any ClusterQueue below a cohort borrows at least one of these."""
+    """Whether any ClusterQueue below a cohort borrows any of these."""
     cohorts = [root]
     while cohorts:
         cohort = cohorts.pop()

@@ -1,12 +1,8 @@
 """Preemption without fair sharing: within the ClusterQueue, reclaim in the cohort, and reclaim while borrowing.
 
-There are three types of candidates:
-
-- Hierarchy candidates: the preemptor fits in the quota of a subtree that both queues are in, and the candidate's queue
-  borrows from that subtree. They can be preempted under the reclaim policy alone.
-- Priority candidates: all others of other queues. `borrowWithinCohort` decides whether the preemptor may borrow.
-- Same-queue candidates.
-
+Candidates are in the same queue or in another one. A hierarchy candidate's queue borrows from a common subtree whose
+quota the preemptor fits in; the reclaim policy alone allows its preemption. The other candidates in other queues are
+priority candidates; `borrowWithinCohort` decides whether the preemptor may borrow.
 Rules: pkg/scheduler/preemption and its package classical of kubernetes-sigs/kueue at v0.19.2.
 """
 
@@ -55,28 +51,24 @@ class _OtherQueues:
 
     @property
     def has_hierarchical_advantage(self) -> bool:
-        """Whether hierarchy candidates are possible."""
         return any(self._hierarchical_advantage.values())
 
     @property
     def has_candidates(self) -> bool:
-        """Whether there is a candidate of either type."""
         return any(next(self._candidates(evicting), None) is not None for evicting in (True, False))
 
     @property
     def has_hierarchy_candidates(self) -> bool:
-        """Whether there is a hierarchy candidate."""
         return any(next(self.hierarchy_candidates(evicting), None) is not None for evicting in (True, False))
 
     def hierarchy_candidates(self, evicting: bool) -> Iterator[_Candidate]:  # noqa: FBT001 - one of two parts
-        """Hierarchy candidates whose eviction is in progress or is not."""
         if self.has_hierarchical_advantage:
             for workload, common_ancestor in self._candidates(evicting):
                 if self._hierarchical_advantage[common_ancestor]:
                     yield _Candidate(workload, Reason.RECLAIM, common_ancestor)
 
     def priority_candidates(self, evicting: bool, *, borrowing: bool) -> Iterator[_Candidate]:  # noqa: FBT001 - as above
-        """Priority candidates; while borrowing only those of lower priority up to the threshold."""
+        """Priority candidates; while borrowing only candidates of lower priority up to the threshold."""
         if all(self._hierarchical_advantage.values()) or (borrowing and self._preemption.borrow is None):
             return
         # The highest priority that may be preempted while borrowing.
@@ -108,7 +100,7 @@ class _OtherQueues:
 
 
 def find_targets(context: PreemptionContext, cache: CandidateCache) -> list[Target]:
-    """The workloads to preempt so that the preemptor fits; empty if none suffice; Kueue's `classicalPreemptions`."""
+    """The workloads to preempt so that the preemptor fits, empty if none suffice; Kueue's `classicalPreemptions`."""
     same_queue = same_queue_candidates(context)
     if exceeds_borrowing_limit(context, same_queue):
         return []
@@ -131,7 +123,7 @@ def find_targets(context: PreemptionContext, cache: CandidateCache) -> list[Targ
 
 
 def _attempts(context: PreemptionContext, other_queues: _OtherQueues) -> tuple[bool, ...]:
-    """Whether the preemptor may borrow, for each attempt."""
+    """For each attempt, whether the preemptor may borrow."""
     queue = context.queue
     may_borrow = queue.spec.preemption.borrow is not None
     under_nominal = all(queue.usage[key] < queue.nominal[key] for key in context.needs_preemption)
@@ -143,7 +135,7 @@ def _attempts(context: PreemptionContext, other_queues: _OtherQueues) -> tuple[b
 
 
 def _candidates(same_queue: list[WorkloadInfo], other_queues: _OtherQueues, *, borrowing: bool) -> Iterator[_Candidate]:
-    """All types of candidates in the order of the attempt, those whose eviction is in progress first."""
+    """All candidates in the order of the attempt: first the candidates that are being evicted."""
     for evicting in (True, False):
         yield from other_queues.hierarchy_candidates(evicting)
         yield from other_queues.priority_candidates(evicting, borrowing=borrowing)
@@ -174,7 +166,7 @@ def _attempt(context: PreemptionContext, candidates: Iterator[_Candidate], *, bo
 
 
 def _path_borrows(candidate: WorkloadInfo, common_ancestor: Node, needs_preemption: frozenset[int]) -> bool:
-    """Whether a candidate's queue and every cohort below the common ancestor borrow; `candidateIsValid`."""
+    """Whether a candidate's queue and every cohort below the common ancestor borrow; Kueue's `candidateIsValid`."""
     node: Node | None = candidate.queue
     while node is not None and node is not common_ancestor:
         if node.within_quota(needs_preemption):
@@ -184,6 +176,6 @@ def _path_borrows(candidate: WorkloadInfo, common_ancestor: Node, needs_preempti
 
 
 def _fit_in_quota(node: Node, amounts: Amounts) -> tuple[bool, Amounts]:
-    """Whether amounts fit in a node's quota, and what is left for its parent; Kueue's `QuantitiesFitInQuota`."""
+    """Whether amounts fit in a node's quota, and the rest for its parent; Kueue's `QuantitiesFitInQuota`."""
     fits = all(node.usage[key] + amount <= node.subtree_quota[key] for key, amount in amounts)
     return fits, tuple((key, max(0, amount - node.local_available(key))) for key, amount in amounts)

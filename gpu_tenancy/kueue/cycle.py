@@ -1,12 +1,11 @@
-"""One scheduling cycle of one tree: all heads are nominated on the same state, then processed one after another.
+"""One scheduling cycle of one tree: nominates all heads on the same state, then processes them in order.
 
-Entries are processed in this order. Without fair sharing: the lowest borrowing level first, then the highest priority,
-then the oldest workload. With fair sharing: a tournament from the leaves to the root. In each cohort the entry wins
-whose child of the cohort has the smallest share with the entry admitted; entries whose child does not borrow what they
-request win over all others. The tournament is repeated after every entry, since admission changes shares.
+Order without fair sharing: lowest borrowing level, highest priority, oldest workload. With fair sharing: a tournament
+from the leaves to the root, repeated after every entry because admission changes shares. In each cohort the entry wins
+whose child of the cohort has the smallest share after admission; a child that does not borrow the request wins first.
 
-What is admitted counts for the entries after it. So does what a preemptor will use after its preemptions, and what an
-entry without preemption candidates reserves because its ClusterQueue cannot always reclaim its quota.
+Usage of admitted entries counts for later entries, as does the usage of preemptors after their preemptions, and the
+quota reserved by entries without preemption candidates in ClusterQueues that cannot always reclaim their quota.
 Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.
 """
 
@@ -32,7 +31,7 @@ from gpu_tenancy.kueue.workload_info import CohortTree, Outcome, Queue, Workload
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """The head of a ClusterQueue in one cycle, its flavors, and the workloads to preempt for it; Kueue's `entry`."""
+    """A ClusterQueue's head in one cycle, with its flavors and preemption targets; Kueue's `entry`."""
 
     workload: WorkloadInfo
     assignment: Assignment
@@ -40,16 +39,15 @@ class Entry:
 
 
 _Rank: TypeAlias = tuple[bool, DominantResourceShare, int, int]
-"""Whether the node borrows what is requested, its share after admission, priority (negative), order of creation."""
+"""Whether the node borrows the request, its share after admission, negative priority, order of creation."""
 
 
 def _classical_rank(entry: Entry) -> tuple[int, int, int]:
-    """The order without fair sharing."""
     return entry.assignment.borrowing, -entry.workload.priority, entry.workload.created
 
 
 class FairSharingIterator:
-    """The order of the entries of one tree with fair sharing; usage may change between two of them."""
+    """The order of one tree's entries with fair sharing; usage may change between two entries."""
 
     def __init__(self, entries: Iterable[Entry], resources: list[int]) -> None:
         self._resources = resources
@@ -71,7 +69,6 @@ class FairSharingIterator:
             self._update_winner(cohort)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Each entry once; usage that is added meanwhile counts for the next."""
         yield from self._without_cohort
         roots = {cohort for cohort in (*self._queues, *self._cohorts) if cohort.parent is None}
         for root in sorted(roots, key=lambda root: root.position):
@@ -91,7 +88,6 @@ class FairSharingIterator:
         return min(candidates, key=lambda ranked: ranked[0], default=None)
 
     def _update_winner(self, cohort: Node) -> None:
-        """Updates the entry with which a cohort competes in its parent."""
         if cohort.parent is None:
             return
         winner = self._winner(cohort)
@@ -101,7 +97,7 @@ class FairSharingIterator:
             siblings[cohort] = (self._rank(cohort, winner[1]), winner[1])
 
     def _rank(self, node: Node, entry: Entry) -> _Rank:
-        """The rank of an entry that competes for a ClusterQueue, or for a cohort above it; `entryComparer`."""
+        """The rank of an entry that competes for a ClusterQueue or a cohort above it; Kueue's `entryComparer`."""
         workload, amounts = entry.workload, entry.assignment.amounts
         workload.queue.add_usage(amounts)
         rank = (is_borrowing_any_of(node, amounts), share(node, self._resources), -workload.priority, workload.created)
@@ -118,7 +114,7 @@ class _Cycle:
 
 @dataclass(frozen=True, slots=True)
 class _Nomination:
-    """A nomination, and how often the keys that it depends on had changed."""
+    """A nomination, and the number of changes of its keys at that time."""
 
     entry: Entry
     keys: tuple[int, ...]
@@ -126,10 +122,10 @@ class _Nomination:
 
 
 class Nominations:
-    """Finds flavors and targets for the heads of one tree.
+    """Flavors and targets for the heads of one tree.
 
-    A head that was nominated before is nominated alike as long as nothing has changed for its keys: the flavors that
-    its pods suit, and with fair sharing all of the tree.
+    A nomination is reused until something changes for its keys: flavors that its pods suit, or with fair sharing the
+    tree.
     """
 
     def __init__(self, tree: CohortTree, cache: CandidateCache) -> None:
@@ -137,7 +133,7 @@ class Nominations:
         self._known: dict[WorkloadInfo, _Nomination] = {}
 
     def nominate(self, workload: WorkloadInfo, number: int) -> Entry:
-        """The nomination of a head in the cycle of this number."""
+        """The nomination of a head; `number` is the cycle's."""
         last = workload.last_assignment
         whole_search = last is None or not last.pending_flavors
         known = self._known.get(workload)
@@ -151,7 +147,7 @@ class Nominations:
         return entry
 
     def forget(self, workload: WorkloadInfo) -> None:
-        """Forgets a workload that is pending no more."""
+        """Drops the nomination of a workload that is no longer pending."""
         self._known.pop(workload, None)
 
     def _changes(self, keys: tuple[int, ...]) -> int:
@@ -175,10 +171,9 @@ class Nominations:
 def run_cycle(
     tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, found: Nominations
 ) -> list[tuple[Entry, Outcome]]:
-    """Nominates and processes the heads, at most one of each ClusterQueue; usage of admitted ones stays in the tree.
+    """Nominates and processes the heads, at most one for each ClusterQueue; returns outcomes in processing order.
 
-    Returns:
-        The entries with their outcomes, in the order in which they were processed.
+    Usage of admitted heads stays in the tree.
     """
     entries = [found.nominate(workload, number) for workload in heads]
     ordered: Iterable[Entry] = (
@@ -249,13 +244,11 @@ def _process_entry(cycle: _Cycle, entry: Entry) -> Outcome:
 
 
 def _reserve(cycle: _Cycle, queue: Queue, amounts: Amounts) -> None:
-    """Adds usage for the rest of the cycle."""
     queue.add_usage(amounts)
     cycle.reserved.append((queue, amounts))
 
 
 def _fits(cycle: _Cycle, entry: Entry) -> bool:
-    """Whether an entry fits without its targets and without all workloads that this cycle has preempted."""
     queue, amounts = entry.workload.queue, entry.assignment.amounts
     if queue.fits(amounts):
         return True
@@ -269,10 +262,7 @@ def _fits(cycle: _Cycle, entry: Entry) -> bool:
 
 
 def _quota_to_reserve(queue: Queue, assignment: Assignment) -> Amounts:
-    """What an entry without preemption candidates reserves; Kueue's `quotaResourcesToReserve`.
-
-    At most the unused nominal quota; with borrowing at most up to the borrowing limit.
-    """
+    """At most the unused nominal quota; while borrowing, up to the limit; Kueue's `quotaResourcesToReserve`."""
     reserved: list[tuple[int, int]] = []
     for key, amount in assignment.amounts:
         limit = queue.borrowing_limit[key]

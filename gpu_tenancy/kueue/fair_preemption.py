@@ -1,8 +1,8 @@
 """Preemption with fair sharing: targets are in the ClusterQueues with the largest dominant resource shares.
 
-From the root down, the child with the largest share provides the next candidate. The first strategy decides on each
-candidate. If the targets do not suffice, the second strategy is tried once for each queue, with the candidates that the
-first rejected. A queue within its nominal quota reclaims regardless of shares.
+From the root down, the child with the largest share provides the next candidate, on which the first strategy decides.
+If the targets do not suffice, the second strategy is tried once for each queue, on the rejected candidates. A queue
+within its nominal quota reclaims regardless of shares.
 Rules: pkg/scheduler/preemption of kubernetes-sigs/kueue at v0.19.2, KEP 1714.
 """
 
@@ -24,23 +24,15 @@ from gpu_tenancy.kueue.preemption import (
 from gpu_tenancy.kueue.resource_node import DominantResourceShare, Node, is_borrowing, path_edges, share
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
-_NEGATIVE_SHARE = DominantResourceShare(weightless=False, value=-1.0)
-"""Smaller than every share; Kueue's `NegativeDRS`."""
+_NEGATIVE_SHARE = DominantResourceShare(weightless=False, value=-1.0)  # below every share; Kueue's `NegativeDRS`
 
 
 class TargetClusterQueueOrdering:
-    """The candidates of one search, by ClusterQueue; Kueue's `TargetClusterQueueOrdering`.
+    """The candidates of one search by ClusterQueue; Kueue's `TargetClusterQueueOrdering`.
 
+    Unchanged nodes are read from `cache`, the tree before the search; queues that lost a candidate and changed shares,
+    at first above the preemptor, are kept here. Usage of the preemptor's queue includes the preemptor.
     Rules: pkg/scheduler/preemption/fairsharing of kubernetes-sigs/kueue at v0.19.2.
-
-    Nodes that the search has not changed are read from the cache. What it changes is kept here: the candidates of the
-    queues that lost one, and the nodes whose share is different, at first the preemptor's queue and the cohorts above.
-
-    Args:
-        preemptor: the preemptor's ClusterQueue; its usage includes the preemptor.
-        same_queue: the candidates in it.
-        cache: of the tree, as it was before the search.
-        other_queues: the candidates in other queues; None for none.
     """
 
     def __init__(
@@ -90,9 +82,9 @@ class TargetClusterQueueOrdering:
         return share(node, self._cache.resources) if node in self._changed_nodes else self._cache.share(node)
 
     def strategies_satisfiable(self) -> bool:
-        """Whether a strategy may pass for any candidate in another queue, before there are targets.
+        """Whether a strategy may pass for any candidate in another queue while there are no targets.
 
-        It may if in any cohort above the preemptor the preemptor's side has no larger share than another child.
+        True if, in any cohort above, the share of the preemptor's child is at most the share of another child.
         """
         for node, cohort in path_edges(self._preemptor):
             preemptor_share = self.share(node)
@@ -120,7 +112,7 @@ class TargetClusterQueueOrdering:
         return workload
 
     def drop_queue(self, queue: Queue) -> list[WorkloadInfo]:
-        """Drops all candidates of a queue, and returns them in their order."""
+        """Drops and returns all candidates of a queue, in their order."""
         candidates = self._candidates_of(queue)[::-1]
         self._candidates[queue] = []
         return candidates
@@ -130,7 +122,7 @@ class TargetClusterQueueOrdering:
         self._pruned_cohorts.add(cohort)
 
     def next_target(self) -> Queue | None:
-        """The ClusterQueue that provides the next candidate; None if no candidates are left."""
+        """The ClusterQueue of the next candidate; None if no candidates are left."""
         if self._preemptor.parent is None:
             return self._preemptor if self._candidates_of(self._preemptor) else None
         return self._next_target_below(self._preemptor.root)
@@ -140,7 +132,6 @@ class TargetClusterQueueOrdering:
         return self._cached.candidates.get(queue, []) if candidates is None else candidates
 
     def _own_candidates_of(self, queue: Queue) -> list[WorkloadInfo]:
-        """A queue's candidates as a list that this search may change."""
         if queue not in self._candidates:
             self._candidates[queue] = list(self._cached.candidates[queue])
             self._changed_queues.setdefault(queue.path[0], {})[queue] = None
@@ -175,7 +166,6 @@ class TargetClusterQueueOrdering:
         return (None, _NEGATIVE_SHARE) if highest is None else (highest[1], self.share(highest[1]))
 
     def _highest_cached_queue(self, cohort: Node) -> tuple[TargetRank, Queue] | None:
-        """Of the queues that this search has not changed."""
         queues = self._cached.queues.get(cohort, [])
         skipped = self._skipped_queues.get(cohort, 0)
         while skipped < len(queues) and queues[skipped][1] in self._candidates:
@@ -184,7 +174,7 @@ class TargetClusterQueueOrdering:
         return queues[skipped] if skipped < len(queues) else None
 
     def _highest_cohort(self, cohort: Node) -> tuple[Node | None, DominantResourceShare]:
-        """With equal shares Kueue's choice depends on the order of a map; here it is the first in the tenancy."""
+        """With equal shares Kueue's choice depends on the order of a map; here the first in the tenancy wins."""
         highest: tuple[DominantResourceShare, int, Node] | None = None
         for child in self._changed_cohorts.get(cohort, ()):
             if child in self._pruned_cohorts or not (child in self._preemptor.path or is_borrowing(child)):
@@ -198,7 +188,6 @@ class TargetClusterQueueOrdering:
         return (None, _NEGATIVE_SHARE) if highest is None else (highest[2], highest[0])
 
     def _highest_cached_cohort(self, cohort: Node) -> tuple[DominantResourceShare, int, Node] | None:
-        """Of the child cohorts that this search has not changed or pruned."""
         cohorts = self._cached.cohorts.get(cohort, [])
         skipped = self._skipped_cohorts.get(cohort, 0)
         while skipped < len(cohorts) and (
@@ -209,7 +198,6 @@ class TargetClusterQueueOrdering:
         return cohorts[-1 - skipped] if skipped < len(cohorts) else None
 
     def _mark_changed(self, queue: Queue) -> None:
-        """The shares of a queue and of the cohorts above it differ from the cached ones."""
         self._changed_nodes.add(queue)
         for child, cohort in zip(queue.path, queue.path[1:], strict=False):
             self._changed_cohorts.setdefault(cohort, {})[child] = None
@@ -219,7 +207,7 @@ class TargetClusterQueueOrdering:
 def find_targets(
     context: PreemptionContext, strategies: tuple[FairStrategy, ...], cache: CandidateCache
 ) -> list[Target]:
-    """The workloads to preempt so that the preemptor fits; empty if none suffice; Kueue's `fairPreemptions`."""
+    """The workloads to preempt so that the preemptor fits, empty if none suffice; Kueue's `fairPreemptions`."""
     same_queue = same_queue_candidates(context)
     if exceeds_borrowing_limit(context, same_queue):
         return []
@@ -248,7 +236,7 @@ def find_targets(
 
 @dataclass(slots=True)
 class _Search:
-    """One search for targets, which are removed from the tree; `only_other_queues`: none are in the same queue."""
+    """One search, which removes its targets from the tree; `only_other_queues`: no candidate is in the same queue."""
 
     context: PreemptionContext
     strategies: tuple[FairStrategy, ...]
@@ -260,7 +248,7 @@ class _Search:
     second_strategy_may_pass: bool = False
 
     def run(self) -> bool:
-        """Finds targets; whether the preemptor fits without them."""
+        """Whether the preemptor fits without the targets."""
         # The preemptor's usage is included already.
         within_nominal = all(not self.context.queue.borrowing_with(key) for key in self.context.needs_preemption)
         if self.only_other_queues and not within_nominal and not self.ordering.strategies_satisfiable():
@@ -279,7 +267,7 @@ class _Search:
         return len(self.strategies) > 1 and second_strategy_may_pass and self._run_second_strategy(retry_candidates)
 
     def _apply_first_strategy(self, queue: Queue, retry_candidates: list[WorkloadInfo]) -> bool:
-        """Preempts the first candidate that passes, since another queue may be next after that."""
+        """Preempts only the first candidate that passes, since the next one may be in another queue."""
         ordering = self.ordering
         preemptor_node, target_node = self._almost_lowest_common_ancestors(queue)
         preemptor_new_share = ordering.share(preemptor_node)
@@ -313,7 +301,7 @@ class _Search:
         return False
 
     def _preempt(self, ordering: TargetClusterQueueOrdering, queue: Queue, reason: Reason) -> bool:
-        """Makes a queue's first candidate a target; whether the preemptor fits now."""
+        """Makes a queue's first candidate a target; returns whether the preemptor fits now."""
         workload = ordering.remove_candidate(queue)
         self.targets.append(Target(workload, reason))
         preemptor_queue, amounts = self.context.queue, self.context.amounts
@@ -329,6 +317,6 @@ class _Search:
         return new_share
 
     def _almost_lowest_common_ancestors(self, queue: Queue) -> tuple[Node, Node]:
-        """The children of the lowest common cohort on the preemptor's and the target's side; `getAlmostLCAs`."""
+        """The lowest common cohort's children above the preemptor and above the target; Kueue's `getAlmostLCAs`."""
         preemptor_nodes = {cohort: node for node, cohort in path_edges(self.context.queue)}
         return next((preemptor_nodes[cohort], node) for node, cohort in path_edges(queue) if cohort in preemptor_nodes)

@@ -1,7 +1,7 @@
-"""Finds a flavor for every pod set of a workload: one that fits, or one where preemption is needed.
+"""Flavors for every pod set of a workload: flavors that fit, or flavors that need preemption.
 
-The flavors of a resource group are tried in their order, for all resources of the group together. Whether the search
-stops at a flavor that needs borrowing or preemption depends on `flavorFungibility`; by default it stops at borrowing.
+The flavors of a resource group are tried in order, for all its resources together; `flavorFungibility` decides whether
+the search stops at a flavor that needs borrowing (by default it does) or preemption.
 Rules: pkg/scheduler/flavorassigner of kubernetes-sigs/kueue at v0.19.2.
 """
 
@@ -33,7 +33,7 @@ class GranularMode(NamedTuple):
 
 
 class FlavorAssignment(NamedTuple):
-    """The flavor of one resource of a pod set, with the key of both and the borrowing level."""
+    """The flavor of one resource of a pod set, with their key and the borrowing level."""
 
     flavor: str
     key: int
@@ -42,23 +42,17 @@ class FlavorAssignment(NamedTuple):
 
 
 SimulatePreemption: TypeAlias = Callable[[frozenset[int], Amounts], tuple[Mode, int]]
-"""The mode of one flavor and resource that needs preemption, and the borrowing after it; Kueue's `PreemptionOracle`.
-
-Its arguments are the key, and the key with the amount.
-"""
+"""Kueue's `PreemptionOracle`: mode and borrowing level after preemption, for a key and for the key with its amount."""
 
 
 @dataclass(slots=True)
 class Assignment:
-    """The flavors of a workload.
+    """The flavors of a workload, the usage by key, and the reasons why flavors did not fit.
 
     Attributes:
-        pod_sets: the flavor of each resource of each pod set; empty for a pod set that fits nowhere, which is the last.
-        usage: the amount by key.
-        borrowing: the largest of all pod sets and resources.
-        mode: FIT, PREEMPT or NO_FIT; the worst of all pod sets. It can be FIT although a resource needs preemption.
-        reasons: why flavors did not fit.
-        last_assignment: where the search stopped.
+        pod_sets: the flavor of each resource of each pod set; empty for a pod set that fits nowhere, the last one.
+        borrowing: the highest borrowing level.
+        mode: FIT, PREEMPT or NO_FIT, the worst of all pod sets; it can be FIT although a resource needs preemption.
     """
 
     pod_sets: list[dict[str, FlavorAssignment]] = field(default_factory=list[dict[str, FlavorAssignment]])
@@ -75,21 +69,14 @@ class Assignment:
 
     @property
     def needs_preemption(self) -> frozenset[int]:
-        """Keys of the flavors and resources that need preemption; `flavorResourcesNeedPreemption`."""
+        """Keys that need preemption; Kueue's `flavorResourcesNeedPreemption`."""
         return frozenset(
             assigned.key for pod_set in self.pod_sets for assigned in pod_set.values() if assigned.mode is not Mode.FIT
         )
 
 
 def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycle: int, *, fair: bool) -> Assignment:
-    """Finds flavors for all pod sets of a pending workload, whose search continues at `last_assignment`.
-
-    Args:
-        workload: the workload.
-        simulate_preemption: called for each flavor and resource that needs preemption.
-        cycle: number of the scheduling cycle.
-        fair: whether fair sharing is on.
-    """
+    """Finds flavors for all pod sets of a pending workload, from its `last_assignment` on; `fair` is fair sharing."""
     queue = workload.queue
     # Although it would borrow; Kueue's `canPreemptWhileBorrowing`.
     preemption = queue.spec.preemption
@@ -139,7 +126,7 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
 
 @dataclass(slots=True)
 class _FlavorSearch:
-    """The search in one resource group for one pod set; `findFlavorForPodSets`."""
+    """The search in one resource group for one pod set; Kueue's `findFlavorForPodSets`."""
 
     workload: WorkloadInfo
     index: int
@@ -149,11 +136,9 @@ class _FlavorSearch:
     can_preempt_while_borrowing: bool
 
     def run(self, resource: str) -> tuple[dict[str, FlavorAssignment], Mode, int]:
-        """Tries the flavors from the one after `resource`'s last tried flavor.
+        """The best flavor for the group's resources, empty if none fits; its representative mode; the last tried index.
 
-        Returns:
-            The best flavor for all resources of the group, empty if none fits; its representative mode; and the index
-            of the last tried flavor, -1 if it is the last of the group.
+        The index is -1 if all flavors were tried.
         """
         fungibility = self.workload.queue.spec.fungibility
         suitable, requests = self.workload.spec.pod_sets[self.index].flavors, self.workload.requests[self.index]
@@ -182,7 +167,7 @@ class _FlavorSearch:
     def _try_flavor(
         self, name: str, keys: dict[str, int], fungibility: Fungibility
     ) -> tuple[dict[str, FlavorAssignment], GranularMode]:
-        """The flavor for all resources of the group, and its representative mode: the worst of the resources."""
+        """The flavor for all resources of the group; its representative mode is the worst of the resources."""
         assigned: dict[str, FlavorAssignment] = {}
         worst = GranularMode(Mode.FIT, 0)
         for resource, amount in self.workload.requests[self.index].items():
@@ -217,7 +202,7 @@ class _FlavorSearch:
 
 
 def is_preferred(mode: GranularMode, other: GranularMode | None, fungibility: Fungibility) -> bool:
-    """Whether a mode is strictly better than another, or than none; Kueue's `isPreferred`.
+    """Whether a mode is better than another, or than none; Kueue's `isPreferred`.
 
     A flavor without preemption candidates is worse than every flavor that may be admitted.
     """
@@ -233,7 +218,6 @@ def is_preferred(mode: GranularMode, other: GranularMode | None, fungibility: Fu
 
 
 def _should_try_next_flavor(mode: GranularMode, fungibility: Fungibility) -> bool:
-    """Whether the search continues after a flavor with this mode; Kueue's `shouldTryNextFlavor`."""
     if mode.mode in (Mode.NO_FIT, Mode.NO_PREEMPTION_CANDIDATES):
         return True
     if mode.mode in (Mode.PREEMPT, Mode.RECLAIM) and fungibility.when_can_preempt is Fungible.NEXT:

@@ -1,9 +1,9 @@
 """The pending workloads of one ClusterQueue: a heap, and the inadmissible workloads.
 
-A head that cannot be admitted becomes inadmissible; in a StrictFIFO queue it stays and blocks the queue. When quota is
-released anywhere in the tree, all inadmissible workloads are queued again. Workloads with the head's scheduling hash
-(priority and requests) become inadmissible with it, also those that are submitted later. So the heap has only the first
-workload of each hash, and a queue of a million that are alike costs no more than one.
+A head that cannot be admitted becomes inadmissible, with all workloads of the same scheduling hash (priority and
+requests), also later ones; in a StrictFIFO queue it stays and blocks the queue. Released quota anywhere in the tree
+queues all inadmissible workloads again. The heap has only the first workload of each hash, so a million equal
+workloads cost as much as one.
 Rules: pkg/cache/queue of kubernetes-sigs/kueue at v0.19.2.
 """
 
@@ -17,13 +17,7 @@ from gpu_tenancy.kueue.workload_info import Verdict, WorkloadInfo
 
 @dataclass(slots=True)
 class _Alike:
-    """Pending workloads with one scheduling hash.
-
-    Attributes:
-        inadmissible: whether all of them are.
-        verdict: of the one with which the others became inadmissible the last time.
-        evaluated: those that were queued or evaluated since; their own verdict is the last.
-    """
+    """Pending workloads with one scheduling hash; `evaluated` ones have their own verdict, the others `verdict`."""
 
     inadmissible: bool = False
     verdict: Verdict | None = None
@@ -34,7 +28,6 @@ class _Alike:
 
     @property
     def first(self) -> WorkloadInfo:
-        """The oldest; there is one."""
         # A workload that left and came back is in the list twice, which does no harm.
         while self._by_age[0][1] not in self.members:
             heapq.heappop(self._by_age)
@@ -46,12 +39,9 @@ class _Alike:
 
 
 class PendingQueue:
-    """The pending workloads of one ClusterQueue.
+    """The pending workloads of one ClusterQueue; `sticky` waits for its preemptions to complete.
 
-    Attributes:
-        strict_fifo: whether the queueing strategy is StrictFIFO.
-        sticky: the workload that waits for its preemptions to complete; in a BestEffortFIFO queue it is the head
-            regardless of priorities.
+    A BestEffortFIFO queue has the sticky workload as head regardless of priorities.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -76,7 +66,7 @@ class PendingQueue:
 
     @property
     def state(self) -> Hashable:
-        """What the next heads depend on."""
+        """All data on which the next heads depend."""
         sticky = None if self.sticky is None else self.sticky.created
         queued = frozenset(
             workload.created for alike in self._alike.values() if not alike.inadmissible for workload in alike.members
@@ -84,7 +74,7 @@ class PendingQueue:
         return sticky, queued, frozenset(self._inadmissible)
 
     def verdict(self, workload: WorkloadInfo) -> Verdict | None:
-        """The last verdict on a workload, or on one that became inadmissible with it; None before the first."""
+        """The last verdict on a workload, or on the head with which it became inadmissible; None before the first."""
         alike = self._alike.get(workload.scheduling_hash)
         return workload.verdict if alike is None or workload in alike.evaluated else alike.verdict
 
@@ -98,12 +88,12 @@ class PendingQueue:
                 self._offer(workload.scheduling_hash, alike)
 
     def judge(self, workload: WorkloadInfo, verdict: Verdict) -> None:
-        """Records the verdict of a cycle on the head."""
+        """Records a cycle's verdict on the head."""
         workload.verdict = verdict
         self._alike[workload.scheduling_hash].evaluated[workload] = None
 
     def mark_inadmissible(self, workload: WorkloadInfo) -> None:
-        """Makes the head inadmissible, and all others with its scheduling hash."""
+        """Makes the head and all others with its scheduling hash inadmissible."""
         alike = self._alike[workload.scheduling_hash]
         alike.inadmissible, alike.verdict = True, workload.verdict
         alike.evaluated.clear()
@@ -135,7 +125,6 @@ class PendingQueue:
         return alike is not None and not alike.inadmissible and workload in alike.members
 
     def _offer(self, scheduling_hash: Hashable, alike: _Alike) -> None:
-        """Puts the first workload of a hash into the heap; forgets a hash of which there is none."""
         if alike.members:
             first = alike.first
             heapq.heappush(self._heap, (-first.priority, first.created, first))

@@ -1,6 +1,5 @@
-"""Rules that classical preemption and fair sharing have in common: policies, candidates, targets.
+"""Rules of classical preemption and fair sharing: a candidate may be preempted, a target is a chosen candidate.
 
-A candidate is an admitted workload that may be preempted, a target one that is chosen.
 Rules: pkg/scheduler/preemption of kubernetes-sigs/kueue at v0.19.2.
 """
 
@@ -33,13 +32,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionContext:
-    """What one search for targets is about; Kueue's `preemptionCtx`.
-
-    Attributes:
-        preemptor: the workload that does not fit.
-        needs_preemption: keys of the flavors and resources that do not fit; every target uses at least one of them.
-        amounts: all that the preemptor would use.
-    """
+    """The preemptor, its request, and the keys of which every target uses at least one; Kueue's `preemptionCtx`."""
 
     preemptor: WorkloadInfo
     needs_preemption: frozenset[int]
@@ -51,8 +44,7 @@ class PreemptionContext:
         return self.preemptor.queue
 
 
-Fits: TypeAlias = Callable[[], bool]
-"""Whether the preemptor fits in the present state of the tree."""
+Fits: TypeAlias = Callable[[], bool]  # whether the preemptor fits in the present state of the tree
 
 
 def satisfies_policy(policy: Policy, preemptor: WorkloadInfo, candidate: WorkloadInfo) -> bool:
@@ -71,26 +63,26 @@ def satisfies_policy(policy: Policy, preemptor: WorkloadInfo, candidate: Workloa
 
 
 def satisfies_reclaim_policy(policy: Policy, priority: int, candidate: WorkloadInfo) -> bool:
-    """Whether `reclaimWithinCohort` allows a preemptor of this priority to preempt a candidate of another queue."""
+    """Whether `reclaimWithinCohort` lets a preemptor of this priority preempt a candidate of another queue."""
     return policy is Policy.ANY or candidate.priority < priority
 
 
 def uses_any_of(workload: WorkloadInfo, keys: frozenset[int]) -> bool:
-    """Whether an admitted workload uses at least one of these; Kueue's `WorkloadUsesResources`."""
+    """Whether an admitted workload uses any of these; Kueue's `WorkloadUsesResources`."""
     return any(key in keys for key, _ in workload.usage)
 
 
 def candidates_ordering(queue: Queue | None, workload: WorkloadInfo) -> tuple[bool, bool, int, int, int]:
     """Sort key of candidates: evicted ones, other queues, lowest priority, newest reservation; `CandidatesOrdering`.
 
-    Reservations are compared in whole seconds. Within a second Kueue compares the random UIDs; here the newest workload
-    comes first. `queue` is that of the preemptor; None if no candidate is in it.
+    Reservations are compared in whole seconds. Within a second Kueue compares random UIDs; here the newest workload is
+    first. `queue` is the preemptor's; None if no candidate is in it.
     """
     return (not workload.evicting, workload.queue is queue, workload.priority, -workload.reserved_at, -workload.created)
 
 
 def same_queue_candidates(context: PreemptionContext) -> list[WorkloadInfo]:
-    """Candidates in the preemptor's own ClusterQueue, in their order."""
+    """Candidates in the preemptor's own ClusterQueue, in preemption order."""
     policy = context.queue.spec.preemption.within
     if policy is Policy.NEVER:
         return []
@@ -103,9 +95,9 @@ def same_queue_candidates(context: PreemptionContext) -> list[WorkloadInfo]:
 
 
 def exceeds_borrowing_limit(context: PreemptionContext, same_queue: Iterable[WorkloadInfo]) -> bool:
-    """Whether the preemptor exceeds the queue's borrowing limit even without all candidates of the same queue.
+    """Whether the preemptor exceeds the borrowing limit even without all candidates of its queue.
 
-    Then no target in other queues helps. Kueue finds that out by trying; the check only saves time.
+    Then no target in other queues helps; Kueue finds that out by trying.
     """
     queue = context.queue
     if queue.parent is None:
@@ -118,7 +110,7 @@ def exceeds_borrowing_limit(context: PreemptionContext, same_queue: Iterable[Wor
 
 
 def must_borrow(context: PreemptionContext, same_queue: Iterable[WorkloadInfo]) -> bool:
-    """Whether the preemptor borrows even without all candidates of the same queue."""
+    """Whether the preemptor borrows even without all candidates of its queue."""
     return any(_exceeds(context, key, amount, 0, same_queue) for key, amount in context.amounts)
 
 
@@ -131,10 +123,7 @@ def _exceeds(context: PreemptionContext, key: int, amount: int, limit: int, same
 
 
 def fill_back_workloads(targets: list[Target], fits: Fits) -> list[Target]:
-    """Adds back removed targets that are not needed, in reverse order; returns the others; `fillBackWorkloads`.
-
-    The last target is needed, since the preemptor did not fit before it was removed.
-    """
+    """Adds back targets that are not needed, in reverse order, and returns the others; Kueue's `fillBackWorkloads`."""
     needed = targets[-1:]
     for target in reversed(targets[:-1]):
         target.workload.queue.add_usage(target.workload.usage)
@@ -145,6 +134,6 @@ def fill_back_workloads(targets: list[Target], fits: Fits) -> list[Target]:
 
 
 def restore_snapshot(targets: Iterable[Target]) -> None:
-    """Adds the usage of removed targets back to the tree; Kueue's `restoreSnapshot`."""
+    """Adds the usage of targets back to the tree; Kueue's `restoreSnapshot`."""
     for target in targets:
         target.workload.queue.add_usage(target.workload.usage)

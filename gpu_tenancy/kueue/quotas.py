@@ -1,7 +1,6 @@
-"""Quota and usage of all ClusterQueues at one moment: what each can use now and at most, who borrows and who lends.
+"""Quota and usage of all ClusterQueues: available, borrowed and lent quota, and possible preemptors.
 
-Also which ClusterQueues can preempt workloads of one that borrows, whatever they request, by the rules of
-`classical_preemption` and `fair_preemption`, without workloads.
+Preemptors follow the rules of `classical_preemption` and `fair_preemption`, for any requests and without workloads.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,16 +11,11 @@ from gpu_tenancy.kueue.api import FlavorResource, Policy, Tenancy
 from gpu_tenancy.kueue.resource_node import Node
 from gpu_tenancy.kueue.workload_info import CohortTree, Queue, cohort_trees
 
-Usage = Mapping[FlavorResource, int]
-"""What the admitted workloads of a ClusterQueue use."""
+Usage = Mapping[FlavorResource, int]  # of a ClusterQueue's admitted workloads
 
 
 class Quotas:
-    """The cohort trees of a tenancy with their usage; amounts are in the tenancy's units.
-
-    Args:
-        tenancy: ClusterQueues and cohorts.
-        usage: by the name of the ClusterQueue.
+    """The cohort trees of a tenancy with their usage by ClusterQueue; amounts are in the tenancy's units.
 
     Raises:
         ValueError: a duplicate name, or a cycle of cohorts.
@@ -38,7 +32,7 @@ class Quotas:
                 queue.add_usage([(keys[line], amount) for line, amount in usage.get(name, {}).items()])
 
     def place(self, queue: str, line: FlavorResource) -> tuple[Queue, int | None]:
-        """The node of a ClusterQueue, and the key; None where the tree has neither quota nor usage of it."""
+        """The node of a ClusterQueue, and the key; None if the tree has neither quota nor usage of it."""
         tree, node = self._places[queue]
         return node, self._keys[tree].get(line)
 
@@ -52,27 +46,27 @@ class Quotas:
         return 0 if key is None else node.nominal[key]
 
     def usage(self, queue: str, line: FlavorResource) -> int:
-        """What a ClusterQueue uses."""
+        """Usage of a ClusterQueue's admitted workloads."""
         node, key = self.place(queue, line)
         return 0 if key is None else node.usage[key]
 
     def available(self, queue: str, line: FlavorResource) -> int:
-        """What a ClusterQueue can use now without preemption; negative where quotas were lowered below the usage."""
+        """Quota that a ClusterQueue can use now without preemption; negative if quotas were lowered below the usage."""
         node, key = self.place(queue, line)
         return 0 if key is None else node.available(key)
 
     def potential_available(self, queue: str, line: FlavorResource) -> int:
-        """What a ClusterQueue could use if all others used nothing."""
+        """Quota that a ClusterQueue could use if all others used nothing."""
         node, key = self.place(queue, line)
         return 0 if key is None else node.potential_available[key]
 
     def borrowed(self, queue: str, line: FlavorResource) -> int:
-        """What a ClusterQueue uses beyond its nominal quota."""
+        """Usage of a ClusterQueue beyond its nominal quota."""
         node, key = self.place(queue, line)
         return 0 if key is None else max(0, node.usage[key] - node.nominal[key])
 
     def borrowers(self, queue: str, line: FlavorResource) -> dict[str, int]:
-        """The other ClusterQueues of the tree that borrow, and how much; the largest first."""
+        """The other ClusterQueues of the tree that borrow, with amounts, the largest first."""
         amounts = {name: self.borrowed(name, line) for name in self.related(queue)[0] if name != queue}
         borrowing = [(name, amount) for name, amount in amounts.items() if amount]
         return dict(sorted(borrowing, key=lambda pair: (-pair[1], pair[0])))
@@ -83,10 +77,10 @@ class Quotas:
         return tree.queues.keys(), tree.cohorts.keys()
 
     def lent(self, queue: str, line: FlavorResource) -> int:
-        """Upper bound of what others borrow of a ClusterQueue's unused nominal quota.
+        """Upper bound of a ClusterQueue's unused nominal quota that others borrow.
 
-        Kueue records who borrows, not from whom. So quota of cohorts counts as borrowed first, and near cohorts before
-        far ones; the rest came from unused quota of ClusterQueues, from each at most what it has unused.
+        Kueue records borrowers, not lenders. So the quota of cohorts counts as borrowed first, near cohorts before far
+        ones; the rest comes from ClusterQueues, from each at most its unused quota.
         """
         node, key = self.place(queue, line)
         if key is None or node.parent is None:
@@ -96,13 +90,12 @@ class Quotas:
 
 
 def _unused(node: Node, key: int) -> int:
-    """What a node leaves to its parent; negative: what it borrows from there."""
+    """Quota that a node leaves to its parent; negative if it borrows."""
     local_quota = node.local_quota[key]
     return node.subtree_quota[key] - local_quota - max(0, node.usage[key] - local_quota)
 
 
 def _lent_below(cohort: Node, key: int) -> int:
-    """What is borrowed of the unused quota directly below a cohort, by its own children and by others."""
     borrowed = sum(max(0, -_unused(child, key)) for child in cohort.children)
     unused = _unused(cohort, key)
     beyond = min(unused, _lent_below(cohort.parent, key)) if cohort.parent is not None and unused > 0 else 0
@@ -114,9 +107,9 @@ class Preemptor:
     """A ClusterQueue that can preempt workloads of another one.
 
     Attributes:
-        lower: whether it preempts only workloads whose priority is lower than that of its own.
-        at_most: the highest priority that it preempts, in addition; None for no such bound.
-        fair: whether it does so only while its share is not larger, since it has no quota to reclaim.
+        lower: it preempts only workloads of lower priority than its own.
+        at_most: the highest priority that it preempts, in addition; None for no bound.
+        fair: it preempts only while its share is not larger, since it has no quota to reclaim.
     """
 
     queue: str
@@ -126,7 +119,7 @@ class Preemptor:
 
     @property
     def when(self) -> str:
-        """When it does so."""
+        """The condition as text for users."""
         parts = ["for workloads of higher priority"] if self.lower else []
         parts += [f"from priorities up to {self.at_most}"] if self.at_most is not None else []
         parts += ["while its share is smaller"] if self.fair else []
@@ -134,7 +127,7 @@ class Preemptor:
 
 
 def by_time(found: Iterable[Preemptor]) -> dict[str, list[str]]:
-    """Names of queues by when they preempt."""
+    """Names of preempting queues by `Preemptor.when`."""
     times: dict[str, list[str]] = {}
     for one in sorted(found, key=lambda one: (one.lower, one.fair, one.when, one.queue)):
         times.setdefault(one.when, []).append(one.queue)
@@ -142,11 +135,11 @@ def by_time(found: Iterable[Preemptor]) -> dict[str, list[str]]:
 
 
 def preemptors(quotas: Quotas, borrower: str, line: FlavorResource, *, ever: bool = False) -> Iterator[Preemptor]:
-    """The queues of the tree that can preempt workloads of a queue for a flavor and resource.
+    """The queues that can preempt workloads of a queue for a flavor and resource, an upper bound.
 
-    What they use at present does not matter, since what they submit next decides. It is an upper bound: that the limits
-    of several queues together leave so much free that there is never a need to preempt is not always seen. With `ever`,
-    the queue and its cohorts count as borrowing if they may; else if they do now.
+    Any workload may be submitted next, so present usage of the preemptors does not count. Limits of several queues that
+    always leave enough free quota are not always recognized. `ever` counts the queue and its cohorts as borrowing if
+    they may borrow, not only if they do now.
     """
     node, key = quotas.place(borrower, line)
     if key is None or not node.path:
@@ -160,7 +153,7 @@ def preemptors(quotas: Quotas, borrower: str, line: FlavorResource, *, ever: boo
 
 
 def _borrowing(node: Node, key: int, *, ever: bool) -> set[Node]:
-    """The cohorts above such that everything below them borrows."""
+    """The cohorts above for which every node on the path below borrows."""
     found: set[Node] = set()
     below: Node = node
     for cohort in node.path:
@@ -174,7 +167,6 @@ def _borrowing(node: Node, key: int, *, ever: bool) -> set[Node]:
 
 @lru_cache(maxsize=64)
 def _search(root: Node, key: int, line: FlavorResource, *, fair: bool) -> "_Search":
-    """The search in a tree, which all its borrowers share."""
     return _Search(key, [queue for queue in _leaves(root) if line in queue.spec.quotas], fair=fair)
 
 
@@ -186,7 +178,7 @@ def _leaves(node: Node) -> Iterator[Queue]:
 
 
 class _Search:
-    """Queues that have one flavor and resource of a tree, by key; what is found does not depend on usage."""
+    """Queues with quota for one flavor and resource of a tree; the results do not depend on usage."""
 
     def __init__(self, key: int, users: Sequence[Queue], *, fair: bool) -> None:
         self.key, self.fair, self.users = key, fair, dict.fromkeys(users)
@@ -195,7 +187,7 @@ class _Search:
         self._totals: dict[Node, int] = {}
 
     def preemptors(self, cohort: Node) -> Sequence[tuple[tuple[Node, ...], Preemptor]]:
-        """The queues below a cohort that can preempt in its other subtrees, each with the nodes from it to the root."""
+        """The queues below a cohort that can preempt in its other subtrees, each with its path to the root."""
         if cohort not in self._found:
             below = [queue for queue in self.users if cohort in queue.path]
             self._found[cohort] = [
@@ -204,7 +196,7 @@ class _Search:
         return self._found[cohort]
 
     def preemptor(self, queue: Queue, common: Node) -> Preemptor | None:
-        """How a queue preempts in the subtrees below a cohort that are not its own; None if it never does."""
+        """How a queue preempts in the other subtrees below a cohort; None if it never does."""
         preemption, borrows = queue.spec.preemption, queue.potential_available[self.key] > queue.nominal[self.key]
         if preemption.reclaim is Policy.NEVER:
             return None
@@ -220,11 +212,10 @@ class _Search:
         return Preemptor(queue.name, lower=True, at_most=preemption.borrow.threshold) if preemption.borrow else None
 
     def _lent(self, node: Node) -> int:
-        """What others can have of its quota, which it then reclaims."""
         return node.subtree_quota[self.key] - node.local_quota[self.key]
 
     def _most(self, node: Node) -> int:
-        """An upper bound of what a node uses of its parent's quota."""
+        """Upper bound of a node's usage of its parent's quota."""
         if node not in self._mosts:
             most = node.potential_available[self.key] if node.children or node in self.users else 0
             most = min(most, self._total(node)) if node.children else most
@@ -237,7 +228,6 @@ class _Search:
         return self._totals[cohort]
 
     def _can_be_used_up(self, side: Node, common: Node, amount: int) -> bool:
-        """Whether all others of some cohort above can together leave a node less than an amount."""
         own, used = side, 0
         for cohort in side.path:
             used += self._total(cohort) - self._most(own)

@@ -1,8 +1,4 @@
-"""Plays jobs that arrive, run for a while and end, in real time: who waits how long, and who is preempted.
-
-It goes from event to event, and keeps only the workloads that wait or run, so months of jobs take the memory of their
-busiest moment.
-"""
+"""Plays jobs that arrive, run and end in real time; only pending and running workloads stay in memory."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -17,7 +13,7 @@ from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo, cohort_trees
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A workload with the time of its arrival and how long it runs, both in milliseconds."""
+    """A workload with its time of arrival and its duration, in milliseconds."""
 
     at: int
     workload: Workload
@@ -26,14 +22,9 @@ class Arrival:
 
 @dataclass(slots=True, eq=False)
 class ReplayedJob:
-    """A workload on its way.
+    """A workload in a replay; times are in milliseconds, `running_since` is None while it is pending.
 
-    Attributes:
-        arrival: as it was submitted.
-        remaining: milliseconds that it still has to run.
-        running_since: when it was admitted; None while it waits.
-        preemptions: how often it was preempted.
-        lost: milliseconds of running that it has to repeat.
+    `lost` is running time that the job has to repeat.
     """
 
     arrival: Arrival
@@ -45,7 +36,7 @@ class ReplayedJob:
 
 
 class Observer(Protocol):
-    """Is told what happens, in the order of time; `now` is in milliseconds."""
+    """Gets events in the order of time; `now` is in milliseconds."""
 
     def arrived(self, job: ReplayedJob, now: int) -> None:
         """A job was submitted."""
@@ -54,17 +45,13 @@ class Observer(Protocol):
         """A job was admitted."""
 
     def stopped(self, job: ReplayedJob, now: int, by: ReplayedJob | None) -> None:
-        """A job has ended; or was preempted, for the job `by`. `running_since` is still set."""
+        """A job has ended, or was preempted for the job `by`; `running_since` is still set."""
 
 
 class Replay:
     """A tenancy in which jobs arrive and end.
 
-    Args:
-        tenancy: ClusterQueues and cohorts.
-        observer: is told of every change.
-        checkpoint: milliseconds of running after which a job's progress is saved, again and again; None: a job that
-            was preempted starts from the beginning.
+    A job saves its progress after every `checkpoint` milliseconds of running; None: a preempted job starts again.
 
     Raises:
         ValueError: the tenancy is invalid; see `gpu_tenancy.kueue.api.parents` and `validate`.
@@ -82,19 +69,15 @@ class Replay:
         self._ends: list[tuple[int, int, int, ReplayedJob]] = []
         self._created = 0
         self._now = 0
-        self.livelocks = 0
-        """How often workloads preempted one another until something else happened."""
+        self.livelocks = 0  # number of times that workloads preempted one another until something else happened
 
     @property
     def pending(self) -> Iterable[ReplayedJob]:
-        """The jobs that wait, in the order of their arrival; after `play`, those that can never run."""
+        """The pending jobs in the order of arrival; after `play`, the jobs that can never run."""
         return (job for job in self._jobs.values() if job.running_since is None)
 
     def play(self, arrivals: Iterable[Arrival]) -> int:
-        """Plays all arrivals, in the order of their times, until nothing happens any more.
-
-        Returns:
-            The time of the last event, in milliseconds.
+        """Plays arrivals, sorted by time, until nothing happens; returns the time of the last event in milliseconds.
 
         Raises:
             ValueError: an arrival is earlier than the one before it, or its queue does not exist.
@@ -118,14 +101,14 @@ class Replay:
         return self._now
 
     def admitted(self, workload: WorkloadInfo) -> None:
-        """Of `Watcher`."""
+        """`Watcher` method."""
         job, now = self._jobs[workload], self._now
         job.running_since = now
         heapq.heappush(self._ends, (now + job.remaining, workload.created, now, job))
         self._observer.started(job, now)
 
     def preempted(self, workload: WorkloadInfo, by: WorkloadInfo) -> None:
-        """Of `Watcher`."""
+        """`Watcher` method."""
         job, now = self._jobs[workload], self._now
         ran = now - (job.running_since or 0)
         saved = ran // self._checkpoint * self._checkpoint if self._checkpoint else 0
@@ -136,7 +119,7 @@ class Replay:
         job.running_since = None
 
     def _run(self, until: int | None) -> None:
-        """Lets everything happen that is due until a moment, with it; None: until nothing is due."""
+        """Plays all events up to and including a moment; None: until nothing is due."""
         while True:
             event, runner = min(
                 ((moment, runner) for runner in self._runners if (moment := runner.next_event) is not None),
@@ -161,25 +144,22 @@ class Replay:
                 self.livelocks += runner.livelock
 
 
-Lasts: TypeAlias = Callable[[str], float | None]
-"""Seconds that a workload runs, by name; None: unknown."""
+Lasts: TypeAlias = Callable[[str], float | None]  # seconds that a workload runs, by name; None: unknown
 
 
 def waits(
     simulation: Simulation, left: Lasts, whole: Lasts, *, most: int, until: str | None = None
 ) -> tuple[dict[str, float], bool]:
-    """Seconds until pending workloads are admitted, if nothing else is submitted.
+    """Seconds until pending workloads are admitted, if nothing else is submitted; and whether more ends would follow.
+
+    Workloads that are not admitted are left out; running ones have 0.
 
     Args:
-        simulation: at rest; it is changed.
-        left: how much longer those run that run now. One that is unknown does not end.
-        whole: how long those run that start later; one that was preempted starts again.
-        most: ends that are simulated.
-        until: a workload with whose admission it is done; default: as many as possible.
-
-    Returns:
-        By name, without those that are not admitted after these ends, or when none is left; 0 for those that run. And
-        whether more ends would come.
+        simulation: at rest; the function changes it.
+        left: seconds that running workloads still run; a workload with an unknown time does not end.
+        whole: seconds that workloads run that start later; a preempted workload starts again.
+        most: number of ends to simulate.
+        until: stop when this workload is admitted.
     """
     running = simulation.running
     found = dict.fromkeys(running, 0.0)

@@ -1,14 +1,12 @@
-"""Quota and usage of one node of a cohort tree, under the names of Kueue's `resourceNode`.
+"""Quota and usage of one node of a cohort tree; names are from Kueue's `resourceNode`.
 
-A ClusterQueue fills its local quota first, which its lending limit keeps from others. Its parent sees only the usage
-beyond that, so a cohort's usage is what its children use beyond their local quotas. Each pair of flavor and resource
-of a tree has a number, its key; quotas and usage are lists by key.
-Rules: pkg/cache/scheduler/resource_node.go of kubernetes-sigs/kueue at v0.19.2, and the KEPs 79 (hierarchical cohorts)
-and 1224 (lending limit).
+A ClusterQueue uses its local quota first, which its lending limit withholds from others; a cohort's usage is the usage
+of its children beyond their local quotas. Quotas and usage are lists by key, the number of a flavor and resource.
+Rules: pkg/cache/scheduler/resource_node.go of kubernetes-sigs/kueue at v0.19.2, KEPs 79 (hierarchical cohorts) and 1224
+(lending limit).
 
-Its dominant resource share is what a node borrows of what could be lent to it, divided by its weight: for each
-resource, the usage beyond the subtree quota over the parent's lendable quota, in thousandths; the largest counts. It is
-computed in floating point as in Kueue, so that shares that are equal there are equal here.
+The dominant resource share is the largest ratio of borrowed to lendable quota of the parent, of all resources and in
+thousandths, divided by the weight. It is floating point as in Kueue, so that equal shares are equal.
 Rules: pkg/cache/scheduler/fair_sharing.go of kubernetes-sigs/kueue at v0.19.2, KEP 1714.
 """
 
@@ -18,19 +16,16 @@ from typing import Final, NamedTuple, TypeAlias
 from gpu_tenancy.kueue.api import Quota
 
 Amounts: TypeAlias = Sequence[tuple[int, int]]
-"""Amounts by key, as usage or as a request."""
 
 
 class Node:
-    """A cohort or, as a leaf, a ClusterQueue. All lists are by key.
+    """A cohort or, as a leaf, a ClusterQueue; lists are by key.
 
     Attributes:
-        nominal: the nominal quota of the node itself.
-        subtree_quota: nominal quota, and what the children may lend.
-        local_quota: the part of it that the parent never gets.
-        borrowing_limit: None for no limit.
-        usage: what counts against `subtree_quota`.
-        potential_available: what the node could use if the rest of the tree used nothing.
+        subtree_quota: nominal quota and the quota that children may lend.
+        local_quota: the part of `subtree_quota` that the parent never gets.
+        usage: usage that counts against `subtree_quota`.
+        potential_available: quota that the node could use if the rest of the tree used nothing.
         lendable: the sum of `potential_available` by resource, over all flavors.
         borrowing_children: for each key the children that use more than their subtree quota.
         height: steps to the farthest leaf.
@@ -67,7 +62,7 @@ class Node:
             parent.children.append(self)
 
     def update_subtree_quota(self, quotas: Sequence[Quota]) -> None:
-        """Sets subtree and local quota, from the node's own quotas and from those of its children, which come first."""
+        """Sets subtree and local quota from the node's own quotas and its children's; call it for children first."""
         for key, quota in enumerate(quotas):
             lent = sum(child.subtree_quota[key] - child.local_quota[key] for child in self.children)
             self.subtree_quota[key] = quota.nominal + lent
@@ -78,7 +73,7 @@ class Node:
             self.height = 1 + max(child.height for child in self.children)
 
     def update_potential_available(self, resources: Sequence[int], kinds: int) -> None:
-        """Sets what depends on the cohorts above, which come first: `path`, `potential_available` and `lendable`."""
+        """Sets `path`, `potential_available` and `lendable`; call it for the parent first."""
         parent = self.parent
         self.path = () if parent is None else (parent, *parent.path)
         for key, subtree_quota in enumerate(self.subtree_quota):
@@ -95,7 +90,7 @@ class Node:
 
     @property
     def root(self) -> "Node":
-        """The root of the tree; the node itself where it has no parent."""
+        """The root of the tree; the node itself if it has no parent."""
         return self.path[-1] if self.path else self
 
     def local_available(self, key: int) -> int:
@@ -103,7 +98,7 @@ class Node:
         return max(0, self.local_quota[key] - self.usage[key])
 
     def available(self, key: int) -> int:
-        """Unused quota here and above, within the borrowing limits; negative where usage exceeds the quota."""
+        """Unused quota of the node and above, within borrowing limits; negative if usage exceeds the quota."""
         local, lowest = 0, None
         node = self
         while node.parent is not None:
@@ -123,11 +118,11 @@ class Node:
         return unused if lowest is None or unused < lowest else lowest
 
     def borrowing_with(self, key: int, amount: int = 0) -> bool:
-        """Whether the node uses more than its subtree quota, or would with so much more."""
+        """Whether the node uses more than its subtree quota, or would with this additional amount."""
         return self.usage[key] + amount > self.subtree_quota[key]
 
     def add_usage(self, amounts: Amounts) -> None:
-        """Adds usage, here and where it exceeds local quota above."""
+        """Adds usage to the node, and usage beyond the local quota to the cohorts above."""
         for key, whole in amounts:
             node: Node | None = self
             amount = whole
@@ -153,14 +148,14 @@ class Node:
                 node, amount = node.parent, min(amount, stored_in_parent)
 
     def fits(self, amounts: Amounts) -> bool:
-        """Whether all of it is available."""
+        """Whether all amounts are available."""
         for key, amount in amounts:  # noqa: SIM110 - asked for each head of each cycle
             if amount > max(0, self.available(key)):
                 return False
         return True
 
     def within_quota(self, keys: frozenset[int]) -> bool:
-        """Whether the node borrows none of these."""
+        """Whether the node borrows none of these keys."""
         usage, subtree_quota = self.usage, self.subtree_quota
         for key in keys:  # noqa: SIM110 - asked for each candidate of each head
             if usage[key] > subtree_quota[key]:
@@ -168,7 +163,7 @@ class Node:
         return True
 
     def borrowing_children_in(self, keys: frozenset[int]) -> Iterator["Node"]:
-        """The children that borrow at least one of these."""
+        """The children that borrow any of these keys."""
         if len(keys) == 1:
             (key,) = keys
             return iter(tuple(self.borrowing_children[key]))
@@ -183,9 +178,8 @@ def path_edges(queue: Node) -> Iterator[tuple[Node, Node]]:
 def lowest_subtree_that_fits(queue: Node, key: int, amount: int) -> tuple[int, bool]:
     """Height of the lowest subtree with enough unused quota of its own; Kueue's `FindHeightOfLowestSubtreeThatFits`.
 
-    Returns:
-        The height, 0 for the ClusterQueue itself, which then does not borrow; and whether that subtree has a parent,
-        from which quota could be reclaimed. Where none fits: the height of the whole tree, and False.
+    Height 0 is the ClusterQueue itself, without borrowing. Also whether the subtree has a parent to reclaim quota from.
+    If no subtree fits: the height of the whole tree, and False.
     """
     if queue.parent is None or not queue.borrowing_with(key, amount):
         return 0, queue.parent is not None
@@ -198,23 +192,20 @@ def lowest_subtree_that_fits(queue: Node, key: int, amount: int) -> tuple[int, b
 
 
 class DominantResourceShare(NamedTuple):
-    """Comparable: a borrower of weight 0 has a larger share than all others.
+    """A comparable share: a borrower of weight 0 (`weightless`) has a larger share than all others.
 
-    Attributes:
-        weightless: whether it borrows with a weight of 0; then `value` is not divided by it.
-        value: thousandths of the lendable quota, divided by the weight.
+    `value` is in thousandths of the lendable quota, divided by the weight unless that is 0.
     """
 
     weightless: bool
     value: float
 
 
-NO_SHARE: Final = DominantResourceShare(weightless=False, value=0.0)
-"""The share of a node that borrows nothing."""
+NO_SHARE: Final = DominantResourceShare(weightless=False, value=0.0)  # the node borrows nothing
 
 
 def share(node: Node, resources: list[int]) -> DominantResourceShare:
-    """The share of a node; `resources` are the numbers of the keys' resources."""
+    """The dominant resource share of a node; `resources` has the number of each key's resource."""
     parent = node.parent
     if parent is None:
         return NO_SHARE
@@ -236,12 +227,12 @@ def share(node: Node, resources: list[int]) -> DominantResourceShare:
 
 
 def is_borrowing(node: Node) -> bool:
-    """Whether a node borrows any resource; a root has nobody to borrow from."""
+    """Whether a node borrows any resource; a root never does."""
     if node.parent is None:
         return False
     return any(usage > quota for usage, quota in zip(node.usage, node.subtree_quota, strict=True))
 
 
 def is_borrowing_any_of(node: Node, amounts: Amounts) -> bool:
-    """Whether a node borrows something that is requested."""
+    """Whether a node borrows any resource that is requested."""
     return node.parent is not None and any(amount > 0 and node.borrowing_with(key) for key, amount in amounts)

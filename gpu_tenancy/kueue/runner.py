@@ -12,34 +12,27 @@ from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
 from gpu_tenancy.kueue.workload_info import CohortTree, Evicted, Outcome, Verdict, WorkloadInfo
 
-EVENTS_UNCHECKED: Final = 64
-"""Events before livelock detection compares states; most trees settle after a few."""
+EVENTS_UNCHECKED: Final = 64  # events before livelock detection compares states; most trees settle after a few
 MAX_EVICTIONS: Final = 25
-"""Evictions of one workload that count as a livelock even if no state has recurred. Where a tree has several cycles of
-evictions of different lengths, its whole state may take very long to recur."""
+"""Evictions of one workload that count as a livelock, since some states take very long to recur."""
 
 _CLEARS_LAST_ASSIGNMENT: Final = (Outcome.ADMITTED, Outcome.PREEMPTING)
 _SKIPPED: Final = (Outcome.NO_LONGER_FITS, Outcome.OVERLAPPING_TARGETS)
-"""Outcomes that an entry processed earlier in the cycle has caused; the workload stays in the heap."""
+"""Outcomes caused by an earlier entry of the cycle; the workload stays in the heap."""
 
 
 class Watcher(Protocol):
-    """Is told when a workload is admitted, and when its eviction starts."""
+    """Gets admissions and evictions as they happen."""
 
     def admitted(self, workload: WorkloadInfo) -> None:
-        """Quota was reserved for it now."""
+        """Its quota is reserved now."""
 
     def preempted(self, workload: WorkloadInfo, by: WorkloadInfo) -> None:
-        """It stops for another one; it keeps its quota until the eviction is complete."""
+        """Its eviction starts; it keeps its quota until the eviction is complete."""
 
 
 class Runner:
-    """One tree with its clock, pending workloads and cycles.
-
-    Attributes:
-        livelock: whether the last `rest` or `step` ended in a livelock, as it would be in the real Kueue.
-        watcher: of admissions and evictions.
-    """
+    """One tree with its clock, pending workloads and cycles; `livelock` is of the last `rest` or `step`."""
 
     def __init__(self, tree: CohortTree, watcher: Watcher | None = None) -> None:
         self.tree = tree
@@ -59,7 +52,7 @@ class Runner:
         self._changed = True
 
     def finish(self, workload: WorkloadInfo) -> None:
-        """Removes a workload, admitted or pending; in both cases inadmissible workloads are queued again."""
+        """Removes an admitted or pending workload; inadmissible workloads are queued again."""
         self.pending[workload.queue].delete(workload)
         self._nominations.forget(workload)
         if workload.admitted:
@@ -92,14 +85,11 @@ class Runner:
 
     @property
     def next_event(self) -> int | None:
-        """The moment of the next event, in milliseconds; None in a livelock, where all events are alike."""
+        """Time of the next event in milliseconds; None in a livelock, whose events are all alike."""
         return None if self.livelock else self.clock.next_event
 
     def act(self, moment: int, *, finish: WorkloadInfo | None = None, submit: WorkloadInfo | None = None) -> None:
-        """At a moment of real time, before which no event is due: a workload finishes or is submitted, and cycles run.
-
-        A livelock ends with it, or is found again.
-        """
+        """Finishes or submits a workload at a time in milliseconds, before which no event is due, and runs cycles."""
         self.clock.now = max(self.clock.now, moment)
         self.livelock = False
         self._eviction_counts.clear()
@@ -110,7 +100,7 @@ class Runner:
         self._run_cycles()
 
     def step(self) -> None:
-        """Lets the next event happen, and runs cycles."""
+        """Processes the next event, and runs cycles."""
         event = self.clock.advance()
         if event is not None:
             self._process_event(*event)
@@ -139,7 +129,7 @@ class Runner:
         workload.usage, workload.flavors, workload.last_assignment, workload.verdict = (), (), None, None
 
     def _run_cycles(self) -> None:
-        """Runs cycles until one changes nothing, or until only the tried flavors change and they recur."""
+        """Runs cycles until one changes nothing, or changes only the tried flavors and these recur."""
         seen: set[Hashable] = set()
         while heads := [head for pending_queue in self.pending.values() if (head := pending_queue.head)]:
             self._cycle += 1
@@ -158,7 +148,7 @@ class Runner:
             seen.add(tried)
 
     def _apply(self, entry: Entry, outcome: Outcome) -> bool:
-        """Applies the outcome of an entry; whether it changes the tree or the heads."""
+        """Returns whether the outcome changes the tree or the heads."""
         workload = entry.workload
         pending_queue = self.pending[workload.queue]
         targets = tuple(target.workload.name for target in entry.targets)
@@ -190,7 +180,6 @@ class Runner:
             self.watcher.admitted(workload)
 
     def _preempt(self, target: Target, preemptor: WorkloadInfo) -> bool:
-        """Starts an eviction; False if it is in progress already."""
         workload = target.workload
         if workload.evicting:
             return False
@@ -204,7 +193,6 @@ class Runner:
         return True
 
     def _state(self) -> Hashable:
-        """What all further events depend on, without the present time."""
         admitted = [workload for queue in self.tree.queues.values() for workload in queue.workloads]
         newest_first = sorted({workload.reserved_at for workload in admitted}, reverse=True)
         positions = {second: position for position, second in enumerate(newest_first)}
@@ -218,30 +206,26 @@ class Runner:
         )
 
 
-EVICTION_DELAY: Final = 100
-"""Milliseconds from a preemption until the workload is pending again."""
-EVICTION_INTERVAL: Final = 5
-"""Milliseconds between the evictions of two workloads."""
+EVICTION_DELAY: Final = 100  # milliseconds from a preemption until the workload is pending again
+EVICTION_INTERVAL: Final = 5  # milliseconds between the evictions of two workloads
 REQUEUE_BATCH_PERIOD: Final = 1000
-"""Milliseconds from a release of quota until inadmissible workloads are queued."""
-ACTION_INTERVAL: Final = 1200
-"""Milliseconds between two actions."""
+"""Milliseconds from a release of quota until inadmissible workloads are queued; Kueue's `requeueBatchPeriod`."""
+ACTION_INTERVAL: Final = 1200  # milliseconds between two actions
 
 
 class Clock:
-    """The logical clock of one tree, in milliseconds, with the events that are due.
+    """The logical clock of one tree in milliseconds, with the events that are due.
 
     Kueue uses goroutines and a wall clock; a simulation needs one order of events. The assumptions:
 
-    - A scheduling cycle takes no time. Cycles repeat as long as one changes anything.
-    - An eviction completes `EVICTION_DELAY` after the preemption, since the job has to be stopped first. Until then the
-      workload keeps its quota and is not pending. The workloads of one preemption complete one after another, with
-      `EVICTION_INTERVAL` and cycles in between, in the order in which they were chosen, since each is stopped on its
-      own.
-    - Inadmissible workloads are queued `REQUEUE_BATCH_PERIOD` after a workload of the tree has released quota. Further
-      releases until then do not move that moment. It is Kueue's own `requeueBatchPeriod`.
-    - Reservations are compared in whole seconds, as the API stores them. Two actions are `ACTION_INTERVAL` apart, so
-      they never share a second; in a replay, actions have times of their own.
+    - A scheduling cycle takes no time. Cycles repeat until one changes nothing.
+    - An eviction completes `EVICTION_DELAY` after the preemption, since the job has to stop first; until then the
+      workload keeps its quota and is not pending. Evictions of one preemption complete in the order of selection,
+      `EVICTION_INTERVAL` apart and with cycles in between, since each job is stopped on its own.
+    - Inadmissible workloads are queued `REQUEUE_BATCH_PERIOD` after a release of quota in the tree; further releases
+      until then do not move that time.
+    - Reservations are compared in whole seconds, as the API stores them. Actions are `ACTION_INTERVAL` apart, so that
+      they never share a second; a replay sets its own times.
     """
 
     def __init__(self) -> None:
@@ -252,18 +236,18 @@ class Clock:
 
     @property
     def second(self) -> int:
-        """The present second."""
+        """Present time in whole seconds."""
         return self.now // 1000
 
     @property
     def due(self) -> tuple[int | None, frozenset[tuple[int, int]]]:
-        """The requeueing and the evictions that are due, in milliseconds from now."""
+        """Milliseconds from now until requeueing and until each eviction completes."""
         requeue_in = None if self._requeue_at is None else self._requeue_at - self.now
         return requeue_in, frozenset((moment - self.now, workload.created) for moment, _, workload in self._evictions)
 
     @property
     def next_event(self) -> int | None:
-        """The moment of the next event that is due."""
+        """Time of the next event."""
         moments = (self._evictions[0][0] if self._evictions else None, self._requeue_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
@@ -283,10 +267,9 @@ class Clock:
         self.now += ACTION_INTERVAL
 
     def advance(self) -> tuple[list[WorkloadInfo], bool] | None:
-        """Moves to the next event; one that is overdue happens now. None if nothing is due.
+        """Moves to the next event, or processes an overdue one now; None if nothing is due.
 
-        Returns:
-            The workloads whose eviction completes, and whether inadmissible workloads are queued.
+        Returns the workloads whose eviction completes, and whether inadmissible workloads are queued.
         """
         moment = self.next_event
         if moment is None:

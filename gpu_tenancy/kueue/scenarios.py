@@ -1,7 +1,7 @@
 """Scenarios as JSON, the format of the recordings of the real Kueue, and their simulation.
 
-A scenario has `cohorts`, `clusterQueues`, `priorities` and `steps`; `fairSharing` turns fair sharing on, with Kueue's
-default strategies. All resources of a ClusterQueue are in one resource group, its flavors in the order of the list.
+Keys are `cohorts`, `clusterQueues`, `priorities`, `steps` and `fairSharing` (with Kueue's default strategies). A
+ClusterQueue has one resource group, with flavors in the order of the list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,13 +32,10 @@ Data: TypeAlias = Mapping[str, Any]
 
 
 def observe(scenario: Data) -> dict[str, Any]:
-    """Simulates a scenario.
-
-    Returns:
-        The admitted and the pending workloads after each step, in the order of submission.
+    """Simulates a scenario; returns admitted and pending workloads after each step, in the order of submission.
 
     Raises:
-        KeyError, TypeError, ValueError: the scenario does not have the format, or is invalid.
+        KeyError, TypeError, ValueError: the scenario is invalid.
     """
     observed = [
         {
@@ -51,7 +48,7 @@ def observe(scenario: Data) -> dict[str, Any]:
 
 
 def read_tenancy(scenario: Data) -> Tenancy:
-    """Reads the ClusterQueues and cohorts of a scenario; errors are those of `observe`."""
+    """The ClusterQueues and cohorts of a scenario; errors as for `observe`."""
     return Tenancy(
         tuple(_queue(queue) for queue in scenario["clusterQueues"]),
         tuple(
@@ -96,7 +93,7 @@ def _groups(entries: Sequence[Data]) -> tuple[ResourceGroup, ...]:
 
 
 def read_steps(scenario: Data) -> tuple[Step, ...]:
-    """Reads the steps of a scenario, with their workloads; errors are those of `observe`."""
+    """The steps of a scenario with their workloads; errors as for `observe`."""
     priorities: Mapping[str | None, int] = {None: 0, **(scenario.get("priorities") or {})}
 
     def workload(data: Data) -> Workload:

@@ -1,7 +1,7 @@
-"""Simulates a tenancy: workloads are submitted and finish, and after each the scheduler runs until nothing changes.
+"""Simulates a tenancy: workloads are submitted and finish; after each change the scheduler runs until nothing changes.
 
-The reasons of pending workloads are in Kueue's own words where it has some: pkg/scheduler and
-pkg/scheduler/flavorassigner of kubernetes-sigs/kueue at v0.19.2.
+Reasons of pending workloads are Kueue's texts where it has some: pkg/scheduler and pkg/scheduler/flavorassigner of
+kubernetes-sigs/kueue at v0.19.2.
 """
 
 import pickle
@@ -15,7 +15,6 @@ from gpu_tenancy.kueue.runner import Runner
 from gpu_tenancy.kueue.workload_info import Evicted, FlavorReason, Outcome, Queue, Verdict, WorkloadInfo, cohort_trees
 
 FormatAmount: TypeAlias = Callable[[str, int], str]
-"""Formats an amount of a resource."""
 
 
 def plain_amount(resource: str, amount: int) -> str:  # noqa: ARG001 - the signature of `FormatAmount`
@@ -25,7 +24,7 @@ def plain_amount(resource: str, amount: int) -> str:  # noqa: ARG001 - the signa
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """An admitted workload; for each pod set, in order, the flavor of each resource."""
+    """An admitted workload; `flavors` has the flavor of each resource for each pod set, in order."""
 
     name: str
     queue: str
@@ -34,7 +33,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pending workload with the reason, a phrase for users."""
+    """A pending workload with the reason as text for users."""
 
     name: str
     queue: str
@@ -43,13 +42,12 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The state after the scheduler has run until nothing changes.
+    """The state after the scheduler has run until nothing changes; workloads are in the order of creation.
 
     Attributes:
-        admitted: in the order of creation, like `pending`.
-        evicted: preemptions since the previous state, in their order; some of the workloads may be admitted again.
-        livelock: the ClusterQueues of each tree that did not settle: its workloads preempt one another forever, as in
-            the real Kueue, and this is one of the states. A later event of the same step may have ended the livelock.
+        evicted: preemptions since the previous state, in order; some workloads may be admitted again.
+        livelock: the ClusterQueues of each tree whose workloads preempt one another forever, as in the real Kueue; this
+            is one of several states. A later event of the same step may have ended the livelock.
     """
 
     admitted: tuple[Admitted, ...] = ()
@@ -59,11 +57,7 @@ class Settled:
 
 
 class Simulation:
-    """A tenancy with its workloads.
-
-    Args:
-        tenancy: ClusterQueues and cohorts.
-        amount: formats amounts of resources in the reasons of pending workloads.
+    """A tenancy with its workloads; `amount` formats amounts in the reasons of pending workloads.
 
     Raises:
         ValueError: the tenancy is invalid; see `gpu_tenancy.kueue.api.parents` and `validate`.
@@ -87,7 +81,7 @@ class Simulation:
         """Adds a pending workload.
 
         Raises:
-            ValueError: a workload of that name exists, or its ClusterQueue does not.
+            ValueError: a duplicate name, or no such ClusterQueue.
         """
         runner, info = self._create(workload)
         runner.submit(info)
@@ -114,15 +108,13 @@ class Simulation:
     ) -> None:
         """Adds a workload that is admitted already, even if there is no quota for it now.
 
-        To start from the state of a cluster, call `submit` and `place` in the order of creation, before the first
-        `rest`.
+        To start from a cluster's state, call `submit` and `place` in the order of creation before the first `rest`.
 
         Args:
             workload: the admitted workload.
-            flavors: for each pod set, in order, the flavor of each resource, as in `Admitted`. Resources for which the
-                workload's tree has no quota are not counted.
-            since: the second in which its quota was reserved; negative, since the clock starts at 0.
-            leaving: it is evicted; it keeps its quota until it has stopped, and is pending after that.
+            flavors: for each pod set the flavor of each resource; resources without quota in the tree do not count.
+            since: the second of its quota reservation; negative, since the clock starts at 0.
+            leaving: it is being evicted: it keeps its quota until it has stopped, and is then pending.
             fixed: it cannot be preempted, for example because its ClusterQueue is stopped.
 
         Raises:
@@ -152,7 +144,7 @@ class Simulation:
         """Removes a workload, admitted or pending.
 
         Raises:
-            ValueError: there is no workload of that name.
+            ValueError: no such workload.
         """
         if name not in self._workloads:
             raise ValueError(f"workload {name!r} does not exist and cannot finish")
@@ -170,15 +162,11 @@ class Simulation:
 
     @property
     def running(self) -> frozenset[str]:
-        """Names of the admitted workloads; `settled` has more, and takes longer."""
+        """Names of the admitted workloads; faster than `settled`."""
         return frozenset(name for name, info in self._workloads.items() if info.admitted)
 
     def rest(self) -> tuple[tuple[str, ...], ...]:
-        """Runs the scheduler until nothing changes, and the clock until the next action.
-
-        Returns:
-            The ClusterQueues of each tree that is in a livelock, as in `Settled`.
-        """
+        """Runs the scheduler until nothing changes, and the clock until the next action; returns `Settled.livelock`."""
         self._started = True
         for runner in self._runners:
             runner.rest()
@@ -186,7 +174,7 @@ class Simulation:
         return tuple(tuple(runner.tree.queues) for runner in self._runners if runner.livelock)
 
     def settled(self, livelock: tuple[tuple[str, ...], ...] = ()) -> Settled:
-        """The present state, with the preemptions since the previous call; `livelock` is the result of `rest`."""
+        """The present state, with preemptions since the previous call; `livelock` is the result of `rest`."""
         admitted: list[Admitted] = []
         pending: list[Pending] = []
         evicted: list[Evicted] = []
@@ -204,7 +192,7 @@ class Simulation:
 
 
 def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
-    """The state after all workloads are submitted at once; the first in the list is the oldest.
+    """The state after all workloads are submitted at once, the oldest first.
 
     Raises:
         ValueError: the tenancy or a workload is invalid.
@@ -216,7 +204,7 @@ def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
 
 
 def run(tenancy: Tenancy, steps: Iterable[Step], amount: FormatAmount = plain_amount) -> tuple[Settled, ...]:
-    """The state after each step; within a step the scheduler runs after each workload that finishes or is submitted.
+    """The state after each step; the scheduler runs after each workload that finishes or is submitted.
 
     Raises:
         ValueError: the tenancy or a step is invalid.
@@ -236,7 +224,7 @@ def run(tenancy: Tenancy, steps: Iterable[Step], amount: FormatAmount = plain_am
 
 
 def pending_reason(workload: WorkloadInfo, pending_queue: PendingQueue, format_amount: FormatAmount) -> str:
-    """The reason of the last cycle that evaluated the workload or an equivalent one, with the present amounts."""
+    """The reason of the last cycle that evaluated the workload or an equivalent one, with present amounts."""
     head = pending_queue.head
     if pending_queue.strict_fifo and head is not None and head is not workload:
         reason = _reason(head, pending_queue.verdict(head), format_amount)

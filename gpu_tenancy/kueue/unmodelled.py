@@ -1,7 +1,4 @@
-"""Kueue features that the simulation does not model, and which of them a cluster's objects use.
-
-Where they are used, the simulation may differ from Kueue. Objects are plain data, as written in YAML.
-"""
+"""Kueue features that the simulation does not model, so that results may differ; and their use in manifests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -11,7 +8,7 @@ Data: TypeAlias = Mapping[str, Any]
 
 
 class Unmodelled(StrEnum):
-    """A feature that is not modelled; the value tells users what it changes."""
+    """A feature that is not modelled; the value is its effect as text for users."""
 
     TOPOLOGY = "topology-aware scheduling: a workload may wait for nodes that are near one another"
     ADMISSION_CHECKS = "admission checks: a workload with quota may still wait for a check, and be evicted by it"
@@ -47,7 +44,7 @@ _KINDS: Final[Mapping[str, Unmodelled]] = {
 
 
 def unmodelled(manifests: Iterable[Data]) -> tuple[Unmodelled, ...]:
-    """The features that objects use: queues, flavors, workloads, the manager's `Configuration`; in the enum's order."""
+    """The features that ClusterQueues, flavors, workloads and the manager's `Configuration` use, in enum order."""
     used = {feature for manifest in manifests for feature in _used(manifest)}
     return tuple(feature for feature in Unmodelled if feature in used)
 

@@ -1,6 +1,4 @@
-"""A workload with its scheduling state, the ClusterQueue in which it is pending or admitted, and the trees of cohorts.
-
-Each root with all below it stands alone, since quota never moves between trees.
+"""Workloads with scheduling state, their ClusterQueues, and the cohort trees, between which quota never moves.
 
 Rules: pkg/workload and pkg/cache/scheduler of kubernetes-sigs/kueue at v0.19.2.
 """
@@ -25,7 +23,7 @@ from gpu_tenancy.kueue.resource_node import Amounts, Node
 
 
 class Outcome(Enum):
-    """What a scheduling cycle did with the head of a ClusterQueue."""
+    """Result of a scheduling cycle for the head of a ClusterQueue."""
 
     ADMITTED = auto()
     PREEMPTING = auto()
@@ -36,12 +34,11 @@ class Outcome(Enum):
 
 
 class FlavorReason(NamedTuple):
-    """Why a pod set does not fit in a flavor.
+    """Why a pod set does not fit in a flavor; `flavor` is empty if no resource group covers the resource.
 
     Attributes:
-        flavor: empty if no resource group covers the resource.
         requested: by this pod set and those before it.
-        missing: the unused quota that is missing; 0 if the flavor is ruled out regardless of usage.
+        missing: missing unused quota; 0 if the flavor is ruled out regardless of usage.
         maximum: the maximum capacity of the ClusterQueue; None if the flavor does not match the pods.
     """
 
@@ -54,25 +51,22 @@ class FlavorReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a workload's last cycle, why flavors did not fit, and the names of the workloads to preempt."""
+    """Outcome of a workload's last cycle, why flavors did not fit, and the names of the workloads to preempt."""
 
     outcome: Outcome
     reasons: tuple[FlavorReason, ...] = ()
     targets: tuple[str, ...] = ()
 
 
-PODS: Final = "pods"
-"""The resource that counts pods if a ClusterQueue has a quota for it."""
+PODS: Final = "pods"  # counts pods if a ClusterQueue has a quota for it
 
 
 @dataclass(frozen=True, slots=True)
 class LastAssignment:
     """Where the flavor search of an earlier cycle stopped; Kueue's `AssignmentClusterQueueState`.
 
-    Attributes:
-        last_tried_flavor: for each pod set and resource the index in the resource group; -1 if all flavors were tried.
-        cycle: the scheduling cycle of the search.
-        generation: the `generation` of the ClusterQueue at that time.
+    `last_tried_flavor` has for each pod set and resource the index in the resource group, -1 if all flavors were tried.
+    `generation` is the ClusterQueue's at that time.
     """
 
     last_tried_flavor: tuple[dict[str, int], ...]
@@ -87,13 +81,7 @@ class LastAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """One preemption of a workload.
-
-    Attributes:
-        by: name of the preemptor.
-        reason: of Kueue's condition `Preempted`, such as `InCohortReclamation`.
-        at: seconds of the logical clock.
-    """
+    """One preemption, at a time in seconds of the logical clock, with the reason of Kueue's condition `Preempted`."""
 
     name: str
     by: str
@@ -106,17 +94,12 @@ class WorkloadInfo:
     """A workload with its scheduling state; Kueue's `workload.Info`.
 
     Attributes:
-        spec: the workload as submitted.
         created: position in the order of creation; an eviction does not change it.
         scheduling_hash: equal for workloads that the scheduler treats alike.
         requests: for each pod set the total amount of each resource.
-        flavors: while admitted: for each pod set the flavor of each resource.
-        usage: while admitted: the amounts that it uses.
-        reserved_at: the second in which its quota was reserved.
-        admitted: whether it has quota reserved.
-        evicting: whether it is evicted but keeps its quota until it has stopped.
-        last_assignment: where the next flavor search continues.
-        verdict: of the last cycle; None before the first.
+        flavors: for each pod set the flavor of each resource, while admitted.
+        reserved_at: the second of its quota reservation.
+        evicting: it keeps its quota until it has stopped.
     """
 
     spec: Workload
@@ -135,7 +118,7 @@ class WorkloadInfo:
 
     @classmethod
     def new(cls, spec: Workload, queue: "Queue", created: int) -> "WorkloadInfo":
-        """A pending workload; `created` is its position in the order of creation."""
+        """A pending workload."""
         counts_pods = PODS in queue.group_of
         requests: list[dict[str, int]] = []
         for pod_set in spec.pod_sets:
@@ -170,7 +153,7 @@ class WorkloadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A resource group; `flavors`, in the order of the search, have the name of each and the keys of its resources."""
+    """A resource group; `flavors` has the names and the keys of the resources, in search order."""
 
     covered: frozenset[str]
     flavors: tuple[tuple[str, dict[str, int]], ...]
@@ -180,10 +163,10 @@ class Queue(Node):
     """A ClusterQueue as a leaf of the tree, with its admitted workloads.
 
     Attributes:
-        workloads: those that are admitted and can be preempted.
-        generation: counts the workloads that released quota; a `LastAssignment` of an older one is outdated.
-        can_always_reclaim: whether it can reclaim its nominal quota regardless of priorities. If not, a head that
-            finds no preemption candidates reserves quota for the rest of the cycle.
+        workloads: admitted workloads that can be preempted.
+        generation: number of releases of quota; a `LastAssignment` of an older generation is outdated.
+        can_always_reclaim: it can reclaim its nominal quota regardless of priorities. If not, a head without preemption
+            candidates reserves quota for the rest of the cycle.
     """
 
     leaf = True
@@ -218,7 +201,7 @@ class CohortTree:
     Attributes:
         names: the flavor and resource of each key.
         resources: the number of each key's resource.
-        fair: the preemption strategies of fair sharing; None where it is off.
+        fair: the preemption strategies of fair sharing; None if it is off.
     """
 
     names: tuple[FlavorResource, ...]
@@ -229,11 +212,7 @@ class CohortTree:
 
 
 def cohort_trees(tenancy: Tenancy, used: Iterable[FlavorResource] = ()) -> list[CohortTree]:
-    """The trees of a tenancy, in the order of its ClusterQueues.
-
-    Args:
-        tenancy: ClusterQueues and cohorts.
-        used: flavors and resources that may have usage although no quota is set.
+    """The trees of a tenancy in the order of its ClusterQueues; `used` may have usage although no quota is set.
 
     Raises:
         ValueError: a duplicate name, or a cycle of cohorts.

@@ -1,6 +1,6 @@
-"""`tenancy local metrics`: what a Prometheus of a real cluster would collect, of the embedded platform.
+"""`tenancy local metrics`: the metrics of the embedded platform for a Prometheus, as of a real cluster.
 
-Metrics of objects are served on the loopback, and a Prometheus may read those of the controllers.
+Metrics of objects are served on the loopback; the Prometheus reads those of the controllers itself.
 """
 
 import json
@@ -39,7 +39,7 @@ _SIMULATED: Final = "Simulated: nothing measures it."
 
 @contextmanager
 def serving(platform: Platform, stack: Stack, port: int, folder: Path) -> Generator[ThreadingHTTPServer]:
-    """A server for a Prometheus, with the files that lead it there, and the stack's dashboards and rules.
+    """A server for a Prometheus, with its configuration files, and the stack's dashboards and rules.
 
     Run its `serve_forever`. The port is on the loopback; 0 is any free one.
 
@@ -71,7 +71,6 @@ def serving(platform: Platform, stack: Stack, port: int, folder: Path) -> Genera
 
 
 def _pages(cluster: Cluster, servers: Sequence[ServerPlan]) -> Mapping[str, Callable[[], str]]:
-    """The text of each path."""
     devices, one_at_a_time = Devices(), Lock()
 
     def of_devices() -> str:
@@ -87,7 +86,7 @@ def _pages(cluster: Cluster, servers: Sequence[ServerPlan]) -> Mapping[str, Call
 
 
 def _reader() -> tuple[Manifest, Manifest]:
-    """An account that may read metrics, and nothing else: Kueue asks the API server who reads its own."""
+    """An account that may read metrics only: Kueue checks the rights of readers of its metrics."""
     account: Manifest = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -154,14 +153,10 @@ _PROMETHEUS: Final = "http://127.0.0.1:9090"
 def write_configuration(
     folder: Path, plan: ObservabilityPlan, port: int, controllers: Mapping[str, int], token: str
 ) -> None:
-    """Writes `prometheus.yml`, the stack's rules, and the provisioning folder of a Grafana.
+    """Writes `prometheus.yml`, the stack's rules, and a Grafana's provisioning folder; replaces an earlier run's files.
 
-    Args:
-        folder: where to; what an earlier run wrote is replaced.
-        plan: dashboards and rules of the stack.
-        port: where the metrics of this program are served.
-        controllers: port of the metrics of each controller, by its name.
-        token: with which Kueue's metrics may be read; only this user can read its file.
+    `port` serves the metrics of this program, `controllers` has the port of each controller's metrics. `token` gives
+    access to Kueue's metrics; only this user can read its file.
     """
     write_private(folder / "token", token)
     write_text(folder / "rules.yml", _yaml({"groups": [json.loads(json.dumps(group)) for group in plan.rules]}))

@@ -14,10 +14,7 @@ from gpu_tenancy.review.review import Verdict
 
 
 def write_report(result: Outcome, folder: Path) -> Path:
-    """Writes the self-contained page `report.html` and returns its path.
-
-    The same stack in the same state gives the same bytes.
-    """
+    """Writes the self-contained `report.html` and returns its path; the same stack and state give the same bytes."""
     file = folder / "report.html"
     write_text(file, page(review_of(result.preview), running(result)))
     return file
@@ -39,7 +36,6 @@ def running(result: Outcome) -> Running:
 
 
 def _tables(summary: Summary) -> tuple[Table, ...]:
-    """State read from the API server."""
     queues = [row(*holding.cells, "yes" if holding.lends else "no", team=holding.team) for holding in summary.holdings]
     nodes: list[Row] = []
     for supply in summary.supply:

@@ -1,4 +1,4 @@
-"""Samples of objects, simulated GPUs and servers, in the names of kube-state-metrics and dcgm-exporter.
+"""Samples of objects, simulated GPUs and servers, with the names of kube-state-metrics and dcgm-exporter.
 
 Names and labels of objects: https://github.com/kubernetes/kube-state-metrics/tree/main/docs/metrics, read 2026-11-26.
 Form: https://prometheus.io/docs/instrumenting/exposition_formats/.
@@ -18,7 +18,7 @@ from gpu_tenancy.model.plan.workloads import ServerPlan
 
 Manifest: TypeAlias = Mapping[str, Json]
 Sample: TypeAlias = tuple[str, Mapping[str, str], float]
-"""A metric, its labels and its value. All are gauges; an empty label is as none."""
+"""A metric, its labels and its value. All are gauges; an empty label is the same as none."""
 
 
 def exposition(samples: Iterable[Sample], help_text: str) -> str:
@@ -38,16 +38,15 @@ _GPU: Final = "nvidia.com/gpu"
 _PRODUCT: Final = PRODUCT_LABELS["nvidia.com"]
 _NAME: Final = "app.kubernetes.io/name"
 _MIB: Final = 2**20
-_UNKNOWN_MEMORY: Final = 16 * 2**30
-"""Of a GPU whose model is not in the catalogue."""
+_UNKNOWN_MEMORY: Final = 16 * 2**30  # bytes of a GPU whose model is not in the catalogue
 
 
 class Devices:
     """The GPUs of simulated nodes. A pod keeps its GPUs until it ends, as with a real device plugin.
 
     Names and labels: https://github.com/NVIDIA/dcgm-exporter/blob/4.5.3-4.8.2/internal/pkg/rendermetrics, read
-    2026-11-21. Nothing measures these values: a GPU that a running pod holds is busy and filled by a share that follows
-    from its name and the minute, and any other is idle.
+    2026-11-21. The values are not measured: a GPU of a running pod is busy and filled by a share that follows from its
+    name and the minute, and any other is idle.
     """
 
     def __init__(self) -> None:
@@ -238,7 +237,7 @@ def _unit(resource: str) -> dict[str, str]:
 
 
 def _condition(metric: str, labels: dict[str, str], condition: Manifest, label: str) -> Iterator[Sample]:
-    """A sample for each status that a condition can have; that of the one it has is 1."""
+    """A sample for each possible status of a condition; the present one is 1."""
     for status in _STATUSES:
         yield metric, {**labels, label: status}, status == text_at(condition, "status").lower()
 

@@ -1,4 +1,4 @@
-"""Waits until the pods of a stack stop changing, and says which of its servers are not ready, and why."""
+"""Waits until the pods of a stack stop changing, and reports servers that are not ready, with reasons."""
 
 import time
 from collections import Counter, defaultdict
@@ -20,21 +20,17 @@ from gpu_tenancy.model.kinds import kind_at
 from gpu_tenancy.model.names import QUEUE_LABEL
 from gpu_tenancy.model.plan import Plan
 
+# Seconds without a change before pods count as stable; longer than the embedded autoscaler's period.
 _QUIET: Final = 3.0
-"""Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
-_WITHIN: Final = 30.0
-"""Seconds in which pods must become stable; where they do not, the summary shows the state at that moment."""
-_INTERVAL: Final = 5.0
-"""Seconds between two lines of progress."""
-_LISTED: Final = 10
-"""Number of servers that are named; the others are counted."""
+_WITHIN: Final = 30.0  # seconds in which pods must become stable; otherwise the summary shows the state at that moment
+_INTERVAL: Final = 5.0  # seconds between two lines of progress
+_LISTED: Final = 10  # number of servers that are named; the others are counted
 
 
 def settle(cluster: Cluster, plan: Plan, report: Report = lambda _: None) -> tuple[str, ...]:
     """Waits until pods stop changing, up to 30 s, and reports the number of scheduled pods; others stay pending.
 
-    Returns:
-        A line for each server that is not ready, with the reason.
+    Returns a line for each server that is not ready, with the reason.
     """
     teams = frozenset(team.namespace.name for team in plan.teams)
     began = time.monotonic()
@@ -85,7 +81,7 @@ def _not_ready(
 
 
 def _why(server: Manifest, pods: Sequence[Manifest]) -> str:
-    """The reason: pods that are rejected by a quota or a policy, else those that are pending or do not start."""
+    """The reason: pods that are rejected by a quota or a policy, else pods that are pending or do not start."""
     if is_true(server, "ReplicaFailure"):
         return text_at(condition(server, "ReplicaFailure"), "message")
     reasons = [reason for pod in pods if not is_true(pod, "Ready") and (reason := _of_pod(pod))]
@@ -104,7 +100,7 @@ def _of_pod(pod: Manifest) -> str:
 
 
 def in_turns(waves: Iterable[Iterable[KubernetesObject]]) -> Iterator[list[KubernetesObject]]:
-    """Splits waves so that the workloads of a queue follow one another; those of different queues stay together.
+    """Splits waves so that workloads of one queue are created one after another, those of different queues together.
 
     Kueue admits workloads of the same priority in the order in which they were created, and objects of a wave are
     created at the same time.

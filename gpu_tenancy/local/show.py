@@ -55,7 +55,7 @@ def changes(result: Outcome) -> str:
 
 
 def waiting(summary: Summary) -> str:
-    """How many pods have no node, and why; empty if all have one."""
+    """The number of pods without a node, and why; empty if all have one."""
     if not summary.waiting:
         return ""
     pods = "1 pod is" if summary.waiting == 1 else f"{summary.waiting} pods are"
@@ -113,8 +113,8 @@ def promises(summary: Summary) -> Table:
 def next_steps(result: Outcome, folder: Path) -> tuple[str, ...]:
     """The arguments of `usage`, `why` and `fit` that show something of a deployed stack.
 
-    `usage` and `why` are about a workload that is pending, if there is one. `fit` is about a job that is written to
-    `job.yaml` in the folder: a copy of a Job of the team, with another name.
+    `usage` and `why` are about a pending workload, if there is one. `fit` is about `job.yaml` in the folder, which is
+    written: a copy of a Job of the team, with another name.
     """
     teams = resolve(result.preview.stack).teams.items()
     declared = [(team, name) for team, section in teams for name in (*section.training, *section.serving)]

@@ -26,10 +26,10 @@ class Holding:
     """GPUs of one flavor that one team may use; CPU or memory, in base units, where the flavor has no GPUs.
 
     Attributes:
-        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
+        flavor: `Measure.label`: name of the flavor, with the resource where it has no GPUs.
         scheduler: `Kueue`, or `Volcano` for gangs.
         guaranteed: nominal quota.
-        limit: what its queue could use if all others used nothing.
+        limit: usage that its queue could have if all others used nothing.
         used: GPUs of its admitted workloads; where Kueue is not running, of its scheduled pods.
         lends: whether other teams may borrow its idle guarantee.
     """
@@ -81,10 +81,9 @@ class Summary:
     budgets: tuple[Budget, ...]
     supply: tuple[Supply, ...]
     waiting: int
-    astray: tuple[str, ...]
-    """Pods on nodes with a different GPU model than requested; empty if the scheduler works."""
+    astray: tuple[str, ...]  # pods on nodes with a different GPU model than requested; empty if the scheduler works
+    # Namespace and name of workloads that are pending in Kueue, in the order of the queues.
     pending: tuple[tuple[str, str], ...] = ()
-    """Namespace and name of what is pending in a queue of Kueue, in the order of the queues."""
 
 
 def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
@@ -149,12 +148,7 @@ def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Hol
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Which parts of the platform were the real programs, and which were simulated.
-
-    Attributes:
-        real: with their versions: `Kueue 0.19.2`.
-        simulated: such as `nodes and their GPUs (kwok)`.
-    """
+    """The real and the simulated parts of the platform: `Kueue 0.19.2`, and `nodes and their GPUs (kwok)`."""
 
     real: tuple[str, ...]
     simulated: tuple[str, ...]
@@ -164,7 +158,7 @@ class Composition:
 
 
 def composition(kubernetes: str, controllers: Iterable[Controller], plan: Plan, tree: Tree) -> Composition:
-    """The parts of a platform with a stack, the load of whose servers the checks simulate.
+    """The parts of a platform with a stack; the checks simulate the load of its servers.
 
     `kubernetes` is the version that the API server reports.
     """

@@ -57,24 +57,18 @@ from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
 from gpu_tenancy.model.spec.roles import KINDS
 
 ControllerChoice: TypeAlias = Literal["all", "none"]
-"""Which operators' controllers run: those that the stack uses, or none, so that jobs start without queueing."""
+"""Which operators' controllers run: all that the stack uses, or none, so that jobs start without queueing."""
 Engine: TypeAlias = Literal["pulumi", "server-side apply"]
 
-ACTIONS: Final = ("created", "changed", "replaced", "pruned")
-"""What an apply can do to an object, other than leave it unchanged."""
+ACTIONS: Final = ("created", "changed", "replaced", "pruned")  # changes of an object by an apply
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of `up`.
+    """The result of `up`; `engine` is the program that applied the objects.
 
-    Attributes:
-        engine: what applied the objects.
-        changes: number of objects that were created, changed, replaced and pruned; zeros are left out.
-        nodes: the same for the platform's nodes.
-        objects: number of objects in the stack.
-        kubeconfig: of the platform.
-        composition: which parts of the platform are real.
+    `changes` counts created, changed, replaced and pruned objects, without zeros; `nodes` likewise; `objects` is the
+    number of objects in the stack.
     """
 
     preview: Preview
@@ -90,20 +84,19 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """How many checks passed, and what was not checked."""
+        """The number of passed checks, and reasons for others."""
         return verdict(self.checks)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user can choose about `up`.
+    """Options of `up`.
 
     Attributes:
-        controllers: which operators' controllers run.
         replace: whether another stack may be deleted with the whole platform.
         foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
             the user can read the preview meanwhile.
-        service: whose admission settings the API server has, such as `gke`; empty for those that it has.
+        service: Kubernetes service such as `gke` for the API server's admission settings; empty keeps the present ones.
     """
 
     controllers: ControllerChoice = "all"
@@ -216,7 +209,7 @@ def _bring_volumes(cluster: Cluster, planned: Plan, stack: Stack) -> None:
 
 
 def _bring_rest(cluster: Cluster, planned: Plan, stack: Stack) -> None:
-    """Creates what other programs and people create in a stack's namespaces elsewhere."""
+    """Creates the objects that other programs and people create in the namespaces of a real cluster."""
     bring_claims(cluster, [cached for team in planned.teams for cached in team.cached])
     bring_secrets(cluster, stack)
     if planned.guards.channels:
@@ -254,7 +247,7 @@ def _rendered_meanwhile(
 def _wanted(
     platform: Platform, stack_preview: Preview, operators: Mapping[str, Row], report: Report
 ) -> tuple[tuple[Wanted, ...], Mapping[str, str]]:
-    """The charts whose controllers run, and why others do not; says which programs are not available."""
+    """The charts whose controllers run, and why others do not; reports programs that are not available."""
     if not operators:
         return (), dict.fromkeys(read_rows(), "no controllers run here (--controllers none)")
     found, unavailable = table.find(operators, platform.cache, report)
@@ -268,7 +261,7 @@ def _wanted(
 
 
 def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:
-    """The API groups of a stack's objects, of what its CronJobs create, and of what its teams can create."""
+    """The API groups of a stack's objects, of objects of its CronJobs, and of kinds that its teams can create."""
     created = {SNAPSHOT_GROUP: planned.snapshot_classes is not None, COMPUTE_DOMAINS: planned.guards.channels}
     return api_groups(objects) | {group for group, needed in created.items() if needed}
 
@@ -279,7 +272,7 @@ def api_groups(objects: Iterable[KubernetesObject]) -> set[str]:
 
 
 def _engine(platform: Platform, name: str, objects: int) -> Engine:
-    """The engine of the first `up`, whose state has the objects; for the first `up`, Pulumi if it is on the PATH."""
+    """The engine of the earlier `up`, whose state has the objects; for the first `up`, Pulumi if it is on the PATH."""
     carried = platform.carried()
     engine: Engine = "pulumi" if (carried.engine == "pulumi" if carried else find_pulumi()) else "server-side apply"
     platform.carry(Carried(name, engine, objects))
@@ -309,8 +302,7 @@ def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, repo
     return Counter(change.action for change in changes)
 
 
-_MANAGED: Final = "app.kubernetes.io/managed-by=gpu-tenancy"
-"""Label selector of the namespaces of teams, whatever engine made them."""
+_MANAGED: Final = "app.kubernetes.io/managed-by=gpu-tenancy"  # the namespaces of teams, with any engine
 
 _KINDS: Final = (
     ("server", DEPLOYMENT),
@@ -321,11 +313,11 @@ _KINDS: Final = (
 def other_stack(platform: Platform, name: str) -> str | None:
     """Name and content of another stack that the platform carries; None if it carries this one or none.
 
-    `up --replace` deletes the whole platform and starts it again, whatever engine deployed the other stack. Pruning the
-    other stack's objects in place can block: for `local` followed by `example-tree` it did not end within 180 seconds,
-    because a TrainJob's Workload has a finalizer that only Kubeflow Trainer clears, and the new stack does not run it.
-    Deleting the platform takes 2 seconds, and starting it with the new stack 24 (two cores, 2026-11-22). This also
-    deletes what users and demos left: the new stack finds the same platform as after `tenancy local down`.
+    `up --replace` deletes the whole platform and starts it again, with any engine. Pruning the other stack's objects in
+    place can block: for `local` followed by `example-tree` it did not end within 180 seconds, because a TrainJob's
+    Workload has a finalizer that only Kubeflow Trainer clears, and the new stack does not run it. Deleting the platform
+    takes 2 seconds, and starting it with the new stack 24 (two cores, 2026-11-22). This also deletes leftovers of users
+    and demos: the new stack finds the same platform as after `tenancy local down`.
     """
     carried = platform.carried()
     if carried is None or carried.name == name:
@@ -339,7 +331,7 @@ def other_stack(platform: Platform, name: str) -> str | None:
 
 
 def not_replaced(other: str, name: str) -> ConsoleError:
-    """The error for a user who did not ask for the other stack to be deleted."""
+    """The error without `--replace`."""
     return ConsoleError(
         f"the embedded platform carries stack {other}",
         f"to delete it with everything on the platform and deploy {name}, run `tenancy local up {name} --replace`"
@@ -348,7 +340,7 @@ def not_replaced(other: str, name: str) -> ConsoleError:
 
 
 def _counts(cluster: Cluster) -> Iterator[str]:
-    """Teams and what they run, also what is not of the stack; objects of other objects are not counted."""
+    """Counts teams and their objects, also objects that are not of the stack, but not objects with an owner."""
     teams = [text_at(team, "metadata", "name") for team in cluster.list("v1", "Namespace", labels=_MANAGED)]
     yield plural(len(teams), "team")
     for noun, *kinds in _KINDS:

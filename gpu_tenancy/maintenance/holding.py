@@ -1,14 +1,13 @@
-"""Holds a team, a flavor or a pool of a running cluster for maintenance, and releases it, also by itself.
+"""Holds a team, a flavor or a pool of a running cluster for maintenance, and releases it, on demand or at a time.
 
-A team is held by the `stopPolicy` of its ClusterQueue. Kueue cannot stop a ResourceFlavor, but assigns it to no pods
-that do not tolerate its `nodeTaints`: a taint is added to the flavor alone, so pods that run are not affected. A pool
-is held by its flavor.
+A team is held by the `stopPolicy` of its ClusterQueue, a flavor by a taint in its `nodeTaints`: Kueue assigns it to no
+pods without a toleration, and running pods are not affected. A pool is held by its flavor.
 https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#stoppolicy,
 https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/#resourceflavor-taints (read 2026-11-24)
 
-A hold ends by itself by a CronJob whose only right is to release it. At its minute, kubectl sends the JSON patch of
-`release`, which changes nothing if the hold is not the same any more, and then deletes the ClusterRoleBinding that owns
-all of these objects. It runs when the cluster can run a pod: if none can start at that minute, as soon as one can.
+A CronJob whose only right is to release the hold ends it. kubectl sends the JSON patch of `release`, which changes
+nothing if the hold has changed, and deletes the ClusterRoleBinding that owns all of these objects. If no pod can start
+at that minute, the release is delayed until one can.
 """
 
 import json
@@ -42,13 +41,12 @@ _TEST_FAILED: Final = 422
 _ANNOTATION: Final = "/metadata/annotations/" + HOLD.replace("/", "~1")
 _RBAC: Final = "rbac.authorization.k8s.io"
 _HOMES: Final = ("kueue-system", "kube-system")
-_LONGEST: Final = timedelta(days=364)
-"""The schedule of a CronJob has no year."""
+_LONGEST: Final = timedelta(days=364)  # the schedule of a CronJob has no year
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is held or released: a ClusterQueue or a ResourceFlavor, and the workloads that it concerns."""
+    """A ClusterQueue or ResourceFlavor to hold or release, with its workloads."""
 
     manifest: Manifest
     kind: str
@@ -57,21 +55,21 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Of the object."""
+        """Name of the object."""
         return name_of(self.manifest)
 
     @property
     def hold(self) -> Hold | None:
-        """The hold that there is."""
+        """The present hold."""
         return Hold.of({**self.manifest, "kind": self.kind})
 
     def consequences(self, *, drain: bool) -> Iterator[str]:
-        """Who waits and what is evicted, for the question."""
+        """Effects on pending and running workloads, for the confirmation."""
         yield f"pending, not admitted while it is held: {_counted(self.pending)}"
         yield f"running, {'evicted and pending again' if drain else 'not interrupted'}: {_counted(self.running)}"
 
     def held_by(self, user: str, until: datetime | None, *, drain: bool) -> Hold:
-        """The hold to set. Raises ConsoleError if it is held already."""
+        """The hold to set; raises ConsoleError if the object is held already."""
         if self.hold:
             fix = f"release it first: `tenancy cluster release {self.name}`"
             raise ConsoleError(f"{self.name}: already {self.hold.text}", fix)
@@ -90,9 +88,9 @@ class Subject:
 def find(state: State, name: str) -> Subject:
     """The ClusterQueue of a team, or the ResourceFlavor with a name or with a pool's nodes alone.
 
-    The name is of a namespace, a ClusterQueue or a ResourceFlavor, or the value of a node label, such as a pool's; with
-    `ClusterQueue/` or `ResourceFlavor/` before it, of an object of this kind. Raises ConsoleError if nothing or several
-    objects have the name, or a pool shares its flavor.
+    `name`: namespace, ClusterQueue, ResourceFlavor, or value of a node label such as a pool's; the prefix
+    `ClusterQueue/` or `ResourceFlavor/` selects a kind. Raises ConsoleError if the name is unknown or ambiguous, or a
+    pool shares its flavor.
     """
     for missing in state.refused("ClusterQueue", "ResourceFlavor", "Workload", "LocalQueue"):
         raise ConsoleError(missing.text, "use the kubeconfig of an administrator")
@@ -115,7 +113,7 @@ def find(state: State, name: str) -> Subject:
 
 
 def subject_of(queues: Queues, kind: str, name: str) -> Subject:
-    """An object that can be held, with the workloads that its hold concerns."""
+    """Reads an object that can be held, with its workloads."""
 
     def concerned(workload: Workload) -> bool:
         if kind == "ClusterQueue":
@@ -132,10 +130,7 @@ def subject_of(queues: Queues, kind: str, name: str) -> Subject:
 
 
 def _flavor_of_pool(queues: Queues, pool: str) -> list[str]:
-    """The flavor whose nodes are all of a pool.
-
-    Raises ConsoleError if the flavor has other nodes too, or the pool's nodes have several flavors.
-    """
+    """The flavor of a pool; raises ConsoleError if it has other nodes too, or the pool has several flavors."""
     labels = {
         name_of(node): next((key for key, value in texts_at(node, "metadata", "labels").items() if value == pool), "")
         for node in queues.state.of("Node")
@@ -154,7 +149,7 @@ def _flavor_of_pool(queues: Queues, pool: str) -> list[str]:
 
 
 def hold(cluster: Cluster, subject: Subject, held: Hold) -> None:
-    """Holds an object; raises ConsoleError if it was changed since it was read."""
+    """Holds an object; raises ConsoleError if it changed since it was read."""
     operations = _field(held, held.before, held.after)
     if not at(subject.manifest, "metadata", "annotations"):
         operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
@@ -163,7 +158,7 @@ def hold(cluster: Cluster, subject: Subject, held: Hold) -> None:
 
 
 def releasing(held: Hold) -> list[dict[str, Json]]:
-    """The JSON patch that restores what was there before a hold, if nobody changed it since."""
+    """JSON patch that restores the field before a hold, if nobody changed it since."""
     return [
         {"op": "test", "path": _ANNOTATION, "value": held.annotation},
         *_field(held, held.after, held.before),
@@ -172,7 +167,7 @@ def releasing(held: Hold) -> list[dict[str, Json]]:
 
 
 def release(cluster: Cluster, subject: Subject, held: Hold) -> None:
-    """Restores what was there before a hold; raises ConsoleError and changes nothing if somebody changed it since."""
+    """Restores the field before a hold; raises ConsoleError and changes nothing if it changed since."""
     # By another manager than the hold's, so that the next apply of a deployment can change the field again.
     _amend(cluster, subject, releasing(held))
 
@@ -191,12 +186,12 @@ def _amend(
 
 
 def _served(cluster: Cluster, reference: Reference) -> Reference:
-    """The same in v1beta1, where a cluster has an older Kueue."""
+    # v1beta1 for older versions of Kueue.
     return cluster.served(reference) or reference
 
 
 def _field(held: Hold, expected: Json, wanted: Json) -> list[dict[str, Json]]:
-    """Operations that change the field of a hold if it is as expected; None is a field that is not set."""
+    # None is a field that is not set.
     path = "/" + "/".join(held.path)
     test: list[dict[str, Json]] = [] if expected is None else [{"op": "test", "path": path, "value": expected}]
     change: dict[str, Json] = {"op": "add", "path": path, "value": wanted}
@@ -204,7 +199,7 @@ def _field(held: Hold, expected: Json, wanted: Json) -> list[dict[str, Json]]:
 
 
 def evict(cluster: Cluster, workloads: Sequence[Workload], *, timeout: float = 900) -> None:
-    """Evicts workloads, which are then pending again: deactivates each, and activates it when Kueue has evicted it.
+    """Evicts workloads, which are then pending again: deactivates each, and activates it after the eviction.
 
     Raises WaitTimeoutError if Kueue does not evict one; it stays deactivated.
     """
@@ -228,7 +223,6 @@ def all_holds(state: State) -> list[Hold]:
 
 
 def _counted(workloads: Sequence[Workload]) -> str:
-    """Number, pods, requests and names with their GPUs."""
     count = plural(len(workloads), "workload")
     if not workloads:
         return count
@@ -238,7 +232,7 @@ def _counted(workloads: Sequence[Workload]) -> str:
 
 
 def moment(written: str, now: datetime) -> datetime:
-    """A time, or a duration from now as in a stack; up to the next minute. A time without zone is in UTC.
+    """A time, or a duration from now as in a stack, rounded up to a minute; UTC without a time zone.
 
     Raises ConsoleError if it is neither, is past, or more than 364 days away.
     """
@@ -263,7 +257,7 @@ def _after(written: str, now: datetime) -> datetime:
 
 
 def arrange(cluster: Cluster, hold: Hold) -> str:
-    """Creates what releases a hold at its end, and returns the namespace of the CronJob."""
+    """Creates the objects that release a hold at its end; returns the namespace of the CronJob."""
     home = next((name for name in _HOMES if cluster.exists("v1", "Namespace", name)), _HOMES[-1])
     binding, *owned = ending(hold, home)
     uid = text_at(cluster.apply(binding), "metadata", "uid")
@@ -274,7 +268,7 @@ def arrange(cluster: Cluster, hold: Hold) -> str:
 
 
 def dismiss(cluster: Cluster, hold: Hold) -> None:
-    """Deletes what would release a hold at its end; nothing if there is none."""
+    """Deletes the objects that would release a hold at its end, if any."""
     cluster.delete(Reference(f"{_RBAC}/v1", "ClusterRoleBinding", _name(hold)), wait=0)
 
 
@@ -318,7 +312,7 @@ def ending(hold: Hold, home: str) -> tuple[dict[str, Json], ...]:
 
 
 def _name(hold: Hold) -> str:
-    """At most 52 characters, as names of CronJobs: https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/."""
+    # At most 52 characters: https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/.
     return f"gpu-tenancy-release-{sha256(f'{hold.kind}/{hold.name}'.encode()).hexdigest()[:10]}"
 
 

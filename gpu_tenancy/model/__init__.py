@@ -1,4 +1,1 @@
-"""What a stack may say, what is known of machines, and what will exist.
-
-Plain data and pure functions: no Pulumi, no Kubernetes client, no clock, no network.
-"""
+"""Data and pure functions of a stack, without Pulumi, a Kubernetes client, a clock or the network."""

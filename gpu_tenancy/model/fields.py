@@ -42,10 +42,8 @@ MOST_OBJECTS: Final = 1_000_000
 https://kubernetes.io/docs/setup/best-practices/cluster-large/."""
 MOST_MILLICORES: Final = 100_000_000 * 1000
 MOST_BYTES: Final = 2**60
-MOST_SECONDS: Final = 10 * 365 * 86_400.0
-"""Ten years; a duration in the Kubernetes API has at most 2^31 seconds."""
-MOST_PRICE: Final = 1_000_000
-"""In the currency of the price table, per hour of one machine."""
+MOST_SECONDS: Final = 10 * 365 * 86_400.0  # ten years; a duration in the Kubernetes API has at most 2^31 seconds
+MOST_PRICE: Final = 1_000_000  # per hour of one machine, in the currency of the price table
 
 
 class Section(BaseModel):
@@ -91,10 +89,7 @@ class Shorthand:
 
 @dataclass(frozen=True)
 class Matching:
-    """Refuses texts that do not match a pattern as a whole, with a rule and a fix.
-
-    `schema` is the pattern in the JSON schema, for editors; empty for none. Default: `pattern`.
-    """
+    """Refuses texts that do not fully match a pattern; `schema` is the pattern in the JSON schema, empty for none."""
 
     pattern: re.Pattern[str]
     rule: str
@@ -115,7 +110,7 @@ class Matching:
 
 
 def refuse(rule: str, fix: str) -> PydanticCustomError:
-    """The error of a validator: what is wrong, and how to fix it."""
+    """A validator's error: the broken rule and the fix."""
     # Pydantic formats the template, so texts that may contain braces are passed as its context.
     return PydanticCustomError("stack", "{rule}; {fix}", {"rule": rule, "fix": fix})
 
@@ -157,8 +152,6 @@ def _image(text: str) -> str:
 
 
 def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, str]) -> BeforeValidator:
-    """Reads a quantity up to a maximum, which comes with its text."""
-
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise refuse(rule, fix)
@@ -248,8 +241,7 @@ WorkloadName: TypeAlias = Annotated[
 ]
 """A valid name for a Service (starts with a letter) and for a job's pods (leaves room for suffixes)."""
 
-ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]
-"""An extended resource, with a domain."""
+ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]  # with a domain
 
 Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
@@ -305,9 +297,7 @@ Rate: TypeAlias = Annotated[
 Date: TypeAlias = Annotated[
     dt.date, BeforeValidator(_date), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"})
 ]
-"""A day, written as 2026-12-24."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0, le=MOST_OBJECTS)]
-"""An integer from 0 to a million."""
 
 Positive: TypeAlias = Annotated[int, Field(ge=1, le=MOST_OBJECTS)]

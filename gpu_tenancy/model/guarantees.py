@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
 
 def moved(source: Source, count: int, flavor: str, giver: str, taker: str) -> Mapping[Path, Change]:
-    """The numbers of a stack that change if a team gives guaranteed GPUs to another.
+    """The changed numbers of a stack if a team gives guaranteed GPUs to another.
 
     The limit of a team that cannot borrow stays its guarantee; another limit changes only if the guarantee exceeds it.
 
@@ -51,7 +51,7 @@ def moved(source: Source, count: int, flavor: str, giver: str, taker: str) -> Ma
 
 
 def with_changes(source: Source, changes: Mapping[Path, Change]) -> Source:
-    """A stack with other numbers."""
+    """A copy of a stack with other numbers."""
     sections: Any = deepcopy(source.sections)
     for path, change in changes.items():
         *way, last = path
@@ -60,7 +60,7 @@ def with_changes(source: Source, changes: Mapping[Path, Change]) -> Source:
 
 
 def _share(source: Source, team: str, flavor: str) -> Path:
-    """Where a team has its share of a flavor: in `gpus` or in `quota`."""
+    """Path of a team's share of a flavor: in `gpus` or in `quota`."""
     teams: Any = source.sections.get("teams") or {}
     if team not in teams:
         raise ConsoleError(f"unknown team '{team}'", nearest(team, teams))
@@ -74,7 +74,7 @@ def _share(source: Source, team: str, flavor: str) -> Path:
 
 
 def with_numbers(text: str, changes: Mapping[Path, int], file: str) -> str:
-    """The text of a file that is valid YAML, with other numbers at their places. Messages name the file.
+    """The text of a valid YAML file with other numbers at their places. Messages name the file.
 
     Raises:
         ConsoleError: a place is not a number of its own: it is missing, or shared by an anchor, an alias or `<<`.
@@ -104,7 +104,7 @@ def _pairs(node: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
 
 
 def _nodes(node: yaml.Node, above: frozenset[int] = frozenset()) -> Iterator[yaml.Node]:
-    """A node and those in it; one with aliases comes once for each."""
+    """A node and its descendants; an aliased node appears once for each alias."""
     yield node
     if id(node) in above:
         return

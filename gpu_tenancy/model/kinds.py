@@ -1,4 +1,4 @@
-"""Kinds that contain pods: where their pods are, and how Kueue and Volcano count them, from `kinds.yaml`.
+"""Kinds that contain pods, and their counting by Kueue and Volcano, from `kinds.yaml`.
 
 A malformed table raises `pydantic.ValidationError`.
 """
@@ -19,18 +19,17 @@ from gpu_tenancy.model.yaml import read_table
 TABLE: Final = Path(__file__).with_name("kinds.yaml")
 
 Queued: TypeAlias = Literal["object", "jobs", "either", "templates", "never"]
-"""Where Kueue reads the queue label. `object`: on the object. `jobs`: on the Jobs of a CronJob. `either`: on the object
-or on its pod template. `templates`: on the pods, which are queued one by one. `never`: its pods cannot be queued."""
+"""Place of the queue label. `object`: on the object. `jobs`: on the Jobs of a CronJob. `either`: on the object or on
+its pod template. `templates`: on the pods, which are queued one by one. `never`: its pods cannot be queued."""
 Form: TypeAlias = Literal["", "?", "[]", "{}"]
 
-_ALONE: Final = "main"
-"""Kueue's name of the pods of an object that are all alike."""
+_ALONE: Final = "main"  # Kueue's name of an object's pods if they are all alike
 _STEP: Final = re.compile(r"(\w+)(\?|\[\]|\{\})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A field of a path: with `?` it can be missing, `[]` is each item of a list, `{}` each entry of a map."""
+    """A field of a path; form `?`: it can be missing, `[]`: each item of a list, `{}`: each entry of a map."""
 
     field: str
     form: Form
@@ -87,9 +86,8 @@ class Pods(_Row):
 class PodSet:
     """Pods of an object that are alike.
 
-    Attributes:
-        template: as in the object; for a kind whose `Pods` have `resources`, what has these.
-        stated: whether the object has the number; a Deployment with an autoscaler has not.
+    `template` is the parent of `resources` for a kind whose `Pods` have them. `stated` is whether the object has the
+    number; a Deployment with an autoscaler does not.
     """
 
     name: str
@@ -106,7 +104,7 @@ class Groups(_Row):
 
 
 class WorkloadKind(_Row):
-    """A kind; the fields are explained in `kinds.yaml`."""
+    """A kind with pods; the fields are explained in `kinds.yaml`."""
 
     group: str
     kind: str
@@ -157,7 +155,7 @@ class WorkloadKind(_Row):
         return f"{self.plural}.{self.group}".rstrip(".")
 
     def pod_sets(self, manifest: Mapping[str, Json]) -> Iterator[PodSet]:
-        """The pods of an object, as Kueue counts them; for a kind with groups, those of one group."""
+        """The pods of an object, as Kueue counts them; for a kind with groups, the pods of one group."""
         for pods in self.pods:
             yield from pods.of(manifest)
 
@@ -173,7 +171,7 @@ def kinds() -> Mapping[tuple[str, str], WorkloadKind]:
 
 
 def kind_of(manifest: Mapping[str, Json]) -> WorkloadKind | None:
-    """The kind of an object; None if it is no kind that contains pods."""
+    """The kind of an object; None if the kind contains no pods."""
     return kinds().get((text_at(manifest, "apiVersion").rpartition("/")[0], text_at(manifest, "kind")))
 
 
@@ -181,7 +179,7 @@ def kind_at(api: tuple[str, str]) -> WorkloadKind:
     """A kind by its API version and name.
 
     Raises:
-        KeyError: it is not in the table.
+        KeyError: the kind is not in the table.
     """
     return kinds()[api[0].rpartition("/")[0], api[1]]
 
@@ -189,9 +187,9 @@ def kind_at(api: tuple[str, str]) -> WorkloadKind:
 def values_at(
     item: Mapping[str, Json], steps: tuple[Step, ...], roles: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """The objects at a path from an item, each with the key of the map that it is an entry of.
+    """The objects at a path from an item, each with its key in a map. Missing fields are empty objects.
 
-    Missing fields are empty objects. `roles` are the keys of maps that are read, in this order; empty for all.
+    `roles` are the keys of maps to read, in this order; empty for all.
     """
     reached: list[tuple[str, Json | Mapping[str, Json]]] = [("", item)]
     for step in steps:
@@ -207,7 +205,7 @@ def values_at(
 
 
 def _number(item: Mapping[str, Json], field: str, default: int) -> int:
-    """A number of pods; a Job has not more at once than its completions."""
+    """A Job runs at most as many pods at once as its completions."""
     *path, last = field.split(".")
     number = int_at(item, *path, last, otherwise=default)
     return min(number, int_at(item, *path, "completions", otherwise=number)) if last == "parallelism" else number

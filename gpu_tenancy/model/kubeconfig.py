@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 AKS_SERVER_ID: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
-"""The Entra application of all AKS API servers: https://azure.github.io/kubelogin/concepts/aks.html."""
+"""Entra application of all AKS API servers: https://azure.github.io/kubelogin/concepts/aks.html."""
 _EXEC: Final = "client.authentication.k8s.io/v1beta1"
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The API server of a cluster, by its name; `authority` is its CA, PEM in base64, None for a public one."""
+    """The API server of a cluster; `authority` is its CA, PEM in base64, None for a public one."""
 
     name: str
     url: str

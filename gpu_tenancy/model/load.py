@@ -25,12 +25,9 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True)
 class Draft:
-    """The valid part of a stack, and the problems of the rest.
+    """The valid part of a stack (None if it is not enough for a stack), and the problems of the rest.
 
-    Attributes:
-        stack: the valid part; None where that is not enough for a stack.
-        problems: what is invalid, each problem once.
-        unsure: places left out of `stack`; problems that depend on them are not reported.
+    `unsure` are places left out of `stack`; problems that depend on them are not reported.
     """
 
     stack: Stack | None
@@ -73,7 +70,7 @@ def draft(source: Source) -> Draft:
 
 
 def _in_order(data: Any) -> Any:
-    """A copy with sorted keys: Pulumi's engine sorts them, and the result must not depend on who read the file."""
+    """Pulumi's engine sorts keys, and the result must not depend on the reader of the file."""
     if isinstance(data, dict):
         mapping = cast("dict[str, Any]", data)
         return {key: _in_order(mapping[key]) for key in sorted(mapping, key=str)}
@@ -115,7 +112,7 @@ def _place(detail: ErrorDetails, data: Mapping[str, Any]) -> Path:
 
 
 def _leave_out(place: Path, data: Any) -> Path:
-    """Removes the place from the data so that the rest can be read; returns what was removed, `()` for everything.
+    """Removes the place from the data so that the rest can be read; returns the removed path, `()` for everything.
 
     A missing key gets a placeholder, so that its neighbours are still checked. If the placeholder is invalid too, the
     section around it is removed.
@@ -216,7 +213,7 @@ def load(source: Source) -> Stack:
 
 
 def _alone(source: Source) -> Stack:
-    """Reads and checks a stack without those that it names as manager or workers; raises as `load` does."""
+    """Reads and checks a stack without its MultiKueue manager or workers; raises as `load` does."""
     read = draft(source)
     problems = list(read.problems)
     if read.stack is not None:

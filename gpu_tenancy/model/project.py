@@ -14,7 +14,6 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.yaml import read_table
 
 _FILE: Final = "Pulumi.yaml"
-"""The file that marks a folder as a Pulumi project."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -61,10 +60,10 @@ def stack_names(project: Path | None = None) -> list[str]:
 
 
 def existing_stacks(project: Path) -> list[str]:
-    """The same of a project that may have none, as after a change that removes its last stack.
+    """Like `stack_names`, but of a project that may have no stacks.
 
     Raises:
-        ConsoleError: a file has a name that is not one of a stack.
+        ConsoleError: a file has an invalid stack name.
     """
     names = sorted(file.stem.removeprefix("Pulumi.") for file in (project / "stacks").glob("Pulumi.*.yaml"))
     for name in names:
@@ -93,7 +92,7 @@ def project_name(project: Path | None = None) -> str:
 
 
 def stack_file(project: Path, name: str) -> Path:
-    """Where a project has the file of a stack, whether or not it exists."""
+    """Path of a stack's file, whether or not it exists."""
     return project / "stacks" / f"Pulumi.{name}.yaml"
 
 
@@ -115,7 +114,7 @@ def read_stack(name: str, project: Path | None = None) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A stack as its file declares it, valid and not rendered yet, with the folder and the name of its project."""
+    """A valid stack that is not rendered yet, with the folder and the name of its project."""
 
     name: str
     project: Path

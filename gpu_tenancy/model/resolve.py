@@ -1,4 +1,4 @@
-"""Resolves a stack: adds what follows from the keys that the user wrote, once, before checks and plan.
+"""Resolves a stack: adds values that follow from the user's keys, once, before checks and plan.
 
 Servers get the defaults of their engine and the mounts of their model. A canary gets the exposure of its server. The
 burst of a server becomes a server of its own, so that everything counts it.
@@ -17,8 +17,7 @@ from gpu_tenancy.model.spec.serving import ServerExpose, ServerLevel
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import OF_BURST, ScaleOn, Server, ServerReplicas
 
-_DRAIN: Final = 120.0
-"""Default of `drain` of an engine, in seconds."""
+_DRAIN: Final = 120.0  # seconds: default of `drain` of an engine
 
 
 class ResolvedServer(Server, defer_build=True):  # never validated
@@ -33,9 +32,9 @@ class ResolvedServer(Server, defer_build=True):  # never validated
     scale_on: ScaleOn = ScaleOn()  # pyright: ignore[reportIncompatibleVariableOverride] - with its default
     """Targets of the autoscaler."""
     exposure: ServerExpose | None
-    """How clients outside of the cluster reach its pods; `expose` is only of the server that has the route."""
+    """Exposure outside of the cluster; `expose` is set only for the server with the route."""
     canaries: dict[WorkloadName, int]
-    """Percent of its requests that each of its canaries gets."""
+    """Percent of its requests for each of its canaries."""
 
     @property
     def path(self) -> Path:
@@ -44,11 +43,11 @@ class ResolvedServer(Server, defer_build=True):  # never validated
 
     @property
     def has_service(self) -> bool:
-        """Whether the Service is its own, not that of the server whose burst it is."""
+        """Whether it has its own Service: a burst uses its server's."""
         return self.service == self.name
 
     def written_at(self, *keys: str | int) -> Path:
-        """Where the user wrote a key of it, or the whole server."""
+        """Where the user wrote one of its keys, or the whole server."""
         of_burst = not self.has_service and (not keys or keys[0] in {"flavor", "replicas"})
         below = ("burst", *(key for key in keys if key != "replicas")) if of_burst else keys
         return (*self.path[:-1], self.service, *below)
@@ -76,7 +75,7 @@ class ResolvedStack(Stack, defer_build=True):
 
 
 def resolve(stack: Stack) -> ResolvedStack:
-    """The stack with what follows from its keys. Unknown references are ignored; `checks` reports them."""
+    """Resolves a stack. Unknown references are ignored; `checks` reports them."""
     if isinstance(stack, ResolvedStack):
         return stack
     teams = {name: _team(name, team) for name, team in stack.teams.items()}
@@ -119,7 +118,7 @@ def _of_engine(server: Server) -> dict[str, Any]:
 
 
 def _burst(server: ResolvedServer) -> ResolvedServer | None:
-    """The burst of a server, which scales on what the base does not carry."""
+    """The burst of a server, which scales on the load above the base's capacity."""
     burst, scale_on = server.burst, server.scale_on
     if burst is None:
         return None

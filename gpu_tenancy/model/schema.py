@@ -51,7 +51,7 @@ def file_schema() -> Schema:
 
 
 def _with_secrets(section: Schema) -> Schema:
-    """A section in which the texts of containers can be encrypted; other sections are as they are."""
+    """Allows encrypted values for the texts of containers; other sections are unchanged."""
     keys = section.get("properties", {})
     if not {"image", "command", "args", "env"} <= set(keys):
         return section
@@ -108,7 +108,7 @@ def known_keys(path: Path) -> list[str]:
 
 
 def meaning(path: Path) -> str:
-    """The first sentence of the description of a place; empty where there is none."""
+    """The first sentence of the description of a place; empty without one."""
     for schema in _at(path):
         for choice in (schema, *_choices(schema)):
             if "description" in choice:

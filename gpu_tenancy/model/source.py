@@ -14,7 +14,7 @@ from gpu_tenancy.model.spec.secrets import CONFIG
 from gpu_tenancy.model.yaml import UNREAD, Data, UnreadableError, read_yaml
 
 SHARED_SECTIONS: Final = ("people", "teams")
-"""Sections that can be in files of their own: for several stacks, or because they are long."""
+"""Sections that can be in separate files: for several stacks, or because they are long."""
 _SHARED_FILE: Final = re.compile(r"(?!Pulumi\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\.yaml")
 
 
@@ -22,26 +22,20 @@ _SHARED_FILE: Final = re.compile(r"(?!Pulumi\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\
 class Source:
     """The content of a stack, not checked yet.
 
-    Attributes:
-        sections: the project's config by key, without the namespace.
-        file: the file as the reader would type it; empty where there is none.
-        lines: line of each key and list entry, counted from 1.
-        unread: places of encrypted values; their value is `UNREAD`.
-        secrets: places of values that the engine decrypted.
-        files: sections that are in files of their own, with the file as the reader would type it; `lines` has theirs.
-        folder: where the files of other stacks are; None where there are none, as in a component.
+    `lines`: line of each key and list entry, counted from 1.
+    `files`: files of sections in separate files, as the reader would type them.
     """
 
-    sections: Data
-    file: str = ""
+    sections: Data  # the project's config by key, without the namespace
+    file: str = ""  # the file as the reader would type it; empty without one
     lines: Mapping[Path, int] = field(default_factory=dict[Path, int])
-    unread: tuple[Path, ...] = ()
-    secrets: tuple[Path, ...] = ()
+    unread: tuple[Path, ...] = ()  # places of encrypted values; their value is `UNREAD`
+    secrets: tuple[Path, ...] = ()  # places of values that the engine decrypted
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    folder: FilePath | None = None
+    folder: FilePath | None = None  # folder of other stacks' files; None without one, as in a component
 
     def file_of(self, path: Path) -> str:
-        """The file of a place."""
+        """The file that contains a place."""
         return self.files.get(str(path[0]), self.file) if path else self.file
 
     def line(self, path: Path) -> int | None:
@@ -79,12 +73,10 @@ def read_file(file: FilePath, shown: str | None = None) -> Source:
 
 
 def with_files(source: Source, folder: FilePath) -> Source:
-    """The source with the sections that are only the name of a file, such as `people: people.yaml`, read from it.
-
-    These files are in the folder of the stack's file. A section that is a secret names no file.
+    """The source with sections read from separate files, such as `people: people.yaml`, beside the stack's file.
 
     Raises:
-        StackError: a name is not that of a file there, or a file is invalid YAML or has encrypted values.
+        StackError: such a file does not exist, is invalid YAML or has encrypted values.
     """
     hidden = {*source.unread, *source.secrets}
     for section in SHARED_SECTIONS:
@@ -140,10 +132,7 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
 
 
 def to_config(source: Source) -> dict[str, str]:
-    """The reverse of `read_config`: the config that the engine would give to the program for this source.
-
-    Values of Secrets, which only the engine decrypts, are `UNREAD`.
-    """
+    """The reverse of `read_config`: the engine's config for this source, with `UNREAD` for values of Secrets."""
     sections = {
         f"{NAMESPACE}:{key}": value if isinstance(value, str) else json.dumps(value)
         for key, value in source.sections.items()
@@ -166,7 +155,7 @@ def _mappings(around: Any) -> Iterator[Data]:
 
 
 def value_at(data: Any, path: Path) -> Any:
-    """The value at a place; None where there is none."""
+    """The value at a place; None without one."""
     for part in path:
         try:
             data = data[part]

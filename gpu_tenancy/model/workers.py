@@ -1,6 +1,6 @@
-"""MultiKueue between stacks: the manager's flavors, teams and quotas from the stacks of its workers.
+"""MultiKueue between stacks: a manager's flavors, teams and quotas, read from the stacks of its workers.
 
-They agree by construction: what both clusters must have is written once, in the stacks of the workers.
+So manager and workers agree by construction.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,13 +25,12 @@ from gpu_tenancy.model.spec.tenancy import MultiKueue
 from gpu_tenancy.model.yaml import Data
 
 _Read: TypeAlias = Callable[[Source], Stack]
-"""Reads and checks one stack."""
 _SECTION: Final = "multikueue"
 
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """A worker as its file has it; `place` is where the manager names it."""
+    """A worker as its file has it; `place` is the manager's reference to it."""
 
     name: str
     place: Path
@@ -44,7 +43,7 @@ class _Worker:
 
 
 def _section_of(source: Source) -> MultiKueue | None:
-    """The section; None where there is none, or where it is invalid, which `load` reports."""
+    """The section; None if it is missing or invalid, which `load` reports."""
     raw = source.sections.get(_SECTION)
     try:
         return None if raw is None else MultiKueue.model_validate(raw)
@@ -58,17 +57,11 @@ def _own_name(source: Source) -> str:
 
 
 def _first_of(error: StackError) -> str:
-    """The first problem of another stack, and how many more it has."""
     more = len(error.problems) - 1
     return f"{error.problems[0]}" + (f" (and {more} more)" if more else "")
 
 
 def _read_beside(source: Source, stack: str) -> Source:
-    """The file of another stack, beside this one.
-
-    Raises:
-        StackError: it is missing or invalid YAML, or there are no files of stacks.
-    """
     name = f"Pulumi.{stack}.yaml"
     if source.folder is None:
         rule = "is another stack, but stacks are files of a project, which a component does not have"
@@ -80,7 +73,7 @@ def _read_beside(source: Source, stack: str) -> Source:
 
 
 def _read_workers(source: Source, found: MultiKueue, read: _Read) -> tuple[list[_Worker], list[Problem]]:
-    """The workers of a manager, and what is wrong with those that cannot be read."""
+    """The workers of a manager, and the problems of unreadable workers."""
     workers: list[_Worker] = []
     problems: list[Problem] = []
     own = _own_name(source)
@@ -114,11 +107,11 @@ _OWN: Final = frozenset({"members", "serviceAccounts", "training", "compute", "o
 """Keys of a team that the manager's file can have."""
 
 _OPERATORS: Final[Mapping[str, str]] = {name: kind.operator for name, kind in KINDS.items() if kind.operator}
-"""The operator of each framework that needs one, by its field."""
+"""Operator of each framework that needs one."""
 
 
 def _own_problems(source: Source, workers: list[_Worker]) -> Iterator[Problem]:
-    """What the manager's file must not have."""
+    """Keys that the manager's file must not have."""
     for key in _READ:
         if key in source.sections:
             why = "runs no pods" if key == "datasets" else "has it from its workers"
@@ -142,7 +135,7 @@ def _own_problems(source: Source, workers: list[_Worker]) -> Iterator[Problem]:
 
 
 def _operators(team: str, own: Data, workers: list[_Worker]) -> Iterator[Problem]:
-    """Jobs of the manager that a worker has no operator for."""
+    """Jobs of the manager whose operator a worker lacks."""
     jobs = cast("Data", own.get("training")) if isinstance(own.get("training"), dict) else {}
     for name, job in jobs.items():
         for worker in workers:
@@ -155,7 +148,7 @@ def _operators(team: str, own: Data, workers: list[_Worker]) -> Iterator[Problem
 
 
 def _differences(first: _Worker, other: _Worker) -> Iterator[Problem]:
-    """What differs between two workers and must not."""
+    """Forbidden differences between two workers."""
     trees = first.tree, other.tree
     mine, theirs = (tree.stack for tree in trees)
     for what, one, two in (
@@ -184,19 +177,17 @@ def _differs(first: _Worker, other: _Worker, what: str, one: object, two: object
 
 
 def _brief(value: object) -> str:
-    """A value of a stack in an error."""
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, object]", value).items()
         return ", ".join(f"{key} {_brief(one)}" for key, one in pairs) or "none"
     return "unset" if value is None else "another section" if isinstance(value, Section) else str(value)
 
 
-_Amounts: TypeAlias = dict[str, dict[str, tuple[int, int | None]]]
-"""Guarantee and limit by flavor and resource."""
+_Amounts: TypeAlias = dict[str, dict[str, tuple[int, int | None]]]  # guarantee and limit by flavor and resource
 
 
 def _pools(workers: list[_Worker]) -> dict[str, tuple[_Worker, Data]]:
-    """The workers' pools by the names that they have in the manager, such as `west-h100`."""
+    """The workers' pools by their names in the manager, such as `west-h100`."""
     return {
         f"{worker.name}-{pool.name}": (worker, _pool(pool))
         for worker in workers
@@ -223,7 +214,7 @@ def _pool(supply: PoolSupply) -> Data:
 
 
 def _teams(workers: list[_Worker], own: Mapping[str, Any]) -> Data:
-    """The teams with the sum of their quotas, and what the manager's file adds."""
+    """The teams with the sum of their quotas, and the keys of the manager's file."""
     first = workers[0]
     kept = {Team.model_fields[field].alias for field in _TEAM} | {"members"}
     made: Data = {}
@@ -257,7 +248,6 @@ def _amounts(shares: NodeShares, *, team: bool) -> _Amounts:
 
 
 def _summed(shares: list[_Amounts]) -> Data:
-    """Quotas as a stack writes them, the sum over the workers."""
     quota: Data = {}
     for flavor in dict.fromkeys(flavor for amounts in shares for flavor in amounts):
         of_flavor = [amounts[flavor] for amounts in shares if flavor in amounts]
@@ -278,10 +268,10 @@ def _summed(shares: list[_Amounts]) -> Data:
 
 
 def with_workers(source: Source, read: _Read) -> Source:
-    """The source of a manager with what it has from its workers, which `read` checks; any other source as it is.
+    """The source of a manager with values from its workers, which `read` checks; any other source is unchanged.
 
     Raises:
-        StackError: a worker is missing or invalid, the workers differ, or the file has what its workers define.
+        StackError: a worker is missing or invalid, the workers differ, or the file has keys that its workers define.
     """
     found = _section_of(source)
     if found is None or not found.workers:
@@ -309,7 +299,7 @@ def with_workers(source: Source, read: _Read) -> Source:
 
 
 def manager_problems(source: Source, stack: Stack, read: _Read) -> Iterator[Problem]:
-    """Problems of a worker with its manager, whose preview would have them too.
+    """Problems of a worker with its manager; the manager's preview reports them too.
 
     `read` checks the stack of the manager, with its workers.
     """

@@ -1,4 +1,4 @@
-"""YAML: files of users within bounds and with the line of each place, and files that are kept beside the code.
+"""YAML: files of users within bounds and with the line of each place, and tables of this program.
 
 Plain scalars have the types that Pulumi gives them: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings.
 """
@@ -29,29 +29,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The content of a file.
+    """The content of a file."""
 
-    Attributes:
-        data: its root; None where the file is empty.
-        lines: line of each key and list entry, counted from 1.
-        unread: places of encrypted values (`secure:`); their value is `UNREAD`.
-        problems: duplicate keys, and values that have no type; their value is None.
-    """
-
-    data: Any
-    lines: Mapping[Path, int]
-    unread: tuple[Path, ...]
-    problems: tuple[Problem, ...]
+    data: Any  # root; None if the file is empty
+    lines: Mapping[Path, int]  # line of each key and list entry, counted from 1
+    unread: tuple[Path, ...]  # places of encrypted values (`secure:`); their value is `UNREAD`
+    problems: tuple[Problem, ...]  # duplicate keys, and values without a type; their value is None
 
 
 class UnreadableError(Exception):
-    """A file that cannot be read at all.
-
-    Attributes:
-        line: counted from 1; None where the problem is not in one line.
-        rule: what is wrong.
-        fix: what to do, in the imperative.
-    """
+    """A file that cannot be read, with the broken rule and the fix; `line` is counted from 1, None without one line."""
 
     def __init__(self, line: int | None, rule: str, fix: str) -> None:
         self.line, self.rule, self.fix = line, rule, fix
@@ -62,7 +49,7 @@ def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
     """Reads a file of a user, and the line of each place.
 
     The time is bounded: `gpu_tenancy/base/bounds.py` limits the size, the nesting and the number of values. Problems
-    name the file as `shown`; `instead` is the fix where it cannot be opened, such as `specify a file of steps`.
+    name the file as `shown`; `instead` is the fix if it cannot be opened, such as `specify a file of steps`.
 
     Raises:
         UnreadableError: the file cannot be opened, is too large, is not valid UTF-8, or is invalid YAML.
@@ -89,7 +76,7 @@ def read_documents(file: FilePath, shown: str, *, instead: str) -> list[Any]:
 
 
 def read_table(file: FilePath) -> Any:
-    """The content of a YAML file of ours, as plain data; its reader validates the rows.
+    """The plain data of a YAML file of this program; its reader validates the rows.
 
     Raises:
         OSError: the file cannot be read.
@@ -109,7 +96,7 @@ def parse(content: str | bytes) -> Any:
 
 
 def parse_all(content: str | bytes) -> Iterator[Any]:
-    """The plain data of each document of such a text, without empty documents; each is read when it is asked for.
+    """Lazily yields the plain data of each document of such a text, without empty documents.
 
     Raises:
         UnreadableError: as `parse`.
@@ -148,7 +135,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _loaded(text: str, load: Callable[[Any], _T]) -> _T:
-    """What a function reads by libyaml, ten times as fast; PyYAML's own parser has the better errors."""
+    """Reads by libyaml, ten times as fast; PyYAML's own parser has the better errors."""
     with suppress(yaml.YAMLError, ValueError):
         return load(_FAST)
     try:
@@ -304,7 +291,7 @@ class _Reader:
     def _pairs(self, node: yaml.MappingNode, levels: int = 0) -> dict[str, tuple[yaml.Node, yaml.Node]]:
         """Key and value nodes by key, with merged keys (`<<`) first, so that this mapping's own keys override them.
 
-        https://yaml.org/type/merge.html. Each mapping is merged once, however many aliases it has.
+        https://yaml.org/type/merge.html. Each mapping is merged only once.
         """
         if node in self._merged:
             return self._merged[node]

@@ -1,7 +1,4 @@
-"""The pack that the option `--policy` names, and its configuration.
-
-A configuration is the JSON file for `pulumi preview --policy-pack-config`, validated as that does.
-"""
+"""The pack of the option `--policy`, and its configuration: the JSON file of `pulumi preview --policy-pack-config`."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -25,10 +22,8 @@ LEVELS: Final[Mapping[str, int]] = {
     name: wire.EnforcementLevel.Value(name.upper()) for name in ("advisory", "mandatory", "disabled", "remediate")
 }
 _ALL: Final = "all"
-_ENVIRONMENTS: Final = "environments"
-"""Key for names of Pulumi ESC environments beside the rules; only the Pulumi CLI opens them."""
-_ROOT: Final = "value"
-"""Place of a value that has no key."""
+_ENVIRONMENTS: Final = "environments"  # names of Pulumi ESC environments; only the Pulumi CLI opens them
+_ROOT: Final = "value"  # place of a value that has no key
 _PACKAGE: Final = Path(gpu_tenancy.__file__).parent
 _SHIPPED: Final = _PACKAGE / "policy" if (_PACKAGE / "policy").is_dir() else _PACKAGE.parent / "policy"
 """The packs of this package: beside its modules if installed, else at the top of the repository."""
@@ -43,12 +38,12 @@ class PackChoice:
 
 
 def shipped_sets() -> list[Path]:
-    """The settings of these packs, as files: for each pack one for development and one for production."""
+    """The settings files of these packs: for each pack one for development and one for production."""
     return sorted((_SHIPPED / "config").glob("*.json"))
 
 
 def pack_names(project: Path) -> list[str]:
-    """The packs that can be named without a folder: those in the project's `policy/`, and those of this package."""
+    """The packs that need no folder: those in the project's `policy/`, and those of this package."""
     return sorted({file.parent.name for folder in _places(project) for file in folder.glob("*/PulumiPolicy.yaml")})
 
 
@@ -59,8 +54,7 @@ def _places(project: Path) -> tuple[Path, Path]:
 def choose(text: str, project: Path, *, production: bool) -> PackChoice:
     """A pack from `folder`, `folder=config.json`, or the name of a pack.
 
-    A pack by name gets the configuration set in `policy/config` for production or for development, unless a file is
-    named.
+    A pack by name gets the configuration set in `policy/config` for production or development, unless a file is named.
 
     Raises:
         ConsoleError: the folder does not exist.
@@ -81,16 +75,9 @@ def choose(text: str, project: Path, *, production: bool) -> PackChoice:
 
 
 def choose_in_copy(text: str, copy: Path, moved: Callable[[Path], Path], *, production: bool) -> PackChoice | None:
-    """What `choose` would select in a copy of the project, as at another git ref.
+    """The pack that `choose` selects in a copy of the project at another git ref; None if the copy lacks the pack.
 
-    Args:
-        text: as for `choose`.
-        copy: the folder with the copy of the project.
-        moved: the path in the copy of a path in the project, which is unchanged for a path that is not copied.
-        production: whether the stack in the copy is.
-
-    Returns:
-        The pack and its configuration in the copy; None if the copy does not have the pack.
+    `moved` returns the path in the copy of a project path, and all other paths unchanged. `production` is the copy's.
     """
     try:
         chosen = choose(text, copy, production=production)
@@ -156,13 +143,8 @@ def _level(file: Path, name: str, given: object) -> int:
 def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: str) -> wire.ConfigureAnalyzerRequest:
     """The configuration that the engine sends to a pack: the level and settings of every rule, defaults included.
 
-    `all` sets the level of each rule that has no level of its own: pkg/resource/analyzer/config.go in pulumi/pulumi,
-    `ReconcilePolicyPackConfig`. Unlike there, an unknown rule is an error.
-
-    Args:
-        info: the pack's description of itself.
-        given: the result of `read_config`.
-        where: the file, for errors.
+    `all` sets the level of each rule that has none: pkg/resource/analyzer/config.go in pulumi/pulumi,
+    `ReconcilePolicyPackConfig`. Unlike there, an unknown rule is an error. `where` is the file, for errors.
 
     Raises:
         ConsoleError: with all unknown rules, and all settings that their schemas do not allow.
@@ -196,19 +178,12 @@ def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: 
 
 
 def violations(schema: Mapping[str, Any], value: Any, at: str = "") -> list[str]:
-    """The violations of a schema by a value, in the order of their places; empty if the value is valid.
+    """The violations of a schema (draft 7) by a JSON value, in order: `few-jobs.most: -1 must be at least 0`.
 
-    The Pulumi CLI validates with gojsonschema, whose default is a mix of drafts 4, 6 and 7, with formats:
-    `validatePolicyConfig` in pkg/resource/analyzer/config.go of pulumi/pulumi. Formats that need a further package,
-    such as `date-time` and `uri`, are not checked here.
-
-    Args:
-        schema: of the value, in draft 7. References to other documents are not read: a preview needs no network.
-        value: as read from JSON.
-        at: the place of the value, such as `few-jobs.most`.
-
-    Returns:
-        texts such as `few-jobs.most: -1 must be at least 0`. An invalid schema is also a violation.
+    The Pulumi CLI validates with gojsonschema, a mix of drafts 4, 6 and 7 with formats: `validatePolicyConfig` in
+    pkg/resource/analyzer/config.go of pulumi/pulumi. Not checked: formats that need a further package, such as
+    `date-time` and `uri`, and references to other documents. An invalid schema is also a violation. `at` is the value's
+    place.
     """
     try:
         Draft7Validator.check_schema(schema)
@@ -228,7 +203,6 @@ def _position(error: ValidationError) -> list[tuple[int, str]]:
 
 
 def _texts(error: ValidationError, at: str) -> Iterator[str]:
-    """The violation as text, one for each key that it is about."""
     path = [*([at] if at else []), *(str(part) for part in error.absolute_path)]
     if error.validator in _KEYS:
         keys, problem = _KEYS[error.validator]
@@ -237,7 +211,7 @@ def _texts(error: ValidationError, at: str) -> Iterator[str]:
         yield f"{'.'.join(path) or _ROOT}: {_problem(error)}"
 
 
-_MUST: Final[Mapping[object, str]] = {
+_MUST: Final[Mapping[object, str]] = {  # texts of keywords with one value
     "const": "must be {!r}",
     "exclusiveMaximum": "must be less than {:.15g}",
     "exclusiveMinimum": "must be more than {:.15g}",
@@ -250,11 +224,9 @@ _MUST: Final[Mapping[object, str]] = {
     "minimum": "must be at least {:.15g}",
     "pattern": "must match {}",
 }
-"""Texts of keywords with one value."""
 
 
 def _problem(error: ValidationError) -> str:
-    """The value and what it must be; the library's text for a rare keyword."""
     value: Any = error.instance
     expected: Any = error.validator_value
     if error.validator in _MUST:
@@ -278,7 +250,6 @@ def _missing(error: ValidationError) -> list[str]:
 
 
 def _additional(error: ValidationError) -> list[str]:
-    """Keys that neither `properties` nor `patternProperties` allow."""
     schema = cast("Mapping[str, Any]", error.schema)
     patterns: list[str] = list(schema.get("patternProperties", ()))
     known = schema.get("properties", {})

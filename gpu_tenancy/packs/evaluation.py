@@ -87,7 +87,6 @@ class Session:
         return PackResult(self.info.name, self.info.version, states, tuple(findings))
 
     def _remedied(self, request: wire.AnalyzeRequest, findings: list[Finding]) -> wire.AnalyzeRequest:
-        """The resource after remedies; adds a finding for each remedy."""
         resource = request
         for remedy in self.client.remediate(request):
             if not remedy.diagnostic:

@@ -1,6 +1,6 @@
 """Generates the facts that policy packs share with the catalogue: `make facts`.
 
-A pack is published alone and imports nothing of what it evaluates, so it has its own copy of each table that it needs.
+A pack is published alone, so it has its own copy of each table that it needs.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -9,16 +9,11 @@ from typing import Any, Final, Literal
 class Outcome(StrEnum):
     """What a finding is about; packs of others report only violations and remedies."""
 
-    BROKEN = "broken"
-    """A violation, mandatory or advisory."""
-    EXEMPTED = "exempted"
-    """A violation by an exempted resource."""
-    UNKNOWN = "unknown"
-    """The rule needs a value that the preview does not know."""
-    ERROR = "error"
-    """The rule failed with an internal error."""
-    REMEDIED = "remedied"
-    """A remedy changed the resource before it was evaluated."""
+    BROKEN = "broken"  # a violation, mandatory or advisory
+    EXEMPTED = "exempted"  # a violation by an exempted resource
+    UNKNOWN = "unknown"  # the rule needs a value that the preview does not know
+    ERROR = "error"  # the rule failed with an internal error
+    REMEDIED = "remedied"  # a remedy changed the resource before it was evaluated
 
 
 Kind = Literal["broken", "advice", "exempted", "mended"]
@@ -29,12 +24,9 @@ _SEVERITIES: Final = ("critical", "high", "medium", "low", "unspecified")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message of a pack about one resource.
+    """One message of a pack about one resource: `PLACE: VALUE problem; fix`.
 
-    Attributes:
-        severity: `critical`, `high`, `medium`, `low` or `unspecified`.
-        urn: of the resource; empty if the pack named none.
-        message: `PLACE: VALUE problem; fix`.
+    `severity` is `critical`, `high`, `medium`, `low` or `unspecified`; `urn` is empty if the pack named no resource.
     """
 
     pack: str

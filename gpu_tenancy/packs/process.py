@@ -20,22 +20,15 @@ from gpu_tenancy.base.progress import patient
 from gpu_tenancy.model.yaml import read_table
 from gpu_tenancy.packs.findings import Outcome
 
-_TIMEOUT: Final = 60.0
-"""Timeout in seconds for a pack's start, and for each call."""
-_LARGEST: Final = 400 * 1024 * 1024
-"""Maximum message size in bytes, as in the engine."""
-_NO_ENGINE: Final = "127.0.0.1:1"
-"""The engine's address for the pack: packs in Python never call it."""
-_OUTCOMES: Final = "gpu-rules-outcomes"
-"""Trailing metadata with the outcome of each diagnostic, from packs of this project (policy/rule_engine/server.py)."""
-_TYPE: Final = "gpu-rules-type"
-"""Trailing metadata from such packs where no rule checks a resource's type: thousands of calls are not needed."""
-_METADATA: Final = 16 * 1024 * 1024
-"""Maximum size of trailing metadata in bytes: gRPC's default of 8 KiB is too small for the outcomes of large stacks."""
+_TIMEOUT: Final = 60.0  # timeout in seconds for a pack's start, and for each call
+_LARGEST: Final = 400 * 1024 * 1024  # maximum message size in bytes, as in the engine
+_NO_ENGINE: Final = "127.0.0.1:1"  # the engine's address for the pack: packs in Python never call it
+_OUTCOMES: Final = "gpu-rules-outcomes"  # trailing metadata with outcomes, from policy/rule_engine/server.py
+_TYPE: Final = "gpu-rules-type"  # trailing metadata: no rule checks the resource's type, so no more calls are needed
+_METADATA: Final = 16 * 1024 * 1024  # bytes of trailing metadata: gRPC's default of 8 KiB is too small for large stacks
 
 
-Reported: TypeAlias = tuple[wire.AnalyzeDiagnostic, Outcome | None]
-"""A diagnostic and its outcome; None if the pack does not report outcomes."""
+Reported: TypeAlias = tuple[wire.AnalyzeDiagnostic, Outcome | None]  # None: the pack does not report outcomes
 _KNOWN: Final = frozenset(Outcome)
 
 
@@ -45,8 +38,7 @@ class Client:
     def __init__(self, stub: AnalyzerStub) -> None:
         self.stub: Any = stub  # its responses have no types
         self._timeout = patient(_TIMEOUT)
-        self._unchecked: set[str] = set()
-        """Types that no rule of the pack checks, as it answered."""
+        self._unchecked: set[str] = set()  # types that no rule of the pack checks, as it answered
 
     def info(self) -> wire.AnalyzerInfo:
         """Name, version and rules of the pack."""
@@ -64,7 +56,7 @@ class Client:
         self.stub.ConfigureStack(request, timeout=self._timeout)
 
     def analyze(self, request: wire.AnalyzeRequest) -> list[Reported]:
-        """Diagnostics about one resource, with their outcomes; of a type that the pack does not check, none."""
+        """Diagnostics about one resource, with their outcomes; none for a type that the pack does not check."""
         if request.type in self._unchecked:
             return []
         response, call = self.stub.Analyze.with_call(request, timeout=self._timeout)
@@ -91,10 +83,10 @@ def _reported(response: wire.AnalyzeResponse, call: grpc.Call) -> list[Reported]
 
 @contextmanager
 def pack_process(folder: Path) -> Generator[Client]:
-    """Starts a pack's process, yields its client, and terminates the process on exit.
+    """Starts a pack's process in its folder, yields its client, and terminates the process on exit.
 
-    It runs in its folder, with the interpreter of the virtual environment in its `PulumiPolicy.yaml` if that exists,
-    else with this program's: sdk/python/cmd/pulumi-language-python/main.go in pulumi/pulumi, `RunPlugin`.
+    The interpreter is that of the virtual environment in `PulumiPolicy.yaml` if that exists, else this program's:
+    sdk/python/cmd/pulumi-language-python/main.go in pulumi/pulumi, `RunPlugin`.
 
     Raises:
         ConsoleError: the folder has no pack in Python, or the pack does not start.
@@ -147,7 +139,6 @@ def _interpreter(folder: Path) -> str:
 
 
 def _map(value: object) -> dict[str, Any]:
-    """A YAML map; an empty one instead of any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

@@ -11,12 +11,11 @@ from gpu_tenancy.base.json import Json, Path
 from gpu_tenancy.engine.recording import SECRET, SIGNATURE, STACK_TYPE, Registration
 from gpu_tenancy.engine.render import Rendered
 
-_INTERNAL: Final = "__"
-"""Prefix of provider-internal keys; the engine does not send them to policy packs."""
+_INTERNAL: Final = "__"  # prefix of provider-internal keys; the engine does not send them to policy packs
 
 
 def resource_requests(stack: wire.AnalyzeStackRequest) -> Iterator[wire.AnalyzeRequest]:
-    """One request for each resource of a stack's request. Each is made when it is read: all take as much memory."""
+    """One request for each resource of a stack's request, made when it is read, because all take as much memory."""
     for resource in stack.resources:
         yield wire.AnalyzeRequest(
             type=resource.type,
@@ -29,12 +28,10 @@ def resource_requests(stack: wire.AnalyzeStackRequest) -> Iterator[wire.AnalyzeR
 
 
 def stack_request(rendered: Rendered) -> wire.AnalyzeStackRequest:
-    """The request that the engine sends in the preview of a stack that does not exist yet.
+    """The request that the engine sends in the preview of a new stack: all resources, in a possible order.
 
-    It has all resources, in an order in which the engine could register them.
-
-    For a resource that is only read (`Namespace.get(…)`), the engine sends no request of its own, and its state is not
-    known here, so it is left out. Outputs equal the inputs: what a provider adds is known only after deployment.
+    A resource that is only read (`Namespace.get(…)`) is left out: the engine sends no request for it. Outputs equal the
+    inputs, because a provider's additions are known only after deployment.
     """
     own = [registration for registration in rendered.registrations if not registration.external_id]
     providers = {provider.urn: provider for provider in own if provider.type.startswith("pulumi:providers:")}
@@ -87,7 +84,6 @@ def _fill(properties: Struct, registration: Registration) -> None:
 
 
 def _wrapped(value: Json, path: Path) -> Json:
-    """A copy in which the value at a path is marked as secret."""
     if not path:
         return {SIGNATURE: SECRET, "value": value}
     key, rest = path[0], path[1:]
@@ -99,7 +95,7 @@ def _wrapped(value: Json, path: Path) -> Json:
 
 
 def _in_order(registrations: Sequence[Registration]) -> Iterator[Registration]:
-    """What is needed before what needs it; in the order of URNs where the program says nothing."""
+    """Dependencies before their dependents; otherwise in the order of URNs."""
     known = {registration.urn: registration for registration in registrations}
     needs: dict[str, list[str]] = {}
     for urn, registration in sorted(known.items()):

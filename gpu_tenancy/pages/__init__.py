@@ -1,1 +1,1 @@
-"""What all pages share: templates, style sheet, tables, bars and the Content Security Policy."""
+"""Shared by all pages: templates, style sheet, tables, bars and the Content Security Policy."""

@@ -1,4 +1,4 @@
-"""Bars of quotas: their scale, and the tree in which they are.
+"""Bars of quotas: their scale, and their tree of cohorts.
 
 Horizontal positions are in percent of the chart's width, so that bars scale with the page and text does not.
 """
@@ -7,22 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-HUES: Final = 6
-"""Colours of flavors; they repeat after six, so each bar also names its flavor."""
+HUES: Final = 6  # colours repeat after six, so each bar also names its flavor
 
-SHORTEST: Final = 8
-"""Flavors have separate scales if the longest chart exceeds the shortest by more than this factor."""
+SHORTEST: Final = 8  # flavors have separate scales if the longest chart exceeds the shortest by more than this factor
 
-CUT: Final = 4
-"""The chart of a flavor is cut off if its capacity exceeds the highest limit by more than this factor."""
+CUT: Final = 4  # a flavor's chart is cut off if its capacity exceeds the highest limit by more than this factor
 
 
 def hues(flavors: Mapping[str, str]) -> dict[str, int]:
-    """Index of the colour of each label, from 0: a flavor has the same on all pages.
-
-    Args:
-        flavors: the flavor of each label, in the stack's order.
-    """
+    """Index of the colour of each label, from 0, by the flavor of each label; a flavor has the same on all pages."""
     order = list(dict.fromkeys(flavors.values()))
     return {label: order.index(flavor) % HUES for label, flavor in flavors.items()}
 
@@ -30,8 +23,7 @@ def hues(flavors: Mapping[str, str]) -> dict[str, int]:
 class Scale:
     """Chart width per GPU: the same in all flavors, unless a flavor's bars would be too short to read.
 
-    Args:
-        longest: GPUs at the right end of each flavor's chart.
+    `longest` is the number of GPUs at the right end of each flavor's chart.
     """
 
     def __init__(self, longest: Mapping[str, int]) -> None:
@@ -41,27 +33,26 @@ class Scale:
         self._largest = largest
 
     def beyond(self, flavor: str, gpus: int) -> bool:
-        """Whether that many GPUs exceed the chart."""
+        """Whether the number of GPUs exceeds the chart."""
         return gpus > (self._largest if self.common else self._longest.get(flavor, 1))
 
     def percent(self, flavor: str, gpus: int) -> float:
-        """Horizontal position of that many GPUs, in percent."""
+        """Horizontal position of a number of GPUs, in percent."""
         largest = self._largest if self.common else self._longest.get(flavor, 1)
         return round(min(100.0, 100 * gpus / largest), 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Guarantee and limit of a team or cohort for one flavor.
+    """Guarantee and limit of a team or cohort for one flavor; `rail`, `solid` and `used` are ends of bars.
 
     Attributes:
-        name: the team or cohort.
         hue: colour of the flavor, from 0.
-        rail: end of the flavor's capacity.
-        solid: end of the guarantee.
-        hatch: start and length of what may be borrowed.
+        rail: capacity of the flavor.
+        solid: guarantee.
+        hatch: start and length of the quota that may be borrowed.
         tick: position of the limit; None without a limit.
-        used: end of the GPUs in use; None where unknown.
+        used: GPUs in use; None where unknown.
         ring: whether nothing is guaranteed.
         kept: bracket under the guarantee: True if never lent, False if lent, None for no bracket.
         numbers: `8 → 32`.
@@ -89,12 +80,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A cohort of the tree with its children.
+    """A cohort of the tree with its children; `teams` are names, each with its bars.
 
     Attributes:
         nobody: quota that is guaranteed to no team of it; at the root, all teams may borrow it.
         guaranteed: guarantee of the cohort, including its children.
-        teams: names, each with its bars.
         count: teams in the cohort and below.
     """
 

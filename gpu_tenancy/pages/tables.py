@@ -34,12 +34,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table.
+    """A row of a table, or its total (`sums`).
 
     Attributes:
-        team: team of the row, for the search; empty for a total.
+        team: for the search; empty for a total.
         fresh: whether the base does not have the row.
-        sums: whether the row is a total.
     """
 
     cells: tuple[Cell, ...]
@@ -50,11 +49,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose rows are identified by their first cells.
+    """A table whose rows are identified by their first `keys` cells.
 
     Attributes:
         name: id in links, such as `cost-by-team`.
-        keys: number of cells that identify a row.
         gone: labels of rows that only the base has.
     """
 
@@ -102,11 +100,7 @@ def compared(now: Table, before: Table | None) -> Table:
 def printed(shown: Table, *, title: bool = True, drop: Sequence[str] = (), wrap: str = "") -> PlainTable:
     """A table for the terminal, with the base's values in its cells.
 
-    Args:
-        shown: the table.
-        title: whether it is printed, too.
-        drop: titles of columns that may be left out, in this order.
-        wrap: title of a column whose text may wrap.
+    The columns `drop` may be left out, in this order; the text of the column `wrap` may wrap.
     """
     marks = ("~" if column.title == wrap else "#" if column.number else "" for column in shown.columns)
     heads = [f"{column.title}{mark}" for column, mark in zip(shown.columns, marks, strict=True)]
@@ -117,20 +111,14 @@ def printed(shown: Table, *, title: bool = True, drop: Sequence[str] = (), wrap:
 
 
 _LINES: Final = "\n\t\u200c\u200d"
-_HOUSE: Final = "gpu_tenancy.pages"
-"""Package whose templates have the style and macros of all pages."""
+_HOUSE: Final = "gpu_tenancy.pages"  # package whose templates have the style and macros of all pages
 
-FOLD: Final = 30
-"""Rows and teams beyond which a table or cohort starts collapsed, and jobs beyond which each step does."""
+FOLD: Final = 30  # rows, teams or jobs beyond which a table, cohort or step starts collapsed
 
 
 @cache
 def environment(*packages: str) -> Environment:
-    """Templates of packages, in order of precedence, and the shared ones.
-
-    Args:
-        packages: packages with a folder `templates`.
-    """
+    """Templates of packages with a folder `templates`, in order of precedence, and the shared ones."""
     # StrictUndefined: a misspelled name in a template must not become an empty cell.
     return Environment(
         loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, _HOUSE)]),
@@ -143,17 +131,12 @@ def environment(*packages: str) -> Environment:
 
 
 def _finalized(value: object) -> object:
-    """A value as the page shows it: text without invisible characters; markup of this program as it is."""
+    """A value as the page shows it: text without invisible characters; this program's markup unchanged."""
     return visible(value, _LINES) if type(value) is str else value
 
 
 def policy(script: str = "", *more: str) -> str:
-    """Content Security Policy of a page: no external content, and only the given inline script.
-
-    Args:
-        script: without it, the page has none.
-        more: further directives.
-    """
+    """Content Security Policy of a page: no external content, only the given inline script, and `more` directives."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     scripts = f"'sha256-{digest}'" if script else "'none'"
     return "; ".join(

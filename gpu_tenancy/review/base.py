@@ -32,14 +32,9 @@ json.dump([dataclasses.asdict(registration) for registration in rendered.registr
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A stack at another ref.
+    """A stack at another ref, with an abbreviated commit hash; `notes` are limits of the comparison.
 
-    Attributes:
-        ref: as the user wrote it.
-        commit: abbreviated hash of the ref.
-        stack: its specification; None where the ref does not have it, or where the current schema rejects it.
-        rendered: its resources; None where the ref does not have the stack.
-        notes: limits of the comparison.
+    `rendered` is None if the ref does not have the stack, `stack` also if the current schema rejects it.
     """
 
     ref: str
@@ -51,7 +46,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of the project's folder at a ref, and the abbreviated hash of its commit."""
+    """A copy of the project's folder at a ref, with the ref's abbreviated commit hash."""
 
     folder: Path
     commit: str
@@ -61,7 +56,7 @@ def base(ref: str, stack: str, project: Path, name: str) -> Base:
     """Renders a stack at another git ref, such as `origin/main`, with that ref's program.
 
     Raises:
-        ConsoleError: the folder is not in a git repository, the ref does not exist, or its program fails.
+        ConsoleError: no git repository, no such ref, or its program fails.
     """
     with checkout(project, ref) as copy:
         return base_in(copy, ref, stack, name)
@@ -94,7 +89,7 @@ def checkout(project: Path, ref: str) -> Generator[Copy]:
     """Temporary copy of the project's folder at a ref; the working tree stays unchanged.
 
     Raises:
-        ConsoleError: the folder is not in a git repository, or the ref does not exist.
+        ConsoleError: no git repository, or no such ref.
     """
     commit = git(project, ref, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}").strip()
     within = git(project, ref, "rev-parse", "--show-prefix").strip().rstrip("/")

@@ -42,16 +42,9 @@ def review(  # noqa: PLR0913 - what a review is made of
     live: State | None = None,
     used: Used | None = None,
 ) -> Review:
-    """Reviews a stack.
+    """Reviews a stack; its base is the git ref `ref`, `live` a running cluster for the effect on its workloads.
 
-    Args:
-        current: the stack and its rendered resources.
-        project: folder of `Pulumi.yaml`.
-        ref: git ref of the base.
-        policies: policy packs to evaluate, as the option `--policy` has them.
-        real: file written by `pulumi preview --json`.
-        live: of a running cluster with the stack, for the effect on its workloads.
-        used: what teams used in a month.
+    `policies` are packs as in `--policy`, `real` is a file written by `pulumi preview --json`.
 
     Raises:
         ConsoleError: the ref, a policy pack or the file is invalid.
@@ -100,10 +93,10 @@ def _effect(current: Preview, live: State) -> Effect:
 
 
 def between(stack: str, before: str, after: str | None, project: Path) -> Review:
-    """Reviews the change of a stack between two refs, or between a ref and the working tree.
+    """Reviews the change of a stack between two refs, or between a ref and the working tree (`after` None).
 
     Raises:
-        ConsoleError: a ref does not exist, does not have the stack, or its program fails.
+        ConsoleError: a ref does not exist or does not have the stack, or its program fails.
         StackError: the stack in the working tree is invalid.
     """
     if after is None:
@@ -117,7 +110,6 @@ def between(stack: str, before: str, after: str | None, project: Path) -> Review
 
 
 def _places(current: Preview, project: Path) -> dict[str, str]:
-    """File and line of each team and pool."""
     try:
         source = read_stack(current.name, project)
     except (ConsoleError, StackError):  # The working tree may not have a stack of another ref.
@@ -133,7 +125,7 @@ def as_data(done: Review) -> Mapping[str, Any]:
 
 
 def as_json(done: Review) -> str:
-    """The same as JSON."""
+    """The review as JSON."""
     return json.dumps(as_data(done), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
@@ -155,10 +147,10 @@ _FIX_USED: Final = "write it by `tenancy cost STACK --month YYYY-MM -o json`"
 
 
 def read_used(file: Path, stack: str) -> Used:
-    """Reads what teams used in a month, as `tenancy cost -o json` writes it.
+    """Reads the teams' use in a month, written by `tenancy cost -o json`.
 
     Raises:
-        ConsoleError: the file cannot be read, is something else, or of another stack.
+        ConsoleError: an unreadable or invalid file, or one of another stack.
     """
     try:
         month = _UsedMonth.model_validate_json(file.read_bytes())
@@ -194,11 +186,7 @@ _SAME: Final = frozenset({"same", "refresh", "read", "read-replacement", "read-d
 def read_real(file: Path, after: Rendered, before: Rendered | None, pools: tuple[str, ...]) -> Real:
     """Reads a saved Pulumi preview, the output of `pulumi preview --json`.
 
-    Args:
-        file: the preview.
-        after: the stack's offline rendering, which assigns resources to teams and pools.
-        before: the same at the base, for resources that are deleted.
-        pools: names of the stack's node pools, at the base and now.
+    The offline rendering `after` assigns resources to teams and pools, `before` deleted ones. `pools` are their names.
 
     Raises:
         ConsoleError: the file cannot be read or is not a Pulumi preview.
@@ -235,7 +223,7 @@ _FIX: Final = "specify a file written by `pulumi preview --json`"
 
 
 class _Known:
-    """Resources by the part of their URN after the stack, since a preview may use the fully qualified stack name."""
+    """Resources by the URN part after the stack, since a preview may use the fully qualified stack name."""
 
     def __init__(self, after: Rendered, before: Rendered | None, pools: tuple[str, ...]) -> None:
         self._by_urn: dict[str, tuple[Registration, Groups]] = {}
@@ -247,7 +235,6 @@ class _Known:
                 }
 
     def change(self, action: Action, urn: str, step: Mapping[str, Any], state: Mapping[str, Any]) -> Change:
-        """The change that a step of the preview makes."""
         old, new = _map(_map(step.get("oldState")).get("inputs")), _map(_map(step.get("newState")).get("inputs"))
         forcing = {str(reason) for reason in step.get("replaceReasons") or ()}
         keys = {path: _keys(path) for path in sorted(_map(step.get("detailedDiff")))}
@@ -299,7 +286,6 @@ def _at(value: Any, keys: list[str]) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """A value with its secrets and unknown values replaced by placeholders."""
     if value == UNKNOWN:
         return "[unknown]"
     if isinstance(value, dict):

@@ -12,8 +12,7 @@ from gpu_tenancy.model.yaml import UnreadableError, parse
 from gpu_tenancy.review.replacements import cloud_type, forces_new, paths_in, without_indexes
 
 Action: TypeAlias = Literal["delete", "replace", "create", "update"]
-ACTIONS: Final[tuple[Action, ...]] = ("delete", "replace", "create", "update")
-"""In the order in which a review shows them."""
+ACTIONS: Final[tuple[Action, ...]] = ("delete", "replace", "create", "update")  # in the order of a review
 _NODE_POOLS: Final = ("gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool")
 """Types whose resource is a whole node pool; on AWS a pool is a component."""
 _TEAM: Final = "gpu-tenancy:tenancy:Team"
@@ -35,17 +34,16 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change of a cloud resource means.
+    """Effect of a change of a cloud resource.
 
     Attributes:
-        what: kind of the resource in the words of a stack, such as `cluster`; empty for its smaller parts.
+        what: kind of the resource in a stack's terms, such as `cluster`; empty for its smaller parts.
         label: kind and name: `cluster ml-prod`, `pool h100`, `system nodes`.
-        deleted_first: whether the old resource is deleted before the new one is created.
-        protected: whether Pulumi refuses to delete it.
-        stays: whether the old resource stays in the cloud, where Pulumi no longer manages it.
-        loses: what its deletion means, besides the end of nodes and workloads, as a clause.
+        protected: Pulumi refuses to delete it.
+        stays: the old resource stays in the cloud, but Pulumi no longer manages it.
+        loses: effect of its deletion, besides the end of nodes and workloads, as a clause.
         fixed: inputs that the cloud never changes, with the reason.
-        unsure: the same for inputs of which a preview does not know whether they change.
+        unsure: the same for inputs that may change; a preview does not know.
     """
 
     what: str = ""
@@ -60,14 +58,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change of one resource.
+    """Change of one resource, such as a `Deployment`; `fields` are empty for created and deleted resources.
 
-    Attributes:
-        group: owner of the resource: `team ml-research`, `pool a100`, `operator kueue`, `queues`, `cluster`.
-        kind: `Deployment`, `NodeGroup`.
-        name: `ml-research/nightly` for a Kubernetes object, else its name in the program.
-        fields: changed values; empty for created and deleted resources.
-        effect: for resources of a cloud.
+    `group` is its owner, such as `team ml-research`, `pool a100`, `operator kueue`, `queues` or `cluster`; `name` is
+    `ml-research/nightly` for a Kubernetes object, else the name in the program.
     """
 
     action: Action
@@ -85,11 +79,10 @@ class Change:
 
 
 def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
-    """Changes between two renderings: deletions first, then by group, kind and name.
+    """Changes between two renderings, matched by URN: deletions first, then by group, kind and name.
 
-    Resources are matched by URN. Components and providers are omitted, since their children show their effect. Which
-    inputs replace a resource is in tables of the providers; a resource that uses an unknown output of a replaced one in
-    such an input is replaced, too. `pools` are the names of node pools, at the base or now.
+    Components and providers are omitted, since their children show their effect. Tables of the providers list inputs
+    that replace a resource; an unknown output of a replaced resource in such an input replaces it, too.
     """
     old, new = resources(before), resources(after)
     were, are = Groups(before, pools), Groups(after, pools)
@@ -102,7 +95,6 @@ def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tup
 
 
 def _cascade(found: dict[str, Change], resources: Iterable[Registration], groups: "Groups") -> None:
-    """Replaces what depends on replaced resources, in inputs that replace it and that only the cloud knows."""
     clouds = [resource for resource in resources if cloud_type(resource.type).replaces]
     replaced = [change for change in found.values() if change.action == "replace"]
     while replaced:
@@ -149,14 +141,9 @@ def resources(rendered: Rendered) -> dict[str, Registration]:
 def changed(
     resource: Registration, action: Action, fields: tuple[FieldChange, ...], groups: "Groups", *, protected: bool
 ) -> Change:
-    """The change of a resource, as the program declares it or did, with its effect.
+    """The change of a resource, as the program declares or declared it, with its effect.
 
-    Args:
-        resource: the resource.
-        action: what happens to it.
-        fields: its changed values.
-        groups: of the same rendering.
-        protected: whether Pulumi refuses to delete what is deployed.
+    `protected`: Pulumi refuses to delete the deployed resource.
     """
     group, row = groups.of(resource), cloud_type(resource.type)
     name, renamed = resource.inputs.get(row.name), [field.before for field in fields if field.path == row.name]
@@ -199,7 +186,7 @@ def _changed(old: Registration, new: Registration, groups: "Groups") -> Change |
 
 
 class _Absent:
-    """A value that is absent, as opposed to null."""
+    """As opposed to null."""
 
 
 _ABSENT: Final = _Absent()

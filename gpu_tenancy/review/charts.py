@@ -13,12 +13,11 @@ from gpu_tenancy.model.plan.shares import flavor_of
 from gpu_tenancy.pages.bars import CUT, Bar, Branch, Scale, hues
 from gpu_tenancy.review.figures import span
 
-TEXT_WIDTH: Final = 20
-"""Characters of a text bar."""
+TEXT_WIDTH: Final = 20  # characters of a text bar
 
 
 def flavor_hues(outlook: StackOutlook) -> dict[str, int]:
-    """The colour of what is counted, by its label: CPUs and memory of a flavor have the same."""
+    """The colour of each measure, by label: CPU and memory of a flavor share one."""
     return hues({label: flavor_of(label, resource) for label, resource in outlook.resources.items()})
 
 
@@ -32,17 +31,14 @@ def text_bar(guaranteed: int, limit: int, capacity: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tank:
-    """Guarantees and limits of a flavor against its capacity.
+    """Guarantees and limits of a flavor against its capacity; positions are in percent of the width.
 
     Attributes:
         sure: end of the GPUs that are always available.
         rail: end of the maximum capacity.
         solid: end of the guarantees.
-        tick: position of the sum of limits.
-        numbers: `16 of 16`.
+        tick: the sum of limits.
         remark: guaranteed GPUs that depend on autoscaling or exceed the capacity.
-        over: whether the guarantees exceed the capacity.
-        says: text alternative of the chart.
     """
 
     flavor: str
@@ -58,7 +54,7 @@ class Tank:
 
 
 def tanks(outlook: StackOutlook) -> Iterator[Tank]:
-    """One chart for each flavor, in percent of its width."""
+    """One chart for each flavor."""
     scale = Scale(
         {supply.flavor: max(supply.capacity.maximum, supply.limits, supply.guaranteed) for supply in outlook.supply}
     )
@@ -89,13 +85,7 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
 
 
 class Drawing:
-    """Charts of one stack.
-
-    Args:
-        outlook: the stack summary.
-        before: the summary at the base.
-        used: GPUs in use by team, flavor and scheduler, where known.
-    """
+    """Charts of one stack; `before` is the summary at the base, `used` are GPUs by team, flavor and scheduler."""
 
     def __init__(
         self,
@@ -207,7 +197,6 @@ class Drawing:
             )
 
     def _drawn(self, flavor: str, guaranteed: int, limit: int | None) -> partial[Bar]:
-        """A bar with its lengths, without its texts."""
         capacity = self._capacity.get(flavor, 0)
         solid = self.scale.percent(flavor, guaranteed)
         end = self.scale.percent(flavor, capacity if limit is None else limit)
@@ -236,7 +225,7 @@ def _remark(scheduler: str, *, kept: bool | None) -> str:
 
 
 def _longest(outlook: StackOutlook) -> dict[str, int]:
-    """GPUs at the right end of each flavor's chart: its capacity, or the highest limit where that is much lower."""
+    """GPUs at the right end of each flavor's chart: its capacity, or the highest limit if that is much lower."""
     reach = {supply.flavor: 0 for supply in outlook.supply}
     held = [(holding.flavor, holding.limit) for team in outlook.teams for holding in team.holdings]
     bounds = [

@@ -1,4 +1,4 @@
-"""The review as a pull request comment, in Markdown for GitHub and GitLab; text of users is never markup."""
+"""The review as a pull request comment, in Markdown for GitHub and GitLab; users' text is never markup."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ from gpu_tenancy.review.verdict import finding_counts
 
 LIMIT: Final = 65_536
 LEAST: Final = 4_000
-"""Characters below which the verdict and the key figures do not fit."""
+"""Minimum number of characters for the verdict and the key figures."""
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "notice": "", "bad": "✗ "}
 _REASONS: Final = 12
@@ -36,17 +36,17 @@ _NOTES: Final = 2
 _NOTE: Final = 200
 _FIELDS: Final = 20
 TEAMS: Final = 60
-"""Teams beyond which the diagram shows only cohorts: Mermaid draws at most 500 edges and
-50,000 characters: https://mermaid.js.org/config/schema-docs/config-properties-maxedges.html, `…-maxtextsize.html`."""
+"""Most teams in the diagram, else only cohorts: Mermaid draws at most 500 edges and 50,000 characters:
+https://mermaid.js.org/config/schema-docs/config-properties-maxedges.html, `…-maxtextsize.html`.
+"""
 _SIGNS: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_SILENT: Final = "&#8203;"
-"""A zero-width space, which keeps GitHub from linking names and issues."""
+_SILENT: Final = "&#8203;"  # a zero-width space, which keeps GitHub from linking names and issues
 _CODE: Final = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\\`*_[]~|&<>@#"})
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the comment, which is included whole or omitted; the lowest rank is included first."""
+    """A part of the comment, included whole or omitted; the lowest rank is included first."""
 
     title: str
     rank: int
@@ -54,10 +54,10 @@ class Section:
 
 
 def comment(review: Review, limit: int = LIMIT) -> str:
-    """The review as Markdown, short enough for a comment.
+    """The review as Markdown, at most `limit` characters long.
 
-    The most important sections are included first; a last line lists the omitted ones. The verdict and the key figures
-    are always included. GitHub allows 65,536 characters: https://github.com/orgs/community/discussions/27190.
+    The most important sections, always the verdict and the key figures, are included; a last line lists the omitted
+    ones. GitHub allows 65,536 characters: https://github.com/orgs/community/discussions/27190.
 
     Raises:
         ValueError: the limit is below `LEAST`.
@@ -84,7 +84,6 @@ def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
 
 
 def _sections(review: Review) -> Iterator[Section]:
-    """Sections in reading order; `rank` decides which are omitted first."""
     all_, now = tables(review), review.now
     groups = change_groups(review)
     note = text(review.price_note or "No prices available")
@@ -125,7 +124,6 @@ def _sections(review: Review) -> Iterator[Section]:
 
 
 def _table(title: str, rank: int, shown_: Table) -> Section:
-    """A collapsed table and the rows that only the base has; empty without rows."""
     if not shown_.rows and not shown_.gone:
         return Section(title, rank, ())
     gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
@@ -162,7 +160,6 @@ def _head(review: Review, room: int) -> str:
 
 
 def _reasons(reasons: tuple[str, ...], room: int) -> Iterator[str]:
-    """A list of the first reasons, with at most so many characters, and how many are omitted."""
     kept: list[str] = []
     for reason in reasons[:_REASONS]:
         line = f"- {text(reason)}"
@@ -306,7 +303,7 @@ def code(words: str) -> str:
 
 
 def table(headings: Iterable[Column], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Lines of a table, with cells as Markdown."""
+    """Lines of a table; cells are Markdown."""
     listed = list(headings)
     heads = [text(column.title) or " " for column in listed]
     for line in (heads, ["---:" if column.number else "---" for column in listed], *rows):

@@ -58,7 +58,7 @@ def differences(tables: Iterable[Table]) -> Iterator[Difference]:
 
 
 def span(amount: Span, resource: str = "") -> str:
-    """A range, or one number where both ends are equal; in base units of a resource, or a count."""
+    """A range, or one number if both ends are equal; in base units of a resource, or a count."""
     minimum, maximum = amount_text(resource, amount.minimum), amount_text(resource, amount.maximum)
     return minimum if amount.minimum == amount.maximum else f"{minimum}{DASH}{maximum}"
 
@@ -91,7 +91,7 @@ def known(outlook: StackOutlook) -> Cost:
 
 
 def key_figures(review: Review) -> tuple[Figure, ...]:
-    """GPUs (CPUs where there are none) and monthly cost of guarantees and limits, with their changes."""
+    """GPUs (or CPUs) and monthly cost of guarantees and limits, with their changes."""
     before = review.comparison.before if review.comparison else None
     now = review.now
     noun = next((unit(supply.resource) for supply in now.totals), "GPUs")
@@ -111,7 +111,6 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
 
 
 def _amount(field: str, now: StackOutlook, before: StackOutlook | None, note: str, tone: Tone | None = None) -> Figure:
-    """The sum of a field of all flavors, of the sum of their capacities."""
     amount = _counts(now, sum(getattr(supply, field) for supply in now.totals))
     capacity = _counts(now, sum(supply.capacity.maximum for supply in now.totals))
     change = ""
@@ -122,7 +121,6 @@ def _amount(field: str, now: StackOutlook, before: StackOutlook | None, note: st
 
 
 def _counts(outlook: StackOutlook, amount: int) -> int:
-    """A sum in whole GPUs or CPUs."""
     return amount // 1000 if any(supply.resource == CPU for supply in outlook.totals) else amount
 
 
@@ -173,10 +171,9 @@ DONE: Final[dict[Action, str]] = {"delete": "deleted", "replace": "replaced", "c
 
 @dataclass(frozen=True, slots=True)
 class ChangeLine:
-    """One updated resource, or several of a kind that are created or deleted.
+    """One updated resource, or several created or deleted ones of a kind.
 
-    Attributes:
-        remark: whether the old resource is deleted first, and the difference between the files and Pulumi's preview.
+    `remark`: the old resource is deleted first, or the files differ from Pulumi's preview.
     """
 
     action: Action
@@ -188,12 +185,9 @@ class ChangeLine:
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """All changes of one team, pool or part of the platform.
+    """All changes of one team, pool or part of the platform; `loses`: a resource is deleted or replaced.
 
-    Attributes:
-        where: file and line in the stack; empty where unknown.
-        team: name of the team; empty for other groups.
-        loses: whether a resource is deleted or replaced.
+    `where` is file and line in the stack, empty if unknown; `team` is empty for other groups.
     """
 
     name: str
@@ -212,15 +206,12 @@ def tally(changes: Iterable[Change]) -> str:
 
 
 def shown(review: Review) -> tuple[Change, ...]:
-    """Changes from Pulumi's preview where there is one, else from the files."""
+    """Changes from Pulumi's preview if there is one, else from the files."""
     return review.real.changes if review.real else review.changes
 
 
 def change_groups(review: Review) -> tuple[ChangeGroup, ...]:
-    """Changes by group: those with deletions or replacements first, then by name.
-
-    Changes of Pulumi's preview take precedence; a remark tells where the files differ.
-    """
+    """Changes by group, losses first, then by name; Pulumi's preview takes precedence over the files."""
     overlaid = _overlaid(review)
     names = dict.fromkeys(change.group for change, _ in overlaid)
     worst = {

@@ -13,15 +13,12 @@ from gpu_tenancy.review.review import Review, Used
 from gpu_tenancy.review.verdict import total
 
 NO_BOUND = "no limit"
-_QUEUES = 3
-"""Names of preempting queues in a row; of more it has the number."""
+_QUEUES = 3  # names of preempting queues in a row
 _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """The columns of tables of costs: with storage if the stack has any, with a month's use if that is given."""
-
     stored: bool
     used: Used | None
 
@@ -66,7 +63,7 @@ def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:
 
 
 def scheduled_by(team: TeamOutlook, scheduler: str) -> str:
-    """The scheduler that admits a team's workloads, and the queue where it is another team's."""
+    """The scheduler that admits a team's workloads, and the queue if it is another team's."""
     if scheduler == "Volcano" or team.queue == team.name:
         return scheduler
     return f"{scheduler}, queue of {team.queue}"
@@ -93,7 +90,6 @@ def _promises(outlook: StackOutlook) -> Table:
 
 
 def _preemption(outlook: StackOutlook) -> Table:
-    """What can be preempted of each team, by whom, and when its pods stop."""
     rows = [
         row(
             team.name,
@@ -396,7 +392,7 @@ def _people(outlook: StackOutlook) -> Table:
 
 
 def _secrets(outlook: StackOutlook) -> Table:
-    """The Secrets of teams: never their values."""
+    """Never the values."""
     rows = [
         row(
             secret.team,

@@ -27,16 +27,10 @@ SEARCH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A platform on which the stack runs.
+    """A platform on which the stack runs, with the verdict of its checks; parts that are not `real` are simulated.
 
-    Attributes:
-        top: verdict of its checks.
-        applied: what was changed: `12 objects by Pulumi · no changes`.
-        used: GPUs in use by team, flavor and scheduler.
-        real: parts of the platform that are real; the others are simulated.
-        checks: each with `promise`, `seen`, `holds` and `message`.
-        tables: state read from its API server.
-        waiting: pods without a node; empty for none.
+    `applied` is such as `12 objects by Pulumi · no changes`; `used` are GPUs by team, flavor and scheduler. Checks have
+    `promise`, `seen`, `holds` and `message`; `waiting` are pods without a node.
     """
 
     top: Verdict
@@ -50,10 +44,7 @@ class Running:
 
 
 def page(review: Review, running: Running | None = None) -> str:
-    """The report as HTML, with the checks of a running platform first, if there is one.
-
-    It loads no external content; the same input gives the same bytes.
-    """
+    """The report as HTML, with the checks of a running platform first; deterministic, without external content."""
     templates = environment("gpu_tenancy.review")
     before = review.comparison.before if review.comparison else None
     drawing = Drawing(review.now, before, running.used if running else None)
@@ -106,12 +97,10 @@ def _words(team: TeamOutlook) -> str:
 
 
 def _folded(branch: Branch, whole: int) -> bool:
-    """Whether a cohort starts collapsed: one with many teams in a large stack."""
     return whole > FOLD and len(branch.teams) > SEARCH
 
 
 def _sections(review: Review, running: Running | None) -> list[tuple[str, str]]:
-    """Ids and titles of the page's sections, in order."""
     return [
         ("promises", "Guarantees"),
         ("supply", "Capacity"),
@@ -128,7 +117,7 @@ def _sections(review: Review, running: Running | None) -> list[tuple[str, str]]:
 
 
 def write_forecast(preview: Preview, folder: Path) -> Path:
-    """Writes the same page from the stack's file alone, before a platform runs, and returns its path."""
+    """Writes the page from the stack's file alone, before a platform runs, and returns its path."""
     file = folder / "report.html"
     write_text(file, page(review_of(preview)))
     return file

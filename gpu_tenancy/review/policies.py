@@ -1,8 +1,7 @@
-"""Results of policy packs as a review shows them, and what a change does to the policies themselves.
+"""Results of policy packs in a review, and the changes of the policies themselves.
 
-The policies are evaluated as they are at the base, too: otherwise a change could disable the rules that it violates.
-The packs and configuration sets of the base run in a process of their own, from the copy of the base, and only if their
-files differ.
+Policies are also evaluated as they are at the base, since a change could disable the rules that it violates. The base's
+packs and configuration sets run in a process of their own, from the copy of the base, if their files differ.
 """
 
 import os
@@ -31,7 +30,7 @@ from gpu_tenancy.review.changes import kind_of, name_of
 from gpu_tenancy.review.review import NewExemption, PolicyChanges, RuleLine, Rules, WeakerRule
 
 _RANKS: Final = ("disabled", "advisory", "remediate", "mandatory")
-"""Levels; a violation of a rule with a later one has more effect."""
+"""Levels; a violation of a later level has more effect."""
 _EXEMPTIONS: Final = ("exempt.gpu-rules/", "exempt:", "exempt-")
 """Prefixes of annotations, tags and labels that exempt a resource from a rule: policy/workloads and policy/clouds."""
 _BYTECODE: Final = ("*.pyc", "*/__pycache__/*")
@@ -76,7 +75,7 @@ def rule_lines(rendered: Rendered, findings: Iterable[Finding]) -> tuple[RuleLin
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A pack of the change as `--policy` has it, its folder and configuration, and its findings about the change."""
+    """A pack of the change as in `--policy`, its folder and configuration, and its findings."""
 
     text: str
     chosen: PackChoice
@@ -86,12 +85,11 @@ class Evaluated:
 def policy_changes(
     current: Preview, packs: Sequence[Evaluated], base: Base, copy: Copy, project: Path
 ) -> PolicyChanges:
-    """Compares the policies of a change with those of its base, of which `copy` has the project."""
+    """Compares the policies of a change with those of its base; `copy` has the base's project."""
     rendered = current.rendered
     before = _was_production(current, copy.folder)
 
     def in_copy(path: Path) -> Path:
-        """The path in the copy of one that git tracks in the project; not of a package that is installed in it."""
         whole, inside = path.absolute(), project.absolute()
         tracked = whole.is_relative_to(inside) and git(
             project, base.ref, "ls-files", "--", str(whole.relative_to(inside))
@@ -133,7 +131,6 @@ def policy_changes(
 
 
 def _changed_outside(chosen: PackChoice, project: Path, ref: str) -> bool:
-    """Whether files of a pack that is not in the project, but in its repository, changed."""
     paths = [str(path.absolute()) for path in (chosen.folder, chosen.config) if path]
     try:
         return bool(git(project, ref, "diff", "--name-only", ref, "--", *paths))
@@ -142,7 +139,7 @@ def _changed_outside(chosen: PackChoice, project: Path, ref: str) -> bool:
 
 
 def _was_production(current: Preview, folder: Path) -> bool:
-    """Whether the stack is production at the base, which selects the configuration set; as now if it is not there."""
+    """The stack's production flag at the base selects the configuration set; as now if it is not there."""
     try:
         sections = read_stack(current.name, folder).sections
     except (ConsoleError, StackError):
@@ -153,7 +150,6 @@ def _was_production(current: Preview, folder: Path) -> bool:
 
 
 def _evaluated(rendered: Rendered, chosen: PackChoice) -> PackResult | str:
-    """The result of a pack of the base; the reason if it cannot run."""
     try:
         return evaluate(rendered, [chosen])[0]
     except ConsoleError as error:
@@ -168,7 +164,7 @@ def _same(one: PackChoice, other: PackChoice, project: Path, ref: str) -> bool:
 
 
 def _files(pack: PackChoice) -> dict[str, bytes]:
-    """The content of each file, by its path in the folder, and of the configuration; packs share files by links."""
+    """Contents by path in the folder, and of the configuration; packs share files by links."""
     found = {
         os.path.relpath(Path(place, name), pack.folder): Path(place, name).read_bytes()
         for place, _, names in os.walk(pack.folder, followlinks=True)
@@ -179,7 +175,7 @@ def _files(pack: PackChoice) -> dict[str, bytes]:
 
 
 def weaker_rules(before: PackResult, now: PackResult) -> Iterator[WeakerRule]:
-    """The rules of a pack that the change lowers, removes or sets otherwise."""
+    """The rules of a pack that the change lowers, removes or configures differently."""
     for rule, was in sorted(before.states.items()):
         state = now.states.get(rule)
         if was.level == "disabled":

@@ -1,4 +1,4 @@
-"""What a change gives people and teams, takes from them, moves, deletes and replaces, as reasons of a verdict."""
+"""Changes for people, teams, data and resources, as reasons of a verdict."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,23 +16,22 @@ from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.replacements import without_indexes
 
 _Abilities: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
-"""What people may do, by team (empty for the cluster) and person; the strongest first."""
-LISTED: Final = 3
-"""People, teams and resources that a reason names before it counts the others."""
+"""Abilities by team (empty for the cluster) and person, the strongest first."""
+LISTED: Final = 3  # people, teams and resources that a reason names before it counts the others
 
 
 def access_gained(before: StackOutlook, now: StackOutlook) -> tuple[str, ...]:
-    """What people may do that they may not at the base: `2 groups gain exec in ml-research (group:a, group:b)`."""
+    """Gained abilities of people: `2 groups gain exec in ml-research (group:a, group:b)`."""
     return tuple(_of_people(_abilities(before), _abilities(now), "gain"))
 
 
 def access_lost(before: StackOutlook, now: StackOutlook) -> tuple[str, ...]:
-    """What people may no longer do: `1 user loses all access in ml-research (user:rosa)`."""
+    """Lost abilities of people: `1 user loses all access in ml-research (user:rosa)`."""
     return tuple(_of_people(_abilities(now), _abilities(before), "lose"))
 
 
 def _abilities(outlook: StackOutlook) -> _Abilities:
-    """All teams' members; who is in several entries is listed with the rights of all of them."""
+    """A person in several entries has the rights of all of them."""
     held: dict[tuple[str, str], tuple[str, ...]] = {}
     for membership in outlook.people:
         for person in membership.people:
@@ -42,7 +41,6 @@ def _abilities(outlook: StackOutlook) -> _Abilities:
 
 
 def _of_people(less: _Abilities, more: _Abilities, verb: str) -> Iterator[str]:
-    """One reason for all people and teams with the same difference."""
     by_person: dict[tuple[str, str], list[str]] = {}
     for (team, person), rights in more.items():
         different = [right for right in rights if right not in less.get((team, person), ())]
@@ -102,7 +100,7 @@ def data_rights(fewer: StackOutlook, more: StackOutlook, verb: str) -> Iterator[
 
 
 def data_moved(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """Datasets whose claims are replaced because they are elsewhere, who mounts them, and in which order it goes.
+    """Datasets at another place, whose claims are replaced, with their teams and the order of steps.
 
     The source of a PersistentVolume cannot change, and a claim is deleted only when no pod mounts it:
     https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection.
@@ -134,7 +132,7 @@ def data_moved(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
 
 
 def data_removed(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """Datasets that no team has any more, storage that its team has no more, and what happens to their data.
+    """Datasets that no team has any more, storage that its team no longer has, and the fate of their data.
 
     The storage of a removed team is deleted with its namespace, which is another reason.
     """
@@ -149,12 +147,12 @@ def data_removed(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
 
 
 def _data_key(access: DataAccess) -> tuple[str, str, str]:
-    """Teams share a dataset, and have each their own storage."""
+    """Teams share a dataset, but have their own storage."""
     return access.kind, access.team if access.kind == "storage" else "", access.name
 
 
 def secret_reasons(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """What a team can read in the cloud that it cannot at the base, and which Secrets get another source.
+    """Cloud secrets that a team can newly read, and Secrets with another source.
 
     `ml-research gains a secret of the cloud: wandb (aws://eu-central-1/ml/wandb)`.
     """
@@ -175,7 +173,6 @@ _INSTEAD: Final = {
     "pool": "add a second pool with the same flavor, drain this one, then remove it",
     "key": "keep the key until nothing uses it",
 }
-"""By kind of resource, how to avoid the loss."""
 _ENDS: Final = {"cluster": "all nodes, workloads and volumes in it end", "pool": "the pods on its nodes end"}
 
 
@@ -193,7 +190,7 @@ def blocking(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def unsure(changes: Iterable[Change]) -> Iterator[str]:
-    """Inputs that the cloud never changes, and of which a preview does not know whether they change."""
+    """Inputs that the cloud never changes and that may change; a preview does not know."""
     for change in changes:
         for reason in change.effect.unsure:
             where = change.effect.label or change.place
@@ -239,7 +236,6 @@ def _because(change: Change) -> str:
 
 
 def _lies_on(change: Change, before: StackOutlook) -> Iterator[str]:
-    """Nodes and GPUs of a pool, and the teams with a share of its flavor."""
     pool = next((pool for pool in before.pools if change.effect.label == f"pool {pool.name}"), None)
     if pool is None:
         if change.effect.what == "cluster":
@@ -258,14 +254,13 @@ def _lies_on(change: Change, before: StackOutlook) -> Iterator[str]:
 _INSTEAD_FOR_TEAMS: Final = (
     "to keep what runs, first deploy a change that only adds the new, let people move, then remove the old"
 )
-_FEATURES: Final = 2
-"""Of owner, cost center, members and GPUs: how many must be equal for a likely successor."""
+_FEATURES: Final = 2  # equal ones of owner, cost center, members and GPUs of a likely successor
 
 
 def claims_lost(before: StackOutlook, now: StackOutlook, effect: Effect | None) -> Iterator[str]:
-    """Why removing a team is refused: its namespace has PersistentVolumeClaims, which are deleted with it.
+    """Removed teams whose namespace has PersistentVolumeClaims, which are deleted with it; the removal is refused.
 
-    The base has the claims that the stack declares, the effect on a running cluster those that people have made.
+    The base has the claims that the stack declares, the effect on a running cluster the claims that people have made.
     """
     names = {team.name for team in now.teams}
     lost: dict[str, dict[str, int]] = {name: dict(claims) for name, claims in effect.claims.items()} if effect else {}
@@ -282,12 +277,10 @@ def claims_lost(before: StackOutlook, now: StackOutlook, effect: Effect | None) 
 
 
 def reorganised(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """Teams that are removed, with their likely successors, and teams that move to another cohort.
+    """Removed teams with likely successors, and teams that move to another cohort.
 
-    The namespace, ClusterQueue and LocalQueue of a team have its name, which cannot be changed in Kubernetes: a renamed
-    team is a removed and an added one.
-
-    `Team a is removed, likely renamed to b (same owner, members): …`.
+    Namespace, ClusterQueue and LocalQueue have the team's name, which cannot change in Kubernetes: a renamed team is a
+    removed and an added one: `Team a is removed, likely renamed to b (same owner, members): …`.
     """
     old, new = ({team.name: team for team in outlook.teams} for outlook in (before, now))
     added = {name: team for name, team in new.items() if name not in old}
@@ -347,7 +340,7 @@ _LATER: Final = "to avoid it, deploy after they end, or lower the other team's g
 
 
 def work_lost(effect: Effect) -> Iterator[str]:
-    """Running workloads of a cluster that a change ends, for which it needs a review."""
+    """Running workloads that a change ends, so that it needs a review."""
     for team, ended in _by_team(effect.preempted):
         restarted = sum(one.again for one in ended)
         more = f"; {restarted} of them will be admitted again at once" if restarted else ""
@@ -376,7 +369,7 @@ def work_lost(effect: Effect) -> Iterator[str]:
 
 
 def work_changed(effect: Effect) -> Iterator[str]:
-    """What else changes for the running and pending workloads of a cluster."""
+    """Other effects on the running and pending workloads of a cluster."""
     if not effect.preempted and not effect.deleted:
         yield f"No running workload will be preempted ({effect.running} running)"
     for part, what in (

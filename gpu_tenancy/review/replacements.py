@@ -27,7 +27,7 @@ _MUTABLE: Final = {
 
 
 def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mapping[str, Json]) -> bool:
-    """Whether a change at this path forces replacement, as far as known without the cloud's provider.
+    """Whether a change at a path forces replacement, as far as known without the cloud's provider.
 
     Args:
         type_: the resource's type token.
@@ -44,13 +44,11 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
 
 
 class CloudType(Row):
-    """What the cloud's provider does with one type of resource.
+    """Behaviour of the cloud's provider for one type of resource; `what` and `loses` as in a review's `Effect`.
 
     Attributes:
-        what: in the words of a stack, such as `cluster`; empty for parts of which a review has no reason of their own.
-        name: input with an explicit name: while it is the same, Pulumi deletes the old resource before it creates the
-            new one.
-        loses: what its deletion means, besides the end of nodes and workloads, as a clause.
+        name: input with an explicit name; if it is the same, Pulumi deletes the old resource before it creates the new
+            one.
         replaces: inputs whose change replaces the resource, without indexes; `.*` includes everything below.
         fixed: inputs that keep their first value in the cloud, with the reason.
     """
@@ -71,7 +69,7 @@ class CloudType(Row):
 
 
 class _Table(Row):
-    """The whole table; of Kubernetes the fields by API group and kind, besides the name of the object."""
+    """`kubernetes` has fields by API group and kind, besides the name of the object."""
 
     sources: Mapping[str, Fact]
     kubernetes: Mapping[str, tuple[str, ...]]
@@ -89,7 +87,7 @@ def cloud_types() -> Mapping[str, CloudType]:
 
 
 def cloud_type(type_: str) -> CloudType:
-    """The row of a type; an empty one for types without."""
+    """The row of a type; empty if there is none."""
     return cloud_types().get(type_, _OTHER)
 
 
@@ -102,7 +100,7 @@ def without_indexes(path: Iterable[str | int]) -> str:
 
 
 def paths_in(path: str, *values: object) -> Iterator[str]:
-    """A path without indexes, and those of all values inside: they appear or disappear with a block."""
+    """A path and the paths of all values inside, without indexes; they appear or disappear with a block."""
     yield path
     for value in values:
         if isinstance(value, dict):
@@ -142,7 +140,7 @@ def _marked(
 
 
 def differences(package: Mapping[str, Any], rows: Mapping[str, CloudType]) -> Iterator[str]:
-    """What the table lacks, or has in excess, for each type of the schema's provider."""
+    """Missing and excess entries of the table, for each type of the schema's provider."""
     for token, row in rows.items():
         if token.partition(":")[0] != package["name"]:
             continue

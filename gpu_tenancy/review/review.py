@@ -12,15 +12,10 @@ from gpu_tenancy.review.changes import Change
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """One finding of a policy pack.
+    """One finding of a policy pack at level `mandatory` or `advisory`; `says` is place, problem and fix.
 
-    Attributes:
-        level: `mandatory` or `advisory`.
-        outcome: `broken`, `exempted`, `unknown` (until deployment), `mended` (fixed by the rule's remediation),
-            `mistake` (internal error of the rule).
-        place: kind and name of the resource.
-        says: place, problem and fix.
-        link: documentation of the rule.
+    `outcome` is `broken`, `exempted`, `unknown` (until deployment), `mended` (fixed by the rule's remediation) or
+    `mistake` (internal error of the rule); `place` is kind and name of the resource.
     """
 
     pack: str
@@ -35,11 +30,9 @@ class RuleLine:
 
 @dataclass(frozen=True, slots=True)
 class WeakerRule:
-    """A rule that the base evaluates at a higher level or with other settings.
+    """A rule that the base evaluates at a higher level (`lowered`) or with other settings, which may be stricter now.
 
-    Attributes:
-        change: `mandatory → disabled`, `mandatory → removed` or `settings changed: registries`.
-        lowered: whether the level is lower or the rule is gone; else only settings differ, which may be stricter.
+    `change` is `mandatory → disabled`, `mandatory → removed` or `settings changed: registries`.
     """
 
     pack: str
@@ -59,15 +52,12 @@ class NewExemption:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanges:
-    """What the policies at the base say about the change, compared with the change's own policies.
+    """Results of the base's policies for the change, compared with the change's own policies.
 
     Attributes:
-        ref: the base.
-        weaker: rules that the change lowers, removes or sets otherwise.
-        unreported: mandatory violations under the base's rules that the change's rules do not report, by resources that
-            the change creates or updates.
-        standing: the same, by resources that are as at the base.
-        exemptions: exemptions that the base does not have.
+        weaker: rules that the change lowers, removes or configures differently.
+        unreported: mandatory violations by created or updated resources that only the base's rules report.
+        standing: the same, by unchanged resources.
         not_compared: why packs could not be compared, one sentence each.
     """
 
@@ -81,14 +71,10 @@ class PolicyChanges:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Results of all policy packs.
+    """Results of all policy packs (name and version each); `lines` are findings, mandatory ones first.
 
-    Attributes:
-        lines: findings, mandatory ones first.
-        held: how many rules passed.
-        packs: name and version of each pack.
-        levels: number of rules by level: `mandatory`, `remediate`, `advisory`, `disabled`.
-        changes: what the change does to the policies themselves; None without a base.
+    `held` is the number of passed rules, `levels` the number of rules at `mandatory`, `remediate`, `advisory` and
+    `disabled`. `changes` are of the policies themselves; None without a base.
     """
 
     lines: tuple[RuleLine, ...]
@@ -104,7 +90,7 @@ class Rules:
 
     @property
     def violated(self) -> bool:
-        """Whether a mandatory rule is violated, of the change's own policies or of the base's."""
+        """Whether a mandatory rule of the change or of the base is violated."""
         return bool(self.mandatory or (self.changes and self.changes.unreported))
 
     @property
@@ -129,7 +115,7 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the GPUs that teams used in a month cost, in US dollars; None where a price is unknown."""
+    """Cost of the GPUs that teams used in a month, in US dollars; None if a price is unknown."""
 
     month: str
     teams: Mapping[str, float | None]
@@ -141,14 +127,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The base of a comparison.
-
-    Attributes:
-        ref: a git ref.
-        commit: abbreviated hash of the ref.
-        before: summary of the stack at the base; None where it does not exist or is invalid there.
-        notes: limits of the comparison.
-    """
+    """The base of a comparison; `before` is its summary, None if the stack does not exist or is invalid there."""
 
     ref: str
     commit: str
@@ -158,12 +137,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of a review, with its reasons.
+    """Result of a review: `OK`, `OK, with findings`, `Review needed` or `Blocked`, with its reasons.
 
-    Attributes:
-        title: `OK`, `OK, with findings`, `Review needed` or `Blocked`.
-        sentences: reasons, the most important first: access of people, policies, guarantees, deletions, changes of GPUs
-            and costs.
+    Reasons are in this order: access of people, policies, guarantees, deletions, changes of GPUs and costs.
     """
 
     tone: Tone
@@ -178,18 +154,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Review of one stack.
+    """Review of one stack, `now` its summary; `changes` are empty without a comparison.
 
     Attributes:
         resources: number of cloud resources, Kubernetes objects and Helm releases.
-        now: summary of the stack.
-        comparison: None without a base; then `changes` is empty.
-        changes: deletions first, then by group.
-        rules: None where no policy pack was evaluated.
+        rules: None if no policy pack was evaluated.
         real: None without a file from `pulumi preview`.
         price_note: source of the prices.
-        effect: on the workloads of a running cluster; None where none was read.
-        used: in a month; None where none is given.
+        effect: on the workloads of a running cluster; None if none was read.
+        used: in a month; None if none is given.
         where: file and line, such as `stacks/Pulumi.prod.yaml:41`, of `team ml-research` or `pool a100`.
     """
 

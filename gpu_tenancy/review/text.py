@@ -1,4 +1,4 @@
-"""A review as terminal output; plain text where the output is not a terminal."""
+"""A review as terminal output; plain text if the output is not a terminal."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -70,7 +70,7 @@ def show_work(console: Console, effect: Effect) -> None:
 
 
 def show_hosts(console: Console, outlook: StackOutlook) -> None:
-    """Prints by which hosts clients outside of the cluster reach servers; nothing without any."""
+    """Prints the hosts by which clients outside of the cluster reach servers, if any."""
     if outlook.ways_in:
         console.print()
         console.print(printed(ways_in(outlook), drop=("paths", "gateway")))
@@ -81,7 +81,7 @@ _ADVISED: Final = "[yellow]![/yellow]"
 
 
 def show_rules(console: Console, rules: Rules) -> None:
-    """Prints findings of policy packs, mandatory violations first, and how many rules passed."""
+    """Prints findings of policy packs, mandatory violations first, and the number of rules that passed."""
     for line in rules.lines:
         advised = line.outcome == "broken" and line.level != "mandatory"
         severity = "" if line.outcome == "mended" else f" {line.severity},"

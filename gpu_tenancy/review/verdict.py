@@ -1,4 +1,4 @@
-"""The verdict of a review: policies, guarantees, and what the change means in GPUs, dollars and deleted resources."""
+"""The verdict of a review: policies, guarantees, and the change in GPUs, dollars and deleted resources."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -32,11 +32,9 @@ OK_WITH_FINDINGS: Final = "OK, with findings"
 REVIEW: Final = "Review needed"
 BLOCKED: Final = "Blocked"
 
-_Shares: TypeAlias = Mapping[str, tuple[int, int]]
-"""Guarantee and limit by flavor."""
+_Shares: TypeAlias = Mapping[str, tuple[int, int]]  # guarantee and limit by flavor
 _UNCHANGED: Final = "unchanged"
 NOT_EVALUATED: Final = "Policies not evaluated (use --policy)"
-"""The reason of a verdict that has no results of policy packs."""
 
 
 def verdict(  # noqa: PLR0913 - what a review is made of
@@ -50,13 +48,7 @@ def verdict(  # noqa: PLR0913 - what a review is made of
 ) -> Verdict:
     """Decides between OK, Review needed and Blocked; access of people, to data and to secrets comes first.
 
-    Args:
-        now: the stack's summary.
-        comparison: the base, with its summary.
-        changes: since the base, from the files.
-        rules: results of the policy packs; None where none was evaluated.
-        real: result of `pulumi preview`; where given, its deletions count instead of those from the files.
-        effect: on the workloads of a running cluster.
+    Deletions of `real`, the result of `pulumi preview`, replace those of `changes`, which are from the files.
     """
     seen = real.changes if real else tuple(changes)
     lost = [change for change in seen if change.action in {"delete", "replace"}]
@@ -102,7 +94,7 @@ def _without_effect(rules: Rules) -> str:
 
 
 def policy_reasons(policy: PolicyChanges) -> Iterator[str]:
-    """What a change does to the policies, as reasons, the most important first."""
+    """Changes of the policies as reasons, the most important first."""
     for findings, of in ((policy.unreported, "new or updated"), (policy.standing, "unchanged")):
         if findings:
             places = [f"{finding.rule} ({finding.place})" for finding in findings]
@@ -208,7 +200,7 @@ def _shares(outlook: StackOutlook) -> dict[str, dict[str, tuple[int, int]]]:
 
 
 def total(outlook: StackOutlook) -> Cost:
-    """Monthly cost of all teams' guarantees, and of all their limits."""
+    """Monthly cost of all teams' guarantees and limits."""
     return sum((team.cost for team in outlook.teams), NOTHING)
 
 

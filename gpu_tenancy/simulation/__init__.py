@@ -1,5 +1,1 @@
-"""Jobs on the queues of a stack: everyone busy, one team alone, jobs of your own over time, or recorded ones.
-
-The simulation of Kueue gets the queues as they will be deployed, without the GPUs that are reserved for Volcano. A
-scenario of jobs can also be played on a cluster, on the real Kueue: `player.Player` is what both have in common.
-"""
+"""Jobs on a stack's queues as deployed, without GPUs reserved for Volcano: load, scenarios, and recorded jobs."""

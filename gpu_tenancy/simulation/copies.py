@@ -1,9 +1,7 @@
-"""Temporary copies of a stack's queues, on which jobs can be played without touching the stack's own.
+"""Temporary copies of a stack's cohort trees, which Kueue counts separately, with the same quotas and flavors.
 
-A copied cohort tree has the same quotas on the same flavors. Kueue counts each tree separately, so the copies neither
-use nor lend what the stack's teams have. Flavors with a topology are copied without it, because Kueue counts the pods
-on the nodes of a topology over all trees. Queues and flavors that are held for maintenance are copied as if they were
-not.
+Flavors are copied without a topology, because Kueue counts the pods on a topology's nodes over all trees. Queues and
+flavors that are held for maintenance are copied as if they were not.
 """
 
 from collections.abc import Collection, Generator, Mapping
@@ -24,13 +22,12 @@ from gpu_tenancy.model.plan.shares import Tree
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 _PREFIX: Final = "tenancy-copy-"
-COPY: Final = "gpu-tenancy.dev/copy"
-"""Label of the copies and of their namespaces."""
+COPY: Final = "gpu-tenancy.dev/copy"  # label of the copies and of their namespaces
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where jobs of a ClusterQueue are submitted, and whether their pods run on nodes; those of copies do not."""
+    """Where jobs of a ClusterQueue are submitted, and whether their pods run on nodes; pods of copies do not."""
 
     namespace: str
     local_queue: str
@@ -38,22 +35,19 @@ class Place:
 
 
 def own_places(tree: Tree) -> Mapping[str, Place]:
-    """The stack's own queues: the namespace of each queue's owner, where the LocalQueue has its name."""
+    """Each queue's own place: the namespace of its owner, with a LocalQueue of the same name."""
     return {name: Place(name, name, runs=True) for name in tree.queue_owners}
 
 
 @contextmanager
 def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> Generator[Mapping[str, Place]]:
-    """Copies the cohorts and ClusterQueues of a stack as they are in the cluster, each with a namespace.
+    """Copies the stack's cohorts and ClusterQueues in the cluster, each with a namespace, and deletes them at the end.
 
-    AdmissionChecks are left out, because no autoscaler runs. The copies are deleted at the end. `more` are further
-    ClusterQueues, whose cohorts are named as in the stack.
-
-    Yields:
-        The place of each queue, by its name in the stack.
+    Copies have no AdmissionChecks, because no autoscaler runs. `more` are further ClusterQueues in the stack's cohorts.
+    The places are by the queue's name in the stack.
 
     Raises:
-        WaitTimeoutError: Kueue does not accept the copies, or those of an earlier run are not deleted.
+        WaitTimeoutError: Kueue does not accept the copies, or an earlier run's copies are not deleted.
     """
     remove(cluster)
     spec = tenancy(tree)
@@ -89,7 +83,7 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
 
 
 def remove(cluster: Cluster, *, wait: float = 60) -> None:
-    """Deletes all copies with their jobs; waits so many seconds until they are gone."""
+    """Deletes all copies with their jobs; waits at most `wait` seconds until they are gone."""
     namespaces = _listed(cluster, "v1", "Namespace")
     kinds = ("ClusterQueue", "Cohort", "ResourceFlavor")
     queues = [Reference(KUEUE, kind, name) for kind in kinds for name in _listed(cluster, KUEUE, kind)]
@@ -111,12 +105,12 @@ def _listed(cluster: Cluster, api_version: str, kind: str) -> list[str]:
 
 
 def uncopied(text: str) -> str:
-    """A name or message with the names that the stack's own flavors, cohorts and queues have."""
+    """The text with the names of the stack's own flavors, cohorts and queues."""
     return text.replace(_PREFIX, "")
 
 
 def _copy(manifest: Manifest, placed: Collection[str]) -> Manifest:
-    """A copy of a flavor, cohort or queue, with copies of the flavors that are copied (`placed`)."""
+    """A copy that refers to copies of the flavors in `placed`."""
     spec = deepcopy(cast("dict[str, Any]", manifest["spec"]))
     name = text_at(manifest, "metadata", "name")
     spec.pop("topologyName", None)

@@ -1,4 +1,4 @@
-"""Plays a scenario on a live Kueue: submits its jobs, and reads what becomes of them."""
+"""Plays a scenario on a live Kueue."""
 
 import re
 import time
@@ -24,19 +24,14 @@ from gpu_tenancy.simulation.copies import KUEUE, Place, copied, own_places, unco
 from gpu_tenancy.simulation.player import Event, Tell, unheard
 from gpu_tenancy.simulation.stage import JobStep, Moment, moment_of
 
-QUIET: Final = 1.5
-"""Seconds without a change after which Kueue counts as settled."""
-UNCONSIDERED: Final = 5.0
-"""The same while Kueue has no message about a pending job, such as one behind the head of its queue."""
+QUIET: Final = 1.5  # seconds without a change after which Kueue counts as settled
+UNCONSIDERED: Final = 5.0  # the same while Kueue has no message about a pending job, such as one behind the head
 PREEMPTING: Final = 20.0
-"""The same while Kueue preempts jobs for another one, which is admitted when they have ended: seconds later on a busy
-machine."""
-PATIENCE: Final = 60.0
-"""Seconds in which Kueue settles."""
+"""The same while Kueue preempts jobs for another job, which is admitted when they have ended, seconds later."""
+PATIENCE: Final = 60.0  # seconds in which Kueue settles
 _POLL: Final = 0.2
 _PREEMPTION: Final = "Pending the preemption of"
-"""In Kueue's message about a job for which it preempts others:
-https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go"""
+"""https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go"""
 _IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 
@@ -51,13 +46,7 @@ class _Seen:
 
 
 class LivePlayer:
-    """Plays a scenario on a live Kueue, with the events and states that the simulation has.
-
-    Args:
-        cluster: with the stack and Kueue.
-        tree: of the stack.
-        places: where the jobs of each queue are submitted.
-    """
+    """A player on a live Kueue; `places` are where jobs of each queue are submitted."""
 
     def __init__(self, cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> None:
         self._cluster = cluster
@@ -69,7 +58,7 @@ class LivePlayer:
         self._evicted: list[Evicted] = []
 
     def play(self, step: JobStep, tell: Tell) -> Moment:
-        """As for `gpu_tenancy.simulation.player.Player`.
+        """As `Player.play`.
 
         Raises:
             WaitTimeoutError: Kueue does not settle.
@@ -78,9 +67,7 @@ class LivePlayer:
         return self.play_step(step.label, step.step, tell)
 
     def play_step(self, label: str, step: Step, tell: Tell | None = None) -> Moment:
-        """The same for workloads of one pod set.
-
-        Workloads that are alike are submitted together; before a different one, Kueue settles.
+        """As `play`, for workloads of one pod set; Kueue settles between workloads that differ.
 
         Raises:
             WaitTimeoutError, ApiError: as for `play`.
@@ -128,7 +115,6 @@ class LivePlayer:
         self._cluster.wait_for(gone, timeout=PATIENCE, poll=_POLL, what="the Workloads of the jobs to be deleted")
 
     def _delete(self, name: str) -> int:
-        """Deletes a job and returns its number."""
         seen = self._jobs.pop(name)
         namespace = self._places[seen.workload.queue].namespace
         self._cluster.delete(Reference("batch/v1", "Job", job_name(seen.number), namespace))
@@ -148,7 +134,6 @@ class LivePlayer:
         self._cluster.wait_for(settled, timeout=PATIENCE, poll=_POLL, what="Kueue to settle")
 
     def _read(self) -> object:
-        """Reads all Workloads, tells what changed, and returns what must stay the same while Kueue is settled."""
         by_number = {str(seen.number): (name, seen) for name, seen in self._jobs.items()}
         found: list[object] = []
         workloads = list(self._workloads())
@@ -201,17 +186,17 @@ def quiet(messages: Collection[str]) -> float:
 
 
 def _number(workload: Manifest) -> str:
-    """The number of the played job that a Workload belongs to; empty for other Workloads."""
+    """The number of a Workload's played job; empty for other Workloads."""
     sets = maps_at(workload, "spec", "podSets")
     return text_at(sets[0], "template", "metadata", "labels", PLAYED) if sets else ""
 
 
 @contextmanager
 def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> Generator[LivePlayer]:
-    """A player on the embedded platform; all jobs of the scenario are deleted at the end.
+    """A player on the embedded platform; the scenario's jobs are deleted at the end.
 
-    The jobs are submitted to the stack's own queues. If other workloads are there, copies of the queues are used, which
-    have the same quota; also where a flavor has a topology, which the scenario's jobs do not state.
+    Jobs are submitted to the stack's own queues, or to copies of them if other workloads exist or a flavor has a
+    topology.
 
     Raises:
         ConsoleError: the platform does not carry the stack, or Kueue does not run there.
@@ -240,21 +225,19 @@ def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> G
         yield player
 
 
-PLAYED: Final = "gpu-tenancy.dev/played"
-"""Label of played jobs; its value numbers them."""
+PLAYED: Final = "gpu-tenancy.dev/played"  # label of played jobs; its value numbers them
 _IMAGE: Final = "registry.example.com/rehearsal:1"
-_NOWHERE: Final = "tenancy-rehearsal"
-"""A scheduler that does not exist, so that pods of copies take no node from the stack's own."""
+_NOWHERE: Final = "tenancy-rehearsal"  # no such scheduler exists, so pods of copies take no node
 _DAY: Final = 86_400
 
 
 def job_name(number: int) -> str:
-    """The name of a played job."""
+    """Kubernetes name of a played job."""
     return f"played-{number}"
 
 
 def job_of(tree: Tree, workload: Workload, place: Place, number: int) -> Manifest:
-    """A Job that requests what a workload of one pod set does; `number` is that of the played job."""
+    """A Job with the requests of a workload of one pod set; `number` is the played job's."""
     (pods,) = workload.pod_sets
     flavor = tree.flavors[next(iter(pods.flavors))] if pods.flavors and len(pods.flavors) == 1 else None
     with_gpus = any(is_extended(resource) for resource in pods.requests)
@@ -281,7 +264,7 @@ def job_of(tree: Tree, workload: Workload, place: Place, number: int) -> Manifes
 
 
 def job_of_pods(name: str, place: Place, pod: PodPlan, pods: int, *, gang: bool = False) -> dict[str, Any]:
-    """A Job of so many equal pods, as a stack has it; of a gang, Volcano starts all of them at once or none."""
+    """A Job of equal pods, as a stack has it; Volcano starts all pods of a gang together."""
     roles = (RolePlan("worker", pods, pod),)
     space, queue = place.namespace, place.local_queue
     return job_manifest(JobPlan(name, space, queue, "job", roles, gang=gang, retries=0, deadline=None, keep=_DAY))

@@ -1,4 +1,4 @@
-"""What a replay found, and two replays of the same jobs: who gains and who loses."""
+"""Results of a replay, and of two replays of the same jobs: which teams gain or lose."""
 
 import math
 from collections import Counter
@@ -6,45 +6,43 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-_STEP: Final = math.log(1.02)
-"""Durations are counted in steps of 2 %, which is how exact a median is."""
-BINS: Final = 512
-"""Most points of a curve; with more, two neighbours become one."""
+_STEP: Final = math.log(1.02)  # durations are counted in steps of 2 %
+BINS: Final = 512  # most points of a curve; with more, two neighbours become one
 HOUR: Final = 3600.0
 
 
 @dataclass(slots=True)
 class Durations:
-    """Many durations in seconds, of which the sum is exact, and quantiles within 2 %."""
+    """Many durations in seconds, with an exact sum and quantiles within 2 %."""
 
     total: float = 0.0
     longest: float = 0.0
     _steps: Counter[int] = field(default_factory=Counter[int])
 
     def add(self, seconds: float) -> None:
-        """Adds a duration; less than a second counts as none."""
+        """Adds a duration; less than a second counts as 0."""
         self.total += seconds
         self.longest = max(self.longest, seconds)
         self._steps[0 if seconds < 1 else 1 + int(math.log(seconds) / _STEP)] += 1
 
     def include(self, other: "Durations") -> None:
-        """Adds all of another."""
+        """Adds all durations of another."""
         self.total += other.total
         self.longest = max(self.longest, other.longest)
         self._steps.update(other._steps)
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of durations."""
         return self._steps.total()
 
     @property
     def mean(self) -> float:
-        """Their mean; 0 for none."""
+        """Mean in seconds; 0 for no durations."""
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """The duration that this share of all does not exceed; 0 for none."""
+        """Quantile in seconds; 0 for no durations."""
         left = share * self.count
         for step in sorted(self._steps):
             left -= self._steps[step]
@@ -55,11 +53,7 @@ class Durations:
 
 @dataclass(slots=True)
 class Curve:
-    """A level over time, as its mean in spans of equal length.
-
-    Attributes:
-        span: seconds of each mean.
-    """
+    """A level over time, as means of equal spans; `span` is in seconds."""
 
     span: float = 60.0
     _level: float = 0.0
@@ -67,12 +61,12 @@ class Curve:
     _areas: list[float] = field(default_factory=list[float])
 
     def change(self, now: float, by: float) -> None:
-        """The level changes at a moment, in seconds from the start."""
+        """Changes the level at a time in seconds from the start."""
         self._fill(now)
         self._level += by
 
     def means(self, until: float) -> tuple[float, ...]:
-        """The means of the spans that are over at a moment; of the first span, where none is."""
+        """Means of all spans that end by a time, at least of the first span."""
         self._fill(until)
         return tuple(area / self.span for area in self._areas[: max(1, int(until / self.span))])
 
@@ -92,15 +86,12 @@ class Curve:
 
 @dataclass(slots=True)
 class Group:
-    """The jobs of one team and priority class.
+    """The jobs of one team and priority class; waits are from submission to the first start.
 
     Attributes:
-        jobs: submitted.
-        waits: from submission to the first start.
-        never: jobs that could not start: the queue never has so much.
-        gpu_hours: for which GPUs were held, also those lost.
+        never: jobs that could not start, because they exceed the queue's capacity.
+        gpu_hours: including lost ones.
         lost_gpu_hours: of work that jobs had to repeat after a preemption.
-        preemptions: of jobs of the group.
     """
 
     jobs: int = 0
@@ -111,7 +102,7 @@ class Group:
     preemptions: int = 0
 
     def add(self, other: "Group") -> None:
-        """Adds the jobs of another group, of which quantiles are then of both."""
+        """Adds the jobs of another group."""
         self.jobs += other.jobs
         self.never += other.never
         self.gpu_hours += other.gpu_hours
@@ -122,7 +113,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class FlavorOutcome:
-    """The GPUs of a flavor of all queues, and those in use over time."""
+    """The GPUs of a flavor of all queues, and the GPUs in use over time."""
 
     gpus: int
     held: Curve
@@ -130,17 +121,16 @@ class FlavorOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """All of a replay; hours are of the recorded time.
+    """Result of a replay; hours are of the recorded time.
 
     Attributes:
-        groups: by team and priority class; the class is empty where the stack has none.
-        flavors: those with GPUs.
-        waiting: by team, GPUs that pending jobs ask for over time.
-        preempted_by: how often jobs of the second team gave way to jobs of the first.
+        groups: by team and priority class; the class is empty if the stack has none.
+        flavors: flavors with GPUs.
+        waiting: by team, GPUs that pending jobs request over time.
+        preempted_by: number of preemptions, by preempting and preempted team.
         left_out: jobs that the stack cannot have, by the reason.
         dealt: jobs without a team, which were given one.
         arrivals: seconds from the first submission to the last.
-        livelocks: how often jobs preempted one another endlessly, until something else happened.
     """
 
     groups: dict[tuple[str, str], Group] = field(default_factory=dict[tuple[str, str], Group])
@@ -154,12 +144,12 @@ class Outcome:
 
     @property
     def jobs(self) -> int:
-        """All that were played."""
+        """Number of played jobs."""
         return sum(group.jobs for group in self.groups.values())
 
     @property
     def teams(self) -> dict[str, Group]:
-        """The groups of each team as one, in the order of the stack."""
+        """One group for each team, in the order of the stack."""
         found: dict[str, Group] = {}
         for (team, _), group in self.groups.items():
             found.setdefault(team, Group()).add(group)
@@ -167,14 +157,14 @@ class Outcome:
 
     @property
     def total(self) -> Group:
-        """All jobs as one group."""
+        """One group for all jobs."""
         found = Group()
         for group in self.groups.values():
             found.add(group)
         return found
 
     def utilisation(self) -> Iterator[tuple[str, int, float]]:
-        """Each flavor with its GPUs, and the share of them that was held while jobs arrived."""
+        """Each flavor with its GPUs, and their share in use while jobs arrived."""
         for name, flavor in self.flavors.items():
             means = flavor.held.means(self.arrivals)
             mean = sum(means) / len(means) if means else 0.0
@@ -182,18 +172,14 @@ class Outcome:
 
 
 NOTICED: Final = 0.05
-"""The part of a value by which it must differ to be a gain or a loss: more than the steps of durations."""
+"""Relative difference that counts as a gain or a loss; larger than the steps of durations."""
 _SECONDS: Final = 60.0
 _GPU_HOURS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A team before and after.
-
-    Attributes:
-        verdict: `gains`, `loses`, `both` or `same`; `new` or `gone` where only one of the replays has its jobs.
-    """
+    """A team before and after; `verdict` is `gains`, `loses`, `both` or `same`, `new` or `gone`."""
 
     team: str
     before: Group
@@ -212,7 +198,7 @@ class Comparison:
 
 
 def compare(ref: str, before: Outcome, after: Outcome) -> Comparison:
-    """Compares each team's waiting, and what it loses by preemption."""
+    """Compares each team's waits, and its losses by preemption."""
     first, second = before.teams, after.teams
     changes: list[Change] = []
     for team in dict.fromkeys((*second, *first)):

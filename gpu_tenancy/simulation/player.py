@@ -1,8 +1,4 @@
-"""Players of a scenario, the simulation of Kueue or a cluster with a running Kueue, and their results side by side.
-
-A player gets the steps one after another. It tells events as they happen, and returns the state after each step when
-nothing changes any more.
-"""
+"""Players of a scenario (the simulation, or a cluster with Kueue), and their results side by side."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -18,13 +14,12 @@ from gpu_tenancy.simulation.stage import JobStep, Moment, moment_of, words
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens to a job.
+    """An event of a job; `team` is its queue's team.
 
     Attributes:
-        team: of its queue.
         by: the preempting job, of `by_team`; empty for other events.
-        reason: of the condition in Kueue, such as `InCohortReclamation`; empty where it has none.
-        message: Kueue's own words, such as why the job is pending; empty for none.
+        reason: of the condition in Kueue, such as `InCohortReclamation`; empty if it has none.
+        message: Kueue's text, such as why the job is pending; empty for none.
     """
 
     kind: Literal["admitted", "pending", "preempted", "evicted", "finished"]
@@ -36,30 +31,25 @@ class Event:
     message: str = ""
 
 
+# Team, flavor, GPUs, and other amounts of a running job.
 _Kind: TypeAlias = tuple[str, str, int, tuple[tuple[str, int], ...]]
-"""Team, flavor, GPUs, and other amounts of a running job."""
-Tell: TypeAlias = Callable[[Event], None]
-"""Takes each event as it happens."""
+Tell: TypeAlias = Callable[[Event], None]  # takes each event as it happens
 
 
 def unheard(_: Event) -> None:
-    """Where nobody follows what happens."""
+    """Ignores an event."""
 
 
 class Player(Protocol):
     """Plays the steps of a scenario one after another."""
 
     def play(self, step: JobStep, tell: Tell) -> Moment:
-        """Ends and submits the jobs of a step, tells each event as it happens, and waits until nothing changes.
-
-        Returns:
-            The state after the step, with its label; `evicted` has all preemptions of the step.
-        """
+        """Ends and submits a step's jobs, waits until nothing changes, and returns the state with all preemptions."""
         ...
 
 
 class SimulatedPlayer:
-    """Plays a scenario in the simulation of Kueue, without a cluster."""
+    """A player in the simulation of Kueue, without a cluster."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -68,7 +58,7 @@ class SimulatedPlayer:
         self._admitted: set[str] = set()
 
     def play(self, step: JobStep, tell: Tell) -> Moment:
-        """As for `Player`; jobs end and are submitted one by one, and each time the simulation comes to rest."""
+        """As `Player.play`; the simulation settles after each job that ends or is submitted."""
         states: list[Settled] = []
         for name in step.finish:
             self._simulation.finish(name)
@@ -104,7 +94,7 @@ class SimulatedPlayer:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Numbers of running jobs of a team, where the simulation foresaw others."""
+    """Numbers of a team's running jobs that differ from the simulation."""
 
     team: str
     foreseen: int
@@ -113,7 +103,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A step with its state in the simulation, and in a cluster, if it played there, and the events on the way."""
+    """A step with its events, its state in the simulation, and its state in a cluster if one played."""
 
     step: JobStep
     foreseen: Moment
@@ -127,15 +117,14 @@ class StepResult:
 
     @property
     def shown(self) -> Moment:
-        """The state to show: that of the cluster, or of the simulation if it played alone."""
+        """The state of the cluster, or of the simulation if it played alone."""
         return self.live or self.foreseen
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Teams that run other jobs than foreseen; empty without a cluster.
+        """Teams whose numbers of running jobs, by flavor and size, differ from the simulation; empty without a cluster.
 
-        Compared are the numbers of running jobs by team, flavor and size. Kueue chooses between equal jobs by their
-        random UIDs, so which of them run, and which were preempted on the way, may differ.
+        Kueue chooses between equal jobs by their random UIDs, so the running and preempted jobs themselves may differ.
         """
         if self.live is None:
             return ()
@@ -145,7 +134,7 @@ class StepResult:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the cluster did what the simulation foresaw; None without a cluster."""
+        """Whether the cluster matches the simulation; None without a cluster."""
         return None if self.live is None else not self.differences
 
 

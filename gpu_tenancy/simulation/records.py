@@ -1,4 +1,4 @@
-"""Recorded jobs, read from a file of the user: JSON lines, CSV, or the Workloads of a cluster."""
+"""Recorded jobs, read from a user's file: JSON lines, CSV, or the Workloads of a cluster."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Pods of one shape: amounts of one pod in base units, None for the default; no flavor for any of the team's."""
+    """Pods of one shape: amounts of one pod in base units, None for the default; flavor None for any of the team's."""
 
     pods: int = 1
     gpus: int = 1
@@ -35,13 +35,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a Workload of Kueue ran.
+    """How a Workload of Kueue ran; `user` is its label `gpu-tenancy.dev/user`, empty without one.
 
     Attributes:
-        start: when it was admitted for the last time, in seconds since 1970.
-        job: name of the object that it was made for.
-        user: label `gpu-tenancy.dev/user` of the Workload; empty without one.
-        failed: whether it ended with an error.
+        start: its last admission, in seconds since 1970.
         evicted: seconds that it had been admitted before.
         preempted: the share of its evictions that were preemptions.
     """
@@ -56,14 +53,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job that ran.
+    """A job that ran; `team` is None if unknown, `priority` None for the team's, `run` is of a Workload.
 
-    Attributes:
-        at: when it was submitted, in seconds since 1970, or since any moment that all records have in common.
-        duration: seconds that it ran.
-        team: None where the file does not tell.
-        priority: name of its priority class; None for the team's.
-        run: of a Workload.
+    `at` is its submission in seconds since 1970 or since any moment that all records share, `duration` in seconds.
     """
 
     name: str
@@ -76,7 +68,7 @@ class JobRecord:
 
 
 class TraceError(ValueError):
-    """A line of the file that cannot be read: place, value and rule, and what the user should do."""
+    """An invalid line of the file, with place, value, rule and fix."""
 
     def __init__(self, what: str, fix: str) -> None:
         self.what, self.fix = what, fix
@@ -109,11 +101,11 @@ class RecordedJob(Section):
 
 
 class Trace:
-    """A file with recorded jobs; it is read anew for each pass.
+    """A file with recorded jobs; each pass reads it again.
 
     Attributes:
         until: Workloads that still run count until then, in seconds since 1970; None: they are left out.
-        left_out: after a pass, how many entries have no start or no end, by what is missing.
+        left_out: after a pass, the number of entries without a start or an end, by the missing part.
     """
 
     def __init__(self, file: Path, until: float | None = None) -> None:
@@ -124,7 +116,7 @@ class Trace:
         """The jobs in the order of their arrival.
 
         Raises:
-            TraceError: a line cannot be read, or is earlier than the one before it.
+            TraceError: an invalid line, or one that is earlier than the line before it.
         """
         self.left_out = {}
         before = float("-inf")
@@ -143,7 +135,7 @@ class Trace:
             raise TraceError(f"{self.file}: is not UTF-8", "specify a file of JSON lines, or CSV") from error
 
     def durations(self) -> Iterator[tuple[str, int, float]]:
-        """Team, number of GPUs and duration in seconds of each job whose team is known.
+        """Team, number of GPUs and duration in seconds of each job with a known team.
 
         Raises:
             TraceError: as for the iteration.
@@ -153,7 +145,7 @@ class Trace:
                 yield record.team, sum(part.pods * part.gpus for part in record.parts), record.duration
 
     def _records(self, handle: Iterable[str]) -> Iterable[tuple[int, JobRecord]]:
-        """The records with their lines; all but jobs that users have written can be in any order."""
+        """The records with their lines; only jobs that users have written must be in order."""
         if self.file.suffix == ".csv":
             rows = csv.DictReader(handle)
             if set(rows.fieldnames or ()) >= ALIBABA:
@@ -211,7 +203,7 @@ class Trace:
         return JobRecord(row["name"], at, max(0.0, end - start), None, (part,))
 
     def _workload(self, _line: int, found: Any) -> JobRecord | str:
-        """Of a Workload of Kueue that has ended, or runs: https://kueue.sigs.k8s.io/docs/concepts/workload/."""
+        """A Workload of Kueue that has ended or runs: https://kueue.sigs.k8s.io/docs/concepts/workload/."""
         metadata, spec, status = found["metadata"], found["spec"], found.get("status", {})
         true = {one["type"]: one for one in status.get("conditions", ()) if one["status"] == "True"}
         times = {kind: _seconds(one["lastTransitionTime"]) for kind, one in true.items()}

@@ -21,7 +21,7 @@ _MILLI: Final = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What records with the same team, parts and priority have in common in the stack."""
+    """Data that records with the same team, parts and priority share in the stack."""
 
     team: str
     queue: str
@@ -34,14 +34,10 @@ class _Shape:
 def replay(tree: Tree, records: Iterable[JobRecord], *, checkpoint: float | None = None) -> Outcome:
     """Plays jobs as they arrived, each for as long as it ran, on the queues of a stack.
 
-    Args:
-        tree: of the stack.
-        records: in the order of their arrival.
-        checkpoint: seconds after which a job saves its progress, again and again; None: a job that is preempted starts
-            from the beginning.
+    A job saves its progress after every `checkpoint` seconds; None: a preempted job starts again.
 
     Raises:
-        TraceError: a record cannot be read.
+        TraceError: an invalid record.
     """
     player = _Player(tree)
     played = Replay(tenancy(tree), player, checkpoint=None if checkpoint is None else int(checkpoint * _MILLI))
@@ -64,7 +60,7 @@ class _Player:
         self._dealing = _Dealing(tree)
 
     def arrivals(self, records: Iterable[JobRecord]) -> Iterator[Arrival]:
-        """The records as the simulation takes them; those that the stack cannot have are counted."""
+        """The records as input of the simulation; counts records that the stack cannot have."""
         began: float | None = None
         for number, record in enumerate(records):
             began = record.at if began is None else began
@@ -85,17 +81,14 @@ class _Player:
             yield Arrival(round((record.at - began) * _MILLI), workload, round(record.duration * _MILLI))
 
     def shape(self, job: ReplayedJob) -> _Shape:
-        """What was found for a job's record."""
         return self._of_workload[job.arrival.workload.name]
 
     def arrived(self, job: ReplayedJob, now: int) -> None:
-        """Of `Observer`."""
         shape = self.shape(job)
         shape.group.jobs += 1
         self._waiting(shape, now, shape.gpus)
 
     def started(self, job: ReplayedJob, now: int) -> None:
-        """Of `Observer`."""
         shape = self.shape(job)
         if job.preemptions == 0:
             shape.group.waits.add((now - job.arrival.at) / _MILLI)
@@ -103,7 +96,6 @@ class _Player:
         self._hold(job, now, 1)
 
     def stopped(self, job: ReplayedJob, now: int, by: ReplayedJob | None) -> None:
-        """Of `Observer`."""
         shape = self.shape(job)
         ran = (now - (job.running_since or 0)) / _MILLI
         shape.group.gpu_hours += ran * shape.gpus / HOUR
@@ -164,7 +156,7 @@ class _Player:
 
 
 class _Dealing:
-    """Deals jobs without a team to teams, by their guarantees; the same job always to the same team."""
+    """Deals jobs without a team to teams by their guarantees, the same job always to the same team."""
 
     def __init__(self, tree: Tree) -> None:
         self._teams: dict[bool, list[tuple[int, str]]] = {}
@@ -174,14 +166,13 @@ class _Dealing:
             self._teams[with_gpus] = list(zip(accumulate(able.values()), able, strict=True))
 
     def team(self, record: JobRecord) -> str:
-        """The team of a job."""
         teams = self._teams[any(part.gpus for part in record.parts)]
         drawn = zlib.crc32(record.name.encode()) % max(1, teams[-1][0])
         return next((team for end, team in teams if drawn < end), teams[-1][1])
 
 
 def _weight(tree: Tree, team: str, *, with_gpus: bool) -> int:
-    """Guaranteed GPUs, or CPUs without GPUs; what a team can reach counts as one where nothing is guaranteed."""
+    """Guaranteed GPUs, or CPUs without GPUs; a flavor with a limit and no guarantee counts as 1."""
     total = 0
     for name, shares in tree.team_shares[team].items():
         resource = tree.flavors[name].resource

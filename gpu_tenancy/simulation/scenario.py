@@ -1,4 +1,4 @@
-"""Jobs over time, read from a YAML file of the user."""
+"""Jobs over time, read from a user's YAML file."""
 
 import json
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from gpu_tenancy.model.yaml import Data, UnreadableError, read_yaml
 from gpu_tenancy.simulation.stage import Job, JobStep
 
 MOST_JOBS: Final = 1000
-"""Jobs that one entry of `submit` can stand for; the simulation of so many takes seconds."""
+"""Most jobs of one entry of `submit`; their simulation takes seconds."""
 
 
 class Submitted(Section):
@@ -70,7 +70,7 @@ class Scenario(Section):
 
 
 def scenario_schema() -> Schema:
-    """The JSON schema of such a file; the shapes of steps and jobs, which are read one by one, are joined in it."""
+    """The JSON schema of a scenario file, joined from the schemas of scenarios, steps and jobs."""
     whole, step, job = (shape.model_json_schema(by_alias=True) for shape in (Scenario, ScenarioStep, Submitted))
     step["properties"]["submit"] |= {"items": {"$ref": "#/$defs/Submitted"}}
     whole["properties"]["steps"] |= {"items": {"$ref": "#/$defs/ScenarioStep"}}
@@ -85,16 +85,16 @@ def scenario_schema() -> Schema:
 
 
 def scenario_schema_text() -> str:
-    """The schema as the file `stacks/scenarios/schema.json`."""
+    """The content of `stacks/scenarios/schema.json`."""
     return json.dumps(scenario_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 _NAMED: Final = 3
-"""Entries of `submit` or `finish` that the label of a step names; of more it has only the number of jobs."""
+"""Most entries of `submit` or `finish` in the label of a step; beyond, it has the number of jobs."""
 
 
 class ScenarioError(ValueError):
-    """A file with problems, one line each."""
+    """Problems of a scenario file, one line each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -102,7 +102,7 @@ class ScenarioError(ValueError):
 
 
 def read_scenario(file: FilePath, tree: Tree) -> list[JobStep]:
-    """Reads jobs over time, with the defaults for size and flavor of the stack's own jobs.
+    """Reads jobs over time; sizes and flavors default as in the stack's own jobs.
 
     Raises:
         ScenarioError: all problems of the file: place, value, rule and fix, one line each.
@@ -122,7 +122,7 @@ def read_scenario(file: FilePath, tree: Tree) -> list[JobStep]:
 
 
 def scenario_of(data: Data, tree: Tree) -> list[JobStep]:
-    """The same from plain data, with the same errors."""
+    """As `read_scenario`, from plain data."""
     return _read(Source(data), tree, [], readable=True)
 
 
@@ -138,7 +138,7 @@ _Shape = TypeVar("_Shape", bound=Section)
 
 
 class _Reader:
-    """Reads each part separately, so that a problem in one does not hide another."""
+    """Reads each part separately, so that a problem does not hide another."""
 
     def __init__(self, tree: Tree, source: Source, problems: list[Problem]) -> None:
         self.problems = problems
@@ -181,7 +181,6 @@ class _Reader:
         return JobStep(label, tuple(finished), jobs)
 
     def _jobs(self, entry: Submitted, at: Path) -> list[Job]:
-        """The jobs of an entry as their queue gets them; none where it has problems."""
         before = len(self.problems)
         stack = self._tree.stack
         names = _names(entry.name, entry.jobs)
@@ -277,15 +276,14 @@ def _listed(entries: list[str], jobs: int) -> str:
 
 
 def _names(name: str, count: int) -> list[str]:
-    """The names of several jobs that are alike: `NAME-1`, `NAME-2`, …; of one job its name."""
     return [name] if count == 1 else [f"{name}-{number + 1}" for number in range(count)]
 
 
 class _CurrentJobs(dict[str, list[str]]):
-    """Names of jobs that have not ended; those of several that are alike also by the name that they share."""
+    """Names of jobs that have not ended, also the common name of several equal jobs."""
 
     def add(self, raw: Any) -> None:
-        """Records the names of submitted jobs, valid or not: a later step may end them."""
+        """Records submitted jobs, valid or not, since a later step may end them."""
         if isinstance(raw, list):
             for item in cast("list[Any]", raw):
                 self.add(item)
@@ -299,10 +297,7 @@ class _CurrentJobs(dict[str, list[str]]):
         self.add(keys.get("submit"))
 
     def end(self, name: str) -> list[str]:
-        """Removes a job, or all of several that are alike; returns those that were current, the newest first.
-
-        So pending jobs usually end before running ones, and none of them is admitted just before it ends.
-        """
+        """Newest jobs first, so that pending ones usually end before running ones and none is admitted in between."""
         ended = [member for member in reversed(self.get(name, ())) if member in self]
         for member in (name, *ended):
             self.pop(member, None)

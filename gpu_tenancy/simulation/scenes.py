@@ -1,4 +1,4 @@
-"""Scenarios that need no file: everyone busy, one team alone, one team after another."""
+"""Scenarios without a file: everyone busy, one team alone, one team after another."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
@@ -17,10 +17,9 @@ from gpu_tenancy.simulation.stage import Moment, play
 
 
 def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Moment:
-    """Every team requests its limit of every flavor, in jobs of one GPU, or of CPUs where a flavor has no GPUs.
+    """Every team requests its limit of every flavor, in jobs of one GPU, or of CPUs in flavors without GPUs.
 
-    Teams submit in turns, one job each; `first` submits all of its jobs before all others, `last` after them. The label
-    of the state is such as `everyone busy, ml-research first`.
+    Teams submit one job each in turn; `first` submits all its jobs before all others, `last` after them.
     """
     jobs = {name: list(_jobs(tree, name)) for name in tree.queue_owners}
     turns = zip_longest(*(own for name, own in jobs.items() if name not in (first, last)))
@@ -34,12 +33,12 @@ def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Mo
 
 
 def alone(tree: Tree, team: str) -> Moment:
-    """Only one team submits jobs, up to its limit."""
+    """One team submits jobs up to its limit."""
     return _state(tree, f"{team} alone", _jobs(tree, team))
 
 
 def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
-    """What the stack uses and the simulation does not cover."""
+    """Features of the stack that the simulation does not cover."""
     if tree.stack.dispatches:
         return (Unmodelled.MULTIKUEUE,)
     topology = (Unmodelled.TOPOLOGY,) if any(flavor.levels for flavor in tree.flavors.values()) else ()
@@ -54,11 +53,7 @@ def _state(tree: Tree, label: str, workloads: Iterable[Workload]) -> Moment:
 
 
 def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
-    """Jobs up to the team's limits: of one GPU each and without CPUs, so that only GPUs decide.
-
-    In a flavor without GPUs, jobs have a CPU each and its share of the memory limit, so that both run out together;
-    above `CPU_JOBS` CPUs they are larger.
-    """
+    """Jobs of one GPU and no CPU, so that only GPUs decide; without GPUs, of one CPU or more (above `CPU_JOBS`)."""
     shares, counted = tree.team_shares[team], dict.fromkeys(measures_of(tree, team))
     # A team with GPUs may also use CPU and memory of flavors without GPUs that others have quota in.
     counted |= dict.fromkeys(
@@ -75,11 +70,10 @@ def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
 
 
 CPU_JOBS: Final = 100
-"""The most jobs that share a team's limit of CPUs, so that the simulation of large CPU pools takes seconds."""
+"""Most jobs that share a team's CPU limit, so that the simulation of large CPU pools takes seconds."""
 
 
 def _equal_parts(limits: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """A GPU each, or equal parts of CPU and memory whose sum is the limit."""
     if gpus := {resource: limit for resource, limit in limits.items() if is_extended(resource)}:
         for resource, limit in gpus.items():
             yield from ({resource: 1} for _ in range(limit))
@@ -89,17 +83,15 @@ def _equal_parts(limits: Mapping[str, int]) -> Iterator[dict[str, int]]:
         yield {resource: limit * (number + 1) // count - limit * number // count for resource, limit in limits.items()}
 
 
-TEAMS: Final = 8
-"""The most teams of the scenario."""
-_JOBS: Final = 4
-"""Jobs that together are a team's limit."""
+TEAMS: Final = 8  # most teams of the scenario
+_JOBS: Final = 4  # jobs that together are a team's limit
 
 
 def default_scenario(tree: Tree) -> Data:
-    """Jobs of a stack's teams as plain data: each team submits jobs up to its limits, in a step of its own.
+    """Jobs as plain data: each team with a queue of its own submits jobs up to its limits, in a step of its own.
 
-    Teams that borrow the largest part of their limit come first, so that those after them reclaim their guarantees. The
-    jobs of a flavor are alike, and their pods fit on a node. Teams without a queue of their own have no step.
+    Teams that borrow the largest part of their limit are first, so that later teams reclaim their guarantees. Jobs of a
+    flavor are equal, and their pods fit on a node.
     """
     teams = sorted(tree.queue_owners, key=lambda team: _sure(tree, team))
     steps = [{"label": f"{team} submits up to its limits", "submit": list(_jobs_of(tree, team))} for team in teams]
@@ -107,13 +99,12 @@ def default_scenario(tree: Tree) -> Data:
 
 
 def _sure(tree: Tree, team: str) -> float:
-    """The guaranteed part of a team's limits: the mean of what is counted of it."""
     shares = [share for _, share in _used(tree, team) if share.effective_limit]
     return sum(share.guaranteed / share.effective_limit for share in shares) / len(shares) if shares else 1.0
 
 
 def _used(tree: Tree, team: str) -> Iterator[tuple[Flavor, Share]]:
-    """Flavors of a team's jobs with their shares: with GPUs; of CPUs if it has quota there or no GPUs at all."""
+    """Flavors of a team's jobs with their shares: with GPUs; with CPUs if it has quota there or no GPUs at all."""
     shares, quota = tree.team_shares[team], tree.stack.teams[team].quota
     with_gpus = any(tree.flavors[name].resource for name in shares)
     for name, amounts in shares.items():
@@ -123,7 +114,7 @@ def _used(tree: Tree, team: str) -> Iterator[tuple[Flavor, Share]]:
 
 
 def _jobs_of(tree: Tree, team: str) -> Iterator[dict[str, Any]]:
-    """Up to four equal jobs of whole GPUs or CPUs for each flavor; those of CPUs with so little memory that all fit."""
+    """Up to four equal jobs of whole GPUs or CPUs for each flavor; CPU jobs have so little memory that all fit."""
     for flavor, share in _used(tree, team):
         unit = 1 if flavor.resource else 1000
         limit, node = share.effective_limit // unit, flavor.node.get(flavor.resource or CPU, 0) // unit

@@ -1,4 +1,4 @@
-"""Jobs and a stack's queues as input of the simulation of Kueue, and its results by team."""
+"""Jobs and queues of a stack as input of the simulation of Kueue, and its results by team."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,17 +12,14 @@ from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures_of
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job to submit, with all defaults resolved.
+    """A job to submit, with all defaults resolved; `name` is valid for a Kubernetes Job.
 
     Attributes:
-        name: unique among current jobs, and valid for a Job of Kubernetes.
-        team: the team that submits it; its namespace.
-        queue: the team whose ClusterQueue gets it, usually the same.
-        flavor: the flavor that its pods select.
+        team: the submitting team; its namespace.
+        queue: the team whose ClusterQueue gets the job, usually the same.
         requests: of one pod, in base units; the same as limits.
         pods: number of pods, which are admitted together.
         priority: name of its priority class; None for the default.
-        priority_value: value of the class.
     """
 
     name: str
@@ -36,19 +33,14 @@ class Job:
 
     @property
     def workload(self) -> Workload:
-        """The job as the simulation of Kueue takes it."""
+        """The job as input of the simulation."""
         part = PodSet(self.requests, self.pods, frozenset({self.flavor}))
         return Workload(self.name, self.queue, (part,), self.priority_value)
 
 
 @dataclass(frozen=True, slots=True)
 class JobStep:
-    """One step of a scenario: jobs end, then jobs are submitted, in the order given.
-
-    Attributes:
-        label: `2. submit big`.
-        finish: names of running or pending jobs.
-    """
+    """One step of a scenario, such as `2. submit big`: jobs end, then jobs are submitted, in the order given."""
 
     label: str
     finish: tuple[str, ...] = ()
@@ -56,18 +48,18 @@ class JobStep:
 
     @property
     def number(self) -> str:
-        """The number with which the label begins."""
+        """The number at the start of the label."""
         return self.label.partition(".")[0]
 
     @property
     def step(self) -> Step:
-        """The step as the simulation of Kueue takes it."""
+        """The step as input of the simulation."""
         return Step(tuple(job.workload for job in self.submit), self.finish)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running workload with its GPUs of one flavor (or partitions, time slices); without GPUs its CPU and memory."""
+    """A running workload with its GPUs (or partitions, time slices) of one flavor; without GPUs its CPU and memory."""
 
     workload: str
     team: str
@@ -78,7 +70,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pending workload, its request as of `Running`, and the reason as text."""
+    """A pending workload, its request as in `Running`, and the reason as text."""
 
     workload: str
     team: str
@@ -90,13 +82,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class PreemptedJob:
-    """A preempted workload, its request as of `Running`.
-
-    Attributes:
-        flavor: of its `gpus` or `amounts`.
-        by: the preempting workload, of `by_team`.
-        reason: Kueue's reason, such as `InCohortReclamation`.
-    """
+    """A preempted workload, its request as in `Running`, and Kueue's reason, such as `InCohortReclamation`."""
 
     workload: str
     team: str
@@ -110,12 +96,11 @@ class PreemptedJob:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state after a step, when no more workloads are admitted or preempted. The team is that of the queue.
+    """The state after a step, when no more workloads are admitted or preempted; a job's team is its queue's.
 
     Attributes:
-        label: what happened: `2. submit big`.
-        evicted: workloads preempted since the moment before, in order; some may be running again.
-        restless: queues whose workloads preempt one another endlessly, so that this is one of several states.
+        evicted: workloads preempted since the previous moment, in order; some may be running again.
+        restless: queues whose workloads preempt one another endlessly; this is one of several states.
     """
 
     label: str
@@ -125,23 +110,23 @@ class Moment:
     restless: tuple[str, ...]
 
     def amount(self, team: str, measure: Measure) -> int:
-        """What a team uses of what is counted, in base units."""
+        """Usage of a team, in base units."""
         return sum(amount_of(job, measure) for job in self.running if job.team == team)
 
     def requested(self, team: str, measure: Measure) -> int:
-        """What a team's pending jobs request of it."""
+        """Requests of a team's pending jobs, in base units."""
         return sum(amount_of(job, measure) for job in self.waiting if job.team == team)
 
 
 def amount_of(job: Running | Waiting | PreemptedJob, measure: Measure) -> int:
-    """What a job uses or requests of what is counted, in base units."""
+    """Usage or request of a job, in base units."""
     if job.flavor != measure.flavor:
         return 0
     return job.gpus if is_extended(measure.resource) else job.amounts.get(measure.resource, 0)
 
 
 def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
-    """Simulates steps, each with a label.
+    """Simulates labelled steps.
 
     Raises:
         ValueError: the steps contradict themselves, or a queue does not exist.
@@ -157,7 +142,7 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
 
 
 def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Workload]) -> Moment:
-    """A state of the simulation, or of a live Kueue, by team; `known` has all workloads submitted so far."""
+    """A state of the simulation or of a live Kueue, by team; `known` are all workloads submitted so far."""
     running: list[Running] = []
     for admitted in settled.admitted:
         workload = known[admitted.name]
@@ -178,14 +163,12 @@ def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Work
 
 
 def _asks(tree: Tree, workload: Workload) -> tuple[str, int]:
-    """The flavor and the number of GPUs of a workload; no flavor where several suit it."""
     flavors = {name for part in workload.pod_sets for name in part.flavors or ("",)}
     gpus = sum(_gpus(tree, part) * part.count for part in workload.pod_sets)
     return flavors.pop() if len(flavors) == 1 else "", gpus
 
 
 def _amounts(tree: Tree, workload: Workload) -> dict[str, int]:
-    """CPU and memory of a workload without GPUs; empty for one with GPUs."""
     if any(_gpus(tree, part) for part in workload.pod_sets):
         return {}
     total = add(*(times(part.requests, part.count) for part in workload.pod_sets))
@@ -229,29 +212,26 @@ _REASONS: Final = {
         "its quota was borrowed, and a job of higher priority may preempt it to borrow",
     ),
 }
-"""Kueue's own words, and the meaning for the preempted job, by the reasons of the condition `Preempted` of Kueue 0.19
-(apis/kueue/v1beta2/workload_types.go; `HumanReadablePreemptionReasons` in pkg/scheduler/preemption/preemption.go)."""
+"""Kueue's text and the meaning for the preempted job, by the reason of condition `Preempted` in Kueue 0.19
+(apis/kueue/v1beta2/workload_types.go; `HumanReadablePreemptionReasons` in pkg/scheduler/preemption/preemption.go).
+"""
 
 
 def words(reason: str) -> str:
-    """Kueue's words for a reason; an unknown reason as it is."""
+    """Kueue's text for a reason; an unknown reason unchanged."""
     return _REASONS.get(reason, (reason, reason))[0]
 
 
 def meaning(reason: str) -> str:
-    """The meaning of a reason for the preempted workload; an unknown reason as it is."""
+    """The meaning of a reason for the preempted workload; an unknown reason unchanged."""
     return _REASONS.get(reason, (reason, reason))[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A team's GPUs of one flavor (partitions or turns, where they are shared); CPU or memory without GPUs.
+    """A team's GPUs of one flavor (partitions or turns, if shared); CPU or memory without GPUs; in base units.
 
-    Attributes:
-        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
-        runs: used by its jobs.
-        waits: requested by its pending jobs.
-        resource: the counted resource; all amounts are in its base unit.
+    `flavor` is `Measure.label`, `runs` the usage, `waits` the request of pending jobs.
     """
 
     team: str
@@ -264,22 +244,22 @@ class Held:
 
     @property
     def own(self) -> int:
-        """What is used of the guarantee."""
+        """Usage within the guarantee."""
         return min(self.runs, self.guaranteed)
 
     @property
     def borrowed(self) -> int:
-        """What is used beyond the guarantee."""
+        """Usage beyond the guarantee."""
         return self.runs - self.own
 
     @property
     def unused(self) -> int:
-        """What the team does not use of its guarantee: idle or lent."""
+        """Guarantee that the team does not use: idle or lent."""
         return self.guaranteed - self.own
 
 
 def holdings(tree: Tree, moment: Moment) -> Iterator[Held]:
-    """Every team with a queue, and what is counted of its share or of its jobs."""
+    """Usage and share of every team with a queue, by measure."""
     for team, shares in tree.team_shares.items():
         own = set(measures_of(tree, team))
         for measure in every_measure(tree):
@@ -290,7 +270,7 @@ def holdings(tree: Tree, moment: Moment) -> Iterator[Held]:
 
 
 def every_measure(tree: Tree) -> Iterator[Measure]:
-    """What can be counted in a stack: the GPUs of each flavor, or its CPU and memory; GPUs first."""
+    """Everything that a stack counts: the GPUs of each flavor, or its CPU and memory; GPUs first."""
     ordered = sorted(tree.flavors.items(), key=lambda item: item[1].resource is None)
     for name, flavor in ordered:
         yield from (Measure(name, resource) for resource in ((flavor.resource,) if flavor.resource else (CPU, MEMORY)))

@@ -1,1 +1,1 @@
-"""A survey of a running cluster, whoever made it: GPUs that exist and are promised, and contradictions."""
+"""Survey of any running cluster: GPUs that exist and are promised, and contradictions."""

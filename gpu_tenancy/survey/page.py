@@ -9,7 +9,7 @@ from gpu_tenancy.survey.survey import Survey
 
 
 def page(survey: Survey) -> str:
-    """The whole page: it loads nothing and has no scripts; the same survey gives the same bytes."""
+    """The page, without external files and scripts; the same survey gives the same bytes."""
     levels = {broken.level for broken in survey.broken}
     tone: Tone = "bad" if "wrong" in levels else "notice" if levels else "good"
     tones: dict[str, Tone] = {"wrong": "bad", "risk": "notice"}
@@ -43,7 +43,7 @@ def page(survey: Survey) -> str:
 
 
 def write_survey(survey: Survey, folder: Path) -> Path:
-    """Writes the page `inspect.html` and returns its path."""
+    """Writes `inspect.html` and returns its path."""
     file = folder / "inspect.html"
     write_text(file, page(survey))
     return file

@@ -1,4 +1,4 @@
-"""Who would be preempted next, and by whom: the cluster's queues in the simulation of Kueue."""
+"""Next preemptions in a cluster, by the simulation of Kueue."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,17 +10,14 @@ from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, settled
 from gpu_tenancy.cluster.supply import Facts, accelerators
 
+# Upper bound of workloads and quotas of all simulations; in a large cluster, fewer idle guarantees are tried.
 WORK: Final = 20_000
-"""Upper bound of workloads and quotas of all simulations: in a large cluster fewer idle guarantees are tried."""
 _CLAIM: Final = "a workload that claims an idle guarantee"
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Workloads that a queue would preempt, by a pending one or by one that nobody has submitted (`by` is empty).
-
-    The latter would request the amount of GPUs that is the queue's idle guarantee.
-    """
+    """Workloads that a queue would preempt for its pending workload `by`, or (empty) to use its idle guarantee."""
 
     queue: str
     by: str
@@ -30,7 +27,7 @@ class Preemption:
 
     @property
     def text(self) -> str:
-        """What happens, as a line."""
+        """The preemption in one line."""
         whom = first_names(self.preempted, 3)
         if self.by:
             return f"{self.by} preempts {whom} now"
@@ -39,14 +36,14 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Preemptions:
-    """The result of all simulations, and the queues that are not simulated, with the reason."""
+    """Results of all simulations, and queues that are not simulated, with the reason."""
 
     found: tuple[Preemption, ...]
     not_simulated: tuple[str, ...]
 
 
 def preemptions(facts: Facts) -> Preemptions:
-    """Simulates each cohort tree: what pending workloads preempt, and what each idle guarantee would take back."""
+    """Simulates each cohort tree: preemptions by pending workloads, and by each idle guarantee."""
     queues, trials = facts.queues, _Trials(facts.queues)
     found: list[Preemption] = []
     reasons: dict[str, str] = {}
@@ -70,7 +67,7 @@ def preemptions(facts: Facts) -> Preemptions:
 
 
 class _Trials:
-    """Simulations of one cluster, as many as `WORK` allows; other idle guarantees are `left_out`."""
+    """Simulations of one cluster, limited by `WORK`; further idle guarantees are `left_out`."""
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
@@ -78,7 +75,7 @@ class _Trials:
         self.left_out = 0
 
     def of_tree(self, related: list[str]) -> Iterator[Preemption]:
-        """What happens in one cohort tree.
+        """Preemptions in one cohort tree.
 
         Raises:
             NotSimulatedError: the tree cannot be simulated.

@@ -1,7 +1,4 @@
-"""Rules of a survey: about queues that can never admit a workload, or not the workloads that they are for.
-
-And about GPUs that can be used around the queues, and pods that hold GPUs and do not run.
-"""
+"""Survey rules: queues that can never admit their workloads, GPUs outside of queues, pods with GPUs that do not run."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -43,7 +40,7 @@ def _beside_queue(facts: Facts) -> Iterator[Finding]:
 
 
 def _bounded(facts: Facts, namespace: str) -> bool:
-    """Whether Kueue manages all pods of a namespace, or quotas without scopes or a policy bound its GPUs."""
+    # Kueue manages all pods of a namespace, or quotas without scopes or a policy limit its GPUs.
     labels = facts.labels.get(namespace, {})
     if selects(facts.managed, labels) or any(one is None or selects(one, labels) for one in facts.guarded):
         return True

@@ -1,7 +1,4 @@
-"""Rules of a survey: about GPUs that are promised, and about defaults that contradict each other.
-
-Promises are those of queues, gangs and quotas, against the nodes and against each other.
-"""
+"""Survey rules: promises of queues, gangs and quotas against nodes and each other, and contradictory defaults."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,13 +12,13 @@ from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.cluster.supply import Facts, Pool, accelerators
 
+# `wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it.
 Level: TypeAlias = Literal["wrong", "risk"]
-"""`wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One contradiction in a cluster: an object, what it has, why this is a problem, and the fix in the imperative."""
+    """One contradiction: an object, its value, the problem, and the fix in the imperative."""
 
     place: str
     value: str
@@ -30,25 +27,19 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The finding as a line."""
+        """The finding in one line."""
         return f"{self.place}: {self.value} {self.problem}; {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of a survey, such as `promised-beyond-nodes`, which is not evaluated without the kinds that it needs.
-
-    With `own`, it is evaluated for the reader's own namespace where only that one may be read.
-    """
+    """A survey rule, such as `promised-beyond-nodes`."""
 
     name: str
     level: Level
-    needs: tuple[Kind, ...]
+    needs: tuple[Kind, ...]  # not evaluated without these kinds
     find: Callable[[Facts], Iterator[Finding]]
-    own: bool = False
-
-
-"""A pod of a job, to tell which quotas count it."""
+    own: bool = False  # evaluated for the reader's own namespace if only that is readable
 
 
 def _place(facts: Facts, pool: Pool) -> str:
@@ -116,7 +107,7 @@ def _by_quotas(facts: Facts) -> Iterator[Finding]:
 
 
 def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
-    """A ResourceQuota that rejects pods which the queue of the namespace admits."""
+    # A ResourceQuota rejects pods that the queue of the namespace admits.
     quotas, known = facts.queues.quotas, facts.queues.cluster_queues
     resources: Json = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     sample: Manifest = {"containers": [{"resources": resources}]}  # A pod of a job, to tell which quotas count it.
@@ -162,6 +153,8 @@ PROMISES: Final = (
 )
 
 
+# Fields of LimitRanges; the first must not be above the second. An API server compares them within one object only,
+# but all objects of a namespace are in force together.
 _BELOW: Final = (
     ("defaultRequest", "default", "the default request is above the default limit"),
     ("default", "max", "the default limit is above the maximum"),
@@ -170,8 +163,6 @@ _BELOW: Final = (
     ("min", "defaultRequest", "the default request is below the minimum"),
     ("min", "max", "the minimum is above the maximum"),
 )
-"""Fields of LimitRanges of which the first must not be above the second. An API server compares them within one object
-only; several objects of a namespace are in force together."""
 
 
 def _limit_ranges(facts: Facts) -> Iterator[Finding]:

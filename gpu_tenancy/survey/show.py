@@ -16,10 +16,8 @@ from gpu_tenancy.survey.survey import Survey
 
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"wrong": ("✗", "red"), "risk": ("…", "yellow")}
 NUMBERS: Final = ("nodes#", "exist#", "promised#", "used#", "idle#")
-_FIRST: Final = 5
-"""Lines about preemption."""
-_SHOWN: Final = 2
-"""Findings of one rule on the screen."""
+_FIRST: Final = 5  # lines about preemption
+_SHOWN: Final = 2  # findings of one rule on the screen
 _WORDS: Final = {"queues": "promised by Kueue", "gangs": "by Volcano", "quotas": "by quotas", "held": "on no node"}
 _NOUNS: Final = {
     "Namespace": "namespace", "Node": "node", "ClusterQueue": "ClusterQueue", "Queue": "Volcano queue", "Pod": "pod",
@@ -28,7 +26,7 @@ _NOUNS: Final = {
 
 
 def screen(survey: Survey) -> Group:
-    """One screen: what the cluster has, its GPUs, findings with their fixes, and who would be preempted."""
+    """One screen: objects, GPUs, findings with their fixes, and next preemptions."""
     parts: list[RenderableType] = [Text(visible(line)) for line in heading(survey)]
     if survey.pools:
         parts += [Text(""), _pools(survey), Text("")]
@@ -67,14 +65,14 @@ def flavor(pool: Pool) -> str:
 
 
 def numbers(pool: Pool, survey: Survey) -> list[str]:
-    """The cells below `NUMBERS`; `?` where the reader may not read what they need."""
+    """Cells below `NUMBERS`; `?` for unreadable numbers."""
     names = ("exist", "promised", "used", "idle")
     cells = ("?" if name in survey.unknown else str(getattr(pool, name)) for name in names)
     return [str(len(pool.nodes)), *cells]
 
 
 def sums(total: Total, survey: Survey) -> str:
-    """All GPUs of a resource; those that are unknown are said to be, and others only where there are any."""
+    """Totals of a GPU resource; unknown totals are marked, zero totals are omitted."""
     texts = {
         "exist": f"{total.exist} exist" + (f" ({total.ready} ready)" if total.ready != total.exist else ""),
         "queues": f"{total.queues} promised by Kueue",
@@ -91,7 +89,7 @@ def sums(total: Total, survey: Survey) -> str:
 
 
 def conclusion(survey: Survey) -> str:
-    """How many findings there are, and how many rules were evaluated."""
+    """Numbers of findings and evaluated rules."""
     wrong = sum(len(each.findings) for each in survey.broken if each.level == "wrong")
     risks = sum(len(each.findings) for each in survey.broken if each.level == "risk")
     whole = survey.evaluated + len(survey.not_evaluated)
@@ -99,7 +97,7 @@ def conclusion(survey: Survey) -> str:
 
 
 def preempted(survey: Survey) -> Iterator[str]:
-    """Who would be preempted next, as the simulation of Kueue has it."""
+    """Next preemptions, by the simulation of Kueue."""
     found = survey.preemptions.found
     yield from (f"preempted next: {one.text}" for one in found[:_FIRST])
     if len(found) > _FIRST:
@@ -109,7 +107,7 @@ def preempted(survey: Survey) -> Iterator[str]:
 
 
 def unread(survey: Survey) -> Iterator[str]:
-    """What the reader may not read, and whom to ask."""
+    """Unreadable kinds, and the people to ask."""
     for who, kinds in survey.unreadable.items():
         yield f"not readable: {', '.join(kinds)}; ask {who}"
     if survey.partly:
@@ -119,7 +117,7 @@ def unread(survey: Survey) -> Iterator[str]:
 
 
 def data(survey: Survey) -> dict[str, Any]:
-    """The survey for programs."""
+    """The survey for JSON."""
     return {
         "operators": survey.operators,
         "objects": survey.counts,
@@ -139,5 +137,4 @@ def data(survey: Survey) -> dict[str, Any]:
 
 
 def _known(fields: dict[str, Any], survey: Survey) -> dict[str, Any]:
-    """The fields, None for those that are unknown."""
     return {name: None if name in survey.unknown else value for name, value in fields.items()}

@@ -1,4 +1,4 @@
-"""The survey of a cluster: what is read, which rules are evaluated, and what they find."""
+"""Reads a cluster, evaluates the survey rules, and collects their findings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +20,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     "ValidatingAdmissionPolicyBinding", "Workload",
 )  # fmt: skip
 RULES: Final[tuple[Rule, ...]] = (*PROMISES, *CLOSED, *REACH, *DEFAULTS)
+# Attributes of pools and totals that need a kind.
 _NUMBERS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "Pod": ("used", "idle", "held"),
     "Node": ("exist", "ready", "idle"),
@@ -28,13 +29,12 @@ _NUMBERS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "Queue": ("gangs",),
     "ResourceQuota": ("quotas",),
 }
-"""Attributes of pools and totals that need a kind."""
 _CONFIGURATION: Final = ("v1", "ConfigMap", "kueue-manager-config", "kueue-system")
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A rule with what breaks it."""
+    """A rule with its findings."""
 
     rule: str
     level: Level
@@ -43,23 +43,19 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a cluster has, and what contradicts itself; rules that are wrong come first.
-
-    Rules are not evaluated, and attributes of pools and totals are unknown, if the kinds that they need could not be
-    read. `unreadable` kinds are by who may usually read them; `partly` read ones are of the reader's namespace only.
-    """
+    """Contents of a cluster, and its contradictions; rules of level `wrong` come first."""
 
     operators: tuple[str, ...]
     pools: tuple[Pool, ...]
     totals: tuple[Total, ...]
-    unknown: frozenset[str]
+    unknown: frozenset[str]  # attributes of pools and totals whose kinds are not readable
     counts: Mapping[str, int]
     broken: tuple[Broken, ...]
     preemptions: Preemptions
     evaluated: int
-    not_evaluated: tuple[str, ...]
-    unreadable: Mapping[str, tuple[str, ...]]
-    partly: tuple[str, ...]
+    not_evaluated: tuple[str, ...]  # rules whose kinds are not readable
+    unreadable: Mapping[str, tuple[str, ...]]  # kinds, by the role that may usually read them
+    partly: tuple[str, ...]  # kinds read in the reader's namespace only
 
 
 def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
@@ -67,7 +63,7 @@ def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
 
     Raises:
         UnreachableError: the cluster does not answer.
-        ApiError: the API server rejects a request, except for a missing right.
+        ApiError: the API server rejects a request for another reason than a missing right.
     """
     state = read(cluster, KINDS, cluster.namespace)
     groups = (version.rpartition("/")[0] for version in (KUEUE, VOLCANO))
@@ -76,11 +72,9 @@ def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
 
 
 def _managed(cluster: Cluster) -> Json:
-    """The namespaces that Kueue's configuration has it manage whole, as a selector; None for none or unknown.
-
-    https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/: without a selector, all but those of Kubernetes and
-    Kueue. Pods are managed only with their integration.
-    """
+    # Selector of namespaces that Kueue manages whole; None for none or unknown. Without a selector, all namespaces
+    # except those of Kubernetes and Kueue. Pods are managed only with their integration.
+    # https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/:
     try:
         found = cluster.get(*_CONFIGURATION)
     except ApiError as error:
@@ -98,7 +92,7 @@ def _managed(cluster: Cluster) -> Json:
 
 
 def survey(facts: Facts) -> Survey:
-    """Evaluates all rules whose objects could be read."""
+    """Evaluates all rules whose kinds were read."""
     state, name = facts.state, facts.name
     can = [rule for rule in RULES if all(_was_read(state, kind, own=rule.own) for kind in rule.needs)]
     broken = [Broken(rule.name, rule.level, found) for rule in can if (found := tuple(rule.find(facts)))]
@@ -132,9 +126,6 @@ def survey(facts: Facts) -> Survey:
 
 
 def _was_read(state: State, kind: Kind, *, own: bool = False) -> bool:
-    """Whether the objects of a kind are known, those of the reader's own namespace at least with `own`.
-
-    A kind that the server does not serve has none.
-    """
+    # A kind that the server does not serve has no objects.
     missing = state.missing.get(kind)
     return missing is None or not missing.who or (own and missing.partly)

@@ -1,1 +1,1 @@
-"""`tenancy ui`: a page on the loopback about the queues and jobs of a cluster, with the rights of the user."""
+"""`tenancy ui`: a page on the loopback about queues and jobs of a cluster, with the rights of the user."""

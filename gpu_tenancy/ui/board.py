@@ -1,4 +1,4 @@
-"""What the page shows: the answers of `tenancy usage`, `queue` and `jobs`, the quota tree, and the nodes."""
+"""Content of the page: results of `tenancy usage`, `queue` and `jobs`, the quota tree, and the nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,48 +24,34 @@ KINDS: Final[tuple[Kind, ...]] = tuple(dict.fromkeys((*usage.KINDS, *listing.KIN
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node with GPUs, or of a flavor.
-
-    Attributes:
-        gpus: what it has, by resource.
-        used: what the pods on it have that the user may read.
-        state: `ready`, or what keeps pods away.
-    """
+    """A node with GPUs, or of a flavor."""
 
     name: str
     flavor: str
-    gpus: dict[str, int]
-    used: dict[str, int]
-    state: str
+    gpus: dict[str, int]  # by resource
+    used: dict[str, int]  # by readable pods
+    state: str  # `ready`, or what excludes pods
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What was read at one moment.
+    """State of a cluster at one time."""
 
-    Attributes:
-        team: the namespace that is shown; empty for all.
-        jobs: of the team, also those that ended; None where all teams are shown.
-        nodes: None where the user may not read them.
-        tree: of all teams; empty where the user may not read ClusterQueues.
-        missing: why objects of a kind are not shown.
-    """
-
-    team: str
+    team: str  # namespace; empty for all
     at: datetime
     usage: usage.Usage
     queue: listing.Listing
-    tree: tuple[Branch, ...]
-    jobs: tuple[JobRow, ...] | None
-    nodes: tuple[NodeRow, ...] | None
-    missing: Mapping[Kind, Missing]
+    tree: tuple[Branch, ...]  # of all teams; empty if ClusterQueues are not readable
+    jobs: tuple[JobRow, ...] | None  # of the team, including ended ones; None for all teams
+    nodes: tuple[NodeRow, ...] | None  # None if not readable
+    missing: Mapping[Kind, Missing]  # kinds that are not readable
 
 
 def read_board(cluster: Cluster, own: str, team: str) -> Board:
-    """Reads a cluster with the rights of the user; only its own namespace where it may not read all.
+    """Reads a cluster with the rights of the user, or only the namespace `own`.
 
-    Raises ConsoleError if the team does not exist, or the API server does not answer, ApiError if it rejects the
-    request, except for a missing right.
+    Raises ConsoleError if the team does not exist or the API server does not answer, ApiError if it rejects a request
+    for another reason than a missing right.
     """
     state = read(cluster, KINDS, own)
     jobs = rows(read_jobs(cluster, team, queued=True)) if team else None
@@ -73,7 +59,7 @@ def read_board(cluster: Cluster, own: str, team: str) -> Board:
 
 
 def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:
-    """The board of what was read; raises ConsoleError if the team does not exist."""
+    """Builds the board of a state; raises ConsoleError if the team does not exist."""
     queues = Queues(state)
     measured = usage.measure(state, team, queues)
     readable = state.knows("ClusterQueue")
@@ -90,7 +76,6 @@ def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:
 
 
 def _nodes(queues: Queues) -> Iterable[NodeRow]:
-    """The nodes with GPUs, or of a flavor, in the order of flavors."""
     state, flavors = queues.state, queues.flavor_by_node
     manifests = {name_of(node): node for node in state.of("Node")}
     found: list[NodeRow] = []
@@ -105,14 +90,13 @@ def _nodes(queues: Queues) -> Iterable[NodeRow]:
     return sorted(found, key=lambda row: (row.flavor or "~", row.name))
 
 
-ALONE: Final = "without a cohort"
-"""The branch of queues that share with no other."""
+ALONE: Final = "without a cohort"  # branch of queues without a cohort
 
 
 def _tree(queues: Queues, all_rows: Iterable[usage.Row]) -> tuple[Branch, ...]:
-    """The trees of all queues, each from its root; cohorts without a queue are left out.
+    """Trees of all queues from their roots, without cohorts that have no queue.
 
-    Rows of GPUs have a bar, and of flavors without GPUs everything that is guaranteed or used.
+    Rows of GPUs have a bar; rows of flavors without GPUs have one for each guaranteed or used resource.
     """
     whole = [row for row in all_rows if not row.part_of]
     with_gpus = {row.flavor for row in whole if is_extended(row.resource)}
@@ -149,14 +133,14 @@ def _tree(queues: Queues, all_rows: Iterable[usage.Row]) -> tuple[Branch, ...]:
 
 
 def _own(cohort: Cohort) -> str:
-    """The quota of a cohort itself, of GPUs where it has some."""
+    """Own quota of a cohort, of GPUs if it has any."""
     amounts = {line: quota.nominal for line, quota in cohort.quotas.items() if quota.nominal}
     drawn = {line: amount for line, amount in amounts.items() if is_extended(line[1])} or amounts
     return ", ".join(f"{leading_text({resource: amount})} {flavor}" for (flavor, resource), amount in drawn.items())
 
 
 def _bars(drawn: Sequence[usage.Row]) -> dict[str, list[Bar]]:
-    """The bars of each queue, all in one scale."""
+    """Bars of each queue, all in one scale."""
     longest: dict[str, int] = {}
     for row in drawn:
         longest[_label(row)] = max(longest.get(_label(row), 0), row.limit or 0, row.used)
@@ -191,6 +175,6 @@ def _bars(drawn: Sequence[usage.Row]) -> dict[str, list[Bar]]:
 
 
 def _label(row: usage.Row) -> str:
-    """The flavor, with the resource where it is not of GPUs; gangs are counted apart."""
+    """The flavor, with the resource unless it is GPUs; gangs have their own row."""
     label = row.flavor if is_extended(row.resource) else f"{row.flavor} {row.resource}"
     return label if row.scheduler == "Kueue" else f"{label} ({row.scheduler})"

@@ -1,4 +1,4 @@
-"""The page as HTML: the whole of it once, then each section again when it changes."""
+"""HTML of the page, and of each section that changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,8 +16,7 @@ from gpu_tenancy.pages.bars import Branch
 from gpu_tenancy.pages.tables import FOLD, Row, Table, Tone, columns, environment, policy, row
 from gpu_tenancy.ui.board import Board
 
-MOST: Final = 100
-"""Rows of a table, of which a cluster may have ten thousands."""
+MOST: Final = 100  # rows of a table; a cluster can have tens of thousands
 SECTIONS: Final = {
     "numbers": "Summary",
     "pending": "Pending",
@@ -33,22 +32,16 @@ _TONES: Final[dict[str, Tone]] = {"running": "good", "admitted": "good", "pendin
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row about a job, whose name asks why it is pending.
-
-    Attributes:
-        place: namespace, kind and name of its object, in which the page finds it again.
-        cells: after its name, by heading.
-        tone: of the cell in the column `state`.
-    """
+    """A row about a job; its name links to the reason why it is pending."""
 
     name: str
-    place: tuple[str, str, str]
-    cells: Mapping[str, str]
-    tone: Tone | None
+    place: tuple[str, str, str]  # namespace, kind, name
+    cells: Mapping[str, str]  # after its name, by heading
+    tone: Tone | None  # of the column `state`
 
 
 def sections(board: Board) -> dict[str, str]:
-    """The HTML of each section by its id."""
+    """HTML of each section by id."""
 
     def folded(branch: Branch, whole: int) -> bool:
         return whole > FOLD and bool(branch.depth)
@@ -67,7 +60,7 @@ def sections(board: Board) -> dict[str, str]:
 
 
 def page(team: str, server: str, found: dict[str, str], at: str) -> tuple[str, str]:
-    """The whole page and its Content Security Policy; `found` is the HTML of the sections, which were read `at`."""
+    """The whole page and its Content Security Policy; `found` is HTML of sections, read at the time `at`."""
     script = _TEMPLATES.get_template("live.js").render()
     text = _TEMPLATES.get_template("live.html.j2").render(
         team=team, server=server, sections=found, titles=SECTIONS, at=at, script=script
@@ -76,12 +69,12 @@ def page(team: str, server: str, found: dict[str, str], at: str) -> tuple[str, s
 
 
 def explained(why: Why, at: str) -> str:
-    """Why a job is pending, as `tenancy why` says it."""
+    """Why a job is pending, as in `tenancy why`."""
     return _TEMPLATES.get_template("why.html.j2").render(why=why, at=at)
 
 
 def failed(what: str, fix: str) -> str:
-    """A problem in the place of an answer."""
+    """A problem instead of a result."""
     return _TEMPLATES.from_string("<h2>{{ what }}</h2><p>fix: {{ fix }}</p>").render(what=what, fix=fix)
 
 
@@ -91,7 +84,6 @@ def _unread(board: Board, kind: Kind) -> str:
 
 
 def _figures(usage: Usage) -> list[tuple[str, str, str]]:
-    """Label, number and unit of what is guaranteed, used, borrowed and pending."""
     return [
         (name, "?" if amount is None else amount_text(total.resource, amount), total.resource)
         for total in usage.total.resources[:1]
@@ -100,7 +92,7 @@ def _figures(usage: Usage) -> list[tuple[str, str, str]]:
 
 
 def _listed(title: str, lines: Iterable[Line], count: int, command: str) -> dict[str, object]:
-    """The first rows about jobs, how many others there are, and the command that lists all."""
+    """First rows about jobs, number of further rows, and the command that lists all."""
     return {"title": title, "lines": list(lines), "more": max(0, count - MOST), "rest": command}
 
 
@@ -141,7 +133,6 @@ def _submitted(board: Board, jobs: Sequence[JobRow]) -> dict[str, object]:
 
 
 def _tables(usage: Usage) -> Iterator[Table]:
-    """Shares and quotas as `tenancy usage` has them."""
     heads = columns("team", "flavor", "resource", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#")
     shares = [row(one.title.strip(), one.flavor, one.resource, *one.amounts) for one in usage.rows[: 10 * MOST]]
     yield Table("shares", "Shares", heads, tuple(shares))
@@ -150,7 +141,7 @@ def _tables(usage: Usage) -> Iterator[Table]:
 
 
 def _nodes(board: Board) -> dict[str, object]:
-    """The nodes of each flavor together, and one by one."""
+    """Nodes by flavor, and each node."""
     nodes = board.nodes or ()
     groups: list[Row] = []
     for flavor in dict.fromkeys(node.flavor for node in nodes):
@@ -170,7 +161,7 @@ def _nodes(board: Board) -> dict[str, object]:
 
 
 def _held(whole: Mapping[str, int], used: Mapping[str, int]) -> tuple[str, str]:
-    """The GPUs that nodes have, and those in use."""
+    """GPUs of nodes, and GPUs in use."""
     if not whole:
         return "none", ""
     return leading_text(whole), leading_text(used) if any(used.values()) else "0"

@@ -1,9 +1,8 @@
-"""The page of a running cluster on the loopback: it is read again when a watch reports a change, while somebody looks.
+"""Serves the page of a running cluster on the loopback; a watch triggers reads while a browser shows the page.
 
-Each program of this machine can connect, and each web page can make a browser do so. So a request needs a token in its
-address, which nobody can guess, and the loopback as its Host, which a page does not have whose own name was bound to
-127.0.0.1 (DNS rebinding). It only reads. No answer has a credential, and none may be framed, cached or read from
-elsewhere.
+Each program of this machine can connect, and each web page can make a browser connect. So a request needs a secret
+token in its URL, and the loopback as its Host against DNS rebinding. The server only reads. No response has a
+credential, and none may be framed, cached or read from elsewhere.
 """
 
 import json
@@ -27,39 +26,26 @@ from gpu_tenancy.kube.errors import FORBIDDEN, UNAUTHORIZED, ApiError
 from gpu_tenancy.ui.board import Board
 from gpu_tenancy.ui.page import page, sections
 
+# Kinds whose changes are shown at once; others within `_LONGEST`.
 _WATCHED: Final = ((KUEUE, "Workload"), (KUEUE, "ClusterQueue"), ("v1", "Pod"), ("v1", "Node"))
-"""Kinds whose changes are shown at once; all others within `_LONGEST`."""
-_SHORTEST: Final = 1.0
-"""Seconds between two reads; more where a read takes long."""
+_SHORTEST: Final = 1.0  # seconds between two reads; more if a read takes long
 _LONGEST: Final = 30.0
-_PART: Final = 3
-"""A read is followed by so many times its own length without one."""
-_AGAIN: Final = 5.0
-"""Seconds until a watch or a read is tried again."""
+_PART: Final = 3  # pause after a read, in multiples of its duration
+_AGAIN: Final = 5.0  # seconds until a retry of a watch or a read
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What the page shows.
+    """Content of the page."""
 
-    Attributes:
-        number: counts up with each change.
-        sections: HTML by id, of the last read that succeeded.
-        at: time of that read.
-        problem: why the cluster cannot be read now; empty if it can.
-    """
-
-    number: int
-    sections: dict[str, str]
-    at: str
-    problem: str = ""
+    number: int  # counts changes
+    sections: dict[str, str]  # HTML by id, of the last successful read
+    at: str  # time of that read
+    problem: str = ""  # why the cluster cannot be read; empty if it can
 
 
 class Refreshing:
-    """The current version of the page, kept up to date by threads.
-
-    Where the user may not watch all, the namespace `own` is watched.
-    """
+    """The current version of the page, refreshed by threads; watches namespace `own` without the right to watch all."""
 
     def __init__(self, cluster: Cluster, own: str, read: Callable[[], Board]) -> None:
         self._cluster, self._own, self._read = cluster, own, read
@@ -71,12 +57,12 @@ class Refreshing:
 
     @property
     def version(self) -> Version:
-        """The current version."""
+        """The latest version."""
         return self._version
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is refreshed any more."""
+        """Whether refreshing has stopped."""
         return self._ended.is_set()
 
     def start(self) -> None:
@@ -86,24 +72,24 @@ class Refreshing:
             Thread(target=self._watch, args=(api_version, kind), daemon=True).start()
 
     def stop(self) -> None:
-        """Ends what waits."""
+        """Stops refreshing, and wakes waiting threads."""
         self._ended.set()
         self._changed.set()
         with self._condition:
             self._condition.notify_all()
 
     def changed(self) -> None:
-        """Notes that something changed, so that the cluster is read again."""
+        """Triggers a read of the cluster."""
         self._changed.set()
 
     def look(self, by: int) -> None:
-        """Notes that somebody begins (1) or ends (-1) to look."""
+        """Counts viewers: 1 for a new one, -1 for one that leaves."""
         with self._condition:
             self._looking += by
         self._changed.set()
 
     def after(self, number: int, seconds: float) -> Version | None:
-        """The first version after another one; None if there is none within the seconds, or this ends."""
+        """The first version after `number`; None if there is none within the seconds, or refreshing stops."""
         with self._condition:
             self._condition.wait_for(lambda: self._version.number > number or self._ended.is_set(), seconds)
             return self._version if self._version.number > number and not self._ended.is_set() else None
@@ -131,7 +117,7 @@ class Refreshing:
             self._condition.notify_all()
 
     def _watch(self, api_version: str, kind: str) -> None:
-        """Notes changes of a kind, in the whole cluster or, where that is forbidden, in the user's own namespace."""
+        """Watches a kind in the whole cluster or, if forbidden, in the user's own namespace."""
         namespace, since = "", ""
         while not self._ended.is_set():
             try:
@@ -153,7 +139,7 @@ class Refreshing:
 
 
 def time_text(moment: datetime) -> str:
-    """When something was read: `12:31:04 CET`."""
+    """Time of a read: `12:31:04 CET`."""
     return f"{moment:%H:%M:%S %Z}".strip()
 
 
@@ -166,10 +152,8 @@ def problem_text(error: ApiError | ConsoleError) -> str:
 
 
 LOOPBACK: Final = "127.0.0.1"
-_BEAT: Final = 15.0
-"""Seconds after which a line without content shows whether the browser still listens."""
-_LISTENERS: Final = 20
-"""Open pages at a time, each of which has a thread."""
+_BEAT: Final = 15.0  # seconds between empty lines, which detect closed connections
+_LISTENERS: Final = 20  # open pages, each with a thread
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -182,10 +166,10 @@ _NOTHING: Final = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one page, at port 0 on any free one.
+    """Serves one page; port 0 is any free port.
 
-    `ask` returns HTML that explains an object, by its namespace, kind and name. The team is empty for all; the cluster
-    is the address of its API server.
+    `ask` returns HTML that explains an object, by namespace, kind and name. `team` is empty for all; `cluster` is the
+    address of its API server.
     """
 
     daemon_threads = True
@@ -203,7 +187,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address to open, with the token."""
+        """URL with the token."""
         return f"http://{LOOPBACK}:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -279,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _event(version: Version, seen: dict[str, str]) -> bytes:
-    """An event with the sections that differ from those that were sent before."""
+    # Only sections that changed since the last event.
     changed = {name: text for name, text in version.sections.items() if seen.get(name) != text}
     data = json.dumps({"sections": changed, "at": version.at, "problem": version.problem})
     return f"event: board\ndata: {data}\n\n".encode()

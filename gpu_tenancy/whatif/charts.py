@@ -1,4 +1,4 @@
-"""Pictures over time: a lane for each job with arrows between them, and charts of amounts in columns of equal width."""
+"""Pictures over time: a lane for each job, with preemption arrows, and charts of amounts in columns."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,23 +16,19 @@ from gpu_tenancy.whatif.narrative import noun, request_text
 from gpu_tenancy.whatif.timeline import Timeline, state
 
 SHADES: Final = 6
-"""Shades of a flavor's colour, one for each team; a colour is a flavor on every page."""
-OTHERS: Final = "sx"
-"""The shade of teams beyond the number of shades."""
+"""Shades of a flavor's colour, one for each team; a flavor has the same colour on every page."""
+OTHERS: Final = "sx"  # shade of teams beyond the number of shades
 LANE: Final = 24
 HEAD: Final = 30
 BAR: Final = 12
-WIDTH: Final = 1000
-"""Width of a chart in its own units; the page stretches it."""
-HEIGHT: Final = 110
-"""Height of a chart, in pixels."""
-FEW: Final = 10
-"""Steps above which labels and sums are omitted."""
+WIDTH: Final = 1000  # width of a chart in its own units; the page stretches it
+HEIGHT: Final = 110  # pixels
+FEW: Final = 10  # steps above which labels and sums are omitted
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A team's part of a chart, on those below it, with an amount for each column."""
+    """A team's part of a chart, on top of the bands below it, with an amount for each column."""
 
     who: str
     shade: str
@@ -41,16 +37,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Chart:
-    """Amounts over time.
+    """Amounts over time; `says` is the text alternative, `note` such as `in use, of 32`.
 
-    Attributes:
-        note: `in use, of 32`.
-        hue: colour, from 0.
-        says: the chart in words.
-        bands: from the bottom; at least one.
-        capacity: the most that there can be; 0 for no limit.
-        before: amounts at another ref; empty without one.
-        sums: a text for each column; empty for none.
+    Bands are from the bottom, at least one; a capacity of 0 is no limit. `before` has the amounts at another ref,
+    `sums` a text for each column.
     """
 
     name: str
@@ -64,7 +54,7 @@ class Chart:
 
     @property
     def outlines(self) -> Iterator[tuple[Band, str]]:
-        """Each band with its path."""
+        """Each band with its SVG path."""
         low = [0.0] * len(self.bands[0].amounts)
         for band in self.bands:
             high = [one + other for one, other in zip(low, band.amounts, strict=True)]
@@ -99,13 +89,13 @@ class Chart:
 
 
 def flavor_hues(timeline: Timeline) -> dict[str, int]:
-    """The colour of each flavor, as in the report of the stack."""
+    """The colour of each flavor, as in the stack's report."""
     of_labels = hues({measure.label: measure.flavor for measure in timeline.counted})
     return {measure.flavor: of_labels[measure.label] for measure in timeline.counted}
 
 
 def shades(timeline: Timeline) -> dict[str, str]:
-    """A shade for each team; with more teams than shades, for those that use the most GPUs, or CPUs without GPUs."""
+    """A shade for each team; if teams exceed the shades, for the largest users of GPUs, or of CPUs without GPUs."""
     gpus = [measure for measure in timeline.counted if is_extended(measure.resource)]
     ranking = gpus or [measure for measure in timeline.counted if measure.resource == CPU]
     peak: dict[str, int] = dict.fromkeys(timeline.tree.team_shares, 0)
@@ -127,7 +117,7 @@ def legend(timeline: Timeline) -> list[tuple[str, str]]:
 
 
 def usage_charts(timeline: Timeline) -> Iterator[Chart]:
-    """What is used after each step, by team: one chart for each flavor."""
+    """One chart for each flavor: usage after each step, by team."""
     of_teams, of_flavors = shades(timeline), flavor_hues(timeline)
     for measure in timeline.counted:
         of_steps = [_by_team(moment, measure) for moment in timeline.moments]
@@ -164,7 +154,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A job in the colours of its flavor and team; without spells, the team of the jobs that follow."""
+    """A job in the colours of its flavor and team; without spells, the heading of a team's jobs."""
 
     name: str
     note: str
@@ -186,7 +176,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The jobs of a scenario over its steps, by number and title; heights are in pixels, widths in percent."""
+    """The jobs of a scenario over its steps, by number and title; heights in pixels, widths in percent."""
 
     steps: tuple[tuple[str, str], ...]
     lanes: tuple[Lane, ...]

@@ -1,4 +1,4 @@
-"""Texts and tables of a timeline for people: headline, sentences, events, usage; programs read `timeline_data`."""
+"""Texts and tables of a timeline for people; programs read `timeline_data`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,14 +13,14 @@ from gpu_tenancy.whatif.timeline import Timeline, state
 
 
 def tone(timeline: Timeline) -> Tone:
-    """Colour of the headline: good where no job is pending or preempted."""
+    """Colour of the headline: good if no job is pending or preempted."""
     if timeline.restless:
         return "bad"
     return "notice" if timeline.last.waiting or any(timeline.preempted()) else "good"
 
 
 def headline(timeline: Timeline) -> str:
-    """The state at the end, in one line."""
+    """The final state in one line."""
     if timeline.restless:
         return "Some queues end in a livelock"
     gpus = [measure for measure in timeline.counted if is_extended(measure.resource)]
@@ -60,7 +60,7 @@ def noun(measure: Measure) -> str:
 
 
 def request_text(job: Running | Waiting | PreemptedJob) -> str:
-    """What a job uses or requests: `8 a100`, `40 CPUs, 64Gi memory of general`."""
+    """Usage or request of a job: `8 a100`, `40 CPUs, 64Gi memory of general`."""
     if job.amounts:
         text = ", ".join(counted(amount, name) for name, amount in job.amounts.items())
         return f"{text} of {job.flavor}" if job.flavor else text
@@ -68,7 +68,7 @@ def request_text(job: Running | Waiting | PreemptedJob) -> str:
 
 
 def livelock(queues: tuple[str, ...]) -> str:
-    """Queues whose jobs preempt one another endlessly."""
+    """The sentence about queues whose jobs preempt one another endlessly."""
     return f"Jobs of {', '.join(queues)} preempt one another endlessly, as in Kueue; this is one of several states."
 
 
@@ -82,7 +82,7 @@ def step_lines(timeline: Timeline) -> Iterator[tuple[str, str, list[str]]]:
 
 
 class EventTexts:
-    """Texts of events; it follows what each team uses."""
+    """Texts of events, with the usage of each team."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -92,7 +92,7 @@ class EventTexts:
         self._pending: dict[str, str] = {}
 
     def know(self, step: JobStep) -> None:
-        """Takes the jobs that a step submits."""
+        """Registers the jobs that a step submits."""
         self._jobs |= {job.name: job for job in step.submit}
         self._pending = {}
 
@@ -133,13 +133,13 @@ class EventTexts:
 
 
 def measure_of(tree: Tree, job: Job) -> Measure:
-    """What is counted of a job: its GPUs, or its CPUs if it has none."""
+    """The counted resource of a job: its GPUs, or its CPUs if it has none."""
     resource = tree.flavors[job.flavor].resource
     return Measure(job.flavor, resource if resource and job.requests.get(resource) else CPU)
 
 
 def usage_table(held: Sequence[Held], result: StepResult, *, scenario: bool) -> Table:
-    """What each team uses, borrows and waits for after a step, and whose jobs were preempted for whom."""
+    """Usage, borrowing, pending requests and preemptions of each team after a step."""
     moment, foreseen = result.shown, Counter(job.team for job in result.foreseen.running)
     jobs = Counter(job.team for job in moment.running)
     rows: list[Row] = []
@@ -175,12 +175,12 @@ def teams_of(scenario: Iterable[JobStep]) -> list[str]:
 
 
 def of_scenario(held: Iterable[Held], teams: Sequence[str]) -> list[Held]:
-    """The teams of a scenario; memory only where it is borrowed."""
+    """The usage of a scenario's teams; memory only if it is borrowed."""
     return [usage for usage in held if usage.team in teams and (usage.resource != MEMORY or usage.borrowed)]
 
 
 def steps_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> Table:
-    """The running jobs of each team after each step; beside a cluster whether they are as foreseen."""
+    """The running jobs of each team after each step, and with a cluster whether they match the simulation."""
     rows: list[Row] = []
     for team in teams_of(scenario):
         cells: list[str] = []  # The number of running jobs, and the foreseen number if it is another.
@@ -196,7 +196,7 @@ def steps_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> T
 
 
 def pending_table(timeline: Timeline) -> Table:
-    """Jobs that are pending at the end; of a load on all queues their amounts, by team and reason."""
+    """Jobs that are pending at the end; for a load on all queues amounts by team and reason."""
     waiting = timeline.last.waiting
     if timeline.scenario:
         jobs = [row(job.workload, job.team, request_text(job), job.why) for job in waiting]

@@ -13,26 +13,16 @@ from gpu_tenancy.whatif.narrative import amounts_table, jobs_table, pending_tabl
 from gpu_tenancy.whatif.replay import Replayed
 from gpu_tenancy.whatif.timeline import Timeline
 
-_SENTENCES: Final = 8
-"""Sentences of the verdict that are not folded."""
+_SENTENCES: Final = 8  # sentences of the verdict that are not folded
 _TREE: Final = ("guaranteed", "may borrow", "limit", "no guarantee", "never lent", "lent while idle", "in use")
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page; each part that it has, in this order.
+    """A section of the page, with its parts in this order; `name` is the id in links.
 
-    Attributes:
-        name: id in links.
-        lanes: jobs over time, above the charts.
-        columns: of the charts.
-        keys: what the legend explains.
-        teams: names and classes of the colours of the legend.
-        twins: tables with the numbers of the pictures.
-        steps: label, numbers of jobs, and events.
-        empty: text if there is neither a picture nor a row.
-        alerts: what the reader must not miss.
-        notes: small print.
+    `keys` are entries of the legend, `teams` names and CSS classes of its colours, `twins` tables with the numbers of
+    the pictures, and `steps` label, numbers of jobs, and events. `empty` is the text without pictures and rows.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A replay, or two that are compared: tables, curves, sentences and data."""
+"""Tables, curves, sentences and data of a replay, or of two compared replays."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,21 +14,14 @@ _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
 _MINUTE: Final = 60.0
 VERDICTS: Final[Mapping[str, Tone]] = {"loses": "bad", "both": "notice", "gains": "good"}
-"""Tone of a team's change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What `tenancy replay` shows.
+    """Result of `tenancy replay`; `against` is the comparison with the stack at another ref, None without one.
 
-    Attributes:
-        stack: name of the stack.
-        source: the file's name.
-        outcome: under the stack as it is.
-        left_out: entries of the file that are no jobs with a start and an end, by the reason.
-        not_simulated: features of the stack that the simulation does not have.
-        against: the comparison with the stack at another ref; None without one.
-        teams: of the stack, in its order.
+    `left_out` are entries of the file without a start and an end, by the reason; `not_simulated` are features of the
+    stack that the simulation does not have.
     """
 
     stack: str
@@ -73,7 +66,7 @@ def tone(replayed: Replayed) -> Tone:
 
 
 def sentences(replayed: Replayed) -> Iterator[str]:
-    """What a reader should know beside the tables."""
+    """Results that the tables do not show."""
     outcome, total = replayed.outcome, replayed.outcome.total
     for flavor, gpus, share in outcome.utilisation():
         if share:
@@ -106,13 +99,12 @@ _HEADS: Final = (
 
 
 def _beside(replayed: Replayed, make: Callable[[Outcome], Table]) -> Table:
-    """A table of the outcome, with the values at the ref."""
     against = replayed.against
     return compared(make(replayed.outcome), make(against.before) if against else None)
 
 
 def teams_table(replayed: Replayed) -> Table:
-    """Waiting, GPU-hours and preemptions by team, and what changes for it."""
+    """Waits, GPU-hours and preemptions by team, and their changes."""
     changes = {one.team: one for one in replayed.against.teams} if replayed.against else {}
     known = replayed.outcome.teams
     names = [team for team in replayed.teams if team in known] + [team for team in changes if team not in known]
@@ -147,7 +139,7 @@ def _texts(group: Group) -> list[str]:
 
 
 def classes_table(replayed: Replayed) -> Table:
-    """The same by team and priority class."""
+    """As `teams_table`, by team and priority class."""
     keys = sorted(replayed.outcome.groups)
 
     def of_classes(outcome: Outcome) -> Table:
@@ -162,7 +154,7 @@ def classes_table(replayed: Replayed) -> Table:
 
 
 def preemptions_table(replayed: Replayed) -> Table:
-    """Whose jobs were preempted for whom."""
+    """Preemptions by preempting and preempted team."""
     now, before = replayed.outcome.preempted_by, replayed.against.before.preempted_by if replayed.against else ()
     pairs = sorted(dict.fromkeys((*now, *before)), key=lambda pair: -now[pair])
 
@@ -175,7 +167,7 @@ def preemptions_table(replayed: Replayed) -> Table:
 
 
 def usage_charts(replayed: Replayed) -> Iterator[Chart]:
-    """Each flavor's GPUs in use."""
+    """GPUs in use of each flavor."""
     outcome, against = replayed.outcome, replayed.against
     for number, (name, flavor) in enumerate(outcome.flavors.items()):
         before = against.before.flavors.get(name) if against else None
@@ -187,7 +179,7 @@ def usage_charts(replayed: Replayed) -> Iterator[Chart]:
 
 
 def pending_charts(replayed: Replayed) -> Iterator[Chart]:
-    """GPUs that each team's pending jobs ask for."""
+    """GPUs that each team's pending jobs request."""
     outcome, against = replayed.outcome, replayed.against
     for number, team in enumerate(replayed.teams):
         now = outcome.waiting.get(team, Curve()).means(outcome.arrivals)

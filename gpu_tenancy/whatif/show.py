@@ -1,4 +1,4 @@
-"""A timeline, or a replay, in a terminal."""
+"""A timeline or a replay in a terminal."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,8 @@ from gpu_tenancy.whatif import replay
 from gpu_tenancy.whatif.narrative import EventTexts, livelock, of_scenario, steps_table, teams_of, usage_table
 from gpu_tenancy.whatif.timeline import Timeline
 
-_WIDTH: Final = 20
-"""Cells of the longest bar."""
-_NAMED: Final = 8
-"""Events of a kind that are printed of a step."""
+_WIDTH: Final = 20  # cells of the longest bar
+_NAMED: Final = 8  # events of a kind that are printed for a step
 _MARKS: Final = {
     "admitted": "[green]●[/green]",
     "pending": "[yellow]○[/yellow]",
@@ -29,13 +27,12 @@ _MARKS: Final = {
     "evicted": "[red]↩[/red]",
     "finished": "[dim]■[/dim]",
 }
-_WORDS: Final = "preempted"
-"""The column of words, which may wrap."""
+_WORDS: Final = "preempted"  # the column that may wrap
 _STYLES: Final = {"bad": "red", "notice": "yellow", "good": "green"}
 
 
 class Display:
-    """Prints a scenario while it is played, with a table of all teams of the scenario after each step."""
+    """Prints a scenario while it is played, with a table of its teams after each step."""
 
     def __init__(self, console: Console, tree: Tree, scenario: Sequence[JobStep]) -> None:
         self._console = console
@@ -51,14 +48,14 @@ class Display:
         self._console.print(f"[bold]{escape(step.label)}[/bold]", highlight=False)
 
     def event(self, event: Event) -> None:
-        """Prints an event; of many of one kind, the first."""
+        """Prints an event; of a kind with many, the first."""
         self._kinds[event.kind] += 1
         text = self._texts.text(event)
         if self._kinds[event.kind] <= _NAMED:
             self._console.print(f"{_MARKS[event.kind]} {escape(text)}", highlight=False)
 
     def end(self, result: StepResult) -> None:
-        """Prints what the teams use after a step."""
+        """Prints the usage of the teams after a step."""
         for kind, count in self._kinds.items():
             if count > _NAMED:
                 self._console.print(f"[dim]and {count - _NAMED} more {kind}[/dim]", highlight=False)
@@ -68,7 +65,7 @@ class Display:
         self._console.print()
 
     def summary(self, steps: Sequence[StepResult], left_out: Iterable[str]) -> None:
-        """Prints all steps, whether they came as foreseen, Kueue's reasons with their meaning, and the limits."""
+        """Prints all steps, whether they match the simulation, Kueue's reasons with their meaning, and the limits."""
         found = steps_table(self._scenario, steps)
         # Not the title of the table, which would be wrapped to the width of the table.
         self._console.print(f"[bold]{escape(found.title)}[/bold]", highlight=False)
@@ -93,7 +90,7 @@ def show_load(console: Console, timeline: Timeline) -> None:
 
 
 def show_replay(console: Console, replayed: replay.Replayed) -> None:
-    """Prints who waits how long, who is preempted, who gains and who loses."""
+    """Prints waits, preemptions, gains and losses."""
     style = _STYLES[replay.tone(replayed)]
     console.print(f"[bold {style}]{escape(replay.headline(replayed))}[/]", highlight=False)
     for sentence in replay.sentences(replayed):
@@ -124,12 +121,12 @@ def _usage(console: Console, tree: Tree, held: Sequence[Held], result: StepResul
 
 
 def _kind(resource: str) -> str:
-    """GPUs of all flavors have one scale, CPUs and memory each another."""
+    """GPUs of all flavors have one scale, CPU and memory one each."""
     return "" if is_extended(resource) else resource
 
 
 def _bar(held: Held, longest: Mapping[str, int]) -> str:
-    """█ used of the guarantee, ▒ borrowed, · not used up to the limit."""
+    """█ used of the guarantee, ▒ borrowed, · unused up to the limit."""
     text, end, scale = "", 0, _WIDTH / longest[_kind(held.resource)]
     for mark, amount in (("█", held.own), ("▒", held.borrowed), ("·", held.limit - held.runs)):
         end += amount

@@ -1,4 +1,4 @@
-"""The timeline of a simulation: its steps with their events and states, one step for a load on all queues."""
+"""The timeline of a simulation: steps with events and states; a load on all queues has one step."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -36,13 +36,9 @@ class Follower(Protocol):
 
 @dataclass(frozen=True)
 class Timeline:
-    """The steps of a simulation, and what they have in common.
+    """The steps of a simulation; `title` is `everyone busy`, or the file of the jobs.
 
-    Attributes:
-        title: `everyone busy`, or the file of the jobs.
-        steps: only one for a load on all queues.
-        scenario: whether it has single jobs over time, not only load by team.
-        left_out: features of the stack that the simulation does not cover.
+    `scenario`: it has single jobs over time; `left_out` are features of the stack that the simulation does not cover.
     """
 
     stack: str
@@ -69,7 +65,7 @@ class Timeline:
 
     @cached_property
     def counted(self) -> tuple[Measure, ...]:
-        """GPUs of flavors, or CPU and memory, that a job used or requested; if none, what a team may use."""
+        """GPUs of flavors, or CPU and memory, that a job used or requested; if none, all that a team may use."""
         jobs = [job for moment in self.moments for job in (*moment.running, *moment.waiting)]
         may = {held.flavor for held in self.held}
         known = [measure for measure in every_measure(self.tree) if measure.label in may]
@@ -78,13 +74,13 @@ class Timeline:
 
     @cached_property
     def held_of_counted(self) -> tuple[Held, ...]:
-        """Usage of each team at the end, of what is counted."""
+        """Usage of each team at the end, of the counted resources."""
         labels = {measure.label for measure in self.counted}
         return tuple(held for held in self.held if held.flavor in labels)
 
     @cached_property
     def jobs(self) -> dict[str, Running | Waiting]:
-        """Every job, as it was in its first step, in the order of submission."""
+        """Every job as in its first step, in the order of submission."""
         jobs: dict[str, Running | Waiting] = {}
         for moment in self.moments:
             for job in (*moment.running, *moment.waiting):
@@ -98,7 +94,7 @@ class Timeline:
 
     @property
     def agrees(self) -> bool:
-        """Whether a cluster did in every step what the simulation foresaw; also without one."""
+        """Whether a cluster matched the simulation in every step; True without a cluster."""
         return all(step.agrees is not False for step in self.steps)
 
     def preempted(self) -> Iterator[tuple[StepResult, PreemptedJob]]:
@@ -106,16 +102,16 @@ class Timeline:
         return ((step, job) for step in self.steps for job in step.shown.evicted)
 
     def used(self, measure: Measure) -> int:
-        """What all teams use of what is counted at the end."""
+        """Usage of all teams at the end."""
         return sum(held.runs for held in self.held if held.flavor == measure.label)
 
     def supply(self, measure: Measure) -> int:
-        """What the queues share of it."""
+        """Amount that the queues share."""
         return supply_of(self.tree, measure)
 
 
 def state(moment: Moment, job: str) -> str:
-    """`running`, `pending`, or empty where the job does not exist."""
+    """`running`, `pending`, or empty if the job does not exist."""
     if any(running.workload == job for running in moment.running):
         return "running"
     return "pending" if any(waiting.workload == job for waiting in moment.waiting) else ""
@@ -146,7 +142,7 @@ def play(
 
 
 def timeline_data(timeline: Timeline) -> dict[str, Any]:
-    """Each step with its events, and the state that the simulation foresaw and that of a cluster; null for none."""
+    """Each step with its events, its simulated state, and its state in a cluster; null for none."""
     steps = [
         {
             "label": step.label,
@@ -170,6 +166,6 @@ def _moment(tree: Tree, moment: Moment) -> dict[str, Any]:
 
 
 def _job(job: Running | Waiting | PreemptedJob) -> dict[str, Any]:
-    """A job; only one without GPUs has `amounts`, its CPU and memory in base units."""
+    """A job; only a job without GPUs has `amounts`, in base units."""
     fields = asdict(job)
     return fields if job.amounts else {key: value for key, value in fields.items() if key != "amounts"}

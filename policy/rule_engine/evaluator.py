@@ -17,16 +17,12 @@ from rule_engine.resources import Placed, Resource, item_type, object_type
 from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
 from rule_engine.stacks import NOT_SET, Stack
 
-_LONGEST: Final = 2000
-"""Maximum number of characters of a message."""
+_LONGEST: Final = 2000  # maximum number of characters of a message
 _EMPTY: Final = Stack(())
-_LISTED: Final = 5
-"""Maximum number of rules or fields in a message."""
+_LISTED: Final = 5  # maximum number of rules or fields in a message
 _LIST: Final = "kubernetes:core/v1:List"
-_ANY: Final[Plain] = {"apiVersion": "v1", "kind": "Any"}
-"""An item of a list of any kinds."""
-_ALL: Final = "all"
-"""Instead of a rule's name: all rules. The engine has applied it already."""
+_ANY: Final[Plain] = {"apiVersion": "v1", "kind": "Any"}  # an item of a list of any kinds
+_ALL: Final = "all"  # instead of a rule's name: all rules. The engine has applied it already
 _SET_IT: Final = "set it in the patch too, or change the object in its own stack"
 
 
@@ -45,10 +41,7 @@ Message: TypeAlias = tuple[Outcome, str]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message about one resource: `PLACE: VALUE problem; fix`, with secrets hidden.
-
-    The level is advisory unless the outcome is `BROKEN` or `ERROR`.
-    """
+    """One message about one resource: `PLACE: VALUE problem; fix`, with secrets hidden."""
 
     rule: AnyRule
     outcome: Outcome
@@ -58,15 +51,10 @@ class Finding:
 
 
 class Evaluator:
-    """Evaluates the configured rules of a pack.
+    """Evaluates the configured rules of a pack; `today` is the date for exemptions, by default the current date.
 
-    Rules are selected once per resource type, and a resource is read once for all rules. A failing rule does not stop
-    the others: unknown values become advisory findings, and internal errors findings at the level of their rule,
-    because a resource passes a mandatory rule only if the rule was evaluated.
-
-    Args:
-        pack: the rules.
-        today: the date for exemptions; by default the current date.
+    A failing rule does not stop the others: unknown values become advisory findings, internal errors findings at the
+    level of their rule, because a resource passes a mandatory rule only if the rule was evaluated.
     """
 
     def __init__(self, pack: Pack, today: date | None = None) -> None:
@@ -162,7 +150,7 @@ class Evaluator:
             yield from self._messages_of_part(rule, part, resource, stack)
 
     def _find(self, rule: AnyRule, resource: Resource, parts: list[Placed]) -> Message | None:
-        """Adds the parts of a resource that a rule checks; returns why they are not known, if so."""
+        """Adds the parts of a resource that a rule checks; returns the reason if they are unknown."""
         try:
             parts += resource.parts(rule.on)
         except UnknownValueError as error:
@@ -181,11 +169,10 @@ class Evaluator:
             yield Outcome.ERROR, _internal_error(rule, place_of(part, resource), error)
 
     def _messages_of_patch(self, rule: AnyRule, resource: Resource, reads: Reads, stack: Stack) -> Iterator[Message]:
-        """The messages about the object that a patch leaves.
+        """The messages about the patched object; none if the rule reads no field that the patch sets.
 
-        A rule that reads nothing of what the patch sets has none: the patch changes nothing for it. Messages name the
-        fields that the rule read and the patch does not set. Without a message, the object is not evaluated, at the
-        level of the rule, if there are such fields.
+        Messages name fields that the rule read and the patch does not set. With such fields but no message, a finding
+        at the rule's level says that the object is not evaluated.
         """
         parts = list[Placed]()
         reads.take()
@@ -222,7 +209,7 @@ class Evaluator:
 
 
 def place_of(part: Placed, resource: Resource) -> str:
-    """The place of a part; that of its resource if it is unknown, and the type if that fails too."""
+    """The place of a part; if it is unknown, that of its resource; if that fails too, the type."""
     for placed in (part, resource):
         try:
             return placed.place
@@ -232,7 +219,7 @@ def place_of(part: Placed, resource: Resource) -> str:
 
 
 def _unread(place: str, error: UnknownValueError) -> Message:
-    """The message about a value that is not known; about one that a patch does not set, at the level of the rule."""
+    """The message about an unknown value: at the level of the rule if a patch does not set it."""
     if error.why == NOT_SET:
         return Outcome.BROKEN, f"{place}: not evaluated: {error}; {_SET_IT}"
     return Outcome.UNKNOWN, f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
@@ -241,7 +228,7 @@ def _unread(place: str, error: UnknownValueError) -> Message:
 def patch_messages(
     part: Placed, resource: Resource, messages: Sequence[tuple[Outcome, str, Reads]], read: Reads
 ) -> Iterator[Message]:
-    """What is true of the object that a patch leaves, and what is not evaluated; nothing if the rule reads none of it.
+    """The messages about the patched object and its unevaluated fields; none if the rule reads nothing of the patch.
 
     Each message about the part comes with the fields that were read for it; `read` are all of them.
     """

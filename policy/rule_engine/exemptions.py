@@ -15,8 +15,7 @@ from rule_engine.rules import Rule, Settings
 NAME: Final = "exemptions-in-order"
 _FORM: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[\s_,;:-]+(\S.{3,})", re.DOTALL)
 _HOW: Final = "set an expiry date and a reason, such as `2027-01-31 waits for the new driver`"
-ANNOTATION: Final = "exempt.gpu-rules/"
-"""Prefix of an annotation that exempts a Kubernetes object from a rule: `exempt.gpu-rules/RULE: 2027-01-31 why`."""
+ANNOTATION: Final = "exempt.gpu-rules/"  # annotation of a Kubernetes object: `exempt.gpu-rules/RULE: 2027-01-31 why`
 
 
 def annotated_exemptions(resource: Resource) -> dict[str, str]:
@@ -76,10 +75,7 @@ def exemption_rule(
 ) -> Rule[Exempted, ExemptionSettings]:
     """The rule about exemptions themselves; an exemption that violates it has no effect.
 
-    Args:
-        read: reads the exemptions of a resource, keyed by rule name; may raise `UnknownValueError`.
-        rules: names of all rules of the pack.
-        today: returns the current date.
+    `read` returns the exemptions of a resource by rule name, or raises `UnknownValueError`.
     """
 
     def find(resource: Resource) -> Iterator[Exempted]:

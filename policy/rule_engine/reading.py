@@ -21,12 +21,7 @@ class Unknown:
 
 
 class UnknownValueError(Exception):
-    """A rule needs a value that is not known yet, or that does not have the type that its API requires.
-
-    Args:
-        path: the property path of the value.
-        why: the reason; never contains the value itself.
-    """
+    """A rule needs an unknown value, or one without the type that its API requires; `why` never has the value."""
 
     def __init__(self, path: Path, why: str) -> None:
         self.path = path
@@ -35,7 +30,7 @@ class UnknownValueError(Exception):
 
 
 class UnknownValues:
-    """Unknown values that must hide nothing that is known: collected, and raised at the end."""
+    """Collects unknown values and raises them at the end, so that they hide no known value."""
 
     def __init__(self) -> None:
         self.errors: list[UnknownValueError] = []
@@ -79,18 +74,13 @@ UNKNOWNS: Final = frozenset(
 )
 
 
-_Pending: TypeAlias = "list[tuple[Any, dict[str, Plain] | list[Plain]]]"
-"""Structs and lists of the protocol, each with the map or list that it fills."""
+_Pending: TypeAlias = "list[tuple[Any, dict[str, Plain] | list[Plain]]]"  # each Struct or list, with the map to fill
 
 
 def read_struct(struct: Struct, secrets: Secrets) -> dict[str, Plain]:
-    """The plain properties of a Struct; unknown values become `Unknown`, secrets their value.
+    """The plain properties of a Struct: unknown values become `Unknown`, secrets their value, which `secrets` collects.
 
     Without recursion, so that no depth of nesting ends the evaluation.
-
-    Args:
-        struct: of the protocol.
-        secrets: collects the values that messages must not show.
     """
     properties: dict[str, Plain] = {}
     pending: _Pending = [(struct, properties)]
@@ -127,7 +117,7 @@ def _plain(value: Value, pending: "_Pending", secret: list[Plain]) -> Plain:
 
 
 def _map(struct: Struct, pending: "_Pending", secret: list[Plain]) -> Plain:
-    """A map, or what the protocol wraps in one: a secret, an output, a file."""
+    """A map, or the value that the protocol wraps in one: a secret, an output, a file."""
     is_secret = False
     while SIGNATURE in struct.fields:
         fields = struct.fields
@@ -154,7 +144,7 @@ class View:
     """One value and its path. Missing values read as empty; unknown values raise.
 
     All methods take the keys of the path below this value, and raise `UnknownValueError` if a value on that path is
-    unknown or has another type. A view of a patch notes what is read of it.
+    unknown or has another type. A view of a patch notes the fields that are read.
 
     Example:
         >>> View({"spec": {"replicas": 3.0}}).number("spec", "replicas")
@@ -188,7 +178,7 @@ class View:
         return View(value, path, reads)
 
     def as_part(self) -> "View":
-        """The same value, whose readers know that it is a part: what is missing is not noted."""
+        """The same value, known to be a part: missing fields are not noted."""
         return self if self.reads is None else View(self.value, self.path, self.reads.of_part())
 
     def has(self, *keys: str) -> bool:

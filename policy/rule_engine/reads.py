@@ -1,7 +1,6 @@
-"""What rules read of a patch: the fields that it sets, and those that it leaves to the object that it patches.
+"""The fields of a patch (`NamespacePatch`) that rules read, and the fields that it leaves to the patched object.
 
-A patch (`NamespacePatch`) has a part of an object. What a rule concludes from a field that the patch sets is true of
-the object too; what it concludes from a field that the patch does not set is not known.
+A conclusion from a set field is true of the object too; a conclusion from a field that is not set is unknown.
 """
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
@@ -12,22 +11,16 @@ from typing_extensions import override
 T = TypeVar("T")
 Path: TypeAlias = tuple[str, ...]
 
-_IDENTITY: Final = frozenset(
+_IDENTITY: Final = frozenset(  # fields by which the API server finds the object, equal in object and patch
     {("apiVersion",), ("kind",), ("metadata", "generateName"), ("metadata", "name"), ("metadata", "namespace")}
 )
-"""Fields by which the API server finds the object; they are the same in object and patch."""
 _MERGED: Final = frozenset({"containers", "env", "ephemeralContainers", "initContainers", "volumes", "matchConditions"})
 """Lists that server-side apply merges by `name`. Most other lists are replaced as a whole:
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy."""
 
 
 class Reads:
-    """The fields of a patch that were read.
-
-    Attributes:
-        present: paths of fields that it sets, in the order of reading.
-        absent: paths of fields that it does not set, so that the object's are not known.
-    """
+    """The fields of a patch that were read: `present` ones in the order of reading, and `absent` ones."""
 
     __slots__ = ("absent", "present")
 
@@ -42,28 +35,28 @@ class Reads:
             (self.present if present else self.absent)[path] = None
 
     def take(self) -> "Reads":
-        """What was noted until now, which is forgotten here."""
+        """Returns the noted fields, and forgets them here."""
         taken = Reads(dict(self.present), dict(self.absent))
         self.present.clear()
         self.absent.clear()
         return taken
 
     def add(self, other: "Reads") -> None:
-        """Notes what another one noted."""
+        """Adds the fields that another one noted."""
         self.present.update(other.present)
         self.absent.update(other.absent)
 
     def of_whole(self) -> "Reads":
-        """For a value that the patch has as a whole: what is missing in it is known too."""
+        """For a value that the patch sets as a whole: missing fields are known too."""
         return Reads(self.present, self.present)
 
     def of_part(self) -> "Reads":
-        """For a map of which rules know that it is a part: what is missing in it is not noted."""
+        """For a map that rules know to be a part: missing fields are not noted."""
         return Reads(self.present)
 
 
 def is_whole(field: str, *, is_list: bool) -> bool:
-    """Whether server-side apply replaces a field's list or map as a whole, so that a patch which sets it has all of it.
+    """Whether server-side apply replaces a field's list or map as a whole, so that a patch has all of it.
 
     Maps are merged, except selectors and references: `+structType=atomic` in the API's types.
     """
@@ -73,12 +66,7 @@ def is_whole(field: str, *, is_list: bool) -> bool:
 
 
 class Entries(dict[str, T]):
-    """The entries of a map of a patch, which note their keys as they are read.
-
-    Args:
-        entries: the entries.
-        note: called with a key that is read and its entry, None if there is none.
-    """
+    """The entries of a map of a patch; `note` is called with each key that is read, and its entry or None."""
 
     def __init__(self, entries: dict[str, T], note: Callable[[str, T | None], None]) -> None:
         super().__init__(entries)

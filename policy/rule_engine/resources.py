@@ -1,4 +1,4 @@
-"""Resources of a Pulumi program, and the parts of them that rules are about."""
+"""Resources of a Pulumi program, and their parts that rules check."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,10 +16,8 @@ _PATCH: Final = "Patch"
 """Suffix of the types of Pulumi's patches, which have a part of an object: `DeploymentPatch`.
 https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/"""
 _LIST: Final = "List"
-_STACK: Final = "gpu-tenancy:"
-"""Begins the types of this project's components."""
-_OF_ALL: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-"""Fields of all Kubernetes objects."""
+_STACK: Final = "gpu-tenancy:"  # begins the types of this project's components
+_OF_ALL: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})  # fields of all Kubernetes objects
 _HIDDEN: Final = {"kubernetes:core/v1:Secret": ("data", "stringData")}
 
 
@@ -41,13 +39,12 @@ class Resource:
     """One resource, as Pulumi's engine passes it to a policy.
 
     Attributes:
-        type: its type token, `kubernetes:apps/v1:Deployment`; of a patch, that of the object.
+        type: its type token, `kubernetes:apps/v1:Deployment`; of a patch (`DeploymentPatch`), that of the object.
         ignored: properties in `ignoreChanges`.
-        secrets: values of this resource that messages must not show.
-        needs: for each property that the program set, the URNs of the resources that it depends on; empty if a
-            resource is evaluated alone, because the engine sends this only for a whole stack.
-        patch: whether it is a patch of an object (`DeploymentPatch`).
-        reads: notes what is read of a patch if the rest of the object is unknown; else None.
+        secrets: values that messages must not show.
+        needs: URNs of the dependencies of each property that the program set; empty if a resource is evaluated alone,
+            because the engine sends this only for a whole stack.
+        reads: notes the fields of a patch that are read, if the rest of the object is unknown; else None.
     """
 
     type: str
@@ -65,10 +62,7 @@ class Resource:
 
     @property
     def props(self) -> View:
-        """Its inputs; in a whole stack, its outputs. Read once, on first use.
-
-        Values that a preview of a stack does not know and the program did not set are left out: the cloud sets them.
-        """
+        """Its inputs; in a whole stack, its outputs, without unknown values that the cloud will set."""
         if self._props is None:
             props = read_struct(self._struct, self.secrets) if self._struct is not None else {}
             for key in _HIDDEN.get(self.type, ()):
@@ -128,7 +122,7 @@ class Resource:
         return self.once(subject, lambda: list(subject.find(self)) if subject.selects(self) else [])
 
     def objects(self) -> "list[Resource]":
-        """The objects that it has: the items of a list, else itself. A list of unknown length has one unknown item."""
+        """Its objects: the items of a list, else itself. A list of unknown length has one unknown item."""
         if not item_type(self.type, {"apiVersion": "v1", "kind": "Any"}):
             return [self]
         value = self.props.value
@@ -147,26 +141,22 @@ class Resource:
         return replace(self, type=type_, reads=None, _props=View(value, path), _struct=None, _found={}, _read={})
 
     def content(self) -> set[str]:
-        """The names of its fields that say what it is: those of its spec, and all others beside its metadata."""
+        """The names of its own fields: those of its spec, and all others beside its metadata."""
         fields = self.props.value if isinstance(self.props.value, dict) else {}
         spec = fields.get("spec", {})
         return {key for key in fields if key not in _OF_ALL} | ({*spec} if isinstance(spec, dict) else {"spec"})
 
     def patched(self, patch: "Resource") -> "Resource":
-        """The object that a patch leaves of this one; messages name the patch.
+        """The object after a patch; messages name the patch.
 
         Raises:
-            UnknownValueError: the properties of one of them are unknown.
+            UnknownValueError: properties of the object or the patch are unknown.
         """
         props = View(merged(self.props.value, patch.props.value))
         return replace(patch, reads=None, needs={}, _props=props, _struct=None, _found={}, _read={})
 
     def once(self, key: Hashable, find: Callable[[], T]) -> T:
-        """A fact that several rules need, computed once; an unknown result is cached too.
-
-        Args:
-            key: identifies the fact within this resource.
-            find: computes it.
+        """A fact that several rules need, computed once by `find`; an unknown result is cached too.
 
         Raises:
             UnknownValueError: it is unknown.
@@ -190,13 +180,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A resource, or a part of one.
-
-    Attributes:
-        resource: the resource.
-        view: the properties of the part.
-        label: the name of the part; empty if messages show only the resource.
-    """
+    """A resource, or a part of one; `label` is the part's name, empty if messages show only the resource."""
 
     resource: Resource
     view: View
@@ -212,10 +196,7 @@ class Part:
 class Subject(Generic[S]):
     """A kind of part that rules check, and how it is found in a resource.
 
-    Attributes:
-        name: its name in the documentation: `containers`.
-        selects: whether a resource can have such parts; reads only the type.
-        find: the parts of one resource; may raise `UnknownValueError`.
+    `name` is for the documentation: `containers`. `selects` reads only the type. `find` may raise `UnknownValueError`.
     """
 
     name: str
@@ -232,12 +213,7 @@ def kubernetes(*kinds: str) -> Callable[[Resource], bool]:
 def read(
     request: analyzer_pb2.AnalyzeRequest | analyzer_pb2.AnalyzerResource, secrets: Secrets | None = None
 ) -> Resource:
-    """Reads a resource of the analyzer protocol.
-
-    Args:
-        request: the engine's message.
-        secrets: shared by all resources of a stack; by default, the resource has its own.
-    """
+    """Reads a resource of the analyzer protocol; all resources of a stack can share `secrets`."""
     type_, is_patch = object_type(request.type)
     needs: dict[str, tuple[str, ...]] = {}
     if isinstance(request, analyzer_pb2.AnalyzerResource):
@@ -263,12 +239,7 @@ def object_type(type_: str) -> tuple[str, bool]:
 
 
 def item_type(type_: str, item: Plain) -> str:
-    """The type of an item of a list: that of the list's type, or else what the item says; empty if it is no list.
-
-    Args:
-        type_: of the resource: `kubernetes:apps/v1:DeploymentList`.
-        item: an item, which has its own kind in a list of any kinds (`kubernetes:core/v1:List`).
-    """
+    """The type of an item: from the list's type, or from the item in a list of any kinds; empty if it is no list."""
     token = type_.removesuffix(_LIST)
     if not type_.startswith(_KUBERNETES) or token == type_:
         return ""
@@ -282,7 +253,7 @@ def item_type(type_: str, item: Plain) -> str:
 
 
 def merged(below: Plain, above: Plain, field: str = "") -> Plain:
-    """What server-side apply makes of an object's value and of a patch's; `field` is the name of the field with it."""
+    """The result of server-side apply of a patch's value to an object's; `field` is the name of their field."""
     if isinstance(below, dict) and isinstance(above, dict) and not is_whole(field, is_list=False):
         both = {key: merged(below[key], above[key], key) for key in below if key in above}
         return {**below, **above, **both}

@@ -36,15 +36,14 @@ class Rule(Generic[S, C]):
 
     Attributes:
         level: the default enforcement level.
-        on: the kind of part that it checks.
         check: yields a message for each violation of a part, `VALUE problem; fix`, without the place. It may raise
             `UnknownValueError`.
         whole: whether the check needs the whole stack, which is known only after all resources are.
-        remedy: fixes a resource's properties if that is safe: takes the type and the properties in the protocol's JSON
-            form (unknown values and secrets marked), changes these in place, and returns whether it changed them. Used
-            if the level is `remediate`.
-        stack_fix: the fix in the words of a GPU tenancy stack, for its resources; `{fix}` is the fix of the message,
-            `{number}` its last number. Empty if the fix of the message is right there too.
+        remedy: fixes properties if that is safe, at the level `remediate`: takes the type and the properties in the
+            protocol's JSON form (unknown values and secrets marked), changes these in place, and returns whether it
+            did.
+        stack_fix: the fix for resources of a GPU tenancy stack; `{fix}` is the fix of the message, `{number}` its last
+            number. Empty if the fix of the message is right there too.
     """
 
     name: str
@@ -71,7 +70,7 @@ class Rule(Generic[S, C]):
         return check(part, settings, stack) if self.whole else check(part, settings)
 
     def message(self, text: str, resource: Resource) -> str:
-        """A message of its check, with the fix in the words of the stack if the resource is part of one."""
+        """A message of its check, with the fix for the stack if the resource is part of one."""
         if not self.stack_fix or not resource.of_stack:
             return text
         problem, _, fix = text.partition("; ")
@@ -114,7 +113,7 @@ AnyRule = Rule[Any, Any]
 
 
 def read_table(file: Path) -> Any:
-    """The content of a YAML file of a pack."""
+    """Reads a YAML file of a pack."""
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if PyYAML has it
     return yaml.load(file.read_bytes(), loader)  # noqa: S506 - both are safe ones
 
@@ -129,13 +128,8 @@ def rule(
 ) -> "Callable[[Check[S, C]], Rule[S, C]]":
     """Makes a rule of its check: a function of a part, the settings and, if it needs the whole stack, a `Stack`.
 
-    The docstring of the check is the requirement, and the annotation of its second parameter the type of the settings.
-    All other texts are in `rules.yaml` in the folder of its module.
-
-    Args:
-        name: the rule's name.
-        on: the kind of part that it checks.
-        remedy: see `Rule`.
+    The check's docstring is the requirement, and the annotation of its second parameter the type of the settings. All
+    other texts are in `rules.yaml` in the folder of its module. `Rule` describes `remedy`.
     """
 
     def of(check: "Check[S, C]") -> Rule[S, C]:

@@ -1,9 +1,8 @@
 # ruff: noqa: ARG002, N802 - names and parameters of the protocol
 """The gRPC server of a pack, for Pulumi's analyzer protocol.
 
-The SDK's server (`pulumi_policy.PolicyPack`) reads a resource's properties again for each rule, and all resources of a
-stack for each stack rule. This one reads them once. The protocol:
- https://github.com/pulumi/pulumi/blob/master/proto/pulumi/analyzer.proto.
+It reads properties once; the SDK's `pulumi_policy.PolicyPack` reads them for each rule. The protocol:
+https://github.com/pulumi/pulumi/blob/master/proto/pulumi/analyzer.proto.
 """
 
 import sys
@@ -27,20 +26,10 @@ from rule_engine.rules import AnyRule, ConfigError, Pack
 from rule_engine.stacks import Stack
 from rule_engine.values import Secrets
 
-_LARGEST: Final = 400 * 1024 * 1024
-"""Maximum message size in bytes, as in the SDK."""
-OUTCOMES: Final = "gpu-rules-outcomes"
-"""Trailing metadata of `Analyze` and `AnalyzeStack`: the outcome of each diagnostic, comma-separated.
-
-The protocol has no field for it; clients that do not know the key ignore it.
-"""
-UNCHECKED: Final = "gpu-rules-type"
-"""Trailing metadata of `Analyze`, with the value `unchecked`: no rule checks resources of the request's type.
-
-A client that knows the key need not send more of them; the protocol has no list of types.
-"""
-_GRACE: Final = 5.0
-"""Seconds for pending calls at shutdown."""
+_LARGEST: Final = 400 * 1024 * 1024  # maximum message size in bytes, as in the SDK
+OUTCOMES: Final = "gpu-rules-outcomes"  # trailing metadata: outcomes, comma-separated; the protocol has no field
+UNCHECKED: Final = "gpu-rules-type"  # trailing metadata `unchecked`: no rule checks the request's type
+_GRACE: Final = 5.0  # seconds for pending calls at shutdown
 LEVELS: Final = {level: wire.EnforcementLevel.Value(level.name) for level in EnforcementLevel}
 _SEVERITIES: Final = {
     severity: wire.PolicySeverity.Value(f"POLICY_SEVERITY_{severity.name}")
@@ -84,8 +73,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     def Configure(self, request: wire.ConfigureAnalyzerRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """Applies levels and settings; rejects unknown rules and invalid settings.
 
-        The engine sends every rule, with defaults for values that are not set, and also `all` if it was set, which it
-        has already applied: pkg/resource/analyzer/config.go in pulumi/pulumi.
+        The engine has already applied `all` and defaults: pkg/resource/analyzer/config.go in pulumi/pulumi.
         """
         by_number = {number: level for level, number in LEVELS.items()}
         configs = request.policyConfig.items()
@@ -123,8 +111,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
     def Remediate(self, request: wire.AnalyzeRequest, context: grpc.ServicerContext) -> wire.RemediateResponse:
         """Applies the remedies of rules with the level `remediate` to one resource, rule after rule.
 
-        Each remediation includes the changes before it. A resource that is exempted from a rule is not changed, nor is
-        one whose exemption is unknown.
+        Each remediation includes earlier changes. A resource with an exemption, or an unknown one, is not changed.
         """
         response = wire.RemediateResponse()
         evaluator = self.evaluator
@@ -147,7 +134,7 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
         return response
 
     def _remediation(self, rule: AnyRule, type_: str, props: dict[str, Any]) -> wire.Remediation | None:
-        """What the remedy of a rule changes in properties, which have it afterwards; None if it changes nothing."""
+        """The changes of a rule's remedy, which are in `props` afterwards; None if there are none."""
         candidate, changed, diagnostic = deepcopy(props), False, ""
         try:
             changed = bool(rule.remedy and rule.remedy(type_, candidate, self.evaluator.settings(rule)))

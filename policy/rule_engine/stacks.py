@@ -11,15 +11,11 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Placed)
 Among: TypeAlias = tuple[Callable[[S], object], object]
 """An index key of parts (a named function, not a lambda, so that the index is reused) and the wanted value."""
-NOT_SET: Final = "is not set by the patch"
-"""Why a value of the object of a patch is unknown."""
+NOT_SET: Final = "is not set by the patch"  # reason of an unknown value of a patched object
 
 
 class Stack:
-    """All resources of a stack, indexed by subject and key.
-
-    Lists are the objects that they have, and an object with a patch in the same stack is what the patch leaves of it.
-    """
+    """All resources of a stack, indexed by subject and key: items for lists, patched objects for patches."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.resources = tuple(_patched([found for resource in resources for found in resource.objects()]))
@@ -37,13 +33,8 @@ class Stack:
     def first(self, subject: Subject[S], predicate: Callable[[S], bool], *among: "Among[S]") -> S | None:
         """The first part for which the predicate is true; None if there is none.
 
-        Unknown parts matter only if no known part matches.
-
-        Args:
-            subject: the kind of part.
-            predicate: called for each part.
-            among: index keys, each with the value to look up, such as a namespace and then a name within it; in a large
-                stack, the index is built once. A part with an unknown key matters only if its keys before match.
+        `among` are index keys, each with the value to look up, such as a namespace and then a name within it. Unknown
+        parts matter only if no known part matches, and a part with an unknown key only if its keys before match.
 
         Raises:
             UnknownValueError: no known part matches, and an unknown part may match.
@@ -59,12 +50,7 @@ class Stack:
         return list(self._matching(subject, predicate, among))
 
     def once(self, name: object, make: Callable[[], T]) -> T:
-        """A value that several parts of the stack share, computed once.
-
-        Args:
-            name: the cache key.
-            make: computes the value; an `UnknownValueError` that it raises is raised each time.
-        """
+        """A shared value, computed once by `make`; an `UnknownValueError` of `make` is raised each time."""
         if name not in self._made:
             try:
                 self._made[name] = make()
@@ -76,10 +62,7 @@ class Stack:
         return value  # pyright: ignore[reportReturnType] - what was made under this name
 
     def known_values(self, subject: Subject[S], function: Callable[[S], T]) -> Iterator[tuple[S, T]]:
-        """Each part of a subject with the value of a function; parts with unknown values are skipped.
-
-        For sums: a rule that uses it also reports each skipped part as unknown.
-        """
+        """Each known part with its value, for sums; a rule that uses it also reports each skipped part as unknown."""
         known, _ = self._parts(subject)
         for part in known:
             try:
@@ -135,7 +118,6 @@ class Stack:
 
 
 def _patched(resources: list[Resource]) -> Iterator[Resource]:
-    """The same resources, with each patch of one of them in its place."""
     patches: dict[tuple[str, ...], list[Resource]] = {}
     for resource in resources:
         if resource.reads is not None and (identity := _identity(resource)):
@@ -161,7 +143,7 @@ def _identity(resource: Resource) -> tuple[str, ...]:
 
 
 def _known(part: S, function: Callable[[S], T]) -> T:
-    """What a function says of a part; a field that it needs and a patch does not set is unknown."""
+    """The value of a function of a part; a field that it needs and a patch does not set is unknown."""
     resource = part if isinstance(part, Resource) else getattr(part, "resource", None)
     reads = resource.reads if isinstance(resource, Resource) else None
     if reads is None:
@@ -180,7 +162,6 @@ def _known(part: S, function: Callable[[S], T]) -> T:
 def _sorted_by(
     key: Callable[[S], object], parts: Iterable[S]
 ) -> tuple[dict[object, list[S]], UnknownValueError | None]:
-    """Parts by a key, and the first unknown key."""
     groups: dict[object, list[S]] = {}
     unknown: UnknownValueError | None = None
     for part in parts:

@@ -8,10 +8,8 @@ from typing import Final, cast
 _FORM: Final = re.compile(
     r"([+-]?)(\d*)(?:\.(\d*))?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|n|u|[eE][+-]?0*\d{1,2})?", re.ASCII
 )
-_LONGEST: Final = 64
-"""Maximum number of digits between zeros at both ends: real quantities have fewer, and arithmetic with more is slow."""
-_EXACT: Final = Context(prec=2 * _LONGEST)
-"""Decimal's default precision of 28 digits would round."""
+_LONGEST: Final = 64  # maximum digits between zeros at both ends: quantities have fewer, arithmetic with more is slow
+_EXACT: Final = Context(prec=2 * _LONGEST)  # Decimal's default precision of 28 digits would round
 _UNITS: Final = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -21,10 +19,8 @@ _UNITS: Final = {
 }
 _BOUNDS: Final = re.compile(r"[\s/:@=,;?&]+")
 """Where a rule can split a string: an image's registry and tag, a URL's host."""
-_PIECE: Final = 4
-"""Minimum characters for a piece of a secret to be hidden, and for a secret to be hidden within a word."""
-_CUT: Final = 1000
-"""Maximum characters of a secret that is split: longer ones are documents, made of common words."""
+_PIECE: Final = 4  # minimum characters of a hidden piece, and of a secret hidden within a word
+_CUT: Final = 1000  # maximum characters of a secret that is split: longer ones are documents
 
 
 def quantity(text: str) -> Decimal | None:
@@ -63,10 +59,9 @@ def _pieces(secret: str) -> Iterator[str]:
 
 
 class Secrets:
-    """Secret values as strings, and pieces of them.
+    """Secret values as strings and pieces of them; quantities (`2Ti`) also as their number.
 
-    Numbers are stored as messages show them; quantities (`2Ti`) also as their number. Field names within a secret map
-    are not hidden: otherwise messages could not name a place in a chart's values.
+    Field names within a secret map are not hidden: otherwise messages could not name a place in a chart's values.
     """
 
     def __init__(self) -> None:
@@ -74,12 +69,7 @@ class Secrets:
         self._pattern: re.Pattern[str] | None = None
 
     def keep(self, value: object, *, whole: bool = False) -> None:
-        """Hides every string and number within a value.
-
-        Args:
-            value: plain values, lists and maps of them.
-            whole: hide strings only as a whole, not their pieces.
-        """
+        """Hides every string and number within a value; with `whole`, strings only as a whole, not their pieces."""
         self._pattern = None
         pending: list[object] = [value]
         while pending:
@@ -94,10 +84,7 @@ class Secrets:
                 self._texts.add(format_float(inner))
 
     def hide(self, text: str) -> str:
-        """The text with `[secret]` in place of each secret, longest first.
-
-        A short secret, such as `8`, is hidden only as a separate word; otherwise messages would be unreadable.
-        """
+        """The text with `[secret]` in place of each secret, longest first; short ones only as separate words."""
         if not self._texts:
             return text
         if self._pattern is None:

@@ -1,4 +1,4 @@
-"""What stacks become, for a real API server to judge; and valid things of which a test breaks one part."""
+"""Objects of stacks for a real API server, and valid objects of which a test breaks one part."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -22,12 +22,11 @@ STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (ROOT / "stacks").
 
 
 def sections_of(stack: str) -> Data:
-    """What a stack of the repository says, for a test to edit."""
+    """The sections of a stack of the repository, for a test to edit."""
     return deepcopy(read_file(ROOT / "stacks" / f"Pulumi.{stack}.yaml").sections)
 
 
 def declared(sections: Data) -> tuple[KubernetesObject, ...]:
-    """The objects of a stack."""
     rendered = render(ROOT, project="gpu-tenancy", stack="acceptance", config=to_config(Source(sections)))
     assert problems(rendered) == ()
     return kubernetes_objects(rendered)
@@ -42,18 +41,17 @@ def flat(stack: Waves) -> list[Manifest]:
 
 
 def only(objects: Iterable[KubernetesObject], kind: str, name: str = "") -> Any:
-    """The one object of a kind (and name), to be broken in one part."""
+    """The one object of a kind (and name)."""
     (found,) = (one for one in objects if one.kind == kind and name in {"", one.name})
     return deepcopy(dict(found.manifest))
 
 
 def moved(manifest: Any, namespace: str) -> Any:
-    """The same object in a test's own namespace."""
     return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
 
 
 def a_pod(namespace: str, name: str = "pod", *, requests: Data | None = None, limits: Data | None = None) -> Any:
-    """A pod that every API server accepts; it asks for one GPU."""
+    """A pod that every API server accepts; it requests one GPU."""
     asked = {"requests": requests, "limits": {GPU: 1} if limits is None else limits}
     return {
         "apiVersion": "v1",
@@ -72,12 +70,12 @@ def a_pod(namespace: str, name: str = "pod", *, requests: Data | None = None, li
 
 
 def resources(pod: Mapping[str, Json]) -> Any:
-    """What the only container of a pod has, after all that filled it in."""
+    """The resources of the pod's only container, after admission has completed them."""
     return cast("Any", pod)["spec"]["containers"][0]["resources"]
 
 
 def refusal(send: Callable[[], object]) -> str:
-    """The API server's own words; fails where it accepts."""
+    """The API server's message; fails if it accepts."""
     with pytest.raises(ApiError) as refused:
         send()
     return refused.value.message
@@ -87,7 +85,7 @@ _UNKNOWN: Final = ("status unknown for quota", "no PriorityClass with name")
 
 
 def admitted(cluster: Cluster, pod: Any) -> Any:
-    """The pod as a server takes it, by a dry run; waits for quotas and classes that admission does not know yet."""
+    """The pod after admission, by a dry run; waits for quotas and classes that admission does not know yet."""
 
     def known() -> Any:
         try:
@@ -101,7 +99,7 @@ def admitted(cluster: Cluster, pod: Any) -> Any:
 
 
 def refused_soon(cluster: Cluster, words: str, pod: Any) -> None:
-    """Waits for the refusal of a pod by a quota, of which admission's own copy can be older than what is stored."""
+    """Waits until a quota refuses a pod: admission's own copy of a quota can be older than the stored one."""
 
     def refused() -> bool:
         try:

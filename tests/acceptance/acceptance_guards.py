@@ -1,4 +1,4 @@
-"""Tenants of a stack: people with Kubernetes' own right to edit their namespaces, and what they make there."""
+"""Tenants of a stack: people with Kubernetes' own right to edit their namespaces, and their objects."""
 
 import base64
 import json
@@ -23,12 +23,12 @@ from gpu_tenancy.kube.references import Reference
 QUEUE = "kueue.x-k8s.io/queue-name"
 RESEARCH, PRODUCTION, EXPERIMENTS = "ml-research", "ml-production", "ml-experiments"
 TEAMS = (RESEARCH, PRODUCTION, EXPERIMENTS, "ml-serving")
+# A member of a team, of the cohort above it, and of a team in another branch of the tree.
 MEMBERS: tuple[tuple[str, str, Any], ...] = (
     ("teams", RESEARCH, {"leads": ["group:leads"], "researchers": ["group:researchers"], "viewers": ["group:viewers"]}),
     ("cohorts", "research", {"leads": ["group:cohort-leads"]}),
     ("teams", PRODUCTION, {"researchers": ["group:others"]}),
 )
-"""People of the stack: of a team, of the cohort above it, and of a team in another branch of the tree."""
 POLICIES = (
     "accounts",
     "amount",
@@ -81,13 +81,11 @@ _EDITED = (
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who is logged in.
+    """A logged-in user.
 
     Attributes:
-        cluster: the API server, as whoever has the token; without the headers.
-        token: of a service account.
-        authority: the server's certificate authority.
-        headers: of requests; those of impersonation make it somebody else.
+        cluster: the API server, for the token's account; without the headers.
+        headers: of requests; headers of impersonation change the user.
     """
 
     cluster: Cluster
@@ -96,13 +94,13 @@ class Person:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def impersonating(self, group: str) -> "Person":
-        """Somebody of a group, with no other rights."""
+        """A user of a group, without other rights."""
         return replace(self, headers={"Impersonate-User": f"one-of-{group}", "Impersonate-Group": group})
 
     def asked(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """The status and the answer of a request; what would change something is a dry run.
+        """The status and the answer of a request; changes are dry runs.
 
-        A kind that was just defined answers 429 until its storage is there.
+        A kind that was just defined answers 429 until its storage is ready.
         """
 
         def settled() -> tuple[int, Any] | None:
@@ -112,7 +110,7 @@ class Person:
         return self.cluster.wait_for(settled, what=f"{path} to be served")
 
     def refusal(self, manifest: Any) -> str:
-        """Why the API server would refuse to create an object, in its own words; empty if it would create it."""
+        """The API server's message if it would not create an object; else empty."""
         status, answer, _ = self._ask("POST", self._collection(Reference.of(manifest)), manifest)
         return "" if status < 300 else str(answer["message"])
 
@@ -126,17 +124,16 @@ class Person:
         return self.cluster.wait_for(refused, what=what)
 
     def warnings(self, manifest: Any) -> tuple[int, list[str]]:
-        """The status of a dry run, and the warnings that came with it."""
+        """The status and warnings of a dry run."""
         reference = Reference.of(manifest)
         status, _, warnings = self._ask("POST", self._collection(reference), manifest)
         return status, warnings
 
     def patch_refusal(self, manifest: Any, patch: Any, *, subresource: str = "") -> str:
-        """Why the API server would refuse a change of an object; empty if it would not."""
+        """The API server's message if it would refuse a change of an object; else empty."""
         return self._refusal("PATCH", manifest, patch, subresource)
 
     def delete_refusal(self, manifest: Any, **options: Any) -> str:
-        """Why the API server would refuse to delete an object; empty if it would not."""
         return self._refusal("DELETE", manifest, {"dryRun": ["All"], **options})
 
     def _refusal(self, method: str, manifest: Any, body: Any, subresource: str = "") -> str:
@@ -170,7 +167,7 @@ def _connections(server: str, authority: str) -> HTTPSConnectionPool:
 
 @dataclass(frozen=True)
 class Door:
-    """The way into a cluster for people who are no members of `system:masters`, as its administrator is."""
+    """Logs in people who are not members of `system:masters`, as the administrator is."""
 
     cluster: Cluster
     kubeconfig: Path
@@ -178,9 +175,9 @@ class Door:
 
     @contextmanager
     def let_in(self, name: str, role: str, *namespaces: str, home: str = "") -> Generator[Person]:
-        """Logs somebody in, as a service account of `home`, with a role in some namespaces, or everywhere.
+        """Logs in a service account of `home`, with a role in some namespaces, or everywhere.
 
-        Whoever is let in twice under one name needs two homes: the first is still on its way out.
+        A second login under one name needs another home: the first account is still being deleted.
         """
         home = home or f"guards-{name}"
         self.cluster.apply(_object("v1", "Namespace", home))
@@ -210,7 +207,7 @@ class Door:
 
     @contextmanager
     def newcomer(self, name: str, role: str, team: str, **facts: str) -> Generator[Person]:
-        """Logs somebody in with a role in a new namespace of a team, with these facts for guards."""
+        """Logs in an account with a role in a new namespace of a team, with these facts for guards."""
         read = {f"guards.gpu-tenancy.dev/{key.replace('_', '-')}": value for key, value in facts.items()}
         label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
         namespace = _object("v1", "Namespace", team, labels=label, annotations=read)
@@ -251,7 +248,6 @@ def _rights(name: str, home: str, role: str, namespaces: tuple[str, ...]) -> Ite
 
 
 def pod_of(gpus: int | str = 1, **spec: Any) -> Any:
-    """A pod spec with GPUs, or with none."""
     asked = {"cpu": "1", "memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
     resources = {"requests": asked, "limits": asked}
     containers = [{"name": "c", "image": "registry.example.com/train:1", "resources": resources}]
@@ -273,7 +269,6 @@ def job(namespace: str, queue: str | None, spec: Any | None = None, **metadata: 
 
 
 def owned(api: str, kind: str, manifest: Any) -> Any:
-    """The object, as a controller makes it for an owner."""
     owner = {"apiVersion": api, "kind": kind, "name": "o", "uid": "1", "controller": True}
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
 
@@ -285,7 +280,7 @@ def cron_job(namespace: str, queue: str | None) -> Any:
 
 
 def replicas(kind: str, namespace: str, queue: str | None, *, inside: str | None = None, spec: Any = None) -> Any:
-    """A Deployment or its like, with the queue outside and, where it is named, inside."""
+    """A Deployment or its like, with the queue outside and, if `inside` is given, in the pod template."""
     template = {"metadata": {"labels": labels(inside)}, "spec": {**(spec or pod_of()), "restartPolicy": "Always"}}
     named = {"serviceName": "x"} if kind == "StatefulSet" else {}
     found = _object("apps/v1", kind, "d", namespace, labels=labels(queue))
@@ -318,7 +313,7 @@ def gang(namespace: str, queue: str | None, spec: Any | None = None, **more: Any
 
 
 def bounded(*, cpu: tuple[str, str | None]) -> Any:
-    """A pod without GPUs, with a request and a limit of cpu."""
+    """A pod without GPUs, with a request and a limit of CPU."""
     spec = pod_of(0)
     request, limit = cpu
     spec["containers"][0]["resources"] = {"requests": {"cpu": request}, "limits": {"cpu": limit} if limit else {}}
@@ -345,7 +340,7 @@ def _template(queue: str | None, spec: Any | None) -> Any:
 
 
 def ray_cluster(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
-    """A RayCluster whose head has no GPUs, and whose workers have."""
+    """A RayCluster whose workers have GPUs and whose head has none."""
     number = {"replicas": 2, "minReplicas": 2, "maxReplicas": 2}
     groups = [{"groupName": "w", **number, "template": _template(inside, spec)}]
     found = _object("ray.io/v1", "RayCluster", "r", namespace, labels=labels(queue))
@@ -400,7 +395,7 @@ FOREIGN = {
 
 
 def definition(name: str) -> Any:
-    """A definition of such a kind, which takes any field."""
+    """A definition of such a kind, which accepts any field."""
     kind, version = FOREIGN[name]
     plural, _, group = name.partition(".")
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -419,7 +414,7 @@ def definition(name: str) -> Any:
 
 
 def guards_of(sections: Any) -> list[Any]:
-    """Policies and bindings of a stack, but the one that always denies."""
+    """Policies and bindings of a stack, except the one that always denies."""
     return [
         dict(one.manifest)
         for one in declared(sections)
@@ -429,10 +424,10 @@ def guards_of(sections: Any) -> list[Any]:
 
 @contextmanager
 def in_force(cluster: Cluster, guards: list[Any]) -> Generator[None]:
-    """Has guards in force, all of them, and leaves none behind.
+    """Has all guards in force, and removes them afterwards.
 
-    The API server takes policies some time after it accepted them, and goes on with deleted ones as long. So one that
-    refuses a single object is the last to come and the last to go: with it, those before it have come or gone.
+    The API server enforces policies some time after it accepted them, and deleted policies as long. A policy that
+    refuses a single object is created last and deleted last: the others are in force, or gone, when it is.
     """
     last = _last()
     for manifest in (*guards, *last):

@@ -1,4 +1,4 @@
-"""A stack whose guards deny, deployed by one whom they judge, and a tenant in it."""
+"""A stack whose guards deny, deployed by a user whom they bind, and a tenant in it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from gpu_tenancy.kube.waiting import is_true
 
 @pytest.fixture(scope="session")
 def sections() -> Data:
-    """The stack `local`, but for what the samples need."""
+    """The stack `local`, changed for the samples."""
     sections = sections_of("local")
     # Guards hold without defaults, which complete what they would refuse.
     del sections["cluster"]["version"]
@@ -73,19 +73,17 @@ def sections() -> Data:
 
 @pytest.fixture(scope="session")
 def stack(sections: Data) -> Waves:
-    """The objects of the stack."""
     return in_waves(declared(sections))
 
 
 @pytest.fixture(scope="session")
 def door(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Door:
-    """The way in for whoever is judged."""
     return Door(cluster, platform.kubeconfig, tmp_path_factory.mktemp("people"))
 
 
 @dataclass(slots=True)
 class Deployment:
-    """A stack that the files that ask for it find one after the other; each leaves it as it was."""
+    """A stack that several test files share one after another; each leaves it unchanged."""
 
     cluster: Cluster
     door: Door
@@ -94,7 +92,7 @@ class Deployment:
     stands: bool = False
 
     def up(self) -> None:
-        """Applies the stack by one who has every right and is judged like anyone: policies first, and in force."""
+        """Applies the stack as a user with all rights whom the guards bind: policies first, and in force."""
         if self.stands:
             return
         guards = [one for one in flat(self.stack) if str(one["kind"]).startswith("ValidatingAdmission")]
@@ -118,7 +116,7 @@ class Deployment:
             )
 
     def down(self) -> None:
-        """Removes it, whatever files left in its namespaces."""
+        """Removes the stack with all leftovers of files in its namespaces."""
         self.stands = False
         remove(self.cluster, flat(self.stack))
         self.as_found.release(flat(self.stack))
@@ -135,13 +133,12 @@ _BROKEN: Final = (
 
 @pytest.fixture(scope="session")
 def deployment(cluster: Cluster, door: Door, stack: Waves, as_found: AsFound) -> Deployment:
-    """The stack, for those who deploy it."""
     return Deployment(cluster, door, stack, as_found)
 
 
 @pytest.fixture(scope="module")
 def deployed(deployment: Deployment, request: pytest.FixtureRequest) -> Iterator[Waves]:
-    """The stack, which stays for the next file if that asks for it, too."""
+    """The stack; stays if the next file asks for it, too."""
     deployment.up()
     yield deployment.stack
     if shared_deployment(request.config.stash[NEXT]) != "deployment":
@@ -150,7 +147,6 @@ def deployed(deployment: Deployment, request: pytest.FixtureRequest) -> Iterator
 
 @pytest.fixture(scope="module")
 def foreign(cluster: Cluster) -> Iterator[None]:
-    """The kinds of operators that no stack installs."""
     definitions = [definition(name) for name in FOREIGN]
     for manifest in definitions:
         cluster.apply(manifest)
@@ -169,7 +165,6 @@ def _is_established(cluster: Cluster, manifest: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
-    """Somebody who may edit the teams' namespaces."""
     assert deployed
     with door.let_in("alice", "edit", *TEAMS) as alice:
         cluster.wait_for(lambda: not alice.refusal(pod(RESEARCH, RESEARCH)), what="her rights")
@@ -178,7 +173,7 @@ def tenant(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
 
 @pytest.fixture(scope="module")
 def server(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
-    """A StatefulSet with GPUs, and its pod. Kueue does not run here, so it has a Workload that nobody admits."""
+    """A StatefulSet with GPUs, and its pod. Kueue does not run here; the Workload is never admitted."""
     own = replicas("StatefulSet", RESEARCH, RESEARCH)
     own["metadata"]["name"] = "server"
     own["spec"] |= {"replicas": 1, "template": {**own["spec"]["template"], "metadata": {"labels": labels(RESEARCH)}}}
@@ -200,7 +195,7 @@ def server(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
 
 @pytest.fixture(scope="module")
 def member(door: Door, deployed: Waves) -> Iterator[Callable[[str], Person]]:
-    """Somebody of a group of the stack's people, with no other rights."""
+    """A user of a group of the stack's people, without other rights."""
     assert deployed
     with door.let_in("impersonator", "cluster-admin") as impersonator:
         door.cluster.wait_for(lambda: not impersonator.impersonating("admins").refusal(pod(RESEARCH, None, pod_of(0))))

@@ -1,7 +1,7 @@
-"""Stack files as people, tools and attackers break them: those of the repository, changed in a few places.
+"""Stack files of the repository with mutations that people, tools and attackers could make.
 
 Half of the changes keep a file near a valid one (a key of another stack, a number more, a letter less), because only
-what the model accepts reaches the program and an API server. The others break types, structure and syntax.
+stacks that the model accepts reach the program and an API server. The others break types, structure and syntax.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,6 @@ Change: TypeAlias = Callable[[st.DrawFn, Any, Place], None]
 
 @cache
 def text_of(stack: str) -> str:
-    """The file of a stack."""
     return (ROOT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8")
 
 
@@ -34,7 +33,7 @@ def _config(stack: str) -> Any:
 
 
 def inner(data: Any) -> list[tuple[Any, Any]]:
-    """Keys and values of a mapping, positions and entries of a list."""
+    """Keys and values of a mapping, positions and items of a list."""
     if isinstance(data, dict):
         return list(cast("dict[Any, Any]", data).items())
     return list(enumerate(cast("list[Any]", data))) if isinstance(data, list) else []
@@ -58,7 +57,6 @@ def _values_by_key() -> dict[str | int, list[Any]]:
 
 
 def at(data: Any, place: Place) -> Any:
-    """The value at a place."""
     for key in place:
         data = data[key]
     return data
@@ -106,7 +104,7 @@ ODD: Final[st.SearchStrategy[Any]] = st.one_of(
 
 
 def nested(levels: int, value: Any, *, mappings: bool) -> Any:
-    """The value inside so many lists or mappings."""
+    """The value inside `levels` lists or mappings."""
     for _ in range(levels):
         value = {"a": value} if mappings else [value]
     return value
@@ -114,7 +112,7 @@ def nested(levels: int, value: Any, *, mappings: bool) -> Any:
 
 @st.composite
 def near(draw: st.DrawFn, value: Any) -> Any:
-    """A value that a small edit makes of another one, as a slip of the hand does."""
+    """A value after a small edit, as by a typing error."""
     if isinstance(value, bool) or value is None:
         return draw(st.sampled_from([not value, str(value), None]))
     if isinstance(value, int | float):
@@ -156,7 +154,6 @@ def _set_near(draw: st.DrawFn, data: Any, place: Place) -> None:
 
 
 def _set_of_another(draw: st.DrawFn, data: Any, place: Place) -> None:
-    """Sets the key as any stack has it."""
     at(data, place[:-1])[place[-1]] = deepcopy(draw(st.sampled_from(_values_by_key().get(place[-1], [None]))))
 
 
@@ -180,7 +177,7 @@ def _copy(draw: st.DrawFn, data: Any, place: Place) -> None:
 
 
 def _add_known(draw: st.DrawFn, data: Any, place: Place) -> None:
-    """Adds a key that the model has there, with a value that a stack gives it, or an odd one."""
+    """Adds a key that the model has there, with a value of a stack, or an odd one."""
     around = at(data, place)
     keys = _known(place) if isinstance(around, dict) else []
     if not keys:
@@ -207,7 +204,6 @@ def _nest(draw: st.DrawFn, data: Any, place: Place) -> None:
 
 
 def _repeat(draw: st.DrawFn, data: Any, place: Place) -> None:
-    """A huge list, or a huge mapping."""
     value, times = at(data, place), draw(st.sampled_from([3, 100, 2000]))
     many = {f"{place[-1]}-{index}": value for index in range(times)} if draw(st.booleans()) else [value] * times
     at(data, place[:-1])[place[-1]] = deepcopy(many)
@@ -221,7 +217,7 @@ ROUGH: Final[tuple[Change, ...]] = (_set_odd, _set_odd, _rename, _swap, _nest, _
 
 
 def _lines(draw: st.DrawFn, text: str) -> str:
-    """A line twice, gone, moved, or indented by a tab or a space."""
+    """Repeats, deletes, moves or indents a line."""
     lines = text.splitlines(keepends=True) or ["\n"]
     index, other = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
     line = lines[index]
@@ -271,7 +267,7 @@ def _anchors(draw: st.DrawFn, text: str) -> str:
 
 
 def _whole(draw: st.DrawFn, text: str) -> str:
-    """What is around a document: other line ends, a second document, nothing at all."""
+    """Other line ends, a second document, or an empty file."""
     wholes = (
         text.replace("\n", "\r\n"),
         f"\ufeff{text}",
@@ -289,7 +285,6 @@ TEXTUAL: Final = (_lines, _lines, _characters, _characters, _cut, _bomb, _anchor
 
 @st.composite
 def stack_files(draw: st.DrawFn, stack: str) -> bytes:
-    """A file made of a stack's one by a few changes."""
     kind = draw(st.sampled_from(["gentle", "gentle", "gentle", "rough", "mixed", "text"]))
     text = text_of(stack)
     if kind != "text":
@@ -312,7 +307,5 @@ def _changed(draw: st.DrawFn, data: Any, changes: tuple[Change, ...], times: int
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes a value again wherever it is, without aliases."""
-
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - its signature there
         return True

@@ -30,7 +30,6 @@ KINDS = {"Dataset", "AlluxioRuntime", "JuiceFSRuntime", "DataLoad"}
 
 
 def sections() -> Data:
-    """A dataset for each runtime and medium."""
     cache = {"flavor": "h100", "cache": "100Gi", "secret": "keys", "warm": True}
     return stack(
         teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"t": job(flavor="h100", datasets={"m": "/m"})})},
@@ -67,7 +66,6 @@ def test_cache_objects_are_accepted_with_all_fields(cluster: Cluster, ours: tupl
 
 
 def contains(live: Any, sent: Any) -> bool:
-    """Whether an object has all that was sent, beside defaults."""
     if isinstance(sent, dict):
         wanted = cast("Data", sent)
         return isinstance(live, dict) and all(contains(cast("Data", live).get(key), wanted[key]) for key in wanted)
@@ -77,6 +75,7 @@ def contains(live: Any, sent: Any) -> bool:
     return live == sent
 
 
+# A field, an invalid value, and words of the refusal.
 BROKEN: list[tuple[str, tuple[Any, str]]] = [
     ("AlluxioRuntime.tieredstore.levels.0.mediumtype", ("RAM", "Unsupported value")),
     ("AlluxioRuntime.tieredstore.levels.0.volumeType", ("local", "Unsupported value")),
@@ -87,7 +86,6 @@ BROKEN: list[tuple[str, tuple[Any, str]]] = [
     ("Dataset.mounts", ([], "should have at least 1 items")),
     ("DataLoad.policy", ("Daily", "Unsupported value")),
 ]
-"""A field, a value that Fluid does not know, and words of the refusal."""
 
 
 @pytest.mark.parametrize(("path", "broken"), BROKEN)
@@ -124,7 +122,6 @@ def test_claims_of_caches_are_bound_and_removed(cluster: Cluster, namespace: str
 
 
 def named(ours: tuple[KubernetesObject, ...], kind: str) -> str:
-    """The first object of a kind."""
     return next(one.name for one in ours if one.kind == kind and one.namespace == "dataset-caches")
 
 
@@ -147,7 +144,7 @@ def test_pods_keep_their_preference_for_the_nodes_of_the_cache(
 
 @pytest.fixture(scope="module")
 def webhooks(report: Report) -> Manifest:
-    """The configuration of all webhooks of Fluid's chart, from its Go module; what Helm fills in is written here."""
+    """The configuration of all webhooks of Fluid's chart, from its Go module, with Helm's values written here."""
     (pin,) = {pin.source for pin in read_pins() if pin.operator == "fluid"}
     assert isinstance(pin, Module)
     go = find_go(needed_go(), platformdirs.user_cache_path("gpu-tenancy"), report)
@@ -163,7 +160,7 @@ def webhooks(report: Report) -> Manifest:
 def test_fluids_webhooks_match_no_object_of_a_stack(
     cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...], webhooks: Manifest
 ) -> None:
-    """Fluid has webhooks for pods with its labels alone, none for its own kinds. Nothing answers for them here."""
+    """Fluid has webhooks for pods with its labels only, none for its own kinds. They have no server here."""
     rules = [rule for webhook in maps_at(webhooks, "webhooks") for rule in maps_at(webhook, "rules")]
     assert {str(rule["resources"]) for rule in rules} == {"['pods']"}
     labels = [map_at(webhook, "objectSelector", "matchLabels") for webhook in maps_at(webhooks, "webhooks")]

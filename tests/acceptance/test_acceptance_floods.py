@@ -1,4 +1,4 @@
-"""One team cannot fill the cluster's store, nor keep the API server from others."""
+"""One team cannot fill the cluster's store, nor slow down the API server for others."""
 
 import http.client
 import ssl
@@ -39,7 +39,7 @@ def deployed(cluster: Cluster, stack: Waves, tmp_path_factory: pytest.TempPathFa
 def people(
     cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Person, Person]]:
-    """A service account of a team, and that of an operator elsewhere."""
+    """A service account of a team, and an operator's."""
     door = Door(cluster, platform.kubeconfig, tmp_path_factory.mktemp("people"))
     with (
         door.let_in("ci", "edit", EXPERIMENTS, PRODUCTION, home="test-flood-home") as foreign,
@@ -58,7 +58,7 @@ def test_counts_of_teams_have_room_for_the_stack(cluster: Cluster) -> None:
 
 
 def _used(cluster: Cluster, team: str) -> dict[str, int] | None:
-    """How many objects of each counted kind a team has; None until all are counted."""
+    """The number of objects of each counted kind in a team; None until all are counted."""
     quota = cluster.get("v1", "ResourceQuota", "budget", team) or {}
     hard, used = (map_at(quota, "status", key) for key in ("hard", "used"))
     if not hard or hard.keys() != used.keys():
@@ -87,14 +87,14 @@ def test_a_job_beyond_the_count_of_its_team_is_refused(cluster: Cluster) -> None
 
 
 def _is_full(cluster: Cluster, one: Manifest) -> bool:
-    """Whether the quota has counted all that it admits of a kind. A count by the controller can be one of before."""
+    """Whether the quota of a kind is used up. The controller's count can be an earlier one."""
     quota = cluster.get("v1", "ResourceQuota", "budget", EXPERIMENTS) or {}
     name = f"count/{text_at(one, 'kind').lower()}s.{text_at(one, 'apiVersion').partition('/')[0]}"
     return text_at(quota, "status", "used", name) == text_at(quota, "status", "hard", name) != ""
 
 
 def _flow(person: Person, path: str) -> str:
-    """The uid of the FlowSchema that the API server classified a request by."""
+    """The uid of the request's FlowSchema."""
     trust = ssl.create_default_context(cadata=person.authority)
     connection = http.client.HTTPSConnection(urlsplit(person.cluster.server).netloc, context=trust)
     connection.request("GET", path, headers={"Authorization": f"Bearer {person.token}", **person.headers})

@@ -1,4 +1,4 @@
-"""No file ends the program with a traceback, and what the model accepts, a real API server accepts.
+"""No file ends the program with a traceback, and a real API server accepts every stack that the model accepts.
 
 Each run tries the same few hundred files; `make fuzz` tries 10,000 others.
 """
@@ -36,8 +36,7 @@ from gpu_tenancy.review.comment import comment
 from gpu_tenancy.review.page import page
 
 THOROUGH: Final = "GPU_TENANCY_FUZZ" in os.environ
-WANTED: Final = int(os.environ.get("GPU_TENANCY_FUZZ", "315"))
-"""Number of files in all."""
+WANTED: Final = int(os.environ.get("GPU_TENANCY_FUZZ", "315"))  # number of files
 # No deadline and no database: neither a busy machine nor an earlier run decides what is tried, or what passes.
 TRIED: Final = settings(
     max_examples=-(-WANTED // len(STACKS)),
@@ -47,12 +46,9 @@ TRIED: Final = settings(
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
-CPU_SECONDS: Final = 120
-"""Of one file; the usual is less than one, and a file that takes these never ends."""
-MEMORY: Final = 2**30
-"""Bytes that one file may add to the process; a preview of 1,000 teams takes 480 MiB."""
-LONGEST: Final = 1500
-"""Characters of a problem, with the names of all that is known at its place."""
+CPU_SECONDS: Final = 120  # of one file; the usual is less than one second
+MEMORY: Final = 2**30  # bytes that one file may add to the process; a preview of 1,000 teams takes 480 MiB
+LONGEST: Final = 1500  # characters of a problem, with all known names at its place
 
 
 class EndlessError(Exception):
@@ -61,7 +57,7 @@ class EndlessError(Exception):
 
 @contextmanager
 def bounded() -> Generator[None]:
-    """Ends what takes too much time of the processor, which other processes do not take part in, or memory."""
+    """Limits memory and processor time; other processes do not affect processor time."""
 
     def stop(*_: object) -> None:
         raise EndlessError
@@ -79,7 +75,7 @@ def bounded() -> Generator[None]:
 
 
 def _address_space() -> int:
-    """Bytes that this process has now; https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html."""
+    """Bytes of this process; https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
 
 
@@ -92,7 +88,7 @@ class Server:
     asked: set[str] = field(default_factory=set[str])
 
     def refusals(self, objects: Sequence[KubernetesObject]) -> list[str]:
-        """What it says about those that it does not accept; namespaces of the stack need not be there."""
+        """Its refusals; namespaces of the stack need not exist."""
         return [refusal for one in objects if (refusal := self._refusal(one.manifest))]
 
     def _refusal(self, manifest: Any) -> str:
@@ -119,7 +115,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def unclear(problem: Problem) -> str:
-    """What a problem lacks: a place, a rule, a fix, one line of a readable length."""
+    """The missing part of a problem: a place, a rule, a fix, one line of a readable length."""
     text = str(problem)
     lacks = {
         "place": not problem.path,
@@ -159,7 +155,6 @@ def test_changed_files_are_refused_or_accepted_everywhere(stack: str, project: P
 
 
 def read_or_refuse(stack: str, project: Project, file: Path) -> tuple[Declared | None, tuple[Problem, ...]]:
-    """The stack of a file, or at least one problem."""
     try:
         source = read_file(file, f"stacks/{file.name}")
         return Declared(stack, project.folder, project_name(project.folder), source, load(source)), ()

@@ -1,4 +1,4 @@
-"""What becomes of what breaks a rule: refused, warned of or written down; and a stack of a thousand teams."""
+"""Actions of guards: refuse, warn or audit; and a stack of a thousand teams."""
 
 from collections.abc import Iterator
 from pathlib import Path

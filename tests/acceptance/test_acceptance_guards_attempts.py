@@ -1,7 +1,7 @@
-"""Generated attempts of a tenant on a real API server: of what is admitted, some queue counts every GPU.
+"""Generated attempts of a tenant on a real API server: a queue counts every GPU of each admitted object.
 
-What controllers would start, and what Kueue and Volcano would count of it, is worked out here from the objects alone,
-by what their sources say and not by the guards. Each run tries hundreds; `make attempts` tries thousands.
+The pods of controllers, and the counts of Kueue and Volcano, are computed here from the objects alone, by the sources
+of these programs and not by the guards. Each run tries hundreds; `make attempts` tries thousands.
 """
 
 import os
@@ -34,7 +34,7 @@ DRAWN: Final = settings(
 
 
 def try_each(strategy: st.SearchStrategy[Any], attempt: Callable[[Any], None]) -> None:
-    """Generates attempts that differ, and makes several at once: the API server judges them meanwhile."""
+    """Generates different attempts, and sends several at once: the API server works meanwhile."""
     drawn: dict[str, Any] = {}
 
     @DRAWN
@@ -57,6 +57,7 @@ def try_each(strategy: st.SearchStrategy[Any], attempt: Callable[[Any], None]) -
 
 OWN_GANG, OTHERS_GANG = "ml-research-l4", "ml-serving-l4"
 KUEUE, VOLCANO = "kueue.x-k8s.io/", "scheduling.volcano.sh/"
+# Kueue does not count their children, in the configuration of this stack.
 KNOWN_OWNERS: Final = (
     ("batch/v1", "Job"),
     ("apps/v1", "StatefulSet"),
@@ -66,7 +67,6 @@ KNOWN_OWNERS: Final = (
     ("batch.volcano.sh/v1alpha1", "Job"),
     ("data.fluid.io/v1alpha1", "AlluxioRuntime"),
 )
-"""Owners whose children Kueue leaves alone, in the configuration of this stack."""
 FROM_TEMPLATE: Final = {"apps/v1/StatefulSet", "batch/v1/Job", "batch/v1/CronJob", "jobset.x-k8s.io/v1alpha2/JobSet"}
 POD_BY_POD: Final = {
     "apps/v1/DaemonSet",
@@ -75,6 +75,7 @@ POD_BY_POD: Final = {
     "ray.io/v1/RayCluster",
     "v1/ReplicationController",
 }
+# The pod template of each kind.
 PATHS: Final[dict[str, tuple[str, ...]]] = {
     "v1/Pod": (),
     "v1/ReplicationController": ("spec", "template"),
@@ -92,12 +93,12 @@ PATHS: Final[dict[str, tuple[str, ...]]] = {
     "ray.io/v1/RayCluster": ("spec", "workerGroupSpecs", "0", "template"),
     "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate"),
 }
-"""Where each kind has its pod template."""
 GANGS: Final[dict[str, tuple[str, ...]]] = {
     "batch.volcano.sh/v1alpha1/Job": ("spec",),
     "batch.volcano.sh/v1alpha1/CronJob": ("spec", "jobTemplate", "spec"),
     "flow.volcano.sh/v1alpha1/JobTemplate": ("spec",),
 }
+# Other required fields of a kind.
 AROUND: Final[dict[str, Any]] = {
     "apps/v1/StatefulSet": {"spec": {"serviceName": "x"}},
     "batch/v1/CronJob": {"spec": {"schedule": "0 3 * * *"}},
@@ -111,7 +112,6 @@ AROUND: Final[dict[str, Any]] = {
         }
     },
 }
-"""What a kind needs beside."""
 
 
 def within(found: Any, path: tuple[str, ...]) -> Any:
@@ -121,7 +121,7 @@ def within(found: Any, path: tuple[str, ...]) -> Any:
 
 
 def put(target: Any, path: tuple[str, ...], value: Any) -> None:
-    """Sets a value at a path, with the maps and lists of one item that are missing on the way."""
+    """Sets a value at a path; missing maps and lists of one item are created."""
     key, *rest = path
     place: Any = int(key) if key.isdecimal() else key
     if not rest:
@@ -134,6 +134,7 @@ def put(target: Any, path: tuple[str, ...], value: Any) -> None:
     put(target[place], tuple(rest), value)
 
 
+# Annotations that schedulers and container runtimes read.
 NOTES: Final = {
     f"{KUEUE}pod-suspending-parent": ["x", "statefulset", "deployment"],
     f"{KUEUE}pod-group-name": ["g"],
@@ -143,7 +144,6 @@ NOTES: Final = {
     "cdi.k8s.io/gpus": ["nvidia.com/gpu=all"],
     "nvidia.cdi.k8s.io/container.c": ["nvidia.com/gpu=all"],
 }
-"""Annotations that schedulers and container runtimes read."""
 QUEUES = st.sampled_from([RESEARCH, RESEARCH, None, "ml-serving", ""])
 SCHEDULERS = st.sampled_from([None, None, "default-scheduler", "volcano", "mine", ""])
 
@@ -182,7 +182,6 @@ def specs(draw: st.DrawFn) -> Any:
 
 @st.composite
 def metadata(draw: st.DrawFn) -> Any:
-    """Labels and annotations that schedulers read."""
     found: dict[str, Any] = {"labels": {"app": "x"}, "annotations": {}}
     queue = draw(QUEUES)
     if queue is not None:
@@ -196,7 +195,6 @@ def metadata(draw: st.DrawFn) -> Any:
 
 
 def assembled(kind: str, own: Any, template: Any) -> Any:
-    """An object of a kind with its metadata and its pod template."""
     api, _, name = kind.rpartition("/")
     found: dict[str, Any] = {**deepcopy(AROUND.get(kind, {})), "apiVersion": api, "kind": name}
     found["metadata"] = {**own, "name": "attempt", "namespace": RESEARCH}
@@ -213,7 +211,7 @@ def assembled(kind: str, own: Any, template: Any) -> Any:
 
 @st.composite
 def wild(draw: st.DrawFn) -> Any:
-    """An object of some kind, of which anything may be forbidden."""
+    """An object of some kind, with any forbidden part."""
     kind = draw(st.sampled_from(sorted(PATHS)))
     found = assembled(kind, draw(metadata()), {"metadata": draw(metadata()), "spec": draw(specs())})
     if kind == "batch/v1/CronJob":
@@ -234,7 +232,6 @@ def wild(draw: st.DrawFn) -> Any:
 
 
 def counted(kind: str, spec: Any, **own: Any) -> Any:
-    """An object of a kind whose GPUs a queue of the team counts."""
     labels = {"labels": {"app": "x", **({} if kind in GANGS else {QUEUE: RESEARCH})}}
     meta = {**labels, **own}
     found = assembled(kind, meta if kind == "v1/Pod" else labels, {"metadata": meta, "spec": spec})
@@ -282,12 +279,12 @@ FORGERIES: Final[list[list[tuple[str, Any]]]] = [
     [("gang", {"queue": OTHERS_GANG}), ("gang", {"schedulerName": "default-scheduler"})],
     [("volcano", {"annotations": {"scheduling.k8s.io/group-name": name}}) for name in ("podgroup-1", "own")],
 ]
-"""One thing by which a queue counts less or nothing, or that is like it, in groups: where it belongs, and fields."""
+"""Forgeries that reduce the counted GPUs, and similar valid parts, in groups: place and fields."""
 
 
 @st.composite
 def forged(draw: st.DrawFn) -> Any:
-    """An object whose GPUs a queue counts but for one thing, so that nothing else refuses it."""
+    """A counted object with one forgery, so that nothing else refuses it."""
     place, fields = draw(st.sampled_from(draw(st.sampled_from(FORGERIES))))
     kind = draw(st.sampled_from(sorted(GANGS if place == "gang" else PATHS)))
     found = counted(kind, pod_of())
@@ -306,18 +303,12 @@ def forged(draw: st.DrawFn) -> Any:
 
 
 def attempts() -> st.SearchStrategy[Any]:
-    """An object of some kind, as a tenant might write it."""
     return wild() | forged() | forged()
 
 
 @dataclass(frozen=True)
 class Loss:
-    """GPUs that would run and that no queue of the team counts.
-
-    Attributes:
-        gpus: how many, at least.
-        reason: by what they escape.
-    """
+    """GPUs that would run uncounted: `gpus` at least, and how they escape."""
 
     gpus: int
     reason: str
@@ -341,7 +332,7 @@ def every_container(spec: Any) -> list[Any]:
 
 
 def losses(found: Any) -> Iterator[Loss]:
-    """What would run uncounted if the API server admitted an object."""
+    """The uncounted GPUs that would run if the API server admitted an object."""
     kind = f"{found['apiVersion']}/{found['kind']}"
     template = within(found, PATHS[kind])
     spec, meta = template["spec"], template["metadata"]
@@ -364,7 +355,7 @@ def losses(found: Any) -> Iterator[Loss]:
 
 
 def gang_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Loss]:
-    """Volcano counts the pods that its scheduler binds, in the queue that the job names; claims it does not count."""
+    """Volcano counts the pods that its scheduler binds, in the queue of the job; it does not count claims."""
     place = within(found, GANGS[kind])
     if place.get("queue", "default") != OWN_GANG:
         yield Loss(asked, "it is in no Volcano queue of the team")
@@ -380,7 +371,7 @@ def gang_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Loss]:
 
 
 def kueue_losses(found: Any, kind: str, template: Any, asked: int) -> Iterator[Loss]:
-    """Kueue holds back what names no queue; this is about what starts although Kueue does not count it."""
+    """Pods that start although Kueue does not count them; Kueue holds pods without a queue."""
     spec, meta = template["spec"], template["metadata"]
     owners = [each for each in found["metadata"].get("ownerReferences", ()) if each["controller"]]
     if any((each["apiVersion"], each["kind"]) in KNOWN_OWNERS for each in owners):
@@ -403,7 +394,7 @@ def kueue_losses(found: Any, kind: str, template: Any, asked: int) -> Iterator[L
 
 
 def template_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Loss]:
-    """What Kueue counts by a template, and not by its pods."""
+    """Kueue counts a template, not its pods."""
     counted = sum(gpus_of(container, counted=True) for container in every_container(spec))
     if not spec.get("resourceClaims") and counted < asked:
         yield Loss(asked - counted, "Kueue counts the default request of 0")
@@ -446,7 +437,7 @@ def test_every_gpu_of_an_admitted_pod_is_counted_by_a_queue(tenant: Person) -> N
 
 
 def base_of(kind: str) -> Any:
-    """An object of a kind as somebody makes it who has no GPUs: every tenant can have it."""
+    """An object of a kind without GPUs, which every tenant can create."""
     api, _, name = kind.rpartition("/")
     found: dict[str, Any] = {**deepcopy(AROUND.get(kind, {})), "apiVersion": api, "kind": name}
     found["metadata"] = {"name": "base", "namespace": RESEARCH}
@@ -463,7 +454,7 @@ def base_of(kind: str) -> Any:
 
 @pytest.fixture
 def bases(cluster: Cluster, foreign: None, tenant: Person) -> Iterator[dict[str, Any]]:
-    """An object of each kind but pods, whose spec never changes."""
+    """An object of each kind except pods, whose spec never changes."""
     assert foreign is None
     made = {kind: base_of(kind) for kind in sorted(PATHS) if kind != "v1/Pod"}
     for manifest in made.values():
@@ -474,7 +465,7 @@ def bases(cluster: Cluster, foreign: None, tenant: Person) -> Iterator[dict[str,
 
 
 def with_part(found: Any, part: tuple[str, ...]) -> Any:
-    """An object that everybody can have, with one part of an attempt."""
+    """A valid object with one part of an attempt."""
     base = base_of(kind_of(found))
     put(base, part, within(found, part))
     return base
@@ -485,7 +476,6 @@ def kind_of(found: Any) -> str:
 
 
 def of_metadata(kind: str) -> list[tuple[str, ...]]:
-    """Where a kind has metadata."""
     of_jobs = [("spec", "jobTemplate", "metadata")] if kind == "batch/v1/CronJob" else []
     return [("metadata",), (*PATHS[kind], "metadata"), *of_jobs]
 
@@ -501,7 +491,7 @@ def updates(draw: st.DrawFn) -> Any:
 
 
 def every_metadata(kind: str) -> Iterator[Any]:
-    """Objects with a forbidden label or annotation, at each place that has some."""
+    """Objects with a forbidden label or annotation, at each place of metadata."""
     for part in of_metadata(kind):
         for field, key, value in (
             ("labels", QUEUE, "ml-serving"),

@@ -1,4 +1,4 @@
-"""What tenants create and the guards refuse or accept: `guards.yaml`; and what opens a team's namespace to others."""
+"""Objects of tenants that the guards refuse or accept (`guards.yaml`), and objects that expose a team's namespace."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -81,6 +81,7 @@ def _replication_controller() -> Any:
     return {**found, "spec": {"template": found["spec"]["template"]}}
 
 
+# Objects that the guards accept; cases change them.
 OBJECTS: Final[dict[str, Any]] = {
     "pod": pod(RESEARCH, RESEARCH),
     "job": job(RESEARCH, RESEARCH),
@@ -104,7 +105,6 @@ OBJECTS: Final[dict[str, Any]] = {
     "gateway": _gateway(),
     "listener set": _listener_set(),
 }
-"""Objects that the guards accept, which cases change."""
 TABLE: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
     Path(__file__).with_name("guards.yaml").read_text(encoding="utf-8")
 )

@@ -33,7 +33,6 @@ def sections() -> Data:
 
 @pytest.fixture(scope="module")
 def person(cluster: Cluster, door: Door) -> Iterator[Person]:
-    """Somebody who may do everything in a team's namespace."""
     with door.newcomer("carol", "cluster-admin", TEAM) as carol, in_force(cluster, guards_of(sections())):
         yield carol
 

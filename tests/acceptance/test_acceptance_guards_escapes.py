@@ -1,4 +1,4 @@
-"""Ways round the queues that a tenant may try, each refused with its fix, beside what is like it and allowed."""
+"""Attempts of a tenant to avoid the queues, each refused with its fix, and similar allowed objects."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,7 +44,7 @@ GATES = [{"name": f"{KUEUE}/admission"}]
 
 @pytest.fixture(scope="module")
 def gated(cluster: Cluster, tenant: Person) -> Iterator[Any]:
-    """A pod with GPUs as Kueue's webhook leaves it, held back by its gate, and by another one."""
+    """A pod with GPUs and the gates of Kueue's webhook and of another owner."""
     labelled = pod(RESEARCH, RESEARCH, pod_of(schedulingGates=[*GATES, {"name": "example.com/own"}]))
     labelled["metadata"]["labels"] |= {f"{KUEUE}/managed": "true", "note": "x"}
     labelled["metadata"]["annotations"] = {f"{KUEUE}/role-hash": "a1b2"}
@@ -150,7 +150,6 @@ BOTH: Any = {**LIMITS_ONLY, "resources": {"limits": {GPU: "1"}, "requests": {GPU
 
 
 def limited(container: Any = BOTH, **spec: Any) -> Any:
-    """A pod with one container, and what else is in its spec."""
     return {"restartPolicy": "Never", "containers": [container], "tolerations": [TOLERATION], **spec}
 
 
@@ -223,7 +222,6 @@ def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, te
 
 @pytest.fixture(scope="module")
 def running(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
-    """A Job with GPUs, and its pod."""
     own = job(RESEARCH, RESEARCH)
     own["metadata"]["name"] = "counted"
     tenant.cluster.create(own)

@@ -1,4 +1,4 @@
-"""What a pod's own fields take from others, without more GPUs for a queue to count: devices, nodes, time, CPUs."""
+"""Pod fields that take devices, nodes, time or CPUs from others, without more GPUs for a queue to count."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -35,14 +35,12 @@ MOUNTED: Final = (
 
 
 def first(**fields: Any) -> Any:
-    """A pod whose container has a GPU, and these fields."""
     spec = pod_of(volumes=[{"name": "d", "emptyDir": {}}])
     spec["containers"][0] |= fields
     return spec
 
 
 def env(name: str, **value: Any) -> Any:
-    """A pod with a GPU, and a second container without."""
     second = {"name": "second", "image": "a:1", "env": [{"name": name, **value}]}
     return pod_of(containers=[*pod_of()["containers"], second])
 
@@ -118,7 +116,7 @@ def test_devices_by_annotation_are_refused(cluster: Cluster, tenant: Person, key
 
 
 def every_kind(spec: Any) -> Iterator[Any]:
-    """Objects of kinds that have their pods at different places, with the pod."""
+    """Objects with the pod, of kinds with different places of the pod template."""
     yield pod(RESEARCH, RESEARCH, spec)
     yield job(RESEARCH, RESEARCH, spec)
     yield job_set(RESEARCH, RESEARCH, spec)
@@ -256,7 +254,7 @@ def test_nor_does_an_eviction(cluster: Cluster, tenant: Person) -> None:
 
 
 def whole(limit: str, request: str | None, *, container: str | None = "1") -> Any:
-    """A pod with resources of its own, beside those of its container."""
+    """A pod with pod-level resources, and resources of its container."""
     resources = {"limits": {"cpu": limit}, **({"requests": {"cpu": request}} if request else {})}
     spec = pod_of(0, resources=resources)
     amounts = {"cpu": container, "memory": "1Gi"} if container else {"memory": "1Gi"}

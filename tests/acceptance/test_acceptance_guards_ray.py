@@ -1,4 +1,4 @@
-"""Guards where KubeRay and LeaderWorkerSet run: what Kueue would not count, beside what is like it and allowed."""
+"""Guards with KubeRay and LeaderWorkerSet: objects that Kueue would not count, and similar allowed objects."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -34,7 +34,7 @@ OUTLIVING: Final = "GPUs when the job has ended and no queue counts them; remove
 
 @pytest.fixture(scope="module")
 def person(cluster: Cluster, door: Door) -> Iterator[Person]:
-    """Somebody who may edit a team's namespace in a cluster with both operators, whose guards deny."""
+    """An editor of a team's namespace in a cluster with both operators, whose guards deny."""
     sections = sections_of("local")
     operators = {**sections.get("operators", {}), "kuberay": "installed", "lws": "installed"}
     # 30 seconds is what a pod has that sets none.
@@ -44,7 +44,6 @@ def person(cluster: Cluster, door: Door) -> Iterator[Person]:
 
 
 def ray(make: Callable[..., Any] = ray_job, spec: Any | None = None, **fields: Any) -> Any:
-    """An object of KubeRay in the team's queue, with more fields of its spec."""
     found = make(TEAM, TEAM, spec)
     return {**found, "spec": {**found["spec"], **fields}}
 
@@ -163,7 +162,7 @@ def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
 
 @pytest.fixture
 def kept(person: Person) -> Iterator[Callable[[Any], Any]]:
-    """Creates objects in the team's namespace, which no operator acts on here."""
+    """Creates objects in the team's namespace; no operator runs here."""
     made: list[Any] = []
 
     def create(manifest: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Whom each guard binds, and guards that are missing or weakened: `tenancy cluster doctor --live`."""
+"""Subjects of each guard, and guards that are missing or weakened: `tenancy cluster doctor --live`."""
 
 import re
 import ssl
@@ -194,7 +194,6 @@ def test_guards_that_are_in_force_are_ok_in_every_namespace(cluster: Cluster, pl
 
 @contextmanager
 def changed(cluster: Cluster, deployed: Waves, kind: str, patch: Any, name: str = NAME) -> Generator[None]:
-    """A policy or binding that somebody changed by hand, or deleted, for a while."""
     own = next(one for one in flat(deployed) if (one["kind"], one["metadata"]["name"]) == (kind, name))  # type: ignore[index]
     if patch is None:
         cluster.delete(Reference.of(own))
@@ -207,8 +206,8 @@ def changed(cluster: Cluster, deployed: Waves, kind: str, patch: Any, name: str 
         cluster.apply(own)
 
 
+# Kind, patch (None for a deletion), and missing guards then.
 Weaker: TypeAlias = tuple[str, Any, dict[tuple[str, str], str]]
-"""A kind, what is changed (None for a deletion), and what is missing then."""
 WEAKER: list[Weaker] = [
     (BINDING[0], None, {BINDING: "missing", GUARD: "accepted"}),
     (

@@ -1,4 +1,4 @@
-"""What work in a team's namespace may tolerate, name and request, and just how much."""
+"""Tolerations, names and requests that a team's workloads may have, at their limits."""
 
 import re
 from collections.abc import Iterator
@@ -193,7 +193,7 @@ def test_limits_beyond_the_ratio_are_refused_early(tenant: Person) -> None:
     ],
 )
 def test_suggested_limits_are_accepted(tenant: Person, requests: Any) -> None:
-    """As most examples of Kueue are written, where no defaults complete them."""
+    """As in most examples of Kueue, without defaults that complete them."""
     for make in (job, job_set):
         spec = pod_of(0)
         resources: Any = {"requests": requests}
@@ -250,7 +250,6 @@ GANG_QUEUE = "scheduling.volcano.sh/queue-name"
 
 
 def asking(**limits: str) -> Any:
-    """A container with limits only."""
     return {
         "name": "more",
         "image": "a:1",
@@ -259,7 +258,7 @@ def asking(**limits: str) -> Any:
 
 
 def limited(gpus: int) -> Any:
-    """A pod whose GPUs are limits only, which the API server takes as requests."""
+    """A pod with GPUs as limits only, which the API server uses as requests."""
     spec = pod_of(gpus)
     spec["containers"] = [{**asking(), "resources": {"limits": {GPU: str(gpus)}}}]
     return spec
@@ -291,7 +290,7 @@ OTHER: Any = "guards-of-facts"
 
 @pytest.fixture(scope="module")
 def newcomer(door: Door, tenant: Person) -> Iterator[Person]:
-    """Somebody who may edit a namespace with other facts than those of the stack's teams."""
+    """An editor of a namespace with other facts than the stack's teams have."""
     assert tenant
     facts = {
         "default_limits": "cpu=1,memory=2Gi",
@@ -390,7 +389,6 @@ def test_a_pod_without_gpus_names_no_queue_of_another_team(tenant: Person) -> No
 
 @pytest.fixture
 def plain(cluster: Cluster) -> Iterator[Any]:
-    """A pod without GPUs that is on a node."""
     made = pod(RESEARCH, None, pod_of(0, nodeName="l4-0"))
     made["metadata"]["name"] = "plain"
     cluster.create(made)

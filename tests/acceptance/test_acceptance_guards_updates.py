@@ -1,4 +1,4 @@
-"""Updates that the guards refuse, and servers whose pods Kueue releases by itself."""
+"""Updates that the guards refuse, and servers whose pods Kueue admits by itself."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ FORBIDDEN: Final = f"uses priority class {CRITICAL}, which is not allowed in thi
 
 @pytest.fixture
 def kept(cluster: Cluster, tenant: Person) -> Iterator[Callable[[Any], Any]]:
-    """Creates objects as the administrator, whom no rule judges: as if they were older than the rules."""
+    """Creates objects as the administrator, whom no rule binds: as if they were older than the rules."""
     assert tenant
     made: list[Any] = []
 
@@ -95,6 +95,7 @@ def test_updates_that_leave_old_values_pass(tenant: Person, kept: Callable[[Any]
 
 
 HELD: Final[Any] = {**job(RESEARCH, RESEARCH), "spec": {**job(RESEARCH, RESEARCH)["spec"], "suspend": True}}
+# An object, its update, and the message.
 LATER: Final[dict[str, tuple[Any, Any, str]]] = {
     "the scheduler of a gang": (
         gang(RESEARCH, "ml-research-l4"),
@@ -122,7 +123,6 @@ LATER: Final[dict[str, tuple[Any, Any, str]]] = {
         "sets StatefulSet o as its controller, so the queue would not count its GPUs",
     ),
 }
-"""An object, what an update changes of it alone, and what is said of it."""
 
 
 @pytest.mark.parametrize("name", LATER)
@@ -134,6 +134,7 @@ def test_each_part_that_is_judged_is_compared_in_updates(tenant: Person, kept: C
 
 
 NO_GPUS: Final = pod_of(0)
+# An object of each kind, and a status that other controllers would act on.
 STATUSES: Final[dict[str, tuple[Any, Any]]] = {
     "pod": (pod(RESEARCH, None, NO_GPUS), {"phase": "Succeeded"}),
     "job": (
@@ -179,12 +180,11 @@ STATUSES: Final[dict[str, tuple[Any, Any]]] = {
         {"disruptionsAllowed": 9},
     ),
 }
-"""Of each kind an object, and a status by which others would act."""
 
 
 @pytest.fixture(scope="module")
 def acting(cluster: Cluster, door: Door, tenant: Person) -> Iterator[Callable[[str], Person]]:
-    """Somebody with a name, and with all rights in the namespace beside those that the name has."""
+    """A user by name, with all rights in the namespace in addition to the name's."""
     assert tenant
     names = ["boss", NODE, KUEUE, *OF_KUBERNETES]
     binding: Any = {
@@ -284,7 +284,7 @@ def test_servers_of_two_pods_change_after_the_first(cluster: Cluster, tenant: Pe
 
 
 def workload(own: Any, uid: str, *specs: Any) -> Any:
-    """What Kueue counts a server by, which waits; its pods are as a webhook may have changed them."""
+    """A pending Workload of a server whose pods a webhook may have changed."""
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": own["metadata"]["name"], "uid": uid}
     metadata = {"name": own["metadata"]["name"], "namespace": RESEARCH, "ownerReferences": [owner]}
     sets = [{"name": f"s{n}", "count": 1, "template": {"spec": spec}} for n, spec in enumerate(specs)]

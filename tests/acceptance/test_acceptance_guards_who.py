@@ -1,4 +1,4 @@
-"""Whom each guard binds: what it alone rejects, tried by one whom all bind, and by those whom some do not."""
+"""Subjects of each guard: the guard's own refusal, for a user whom all guards bind, and for exempt users."""
 
 import json
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ IN_FORCE: Final = [*POLICIES, "gpu-requests"]
 RBAC: Final = "rbac.authorization.k8s.io"
 CLERK: Final = "guards-of-clerks"
 CHANGES: Final = ["create", "update", "patch", "delete"]
+# All changes, but not to read Secrets, create tokens or change Workloads: some guards exempt users with these rights.
 RIGHTS: Final[Any] = [
     {"apiGroups": ["", "apps", "batch", "networking.k8s.io", "policy"], "resources": ["*/status"], "verbs": CHANGES},
     {"apiGroups": ["apps", "batch", "networking.k8s.io", "policy"], "resources": ["*"], "verbs": CHANGES},
@@ -32,21 +33,21 @@ RIGHTS: Final[Any] = [
         "verbs": CHANGES,
     },
 ]
-"""To change all, but not to read Secrets, create tokens or change Workloads: who may is not bound by all guards."""
+# To read Secrets and create tokens; `let_in` adds Kueue's rights.
 OWN_RIGHTS: Final[Any] = [
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": CHANGES},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]},
     {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
 ]
-"""To read Secrets and create tokens, beside what one needs to try it; `let_in` adds those of Kueue."""
 OF_EVERYWHERE: Final = {"accounts", "priority", "secrets", "status", "tokens"}
 OF_PLATFORM: Final = {"disruption", "expose", "namespace", "network", "queue-objects"}
+# Guards that ignore objects of operators for an owner that was checked.
 OF_OWNED: Final = {
     *("amount", "devices", "gpu-requests", "grace", "kueue-metadata", "queue", "ratio", "scheduling", "toleration")
 }
-"""Those that do not judge what an operator creates for an owner that was judged."""
 OF_OPERATORS: Final = {"namespace", "network", "queue-objects", "release", "rollout", "status"}
+# Groups, and the guards that do not bind them.
 FREE: Final = {
     "clerks": set[str](),
     "clerks-of-all-teams": OF_EVERYWHERE,
@@ -65,7 +66,7 @@ FREE: Final = {
         *("devices", "grace", "kueue-metadata", "ratio", "scale", "scheduling", "toleration"),
     },
 }
-"""Groups, and the guards that do not bind them."""
+# Kind, change and subresource.
 PATCHES: Final[dict[str, tuple[str, Any, str]]] = {
     "namespace": ("Namespace", {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}, ""),
     "priority": ("Job", {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "ml-low"}}}, ""),
@@ -74,11 +75,10 @@ PATCHES: Final[dict[str, tuple[str, Any, str]]] = {
     "scale": ("StatefulSet", {"spec": {"replicas": 4}}, "scale"),
     "status": ("Job", {"status": {"terminating": 1}}, "status"),
 }
-"""Kind, change and subresource."""
 
 
 def wrong(guard: str) -> Any:
-    """What `tenancy cluster doctor --live` tries for a guard, in the namespace of ml-research."""
+    """The attempt of `tenancy cluster doctor --live` for a guard, in the namespace of ml-research."""
     values = {"namespace": RESEARCH, "gpu": GPU, "taint": GPU, "many": "9", "class": ""}
     manifest: Any = json.loads(Template(json.dumps(attempts()[guard].create)).substitute(values))
     return {**manifest, "metadata": {**manifest["metadata"], "name": "doctor"}}
@@ -95,7 +95,7 @@ def _of(api: str, kind: str, name: str, namespace: str = "") -> Any:
 
 @pytest.fixture(scope="module")
 def targets(cluster: Cluster, server: tuple[Any, Any]) -> Iterator[dict[str, Any]]:
-    """What exists already, by kind."""
+    """Existing objects by kind."""
     own = job(RESEARCH, RESEARCH, pod_of(0))
     own["spec"]["suspend"] = True
     cluster.create(own)
@@ -109,7 +109,7 @@ def targets(cluster: Cluster, server: tuple[Any, Any]) -> Iterator[dict[str, Any
 
 @pytest.fixture(scope="module")
 def clerk(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
-    """Somebody who may act as somebody of any of the groups, with their rights."""
+    """A user who may impersonate users of any of the groups, with their rights."""
     assert deployed
     rbac, subjects = f"{RBAC}/v1", [{"kind": "Group", "apiGroup": RBAC, "name": name} for name in FREE]
     guarding = {"apiGroups": ["admissionregistration.k8s.io"], "verbs": ["patch"]}
@@ -182,7 +182,7 @@ def test_children_of_judged_owners_are_not_judged_again(clerk: Person) -> None:
 
 @pytest.mark.parametrize("guard", sorted(OF_OWNED - {"gpu-requests"} | {"accounts", "secrets"}))
 def test_an_update_is_judged_only_if_it_changes_what_pods_get(cluster: Cluster, clerk: Person, guard: str) -> None:
-    """Of an object that is older than the guards."""
+    """The object is older than the guards."""
     old = wrong(guard)
     old["spec"]["suspend"] = True
     cluster.create(old)

@@ -1,4 +1,4 @@
-"""What the model accepts, a real API server accepts: under strict field validation and the definitions' own rules."""
+"""A real API server accepts all objects of the stacks, with strict field validation and the definitions' own rules."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -21,8 +21,6 @@ from gpu_tenancy.kube.references import Reference
 
 @dataclass(frozen=True)
 class Applied:
-    """A stack that was applied."""
-
     stack: str
     waves: Waves
     inventory: Path
@@ -116,7 +114,7 @@ def test_applying_an_object_again_changes_nothing(cluster: Cluster, applied: App
 
 
 def fields_of(live: Any) -> Any:
-    """Which fields are ours, by the API server's own account."""
+    """Our fields, by the API server's record."""
     owned = [one for one in live["metadata"].get("managedFields", []) if one["manager"] == "gpu-tenancy"]
     return [(one["operation"], one.get("fieldsV1")) for one in owned]
 

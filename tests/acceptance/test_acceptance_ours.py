@@ -1,6 +1,6 @@
-"""Where tutorials go wrong: what the API server says of it, what this program declares instead, and its own error.
+"""Errors of tutorials: the API server's answer, this program's objects instead, and its own error.
 
-Where the server accepts in silence, that is shown too: it is why the model must refuse.
+Some the server accepts without an error, which is why the model must refuse them.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def ours() -> tuple[KubernetesObject, ...]:
 
 @pytest.fixture
 def home(cluster: Cluster, namespace: str) -> Iterator[str]:
-    """A namespace in which pods may be made, and the classes that they name."""
+    """A namespace for pods, and the classes that they name."""
     for name, value in ((HIGH, 5), (LOW, 1)):
         manifest: Any = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         cluster.apply({**manifest, "value": value})

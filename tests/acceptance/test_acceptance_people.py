@@ -1,4 +1,4 @@
-"""Who may do what, by roles, tokens of robots and Pod Security, as the API server decides."""
+"""Rights by roles, tokens of robots and Pod Security, as the API server decides."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -36,26 +36,21 @@ PEOPLE = {
 PLACES = {"own": RESEARCH, "sibling": EXPERIMENTS, "branch": PRODUCTION, "cluster": ""}
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 OF_EVERYBODY = {"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
-"""What Kubernetes lets everybody create: questions about oneself (ClusterRole `system:basic-user`)."""
+"""Everybody may create questions about themselves (ClusterRole `system:basic-user`)."""
 
 
 class Right(NamedTuple):
-    """A verb with a resource."""
-
     verb: str
     resource: str
 
     @property
     def attributes(self) -> dict[str, str]:
-        """As a SubjectAccessReview has them."""
         path, _, subresource = self.resource.partition("/")
         name, _, group = path.partition(".")
         return {"verb": self.verb, "resource": name, "group": group, "subresource": subresource}
 
 
 class Cell(NamedTuple):
-    """A right of somebody in a place."""
-
     who: str
     place: str
     right: Right
@@ -94,7 +89,6 @@ def test_each_cell_of_the_table_is_what_the_api_server_decides(cluster: Cluster,
 
 
 def reviewed(cluster: Cluster, cell: Cell) -> bool:
-    """The decision of the API server."""
     answer: Any = cluster.create(
         {
             "apiVersion": "authorization.k8s.io/v1",
@@ -123,7 +117,6 @@ def test_the_table_shows_every_right(member: Callable[[str], Person], who: str, 
 
 
 def rights(review: Any) -> set[Right]:
-    """What somebody may do, of the resources that have one name."""
     return {
         Right(verb, "/".join([f"{name}.{group}" if group else name, *([subresource] if subresource else [])]))
         for rule in review["status"]["resourceRules"]
@@ -134,8 +127,7 @@ def rights(review: Any) -> set[Right]:
     }
 
 
-AGGREGATED = {"metrics.k8s.io"}
-"""Groups of API servers that no definition adds: metrics-server's."""
+AGGREGATED = {"metrics.k8s.io"}  # groups of aggregated API servers: metrics-server
 
 
 @pytest.mark.parametrize("role", roles())
@@ -201,15 +193,14 @@ def test_real_requests_are_answered_as_the_reviews_say(
 
 # Bounded tokens of robots.
 
-NAME = "ci"
-"""The robot of ml-research in the stack `local`."""
+NAME = "ci"  # the robot of ml-research in the stack `local`
 TOKEN = f"/api/v1/namespaces/{RESEARCH}/serviceaccounts/{NAME}/token"
 OTHERS = (EXPERIMENTS, PRODUCTION, "kube-system")
 
 
 @pytest.fixture(scope="module")
 def robot(cluster: Cluster, member: Callable[[str], Person], deployed: Waves) -> Person:
-    """Whoever has a bounded token of the robot."""
+    """A user with a bound token of the robot."""
     assert deployed
     token = cluster.token(RESEARCH, NAME, seconds=600)
     return Person(cluster, token, member("admins").authority)
@@ -260,6 +251,7 @@ def test_members_cannot_run_pods_as_the_ci_account(robot: Person, member: Callab
 # Roles that the workload pack knows.
 
 RBAC: Final = "rbac.authorization.k8s.io/v1"
+# Patterns of resources, some of which RBAC does not know.
 ODD: Final[dict[str, Any]] = {
     "apiVersion": RBAC,
     "kind": "ClusterRole",
@@ -271,7 +263,6 @@ ODD: Final[dict[str, Any]] = {
         {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*/*"], "verbs": ["update"]},
     ],
 }
-"""Patterns of resources that RBAC knows, and some that it does not."""
 
 
 def role(manifest: dict[str, Any]) -> Resource:
@@ -310,7 +301,7 @@ def allowed(cluster: Cluster, user: str, verb: str, group: str, resource: str) -
 
 
 def test_built_in_roles_are_those_of_the_api_server(cluster: Cluster) -> None:
-    """Without those of feature gates that are off by default, and rules that controllers aggregate."""
+    """Without roles of feature gates that are off by default, and rules that controllers aggregate."""
     roles: Any = cluster.list(RBAC, "ClusterRole")
     live: dict[str, Any] = {item["metadata"]["name"]: item for item in roles}
     for name, known in ((known.name, known) for known in built_in_roles().values()):
@@ -343,7 +334,7 @@ def test_a_rule_grants_what_the_api_server_decides(cluster: Cluster, bound: str)
 PLACE: Final = "test-pod-security"
 IMAGE: Final = "registry.example.com/ml/train:3.0.1"
 RULES: Final = frozenset({"no-privileged", "no-host-namespaces", "no-host-paths"})
-"""The rules that together forbid what the level `baseline` forbids, but for profiles, kernel parameters and ports."""
+"""The rules that together forbid as much as the level `baseline`, but for profiles, kernel parameters and ports."""
 
 CONTEXTS: Final[list[Json]] = [
     *({"privileged": flag} for flag in (True, False)),
@@ -361,7 +352,7 @@ _PROBE: Final[Json] = {"httpGet": {"port": 80, "host": "169.254.169.254"}}
 
 
 def pods() -> Iterator[Json]:
-    """Pods that the API server takes as valid, whatever Pod Security says."""
+    """Pods that the API server accepts as valid, without Pod Security."""
     main: Json = {"name": "main", "image": IMAGE}
     contexts = [{"securityContext": context} for context in CONTEXTS]
     yield from ({"containers": [{**main, **fields}]} for fields in contexts)
@@ -375,7 +366,6 @@ def pods() -> Iterator[Json]:
 
 @pytest.fixture(scope="module")
 def baseline(cluster: Cluster) -> Cluster:
-    """A cluster with a namespace that enforces the level."""
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE, "labels": labels}}
     cluster.apply(namespace)
@@ -384,7 +374,7 @@ def baseline(cluster: Cluster) -> Cluster:
 
 
 def refused(cluster: Cluster, spec: Json) -> str:
-    """Why the API server refuses a pod; empty if it admits it."""
+    """The API server's refusal of a pod; empty if it admits it."""
     metadata = {"generateName": "it-", "namespace": PLACE}
     pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     try:

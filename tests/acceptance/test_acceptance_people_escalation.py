@@ -1,4 +1,4 @@
-"""How members of a team may try to get more rights than they have: each attempt is refused, and its twin is not."""
+"""Attempts of members of a team to get more rights: each is refused, and a similar allowed object is not."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -27,7 +27,6 @@ RBAC = "rbac.authorization.k8s.io/v1"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 TEAM = ("viewers", "researchers", "leads", "cohort-leads")
 Member = Callable[[str], Person]
-"""Somebody of a group."""
 
 
 def named(api: str, kind: str, name: str, namespace: str = RESEARCH, **rest: Any) -> Any:
@@ -111,7 +110,7 @@ def test_leads_can_only_stop_and_resume_the_queue(member: Member) -> None:
 
 @pytest.fixture(scope="module")
 def workload(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
-    """A Workload as Kueue creates it, which does not run here."""
+    """A Workload as of Kueue, which does not run here."""
     assert deployed
     spec = pod_of(0)
     podset = {"name": "main", "count": 1, "template": {"spec": spec}}
@@ -131,7 +130,7 @@ def test_leads_can_only_stop_a_workload(member: Member, workload: Any) -> None:
 
 @pytest.fixture(scope="module")
 def pending(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
-    """A job that waits for its queue."""
+    """A job that is pending in its queue."""
     assert deployed
     found = job(RESEARCH, RESEARCH)
     found["metadata"] |= {"name": "pending", "labels": labels(RESEARCH, **{PRIORITY: "ml-low"})}
@@ -156,7 +155,6 @@ def test_only_leads_change_the_priority_of_workloads(member: Member, pending: An
 
 
 def using(**fields: Any) -> Any:
-    """A pod spec whose container has some fields."""
     spec = pod_of(0)
     spec["containers"][0] |= fields
     return spec
@@ -250,7 +248,7 @@ def test_images_are_pulled_with_any_secret(member: Member) -> None:
 
 @pytest.fixture(scope="module")
 def secretive(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
-    """A pod of a lead's, which has a Secret, and no node."""
+    """A lead's pod with a Secret, and without a node."""
     assert deployed
     found = pod(RESEARCH, None, pod_of(0, volumes=mounting("robot"), nodeSelector={"no": "node"}))
     found["metadata"]["name"] = "secretive"
@@ -283,7 +281,6 @@ def robot(cluster: Cluster, deployed: Waves) -> Iterator[str]:
 
 
 def running(**spec: Any) -> dict[str, Any]:
-    """Workloads with something in their pod specs."""
     return {
         "pod": pod(RESEARCH, None, pod_of(0, **spec)),
         "job": job(RESEARCH, None, pod_of(0, **spec)),

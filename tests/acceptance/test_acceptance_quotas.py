@@ -27,14 +27,12 @@ from gpu_tenancy.model.source import Source
 
 @dataclass(frozen=True)
 class Tenancy:
-    """The stack `local`, running."""
-
     plan: Plan
     tree: Tree
 
     @property
     def without_teams(self) -> Plan:
-        """What is left to prove is the scheduler's."""
+        """Only the scheduler's checks remain."""
         return replace(self.plan, teams=())
 
 
@@ -123,7 +121,6 @@ def test_access_changed_by_hand_fails_its_check(cluster: Cluster, local: Tenancy
 
 
 def bound(name: str, role: str, namespace: str) -> Any:
-    """A RoleBinding that the stack does not have."""
     group = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{group}/v1",
@@ -236,7 +233,7 @@ def at_node(pod: Any) -> str:
 
 
 class Busy:
-    """A cluster in which another pod of the team starts between the first look at a quota and the first try."""
+    """A cluster in which another pod of the team starts between the first read of a quota and the first attempt."""
 
     server = "https://example.invalid"
 

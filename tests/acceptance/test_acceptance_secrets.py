@@ -1,4 +1,4 @@
-"""Secrets and images before a real API server: objects by their definitions, pods as they are made, and the guard."""
+"""Secrets and images before a real API server: objects by their definitions, created pods, and the guard."""
 
 import base64
 from collections.abc import Iterator
@@ -126,7 +126,7 @@ def using(image: str) -> Any:
 
 @pytest.fixture(scope="module")
 def person(cluster: Cluster, door: Door) -> Iterator[Person]:
-    """Somebody who may do all in a team's namespace, with the guard of images in force."""
+    """A user with all rights in a team's namespace, with the guard of images in force."""
     acting = {"action": "deny", "exempt": ["system:serviceaccounts:images-exempt"]}
     sections = sections_of("local")
     operators = {**sections.get("operators", {}), "fluid": "installed"}

@@ -35,7 +35,6 @@ def by_adapter() -> tuple[KubernetesObject, ...]:
 
 @pytest.fixture(scope="module")
 def by_signals() -> tuple[KubernetesObject, ...]:
-    """A server that scales on each of the signals."""
     series = {"running": "running", "waiting": "waiting", "cache": "cache_used", "requests": "requests_total"}
     query = {"expr": "sum(rate(gateway_requests_total[2m]))", "perReplica": 200}
     signals = {"queue": 4, "concurrency": 8, "rate": "20/s", "cache": 80, "gpu": 70, "query": query}
@@ -127,7 +126,6 @@ HTTP_ROUTE = "gateway.networking.k8s.io/v1", "HTTPRoute"
 
 @pytest.fixture(scope="module")
 def objects() -> list[Manifest]:
-    """The namespace of a team, its network policies, Services and route."""
     network = {"expose": {"hosts": ["*.ml.example.com"], "classes": ["infra/edge"]}}
     lab = {"domain": "lab.ml.example.com", "gateway": "infra/edge", "names": ["ann"]}
     offer: Data = {
@@ -200,7 +198,7 @@ PROBES = {name: chart.probe for name, chart in charts().items() if chart.probe}
 
 
 def asked(probe: Probe, namespace: str) -> Any:
-    """The object in the namespace of the pod that asks, which kubectl takes where a manifest names none."""
+    """The object in the pod's namespace, which kubectl uses if a manifest names none."""
     manifest: Any = deepcopy(dict(probe.manifest))
     if probe.resource in {"trainjobs", "leaderworkersets", "secretstores"}:
         manifest["metadata"] = {**manifest["metadata"], "namespace": namespace}

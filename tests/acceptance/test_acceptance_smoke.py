@@ -30,6 +30,7 @@ from gpu_tenancy.local.up import Outcome, up
 
 pytestmark = [pytest.mark.platform, pytest.mark.smoke]
 
+# The purpose of each guard, and words of its message.
 REFUSED: dict[str, tuple[Any, str]] = {
     "the queue of another team": (job(RESEARCH, PRODUCTION), "queue"),
     "a toleration without GPUs": (pod(RESEARCH, None, pod_of(0, tolerations=[TOLERATION])), "requests no GPU"),
@@ -42,7 +43,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "more GPUs than a container may have": (job(RESEARCH, RESEARCH, pod_of(16)), "16"),
     "more limit than its request allows": (job(RESEARCH, RESEARCH, bounded(cpu=("1", "4"))), "cpu"),
 }
-"""What each guard is for, and words of its message."""
 ADMITTED: tuple[Any, ...] = (
     pod(RESEARCH, RESEARCH),
     job(RESEARCH, RESEARCH),
@@ -60,7 +60,7 @@ def platform_of_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plat
 
 @pytest.fixture(scope="module")
 def deployed(platform_of_local: Platform, tmp_path_factory: pytest.TempPathFactory, report: Report) -> Outcome:
-    """The stack `local`, whose guards deny, as `tenancy local up` deploys it."""
+    """The stack `local` with guards that deny, deployed by `tenancy local up`."""
     project = Project.at(tmp_path_factory.mktemp("project") / "local")
     file = project.folder / "stacks/Pulumi.local.yaml"
     shutil.copy(ROOT / "stacks/Pulumi.local.yaml", file)
@@ -107,7 +107,7 @@ QUIET = {
 
 
 def _expressions(boards: Path) -> dict[str, str]:
-    """Of each panel, with all values of its variables; without what rules record each 5 minutes."""
+    """Of each panel, with all values of its variables; without metrics that rules record each 5 minutes."""
     found: dict[str, str] = {}
     for file in boards.glob("*/*.json"):
         board = json.loads(file.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """Snapshots of storage before a real API server: the script of the CronJob, with the real kubectl and its own rights.
 
-No driver takes a snapshot here: the tests say what a snapshot controller would write into the status.
+No driver runs here: the tests write the status in place of a snapshot controller.
 """
 
 import os
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there i
 
 
 def sections() -> Data:
-    """Two teams with a volume of which two snapshots stay, in a cluster that the stack creates."""
+    """Two teams with a volume of which two snapshots are kept, in a cluster that the stack creates."""
     snapshots = {"schedule": "0 3 * * *", "keep": KEEP}
     owner = team(gpus={"h100": {"guaranteed": 0}}, storage={"ck": {"size": "1Gi", "snapshots": snapshots}})
     return stack(cluster=CREATED, teams={TEAM: owner, OTHER: owner})
@@ -47,7 +47,7 @@ def sections() -> Data:
 
 @pytest.fixture(scope="module")
 def ours() -> tuple[KubernetesObject, ...]:
-    """What is made for snapshots, and the namespaces of the teams."""
+    """The objects for snapshots, and the namespaces of the teams."""
     shared = {SNAPSHOTS, "gpu-tenancy-snapshots", TEAM, OTHER}
     return tuple(
         one
@@ -60,7 +60,7 @@ def ours() -> tuple[KubernetesObject, ...]:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The CronJobs of both teams, and who runs them."""
+    """The CronJobs of both teams, and their accounts."""
 
     cluster: Cluster
     objects: tuple[KubernetesObject, ...]
@@ -74,7 +74,6 @@ class Jobs:
         return container
 
     def login(self, team: str) -> Path:
-        """A kubeconfig of a team's account."""
         config = yaml.safe_load(self.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": self.cluster.token(SNAPSHOTS, team, seconds=3600)}
         file = self.folder / f"{team}.kubeconfig"
@@ -82,7 +81,7 @@ class Jobs:
         return file
 
     def run(self, team: str = TEAM, account: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Runs what the container would run, as an account."""
+        """Runs the container's command, as an account."""
         container = self.container(team)
         given = {each["name"]: each["value"] for each in container["env"]}
         own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": str(self.login(account or team))}
@@ -108,7 +107,7 @@ class Jobs:
         )
 
     def taken(self, name: str, *, complete: bool = True, team: str = TEAM, claim: str = "ck", label: str = OF) -> str:
-        """A snapshot of an earlier day, as the controller leaves it; returns the name of its content."""
+        """Creates a snapshot of an earlier day, as the controller leaves it; returns the name of its content."""
         content = f"content-{team}-{name}"
         snapshot: Manifest = {
             "apiVersion": API,
@@ -131,7 +130,7 @@ class Jobs:
         return content
 
     def policy(self, content: str) -> str:
-        """What happens to what the cloud stores when a snapshot is deleted."""
+        """The deletion policy of a content."""
         return text_at(self.cluster.get(API, "VolumeSnapshotContent", content) or {}, "spec", "deletionPolicy")
 
 
@@ -261,7 +260,7 @@ def test_an_account_releases_contents_of_its_team_alone(jobs: Jobs, of: str, cha
 
 
 def test_the_pods_of_the_jobs_are_restricted_and_ask_for_little(jobs: Jobs) -> None:
-    """The namespace enforces the level `restricted`, so the API server would reject others."""
+    """The namespace enforces the level `restricted`, so the API server would reject other pods."""
     template = only(jobs.objects, "CronJob", cron_job_name(jobs))
     spec = template["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     pod: Manifest = {

@@ -62,7 +62,7 @@ def home(cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]) -
 
 
 def pod_of(runtime: Any, train_job: Any, namespace: str) -> Any:
-    """The pod that Kubeflow Trainer makes: the runtime's, with the TrainJob's patch and trainer.
+    """The pod of Kubeflow Trainer: the runtime's, with the TrainJob's patch and trainer.
 
     Lists of named items are merged by name, as a strategic merge patch does:
     https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go.

@@ -16,8 +16,8 @@ from gpu_tenancy.kube.references import Reference
 
 RBAC = "rbac.authorization.k8s.io/v1"
 
+# Two teams of cohort research, and one of cohort product.
 OWN, SIBLING, OTHER = "test-people-vision", "test-people-speech", "test-people-web"
-"""Two teams of cohort research, and one of cohort product."""
 PEOPLE = {
     "admin": "group:platform-admins",
     "auditor": "user:auditor@example.com",
@@ -30,7 +30,6 @@ PEOPLE = {
 
 
 def sections(**more: object) -> Data:
-    """A tree of cohorts with three teams, and people in every role."""
     gpus = {"h100": {"guaranteed": 4}}
     return stack(
         people={"names": {"ann": PEOPLE["researcher"]}, "admins": [PEOPLE["admin"]], "auditors": [PEOPLE["auditor"]]},
@@ -50,7 +49,7 @@ def sections(**more: object) -> Data:
 
 @dataclass(frozen=True)
 class Desk:
-    """The commands about people in a project with one stack, `people`, and perhaps a cluster."""
+    """The commands about people in a project with one stack, `people`, and optionally a cluster."""
 
     project: Project
     kubeconfig: Path | None = None
@@ -87,13 +86,12 @@ class Desk:
         return CliRunner().invoke(app, given)
 
     def lines(self, *arguments: object) -> list[str]:
-        """What a command prints, with one space between columns."""
+        """The output of a command, with one space between columns."""
         result = self.run(*arguments)
         assert (result.stderr, result.exit_code) == ("", 0)
         return [" ".join(line.split()) for line in result.stdout.splitlines()]
 
     def error(self, *arguments: object) -> str:
-        """The error of a command."""
         result = self.run(*arguments)
         assert result.exit_code == 1, result.stdout
         return result.stderr.strip()

@@ -1,4 +1,4 @@
-"""Kubeconfigs of people and robots, and who they are for a real API server."""
+"""Kubeconfigs of people and robots, and their identity for a real API server."""
 
 import base64
 import json
@@ -30,7 +30,6 @@ ROBOT = PEOPLE["robot"]
 
 @pytest.fixture(scope="module")
 def desk(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """The roles and bindings of a stack, and its robot, on the shared platform."""
     robot: Json = {"name": "ci-vision", "namespace": "default"}
     account: Manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": robot}
     folder = tmp_path_factory.mktemp("people") / "project"
@@ -55,7 +54,6 @@ def me(file: Path) -> Caller:
 
 
 def may(file: Path, verb: str, team: str) -> bool:
-    """Whether the login of a kubeconfig may do something with jobs of a team."""
     attributes: Json = {"verb": verb, "group": "batch", "resource": "jobs", "namespace": team}
     asked: Manifest = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""The wheel without extras, in an empty environment: small, and it asks a cluster as a researcher does."""
+"""The wheel without extras, in an empty environment: small, and sufficient for a researcher's commands."""
 
 import os
 import subprocess
@@ -19,8 +19,7 @@ from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-LIMIT: Final = 60_000_000
-"""Bytes of the environment with bytecode, as pip compiles it."""
+LIMIT: Final = 60_000_000  # bytes of the environment with bytecode, as pip compiles it
 JOB: Final = """
 apiVersion: batch/v1
 kind: Job
@@ -36,7 +35,7 @@ spec:
 
 @dataclass(frozen=True)
 class Light:
-    """An environment with the package and what it needs, and the kubeconfig of a researcher if any."""
+    """An environment with the package and its dependencies, and a researcher's kubeconfig if any."""
 
     environment: Path
     kubeconfig: Path | None = None
@@ -75,7 +74,6 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
 def researcher(
     light: Light, cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Light]:
-    """Asks with a researcher's rights in a team's namespace."""
     folder = tmp_path_factory.mktemp("researcher")
     config = yaml.safe_load(platform.kubeconfig.read_text(encoding="utf-8"))
     config["users"][0]["user"] = issue_client(platform.places, "ann@example.com", None, 3600)

@@ -1,4 +1,4 @@
-"""What a stack plans for people, and the table of resources, compared with a real API server."""
+"""Rights in a stack's plan, and the table of resources, compared with a real API server."""
 
 import json
 from collections import defaultdict
@@ -34,7 +34,6 @@ OPERATORS = {"operators": dict.fromkeys(("kueue", "volcano", "trainer", "keda", 
 
 @pytest.fixture(scope="module")
 def desk(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """The roles and bindings of a stack in its namespaces, on the shared platform."""
     folder = tmp_path_factory.mktemp("people") / "project"
     with Desk.deployed(cluster, folder, platform.kubeconfig, **OPERATORS) as made:
         yield made
@@ -129,7 +128,6 @@ def test_a_role_that_was_not_deployed_is_reported(desk: Desk, cluster: Cluster) 
 
 
 ADDED = {"metrics.k8s.io"}
-"""Groups that the API server serves only while another server runs."""
 OF_ONESELF = {"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
 
 

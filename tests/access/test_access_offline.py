@@ -1,4 +1,4 @@
-"""Who may do what, by a stack alone."""
+"""Rights of people, by a stack alone."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who may do what without a stack's file: by the roles and bindings that the caller may read in the cluster."""
+"""Rights without a stack's file: by the roles and bindings that the caller may read in the cluster."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ ROLES = [role("debugger", "create", "pods/exec", namespace=OWN)]
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Asks outside of a project a cluster that shows some kinds."""
+    """Asks a cluster with some readable kinds, outside of a project."""
     monkeypatch.chdir(tmp_path)
 
     def ask(*words: str, **kinds: list[Data] | None) -> Result:

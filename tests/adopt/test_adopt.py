@@ -25,13 +25,12 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
 
 Data = dict[str, Any]
-HIDDEN = "NetworkPolicy"
-"""A kind of which somebody without rights does not know whether the cluster has it."""
+HIDDEN = "NetworkPolicy"  # an unprivileged user does not know whether the cluster has this kind
 FOREIGN = ROOT / "tests" / "survey" / "clusters" / "consistent.yaml"
 
 
 def foreign() -> list[Data]:
-    """A cluster of others: queues and quotas have other names than those of a stack, and machines no type."""
+    """A foreign cluster: queues and quotas have other names than those of a stack, and machines no type."""
     return list(yaml.safe_load_all(FOREIGN.read_text(encoding="utf-8")))
 
 

@@ -1,4 +1,4 @@
-"""A project of a test's own, with stacks that a test writes."""
+"""A project for one test, with stacks that the test writes."""
 
 import io
 import os
@@ -29,7 +29,7 @@ FIRST_LINE = "# yaml-language-server: $schema=schema.json\n"
 
 
 def small(**sections: Any) -> Data:
-    """Two teams on a node of H100s and one of L4s: the least that has every promise."""
+    """Two teams on a node of H100s and one of L4s: the smallest stack with every kind of guarantee."""
     return {
         "cluster": dict(EXISTING),
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1), "l4": pool("g6.12xlarge", 1)},
@@ -48,15 +48,12 @@ def small(**sections: Any) -> Data:
 
 
 def git(folder: Path, *words: str) -> str:
-    """The output of git in a folder, as a user with a name."""
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
     return subprocess.run(["git", *identity, *words], check=True, cwd=folder, capture_output=True, text=True).stdout
 
 
 @dataclass(frozen=True)
 class Project:
-    """This program with other stacks."""
-
     folder: Path
 
     @classmethod
@@ -67,7 +64,6 @@ class Project:
         return cls(folder)
 
     def write(self, stack: str, sections: Data) -> Path:
-        """Writes a stack's file, as its author would."""
         config = {f"gpu-tenancy:{key}": value for key, value in sections.items()}
         file = self.folder / "stacks" / f"Pulumi.{stack}.yaml"
         file.write_text(FIRST_LINE + yaml.safe_dump({"config": config}, sort_keys=False), encoding="utf-8")
@@ -75,19 +71,14 @@ class Project:
 
 
 def tenancy(*arguments: object, project: Path | None = None) -> Result:
-    """Runs a command of `tenancy` within this process, on a wide screen.
-
-    Args:
-        arguments: the words of the command line.
-        project: a folder for `--project`; left out, the one of the working directory.
-    """
+    """Runs a command of `tenancy` within this process, on a wide screen; by default in the working directory."""
     words = [*map(str, arguments), *(["--project", str(project)] if project else [])]
     return CliRunner(env={"COLUMNS": "240"}).invoke(app, words)
 
 
 @dataclass(frozen=True)
 class Home:
-    """A home in which `tenancy` finds nothing but what was built and downloaded."""
+    """A home in which `tenancy` finds nothing but the cache of built and downloaded programs."""
 
     project: Project
     folder: Path
@@ -95,7 +86,7 @@ class Home:
 
     @classmethod
     def at(cls, folder: Path) -> "Home":
-        """A home with a project of one stack, `good`, and no Pulumi CLI: its way is in test_cli_pulumi.py."""
+        """A home with a project of one stack, `good`, and no Pulumi CLI, which test_cli_pulumi.py tests."""
         project = Project.at(folder / "project")
         project.write("good", small())
         path = [each for each in os.environ["PATH"].split(os.pathsep) if not (Path(each) / "pulumi").exists()]
@@ -103,17 +94,15 @@ class Home:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of commands; the garbage collectors of programs that they start have memory to spend."""
+        """The environment of commands; garbage collectors of their programs may use more memory."""
         own = {**GARBAGE, "XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
         cache = {"XDG_CACHE_HOME": str(platformdirs.user_cache_path())}
         return {**os.environ, **cache, **own, "KUBECONFIG": str(self.folder / "nobodys")}
 
     def command(self, *arguments: object) -> list[str]:
-        """A command of `tenancy`."""
         return [str(TENANCY), *(str(each) for each in arguments)]
 
     def upping(self, stack: str = "good", *options: str, controllers: str = "none") -> list[str]:
-        """The command that brings up a stack."""
         place = ("--project", self.project.folder, "--out", self.folder / "out")
         return self.command("local", "up", stack, *place, "--controllers", controllers, *options)
 
@@ -133,7 +122,6 @@ class Home:
         return self.finish(self.command(*arguments))
 
     def finish(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end."""
         return subprocess.run(
             command,
             cwd=self.folder,
@@ -152,7 +140,7 @@ class Home:
         return self.folder / "state" / "gpu-tenancy" / "embedded" / "kubeconfig"
 
     def processes(self) -> list[int]:
-        """What runs with files of this home."""
+        """Pids of processes with files of this home."""
         found = psutil.process_iter(["cmdline"])
         return [
             one.pid for one in found if any(str(self.folder / "state") in each for each in one.info["cmdline"] or ())
@@ -167,7 +155,6 @@ class Screen:
 
     @classmethod
     def of(cls, width: int, *parts: RenderableType) -> "Screen":
-        """A terminal on which these parts of an answer are printed."""
         output = Output(width=width, terminal=True)
         output.file = io.StringIO()
         for part in parts:
@@ -181,11 +168,11 @@ class Screen:
 
     @property
     def words(self) -> set[str]:
-        """Words, without those that say which columns are left out."""
+        """Words, without the note about hidden columns."""
         return {word for line in self.lines if "not shown" not in line for word in re.findall(r"[\w./:@-]+", line)}
 
     @property
     def too_long(self) -> list[str]:
-        """Lines that do not fit; what has no space, and a command, can be longer."""
+        """Lines that do not fit; commands, and texts without spaces, can be longer."""
         found = [line.strip() for line in self.lines if len(line.rstrip()) > self.output.width]
         return [line for line in found if " " in line and not re.fullmatch("`[^`]*`[.,;]?", line)]

@@ -1,4 +1,4 @@
-"""What tests of the command stand on."""
+"""Fixtures for tests of the command."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ from cli_builders import Project, small
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A project with one stack, `good`."""
     found = Project.at(tmp_path / "project")
     found.write("good", small())
     return found

@@ -1,4 +1,4 @@
-"""What is not there on the embedded platform, played: the kubelet of a gate's pod, and operators."""
+"""Stand-ins for absent parts of the embedded platform: the kubelet of a gate's pod, and operators."""
 
 import base64
 import os
@@ -25,7 +25,7 @@ _PAUSE: Final = 0.2
 
 @contextmanager
 def played(*steps: Callable[[], None]) -> Generator[None]:
-    """Does each step again and again beside the test, which fails where one of them does."""
+    """Repeats each step beside the test, which fails if one of them does."""
     ended = Event()
 
     def play() -> None:
@@ -46,13 +46,12 @@ def played(*steps: Callable[[], None]) -> Generator[None]:
 class Kubelet:
     """Runs the one container of each Job's pod, by the `kubectl` of the PATH in place of the image's.
 
-    As a kubelet it gives the container the pod's own account and files, and starts it again where it fails and the pod
-    says so. The nodes are kwok's, which says that a pod runs and then leaves it alone.
+    As a kubelet, it gives the container the pod's own account and files, and restarts it after a failure if the pod
+    requires it. The nodes are kwok's, which only reports pods as running.
 
     Attributes:
-        kubeconfig: the administrator's: a kubelet may ask for tokens of its pods' accounts.
-        folder: for the containers' files.
-        exits: the code with which each run ended.
+        kubeconfig: the administrator's: a kubelet may request tokens of its pods' accounts.
+        exits: the exit code of each run.
     """
 
     cluster: Cluster
@@ -62,7 +61,6 @@ class Kubelet:
     words: list[str] = field(default_factory=list[str])
 
     def step(self) -> None:
-        """Runs once what is to be run."""
         for pod in self.cluster.list("v1", "Pod", labels="batch.kubernetes.io/job-name"):
             found: Any = pod
             if found["status"].get("phase") == "Running" and "deletionTimestamp" not in found["metadata"]:
@@ -128,7 +126,7 @@ class Kubelet:
 
 
 def _within(places: dict[str, Path], text: str) -> str:
-    """A container's word, with the places that it knows where they are on this machine."""
+    """A container's argument, with its paths replaced by those of this machine."""
     for mount, place in places.items():
         if f"={mount}/" in f"={text}/":
             return text.replace(mount, str(place), 1)
@@ -143,14 +141,14 @@ def _kubectl(*arguments: str, environment: dict[str, str] | None = None) -> "sub
 
 @dataclass
 class Operator:
-    """Holds each object of its kinds by a finalizer, and lets it go, as long as its Deployment is there.
+    """Adds a finalizer to each object of its kinds, and removes it after deletion, while its Deployment exists.
 
-    Where that went first, nothing would ever let go of them.
+    If the Deployment is deleted first, the objects are never deleted.
 
     Attributes:
         name: of the Deployment, and of the webhooks' configuration.
         kinds: API version and kind.
-        cleared: what it let go of.
+        cleared: objects whose finalizer was removed.
     """
 
     cluster: Cluster
@@ -161,16 +159,14 @@ class Operator:
 
     @property
     def finalizer(self) -> str:
-        """The mark on what it holds."""
         return f"stand-in.example.com/{self.name}"
 
     @property
     def there(self) -> bool:
-        """Whether its Deployment is."""
         return self.cluster.exists("apps/v1", "Deployment", self.name, self.namespace)
 
     def step(self) -> None:
-        """Holds what is new, and lets go of what is deleted."""
+        """Adds finalizers to new objects, and removes them from deleted ones."""
         if not self.there:
             return
         for kind in self.kinds:
@@ -196,7 +192,7 @@ class Operator:
             self.cleared.append(reference)
 
     def trust(self, authority: Path) -> None:
-        """Says whom to trust for its webhooks, as it does once it has made its certificate."""
+        """Sets the CA of its webhooks, as an operator does after it has made its certificate."""
         found: Any = self.cluster.get(*_ADMISSION, self.name)
         bundle = base64.b64encode(authority.read_bytes()).decode()
         webhooks: list[Any] = [

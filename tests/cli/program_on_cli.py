@@ -1,4 +1,4 @@
-"""The program, deployed whole by the Pulumi CLI, with charts that a test serves in place of the operators' own."""
+"""The whole program, deployed by the Pulumi CLI, with charts that a test serves in place of the operators' own."""
 
 import json
 import os
@@ -18,6 +18,7 @@ from starts import GUARD
 
 from gpu_tenancy.model.project import project_name
 
+# The unchanged program, with other addresses of the charts.
 _PROGRAM = """
 import runpy
 from gpu_tenancy.model.catalogue.operators import operators
@@ -27,18 +28,11 @@ for operator in operators().values():
         operator.charts[name] = row
 runpy.run_path({program!r}, run_name="__main__")
 """
-"""Other addresses of the same charts; all else is the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the engine says of one resource, in the order in which it says it.
-
-    Attributes:
-        ended: False where it only begins.
-        operation: such as `create`.
-        name: of the resource in the program.
-    """
+    """An event of the engine about one resource; `ended` is False at the start of its operation."""
 
     ended: bool
     operation: str
@@ -48,18 +42,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class OnCli:
-    """The program as a project of a test's own, with its state beside it.
-
-    Attributes:
-        folder: of the project.
-        kubeconfig: of the cluster that it is deployed to.
-    """
+    """The program as a project for one test, with its state beside it."""
 
     folder: Path
     kubeconfig: Path
 
     def write(self, sections: Data, address: str, charts: Sequence[StandIn]) -> None:
-        """Writes project, program and stack."""
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
         self._write("Pulumi.yaml", {"name": project_name(ROOT), "runtime": runtime})
@@ -71,12 +59,12 @@ class OnCli:
         self._write("Pulumi.operators-here.yaml", {"config": config})
 
     def up(self) -> list[Step]:
-        """Deploys it, and returns what was done."""
+        """Deploys it, and returns the steps."""
         self._run("stack", "select", "--create", "--stack", "operators-here")
         return self._steps("up", "--skip-preview")
 
     def destroy(self) -> list[Step]:
-        """Takes down all that it made, and returns what was done."""
+        """Destroys it, and returns the steps."""
         return self._steps("destroy", "--skip-preview")
 
     def _steps(self, *command: str) -> list[Step]:

@@ -24,8 +24,6 @@ class StandIn:
     """A chart in place of an operator's own.
 
     Attributes:
-        name: under which a release asks for it.
-        version: the one that is asked for.
         files: text by path within the chart, such as `templates/deployment.yaml`; `Chart.yaml` is written here.
     """
 
@@ -35,7 +33,6 @@ class StandIn:
 
     @property
     def archive(self) -> str:
-        """Name of its file in the repository."""
         return f"{self.name}-{self.version}.tgz"
 
     def packed(self) -> bytes:
@@ -51,7 +48,7 @@ class StandIn:
 
 
 def index(charts: Sequence[StandIn], address: str) -> str:
-    """What a repository says of its charts: https://helm.sh/docs/topics/chart_repository/"""
+    """The index of a repository: https://helm.sh/docs/topics/chart_repository/"""
     entries = {
         chart.name: [
             {
@@ -68,7 +65,7 @@ def index(charts: Sequence[StandIn], address: str) -> str:
 
 @contextmanager
 def repository(charts: Sequence[StandIn]) -> Generator[str]:
-    """Serves charts as long as it is open, at the address that it gives."""
+    """Serves charts while the block runs; yields the address."""
     served: dict[str, bytes] = {}
 
     with serving_content(served.get) as address:
@@ -82,13 +79,6 @@ _OK, _UNAVAILABLE = 200, 503
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request to judge an object.
-
-    Attributes:
-        dry_run: nothing would have been kept of it.
-        allowed: False where the webhook did not judge yet, and so the API server refused.
-    """
-
     kind: str
     name: str
     dry_run: bool
@@ -97,12 +87,7 @@ class Asked:
 
 @dataclass
 class Webhook:
-    """What a webhook was asked, in that order.
-
-    Attributes:
-        address: its URL.
-        refusals: how many requests it does not answer at first.
-    """
+    """The requests to a webhook, in their order; it does not answer the first `refusals`."""
 
     address: str
     refusals: int
@@ -110,7 +95,7 @@ class Webhook:
     _lock: Lock = field(default_factory=Lock)
 
     def judge(self, request: Any) -> bool:
-        """Whether a request is answered, as a review's `request` says it; whatever is judged is allowed."""
+        """Records a review's `request` and allows it; returns whether it is answered."""
         with self._lock:
             allowed = len(self.asked) >= self.refusals
             name, kind = request.get("name", ""), request["kind"]["kind"]
@@ -120,8 +105,6 @@ class Webhook:
 
 @contextmanager
 def webhook(certificate: Path, key: Path, refusals: int) -> Generator[Webhook]:
-    """Serves a webhook on the loopback as long as it is open."""
-
     class Judge(Handler):
         def do_POST(self) -> None:  # noqa: N802 - the base class gives the name
             review = json.loads(self.body())
@@ -135,8 +118,8 @@ def webhook(certificate: Path, key: Path, refusals: int) -> Generator[Webhook]:
         yield found
 
 
+# The one value of ours that a stand-in has, named as in KEDA's chart.
 _VALUES: Final = "crds: {additionalAnnotations: {}}\n"
-"""The one value of ours that a stand-in follows, under the name that KEDA's chart has for it."""
 
 _OPERATOR: Final = """
 apiVersion: apps/v1
@@ -163,7 +146,7 @@ _DEFINITIONS: Final = """
 def stand_in(
     name: str, definitions: Sequence[str], cache: Path, *, helm_keeps: bool = False, webhook: str = ""
 ) -> StandIn:
-    """A chart under an operator's name and at the version of the catalogue.
+    """A chart with an operator's name and the version of the catalogue.
 
     Args:
         name: of its row in the catalogue.
@@ -189,9 +172,9 @@ def definition(path: str, cache: Path) -> str:
 
 
 def webhook_template(name: str, group: str, address: str) -> str:
-    """A webhook that judges whatever is created of an API group, and without whose answer nothing is.
+    """A webhook for all creations of an API group, which fails closed.
 
-    Whom to trust it does not say: an operator writes that once it has made its certificate.
+    It has no CA: an operator writes that after it has made its certificate.
     """
     return yaml.safe_dump(
         {

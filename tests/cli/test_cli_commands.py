@@ -188,6 +188,7 @@ def test_each_stacks_first_line_names_the_schema_for_editors() -> None:
 # The whole way: up, up again, down; each command a process of its own.
 
 CANARY = "hunter2-canary"
+# An object that the author of a project added to the program.
 SECRET = f"""
 import pulumi
 from pulumi_kubernetes.core.v1 import Secret
@@ -195,7 +196,6 @@ from pulumi_kubernetes.core.v1 import Secret
 if pulumi.get_stack() == "good":
     Secret("token", metadata={{"name": "token", "namespace": "vision"}}, string_data={{"token": "{CANARY}"}})
 """
-"""An object that the author of a project added to the program."""
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 def versions(home: Home, stack: str) -> Mapping[str, tuple[object, object]]:
-    """Which object each of a stack's is, and of which version."""
+    """Uid and resource version of each object of a stack."""
     with Cluster(home.kubeconfig) as cluster:
         found: dict[str, tuple[object, object]] = {}
         for one in preview(stack, home.project.folder).objects:
@@ -357,7 +357,7 @@ def queues_with_controllers(home: Home) -> None:
 
 
 def restarts_a_controller_and_removes_a_team_whose_jobs_run_and_wait(home: Home) -> None:
-    """Finalizers on pods, workloads and queues do not keep what is pruned, although Kueue has just started."""
+    """Finalizers on pods, workloads and queues do not block pruning, although Kueue has just started."""
     has_jobs(home, "speech", count=4, gpus=2)  # together twice the GPUs of the only node
     pids = dict(line.split("pid") for line in home.run("local", "status").stdout.splitlines() if "pid" in line)
     kueue = psutil.Process(int(pids[next(name for name in pids if name.startswith("kueue-controller-manager"))]))
@@ -402,7 +402,6 @@ def has_jobs(home: Home, namespace: str, count: int, gpus: int) -> None:
 
 
 def queued(name: str, namespace: str, gpus: int) -> Manifest:
-    """A job of one pod in the queue of a team."""
     amounts: Json = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
     container: Json = {
         "name": "train",

@@ -1,4 +1,4 @@
-"""`tenancy local up` and `down` as processes that are killed, stopped, run side by side or meet a full disk.
+"""`tenancy local up` and `down` as processes that are killed, stopped, run side by side or have a full disk.
 
 `make faults` kills `up` at more points, and has the tests that take minutes.
 """
@@ -30,19 +30,17 @@ KILLS: Final = int(os.environ.get("GPU_TENANCY_KILLS", "0"))
 """Number of points at which `up` is killed, besides the one of the test that always runs."""
 slow = pytest.mark.skipif(not os.environ.get("GPU_TENANCY_FAULTS"), reason="takes minutes; `make faults` runs it")
 
+# Starts of the progress lines of `up`, in their order.
 STAGES: Final = ("reading", "starting the control", "creating", "applying", "waiting", "verifying")
-"""How the lines of progress of `up` begin, in their order."""
 ASLEEP: Final = 210.0
 """Seconds; longer than every timeout of a request (60), of an outage (30), and until a node is not ready (200)."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A moment at which `up` is killed.
+    """A moment at which `up` is killed: `delay` seconds after the line of a stage.
 
     Attributes:
-        stage: of `STAGES`, after whose line `up` is killed.
-        delay: seconds after it.
         scope: `up` and its children alone, or the control plane too, as by a crash of the machine.
     """
 
@@ -88,7 +86,7 @@ def kill(home: Home, point: Point) -> None:
 
 
 def is_whole(home: Home) -> None:
-    """Every object is there, and another `up` has nothing to do."""
+    """Every object exists, and another `up` changes nothing."""
     with Cluster(home.kubeconfig) as cluster:
         for one in preview("good", home.project.folder).objects:
             assert cluster.exists(one.api_version, one.kind, one.name, one.namespace), one
@@ -143,7 +141,7 @@ def test_after_a_kill_down_removes_everything(home: Home, point: Point) -> None:
 
 
 def runs(part: str, process: psutil.Process) -> bool:
-    """Whether a process is a part of the control plane: as a program of its own, or by the one that has all parts."""
+    """Whether a process is a part of the control plane: as a program of its own, or as the program with all parts."""
     return part in [Path(argument).name for argument in process.cmdline()[:2]]
 
 
@@ -213,6 +211,7 @@ def test_a_full_disk_is_named_and_with_room_again_all_converges(home: Home) -> N
 
 
 _FIX: Final = "free disk space, then run the same command again"
+# Output of each step, as a regular expression, and its exit code.
 SAID: Final = {
     "definitions": (rf"error: /.*/cache/gpu-tenancy/.*: No space left on device; {_FIX}", 1),
     "programs": (
@@ -227,4 +226,3 @@ SAID: Final = {
     "again": ("no changes", 0),
     "down": ("embedded platform removed", 0),
 }
-"""What each step prints, as a regular expression, and its exit code."""

@@ -39,8 +39,6 @@ pytestmark = pytest.mark.process
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment with the wheel and what it depends on, and a project made there."""
-
     wheel: Path
     python: Path
     project: Path
@@ -51,7 +49,6 @@ class Installed:
         return self.wheel.name.split("-")[1]
 
     def run(self, *words: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
-        """Runs a program of the environment in a folder; left out, in the project."""
         program, *arguments = words
         return subprocess.run(
             [str(self.python.parent / program), *arguments],
@@ -209,13 +206,12 @@ def test_commands_outside_a_project_report_it(installed: Installed) -> None:
 
 
 COLUMNS: Final = 80
-READ_ONLY: Final = ("LocalQueue", "Namespace", "Workload")
-"""Kinds that a researcher may not list in the whole cluster."""
+READ_ONLY: Final = ("LocalQueue", "Namespace", "Workload")  # kinds that a researcher may not list in the whole cluster
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Kubeconfigs of a cluster of others: an administrator's, and that of a researcher."""
+    """Kubeconfigs of a foreign cluster: an administrator's, and a researcher's."""
 
     admin: Path
     researcher: Path
@@ -242,7 +238,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 
 def on_a_terminal(installed: Installed, command: str, kubeconfig: Path) -> tuple[int, str]:
-    """Exit code of a command in the project, and what it shows on a terminal of 80 columns."""
+    """Exit code of a command in the project, and its output on a terminal of 80 columns."""
     ours, its = pty.openpty()
     environment = {**installed.environment, "KUBECONFIG": str(kubeconfig), "COLUMNS": str(COLUMNS), "TERM": "xterm"}
     program, *words = command.split()

@@ -1,4 +1,4 @@
-"""The cluster is gone: what a deployment of the same repository brings back, and the list of it in docs/day-two.md."""
+"""The cluster is lost: a deployment of the same repository restores it, but for the list in docs/day-two.md."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +20,8 @@ from gpu_tenancy.model.names import HOLD
 pytestmark = [pytest.mark.platform, pytest.mark.slow]
 QUEUES: Final = "kueue.x-k8s.io/v1beta2"
 TEAM: Final = "vision"
+# Fields that controllers change: Kueue adds the tolerations of the flavor.
 CHANGED: Final = frozenset({"status", "suspend", "tolerations"})
-"""Fields that controllers change: Kueue adds the tolerations of the flavor."""
 PAGE: Final = ROOT / "docs" / "day-two.md"
 
 
@@ -39,7 +39,7 @@ def pod() -> dict[str, Json]:
 
 
 def made_by_people() -> tuple[Manifest, ...]:
-    """What members of a team make beside the stack."""
+    """Objects of team members, in addition to the stack."""
     claim: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
     def made(api_version: str, kind: str, name: str, **rest: Json) -> Manifest:
@@ -62,7 +62,7 @@ def listed(rows: Mapping[str, str]) -> str:
 
 
 def set_by(wanted: Json, live: Json) -> Json:
-    """What a live object has in the fields that the stack sets, beside what Kueue changes."""
+    """The values of the stack's fields in a live object, without fields that Kueue changes."""
     if isinstance(wanted, dict) and isinstance(live, dict):
         return {key: set_by(value, live.get(key)) for key, value in wanted.items() if key not in CHANGED}
     if isinstance(wanted, list) and isinstance(live, list) and len(wanted) == len(live):
@@ -71,13 +71,11 @@ def set_by(wanted: Json, live: Json) -> Json:
 
 
 def deployed(cluster: Cluster, outcome: Outcome) -> dict[Reference, Any]:
-    """What the cluster has of each object of the stack."""
     wanted = {Reference.of(item.manifest): item.manifest for item in outcome.preview.objects}
     return {reference: set_by(dict(one), cluster.get(*reference)) for reference, one in wanted.items()}
 
 
 def volume(cluster: Cluster, claim: str) -> str:
-    """The uid of the volume of a claim."""
     bound = cluster.get("v1", "PersistentVolumeClaim", claim, TEAM) or {}
     return text_at(cluster.get("v1", "PersistentVolume", text_at(bound, "spec", "volumeName")) or {}, "metadata", "uid")
 

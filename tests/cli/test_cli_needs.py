@@ -1,4 +1,4 @@
-"""What stacks need: a provider for each object, and the packages of their own cloud only."""
+"""Needs of stacks: a provider for each object, and the packages of their own cloud only."""
 
 import json
 import tomllib
@@ -36,16 +36,15 @@ ALONE: Final = {
     "Service", "ServiceAccount",
     "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
-"""Kinds that the API server and its controllers serve alone."""
+# The operator of an API group; another check demands it.
 SERVED: Final = {
     group: name
     for name, operator in operators().items()
     for chart in operator.charts.values()
     for group in chart.serves
 }
-"""The operator of an API group, whose presence another check demands."""
+# Kinds that a cloud's own controllers serve in each of its clusters.
 OF_CLOUD: Final[Mapping[str, set[str]]] = {"gcp": {"GKENetworkParamSet", "Network"}}
-"""Kinds that a cloud's own controllers serve in each of its clusters."""
 
 
 def registrations(name: str) -> tuple[Registration, ...]:
@@ -72,7 +71,7 @@ def test_each_rendered_kind_has_a_provider(name: str) -> None:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_provided_needs_are_registered(name: str) -> None:
-    """The table says what provides a need in a cluster that is created here; the program must really make it."""
+    """The table names the provider of a need in a created cluster; the program must register it."""
     preview = stack_of_repository(name)
     cluster = preview.stack.cluster
     if cluster.creation is None:
@@ -149,7 +148,7 @@ ALL_STACKS: Final = {
 
 
 def preview_without(stack: str, missing: list[str], *options: str) -> CompletedProcess[str]:
-    """The command in a Python that has none of these packages; prints at its end which SDKs were imported."""
+    """The command in a Python without these packages; prints at its end which SDKs were imported."""
     code = dedent(
         """
         import sys
@@ -250,7 +249,6 @@ def test_the_command_knows_no_machines_of_a_misspelt_cloud() -> None:
 
 
 def manifests(file: Path) -> list[dict[str, Any]]:
-    """The objects of a YAML file."""
     return [manifest for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")) if isinstance(manifest, dict)]
 
 

@@ -1,7 +1,7 @@
-"""The order of operators and of what they judge, with the official Pulumi CLI on a real API server.
+"""The order of operators and their webhooks' objects, with the official Pulumi CLI on a real API server.
 
-Kueue, KEDA and Prometheus are stand-ins: charts of the tests with the operators' real definitions. Everything
-else is the program's: releases, gates, namespaces, and the tenancy that waits for them.
+Kueue, KEDA and Prometheus are stand-ins: charts of the tests with the operators' real definitions. All other parts are
+the program's: releases, gates, namespaces, and the tenancy that waits for them.
 """
 
 import shutil
@@ -39,7 +39,7 @@ REFUSALS = 2
 
 
 def installed_here(**operators: str) -> Data:
-    """A team with a server that KEDA scales, and the three operators that this takes."""
+    """A team with a server that KEDA scales, and the three operators that this needs."""
     scaled = server(replicas={"min": 1, "max": 2}, scaleOn={"cpu": 70, "latencyP99": "100ms"})
     return {
         "cluster": EXISTING,
@@ -51,7 +51,7 @@ def installed_here(**operators: str) -> Data:
 
 
 def charts(cache: Path, judge: str) -> list[StandIn]:
-    """Each brings its definitions as the operator's own chart does: in `crds`, and as templates, kept and not kept."""
+    """Each chart has its definitions as the operator's own chart: in `crds`, and as templates, kept and not kept."""
     monitors = [
         f"prometheus-operator/monitoring.coreos.com_{each}.yaml" for each in ("prometheusrules", "servicemonitors")
     ]
@@ -67,7 +67,7 @@ def charts(cache: Path, judge: str) -> list[StandIn]:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The program, deployed once, and who plays what on the platform does not run."""
+    """The program, deployed once, and the stand-ins for programs that do not run on the platform."""
 
     program: OnCli
     steps: list[Step]
@@ -81,7 +81,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Scene]:
-    """A platform of its own, since here the definitions come with the charts."""
+    """A separate platform, because the definitions come with the charts."""
     folder = tmp_path_factory.mktemp("operators")
     platform = Platform(folder / "platform")
     platform.up(report)
@@ -105,7 +105,7 @@ def deployed(folder: Path, platform: Platform, cluster: Cluster) -> Iterator[Sce
     authority = Path(platform.places.certificate("authority"))
 
     def trusted() -> None:
-        """Only after a refusal is the certificate known, so the gate meets both reasons to ask again."""
+        """The certificate is trusted only after a refusal, so that the gate retries for both reasons."""
         if kubelet.exits:
             operators["kueue"].trust(authority)
 
@@ -120,7 +120,7 @@ def deployed(folder: Path, platform: Platform, cluster: Cluster) -> Iterator[Sce
 
 
 def of(steps: list[Step], kind: str, name: str = "") -> list[int]:
-    """Where in the order something was said of resources of a kind, by the end of its type and a part of its name."""
+    """Positions of events about resources of a kind, by the end of its type and a part of its name."""
     return [place for place, step in enumerate(steps) if step.type.endswith(kind) and name in step.name]
 
 
@@ -160,7 +160,7 @@ def names(cluster: Cluster, api_version: str, kind: str) -> set[str]:
 
 
 def releases(cluster: Cluster) -> set[str]:
-    """What Helm says that it installed: https://helm.sh/docs/topics/advanced/#storage-backends"""
+    """Helm's record of installed releases: https://helm.sh/docs/topics/advanced/#storage-backends"""
     found = cluster.list("v1", "Secret", labels="owner=helm", metadata_only=True)
     return {text_at(one, "metadata", "labels", "name") for one in found}
 

@@ -1,4 +1,4 @@
-"""Output: text that no terminal obeys, error messages, progress, tables that fit narrow terminals, written files."""
+"""Output: escaped control characters, error messages, progress, tables that fit narrow terminals, written files."""
 
 import errno
 import io
@@ -44,7 +44,6 @@ COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
 
 
 def printed(*renderables: object, width: int = 80) -> str:
-    """What an output writes to a file."""
     output = Output(width=width)
     output.file = file = io.StringIO()
     for renderable in renderables:
@@ -306,7 +305,6 @@ WIDE = "catalogue machines"
 
 
 def on_a_terminal(line: str, width: int, monkeypatch: pytest.MonkeyPatch) -> Screen:
-    """What a command prints on a terminal."""
     screen = Screen.of(width)
     with monkeypatch.context() as patched:
         patched.setattr(terminal, "out", screen.output)
@@ -437,8 +435,7 @@ def test_lines_after_the_first_one_are_below_its_text() -> None:
     ]
 
 
-FULL = Path("/dev/full")
-"""A device of Linux that has no room, and is no regular file."""
+FULL = Path("/dev/full")  # a device of Linux without space, which is not a regular file
 
 
 def test_a_file_and_its_folders_are_made(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tenancy preview --policy`, with packs of ours and a pack that somebody else wrote with Pulumi's own SDK."""
+"""`tenancy preview --policy`, with our packs and a foreign pack that uses Pulumi's own SDK."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,6 @@ PolicyPack("theirs", [
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """A pack of somebody else."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "__main__.py").write_text(FOREIGN, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Deploying with the official Pulumi CLI, where there is one, ends in the same objects as without it."""
+"""Deploying with the official Pulumi CLI results in the same objects as without it."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ def project(tmp_path: Path, cluster: Cluster) -> Iterator[Project]:
 
 @contextmanager
 def deployable(folder: Path, cluster: Cluster) -> Generator[Project]:
-    """A project whose stack is gone from the cluster afterwards."""
+    """A project whose stack is deleted from the cluster afterwards."""
     found = Project.at(folder)
     found.write("good", small())
     yield found
@@ -57,7 +57,7 @@ def remove(cluster: Cluster, found: list[Reference]) -> None:
 
 
 def declared(cluster: Cluster, found: list[Reference]) -> dict[Reference, Any]:
-    """What is declared of each object: without what the API server and each engine add for themselves."""
+    """The declared fields of each object, without fields that the API server and each engine add."""
     return {one: _declared(cluster.get(*one)) for one in found}
 
 
@@ -118,14 +118,14 @@ CANARY = "hunter2-canary"
 
 
 def secretly(project: Project, *arguments: str, cluster: Path) -> tuple[int, str]:
-    """Runs the CLI in a user's own project; returns its exit code and all that it printed."""
+    """Runs the CLI in a user's own project; returns its exit code and its output."""
     run_here(project)
     done = pulumi(project, *arguments, KUBECONFIG=str(cluster))
     return done.returncode, done.stdout + done.stderr
 
 
 def having(folder: Path, text: str) -> list[Path]:
-    """The files that have a text, as it is or in base64."""
+    """The files that contain a text, as it is or in base64."""
     forms = [text.encode(), base64.b64encode(text.encode())]
     files = [file for file in folder.rglob("*") if file.is_file()]
     return [file for file in files if any(form in file.read_bytes() for form in forms)]
@@ -163,7 +163,7 @@ def test_config_secret_is_in_cluster_but_no_file_or_output(
 
 
 def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
-    """A program that answers as the CLI does, and notes how it was called."""
+    """A program that answers as the CLI does, and records its calls."""
     program, script = folder / "pulumi", folder / "pulumi.py"
     (folder / "events").write_text(events)
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
@@ -224,7 +224,6 @@ def test_removes_partial_attributes_only_after_a_kill(tmp_path: Path) -> None:
 
 
 def ended() -> int:
-    """The pid of a process that has ended."""
     done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     return int(done.stdout)
 

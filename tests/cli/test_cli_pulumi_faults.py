@@ -28,11 +28,10 @@ from gpu_tenancy.kube.request import CONNECTIONS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.pulumi]
 
+# Points at which a deployment is killed; each takes about a minute.
 KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))
-"""Number of points at which a deployment is killed; each takes about a minute."""
 
-ONE_AT_A_TIME = {"PULUMI_PARALLEL": "1"}
-"""Environment of a deployment that is killed: one object after the other, so that it can be stopped in between."""
+ONE_AT_A_TIME = {"PULUMI_PARALLEL": "1"}  # one object after another, so that a deployment can be killed in between
 
 _UP = """
 import sys
@@ -58,13 +57,12 @@ def cli(tmp_path: Path, project: Project) -> PulumiCli:
 
 
 def existing(cluster: Cluster, objects: list[Reference]) -> dict[Reference, str]:
-    """The uid of each object that exists."""
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         return {one: live.uid for one, live in survey(cluster, pool, objects).items() if isinstance(live, Live)}
 
 
 def kill(cli: PulumiCli, platform: Platform, cluster: Cluster, objects: list[Reference], after: int) -> None:
-    """Kills a deployment, with all of its processes, as when the machine fails, when that many objects exist."""
+    """Kills a deployment with all of its processes when `after` objects exist, as when the machine fails."""
     arguments = [cli.program, str(cli.folder), str(cli.source), str(platform.kubeconfig)]
     slowly = {**os.environ, **ONE_AT_A_TIME}
     with subprocess.Popen([sys.executable, "-c", _UP, *arguments], stdout=subprocess.DEVNULL, env=slowly) as deploying:

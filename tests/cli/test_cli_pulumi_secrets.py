@@ -1,4 +1,4 @@
-"""Canaries of secrets under Pulumi's engine: values of the config are in the cluster, and in no file nor output."""
+"""Canaries of secrets under Pulumi's engine: values of the config are in the cluster, and in no file or output."""
 
 import base64
 import json
@@ -34,11 +34,7 @@ def sections(platform: Platform) -> Data:
 
 @dataclass
 class Author:
-    """Whoever works on a project with the CLI.
-
-    Attributes:
-        printed: all that the commands printed.
-    """
+    """A user of the CLI in a project; `printed` is the output of all commands."""
 
     project: Project
     platform: Platform
@@ -68,7 +64,6 @@ def author(tmp_path: Path, platform: Platform, cluster: Cluster) -> Iterator[Aut
 
 
 def value(cluster: Cluster) -> str:
-    """The token as pods get it."""
     live = cluster.get("v1", "Secret", "wandb", "vision") or {}
     return base64.b64decode(text_at(live, "data", "TOKEN")).decode()
 
@@ -116,7 +111,7 @@ def is_reported_without_its_value(author: Author, preview: str) -> None:
 
 @pytest.mark.pulumi
 def test_an_error_of_the_api_server_about_a_secret_has_no_value(author: Author) -> None:
-    """The value is no credentials of a registry, so the API server rejects the Secret."""
+    """The value is not a registry's credentials, so the API server rejects the Secret."""
     made = sections(author.platform)
     key = {".dockerconfigjson": "wandb-vision"}
     made["teams"]["vision"] |= {

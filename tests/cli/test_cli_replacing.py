@@ -1,6 +1,6 @@
-"""Another stack on the embedded platform: named before it is deleted, and kept where the new one is wrong.
+"""Another stack on the embedded platform: named before it is deleted, and kept if the new one is invalid.
 
-The way on a running platform is in test_cli_commands.py.
+test_cli_commands.py tests a running platform.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def laden(tmp_path: Path) -> Platform:
-    """A platform that carries a stack of Pulumi's and does not run, as after a restart of the machine."""
+    """A stopped platform with a stack of Pulumi's, as after a restart of the machine."""
     found = Platform(tmp_path / "home", tmp_path / "cache")
     make_certificates(found.places)
     write_client_configs(found.places, Ports(*free_ports(4)))

@@ -1,4 +1,4 @@
-"""Autoscalers act on the embedded platform: a server, kwok's usage of it, the real metrics-server and autoscaler."""
+"""Autoscalers on the embedded platform: a server, kwok's usage of it, the real metrics-server and autoscaler."""
 
 import subprocess
 import sys
@@ -44,8 +44,8 @@ METRICS = "metrics.k8s.io/v1beta1"
 API_SERVICE = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io")
 CUSTOM = Reference(API_SERVICE.api_version, API_SERVICE.kind, "v1beta2.custom.metrics.k8s.io")
 SCALER = Reference("autoscaling/v2", "HorizontalPodAutoscaler", "api", "vision")
+# Kinds that a server needs to scale; its team has no quota and no queue here.
 KINDS = {"Namespace", "ServiceAccount", "Deployment", "HorizontalPodAutoscaler"}
-"""What it takes for a server to scale; its team has neither quota nor queue here."""
 
 
 def scaled(**fields: Any) -> Any:
@@ -61,11 +61,7 @@ def scaled(**fields: Any) -> Any:
 
 @dataclass(frozen=True)
 class Metered:
-    """A platform with metrics-server and the server.
-
-    Attributes:
-        applied: how many objects the last deployment changed.
-    """
+    """A platform with metrics-server and the server; `applied` counts the objects that the last deployment changed."""
 
     platform: Platform
     cluster: Cluster
@@ -74,12 +70,11 @@ class Metered:
     inventory: Path
 
     def deploy(self) -> set[str]:
-        """Applies the server, as `tenancy local up` does; returns what happened to its objects."""
+        """Applies the server, as `tenancy local up` does; returns the changes."""
         return {change.action for change in apply(self.cluster, self.manifests, self.inventory)}
 
     @property
     def server(self) -> psutil.Process:
-        """Of metrics-server."""
         (controller,) = self.platform.controllers.recorded()
         assert controller.started.process
         return controller.started.process
@@ -186,7 +181,6 @@ def stopped(metered: Metered) -> Generator[None]:
 
 
 def serve_again(metered: Metered, service: Manifest) -> None:
-    """Registers metrics-server as before."""
     own: Manifest = {**service, "metadata": {"name": API_SERVICE.name}}
     port, authority = at(service, "spec", "service", "port"), b64decode(text_at(service, "spec", "caBundle"))
     assert isinstance(port, int)
@@ -237,7 +231,7 @@ def test_server_scales_to_limit_and_is_restored(metered: Metered) -> None:
 
 
 def _settled(scaler: Manifest) -> tuple[Json, list[Json]]:
-    """Annotations, and who owns which fields of the specification."""
+    """Annotations, and owners of the fields of the specification."""
     owners: list[Json] = [
         {key: value for key, value in entry.items() if key != "time"}
         for entry in maps_at(scaler, "metadata", "managedFields")
@@ -275,7 +269,6 @@ with simulated(cluster, ["latency_p99_seconds"]), simplified(cluster, Reference(
 
 
 def killed(metered: Metered) -> None:
-    """Ends a process between the change of the autoscaler and its restoration."""
     command = [sys.executable, "-c", _KILLED, str(metered.platform.kubeconfig), *SCALER]
     assert subprocess.run(command, check=False).returncode == 9
 

@@ -17,12 +17,12 @@ from gpu_tenancy.kube.references import Reference
 
 pytestmark = pytest.mark.platform
 
+# Values by their Secret; the stack does not have `key`.
 CANARIES: Final = {name: f"hunter2-canary-{name}" for name in ("signing", "wandb", "key")}
-"""Values by the Secret that has them; `key` is one that the stack does not have."""
 
 
 def sections() -> Data:
-    """A team with a Secret of the config and one that somebody creates, and workloads that refer to both."""
+    """A team with a Secret of the config and an existing one, and workloads that refer to both."""
     made = small()
     vision = made["teams"]["vision"]
     vision["secrets"] = {"wandb": {"config": {"TOKEN": "wandb-vision"}}, "signing": {"existing": True}}
@@ -41,7 +41,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 def job() -> Data:
-    """A job of a researcher who refers to a Secret, and misspells a key of another one."""
+    """A researcher's job that refers to a Secret, and misspells a key of another one."""
     reference = [
         {"name": "A", "valueFrom": {"secretKeyRef": {"name": "signing", "key": "a.key"}}},
         {"name": "B", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "TOKN"}}},
@@ -90,7 +90,7 @@ def test_values_in_the_cluster_are_in_no_output_and_no_file(home: Home) -> None:
 
 
 def by_hand(cluster: Cluster) -> None:
-    """What people do with kubectl: create the Secret that the stack refers to, and write a real value into its own."""
+    """Creates the Secret that the stack refers to, and writes a real value into the stack's own, as with kubectl."""
     name = {"name": "signing", "namespace": "vision"}
     signing: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {**name}}
     cluster.patch(Reference.of(signing), {"stringData": {"a.key": CANARIES["signing"]}})

@@ -1,7 +1,7 @@
-"""Autoscalers act on what an engine measures: a small server with vLLM's metrics, and else all is real.
+"""Autoscalers act on engines' metrics: a small server with vLLM's metrics; all other parts are real.
 
 Prometheus scrapes the server for each pod, prometheus-adapter serves the rules of the stack to the autoscaler of
-Kubernetes, and that sets the number of pods. The pods are kwok's, so their metrics are served from here.
+Kubernetes, which sets the number of pods. The pods are kwok's, so the test serves their metrics.
 """
 
 import json
@@ -39,16 +39,16 @@ pytestmark = [pytest.mark.platform, pytest.mark.slow]
 
 KINDS: Final = {"Namespace", "ServiceAccount", "Deployment", "HorizontalPodAutoscaler"}
 NAMESPACE: Final = "chat"
+# Servers by name, with their metrics.
 TARGETS: Final[dict[str, dict[str, Any]]] = {
     "queued": {"queue": 4},
     "cached": {"cache": 80},
     "late": {"latencyP99": "2s"},
 }
-"""Servers, by name, and what each scales on."""
 
 
 def sections() -> Any:
-    """A server for each signal, in a namespace that rejects pods which may be root."""
+    """A server for each signal, in a namespace that rejects pods which may run as root."""
     served = {
         name: server(
             engine="vllm",
@@ -72,7 +72,7 @@ class Engines:
     """Pods with vLLM's metrics.
 
     Attributes:
-        load: requests that wait for a server in all, which its pods share.
+        load: waiting requests of a server, which its pods share.
         finished: requests that a pod has answered, by pod: within 1 second, and all.
     """
 
@@ -81,7 +81,7 @@ class Engines:
     finished: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     def pods(self) -> list[tuple[str, str]]:
-        """Names of the pods that run, with their server."""
+        """Names of the running pods, with their server."""
         found = self.cluster.list("v1", "Pod", namespace=NAMESPACE)
         return [
             (text_at(pod, "metadata", "name"), text_at(pod, "metadata", "labels", "app.kubernetes.io/name"))
@@ -90,7 +90,7 @@ class Engines:
         ]
 
     def targets(self, address: str) -> str:
-        """What Prometheus' service discovery by HTTP reads, with the labels that a ServiceMonitor gives."""
+        """The answer for Prometheus' service discovery by HTTP, with the labels of a ServiceMonitor."""
         return json.dumps(
             [
                 {
@@ -107,7 +107,7 @@ class Engines:
         )
 
     def metrics(self, service: str, pod: str) -> str:
-        """vLLM's metrics of a pod, which answers 10 requests in each scrape: late ones if more than 4 wait for it."""
+        """vLLM's metrics of a pod, which answers 10 requests in each scrape: late ones if more than 4 are waiting."""
         waiting = self.load.get(service, 0) / max(1, sum(name == service for _, name in self.pods()))
         fast, every = self.finished.get(pod, (0, 0))
         fast, every = self.finished[pod] = (fast + (10 if waiting <= 4 else 0), every + 10)
@@ -132,8 +132,6 @@ class Engines:
 
 @dataclass(frozen=True)
 class Live:
-    """The platform with the servers, their metrics and the adapter."""
-
     cluster: Cluster
     engines: Engines
 
@@ -223,7 +221,7 @@ def _measure(
     platform: Platform,
     folder: Path,
 ) -> None:
-    """Starts what lies between the pods and their autoscalers."""
+    """Starts all programs between the pods and their autoscalers."""
 
     class Metrics(Handler):
         def do_GET(self) -> None:  # noqa: N802 - the base class gives the name

@@ -79,7 +79,7 @@ def test_what_cannot_be_calculated_is_refused_with_its_fix(words: list[str], err
 
 
 def _previewed(project: Project, out: Path, sections: dict[str, object]) -> tuple[str, str, str]:
-    """What a preview prints, its page, and its comment."""
+    """The output of a preview, its page, and its comment."""
     project.write("servers", sections)
     seen = tenancy("preview", "servers", "--out", out, project=project.folder)
     assert seen.exit_code == 0, seen.output

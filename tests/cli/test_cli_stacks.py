@@ -1,4 +1,4 @@
-"""Commands about stack files, and `tenancy cluster charts`, as people and pipelines run them."""
+"""Commands about stack files, and `tenancy cluster charts`."""
 
 import hashlib
 import json
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def project(project: Project) -> Project:
-    """A project in a repository, with one stack committed."""
     git(project.folder, "init", "-q")
     git(project.folder, "add", ".")
     git(project.folder, "commit", "-qm", "first")

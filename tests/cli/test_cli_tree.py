@@ -1,4 +1,4 @@
-"""The tree of commands, what each start loads, the project it is about, and kubectl's errors."""
+"""The tree of commands, the imports of each start, the project of a command, and kubectl's errors."""
 
 import re
 import subprocess
@@ -43,7 +43,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def told() -> Iterator[tuple[str, str]]:
-    """The command lines in texts of the repository, with their files; history and prose about the project aside."""
+    """The command lines in texts of the repository, with their files; without history and prose about the project."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     for name in listed:
         if name != "CHANGELOG.md" and (ROOT / name).is_file():
@@ -66,12 +66,10 @@ def test_every_command_that_a_text_names_exists() -> None:
     assert wrong == set()
 
 
-LIGHT = ("gpu_tenancy.base", "gpu_tenancy.cli", "gpu_tenancy.model.names")
-"""What `tenancy --help` may load."""
+LIGHT = ("gpu_tenancy.base", "gpu_tenancy.cli", "gpu_tenancy.model.names")  # imports of `tenancy --help`
 
 
 def loaded(module: str) -> set[str]:
-    """The modules that are loaded with one."""
     code = f"import {module}, sys; print(*sys.modules)"
     return {*run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
 
@@ -169,7 +167,7 @@ def test_a_specified_folder_is_taken_from_anywhere(
 
 
 def test_a_specified_folder_must_be_a_project_itself(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither its parents nor the working directory are searched then."""
+    """Its parents and the working directory are not searched then."""
     monkeypatch.chdir(project.folder)
     stacks = project.folder / "stacks"
     with pytest.raises(ConsoleError) as refused:
@@ -198,7 +196,7 @@ def test_unknown_stack_names_the_nearest_and_its_file(project: Project) -> None:
 
 
 def test_embedded_rights_follow_operators_of_stack(project: Project) -> None:
-    """Also where no job of the stack needs the operator, as in a worker of MultiKueue."""
+    """Also if no job of the stack needs the operator, as in a worker of MultiKueue."""
     only = {"name": "worker", "stack": "worker", "secret": "kubeconfig"}
     project.write("hub", {"cluster": dict(EXISTING), "multikueue": {"workers": [only]}})
     project.write("worker", {**small(), "operators": {"lws": "installed"}, "multikueue": {"manager": "hub"}})

@@ -1,4 +1,4 @@
-"""`tenancy whatif` and `tenancy local demo`, as a person runs them."""
+"""`tenancy whatif` and `tenancy local demo`."""
 
 import io
 import json
@@ -236,7 +236,7 @@ def test_other_programs_read_steps_with_events_and_states() -> None:
 
 
 class Recorded:
-    """A cluster that does what the simulation does, but for what a test changes in a state."""
+    """A cluster that does the same as the simulation, except for a test's change of a state."""
 
     def __init__(self, tree: Tree, change: Callable[[int, Moment], Moment]) -> None:
         self._player = SimulatedPlayer(tree)

@@ -1,4 +1,4 @@
-"""Amounts, quotas, queues, nodes and gangs: what each can take."""
+"""Amounts, quotas, queues, nodes and gangs: their free capacity."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -152,7 +152,7 @@ def test_a_quota_counts_the_pods_of_its_classes(operator: str, own: str, default
 def offers(
     sets: Sequence[PodSet], *manifests: Data, cohorts: tuple[Data, ...] = (), flavors: Sequence[Data] | None = None
 ) -> list[Offer]:
-    """What the first queue offers."""
+    """The offers of the first queue."""
     queues = [read_cluster_queue(manifest) for manifest in manifests]
     tenancy = Tenancy(tuple(queue.spec for queue in queues), tuple(read_cohort(cohort) for cohort in cohorts))
     given = [flavor()] if flavors is None else flavors
@@ -160,7 +160,7 @@ def offers(
 
 
 def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), spec: Data | None = None) -> Offer:
-    """What the first queue offers to some pods."""
+    """The first queue's offer to some pods."""
     pods = PodSet("main", count, {GPU: gpus}, spec or pod_spec(gpus))
     (offer,) = offers([pods], *queues, cohorts=cohorts)
     return offer
@@ -195,7 +195,7 @@ def test_a_queue_that_does_not_reclaim_waits_for_others() -> None:
 
 
 def test_borrowing_one_resource_preempts_no_other_resource() -> None:
-    """Seen on Kueue 0.19.2: with 5 GPUs guaranteed and lent out, 5 GPUs with 15 of 12 guaranteed cpus stay waiting."""
+    """Seen on Kueue 0.19.2: with 5 GPUs guaranteed and lent out, 5 GPUs with 15 of 12 guaranteed CPUs stay pending."""
     line, beyond = ("a100", GPU), ("a100", "cpu")
 
     def queue(name: str, gpus: Quota, cpus: Quota, preemption: Preemption) -> kueue.ClusterQueue:

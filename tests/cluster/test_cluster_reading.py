@@ -1,4 +1,4 @@
-"""How a cluster is found and read, and its snapshot for the simulation."""
+"""Kubeconfigs and reads of a cluster, and its snapshot for the simulation."""
 
 from pathlib import Path
 

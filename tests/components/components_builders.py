@@ -1,4 +1,4 @@
-"""Programs that use components of this project, what they declare, and which resources wait for which."""
+"""Programs that use components of this project, their objects, and the order of their resources."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +18,7 @@ from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config
 
+# A cluster on EKS that is created, with all that a stack may need.
 CREATED: Final[Data] = {
     **EKS,
     **PROVIDED,
@@ -28,7 +29,6 @@ CREATED: Final[Data] = {
         "system": {"machine": "m7i.4xlarge"},
     },
 }
-"""A cluster on EKS that is created, with all that a stack may need."""
 HEADER = """
 import json
 import pulumi
@@ -43,8 +43,6 @@ made = plan(load(read_config({"gpu-tenancy:" + key: config.get(key) for key in j
 
 @dataclass(frozen=True)
 class Program:
-    """What a program declared."""
-
     rendered: Rendered
 
     @property
@@ -52,7 +50,7 @@ class Program:
         return kubernetes_objects(self.rendered)
 
     def only(self, kind: str, name: str = "", namespace: str = "") -> KubernetesObject:
-        """The one object of a kind, and of a name where the kind is there more than once."""
+        """The one object of a kind, and of a name if the kind is there more than once."""
         (registration,) = self.every(kind, name, namespace)
         return registration
 
@@ -83,7 +81,7 @@ class Program:
 
 
 def program(sections: Data, body: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> Program:
-    """Renders a program with the plan of a stack at hand as `made`; provider functions answer by token."""
+    """Renders a program with the plan of a stack as `made`; provider functions answer by token."""
     config = {**to_config(Source(sections)), "gpu-tenancy:keys": json.dumps(list(sections))}
     with TemporaryDirectory() as folder:
         (Path(folder) / "__main__.py").write_text(HEADER + dedent(body))
@@ -92,7 +90,7 @@ def program(sections: Data, body: str, answers: Mapping[str, Mapping[str, Json]]
 
 
 def program_once(sections: Data, body: str, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> Program:
-    """As `program`, but rendered once for all tests of a process that ask for the same: none may change what it has."""
+    """As `program`, but rendered once per process and shared: no test may change it."""
     return _once(json.dumps(sections), body, json.dumps(dict(answers)))
 
 
@@ -102,18 +100,15 @@ def _once(sections: str, body: str, answers: str) -> Program:
 
 
 def cluster(sections: Data, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> Program:
-    """The cluster of a stack with its node pools."""
     body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
     return program_once(sections, body, answers)
 
 
 def platform(sections: Data) -> Program:
-    """Everything that a stack contains."""
     return program_once(sections, "from components.platform import build\nbuild(made)")
 
 
 def tenancy(sections: Data) -> Program:
-    """The whole tenancy of a stack."""
     rendered = program_once(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
     assert problems(rendered.rendered) == ()
     return rendered
@@ -133,7 +128,7 @@ def texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def pod_specs(one: KubernetesObject) -> list[Any]:
-    """The pod specs of a workload, of whichever kind."""
+    """The pod specs of a workload of any kind."""
     spec = cast("Any", one.manifest).get("spec", {})
     if one.kind == "TrainJob":
         return []
@@ -155,13 +150,13 @@ def pod_specs(one: KubernetesObject) -> list[Any]:
 
 
 class Graph:
-    """The resources of a stack; a dependency on a component is one on all that is below it."""
+    """The resources of a stack; a dependency on a component is one on all resources below it."""
 
     def __init__(self, rendered: Rendered) -> None:
         self.known = {registration.urn: registration for registration in rendered.registrations}
 
     def needs(self, one: Registration) -> set[str]:
-        """What a resource waits for directly: what it names, its provider, and its parent's URN."""
+        """Direct dependencies of a resource: references, its provider, and its parent's URN."""
         named = {*one.dependencies, one.provider.rpartition("::")[0], one.parent} & self.known.keys()
         return {urn for item in named for urn in (item, *(self._below(item) if item != one.parent else ()))} - {one.urn}
 
@@ -178,7 +173,7 @@ class Graph:
         return found
 
     def all_needs(self, one: Registration) -> set[str]:
-        """All that is there before a resource is."""
+        """All dependencies of a resource."""
         found: set[str] = set()
         left = [one.urn]
         while left:
@@ -188,10 +183,10 @@ class Graph:
         return found
 
     def order(self) -> list[str]:
-        """The resources in an order of their making; destruction is its reverse.
+        """The resources in an order of creation; destruction is its reverse.
 
         Raises:
-            AssertionError: some wait for each other.
+            AssertionError: the dependencies have a cycle.
         """
         left: dict[str, set[str]] = {urn: self.needs(value) for urn, value in self.known.items()}
         made: list[str] = []
@@ -213,6 +208,6 @@ class Graph:
 
 
 def name_of(one: Registration) -> str:
-    """A resource's name in the cluster: of a release its own, of an object its metadata's."""
+    """A resource's name in the cluster: a release's own, an object's in its metadata."""
     metadata = one.inputs.get("metadata")
     return str(metadata.get("name", "") if isinstance(metadata, dict) else one.inputs.get("name", ""))

@@ -45,24 +45,22 @@ _PROGRAMS: Final[Mapping[str, Callable[[Data], Program]]] = {
     "tenancy": tenancy,
 }
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+# Inputs that are the name of a resource.
 _NAMES: Final = ("name", "agentPoolName", "nodeGroupName", "addonName", "configName")
-"""Inputs that are the name of a resource."""
 _ABSENT: Final = object()
-_NONE: Final = object()
-"""A null that stays in the stack, where one of a patch removes the key."""
+_NONE: Final = object()  # a null that stays in the stack; a null of a patch removes the key
 _WORDS: Final = {"with", "names", "none", "needs", "refused", "refused among others", "slow"}
 _SELECTORS: Final = ("each ", "read ", "provider ")
 
 
 @dataclass(frozen=True)
 class Check:
-    """A tagged value: what is expected other than equality."""
+    """A tagged value: an expectation other than equality."""
 
     kind: str
     value: Any = None
 
     def holds(self, found: Any) -> bool:
-        """Whether the value at a path passes."""
         if self.kind == "absent" or found is _ABSENT:
             return found is _ABSENT and self.kind in {"absent", "lacks"}
         if self.kind == "count":
@@ -113,7 +111,6 @@ _Loader.add_constructor("!none", _none)
 
 
 def patched(value: Any, patch: Any) -> Any:
-    """A value after a JSON merge patch."""
     if not isinstance(patch, dict):
         return None if patch is _NONE else deepcopy(patch)
     result: Data = dict(cast("Data", value)) if isinstance(value, dict) else {}
@@ -127,14 +124,12 @@ def patched(value: Any, patch: Any) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of a table."""
-
     program: str
     sections: Data
     expected: Data
 
     def verify(self) -> Program | None:
-        """Renders the stack and compares; returns what was rendered, None for a stack that is refused."""
+        """Renders the stack and compares; returns the program, None for a stack that is refused."""
         for word in self.expected.keys() & {"refused", "refused among others"}:
             texts: str | list[str] = self.expected[word]
             _refused([texts] if isinstance(texts, str) else texts, errors(self.sections), every=word == "refused")
@@ -165,7 +160,6 @@ def _compare(program: Program, word: str, value: Any) -> None:
 
 
 def compare(place: str, found: Any, wanted: Any) -> None:
-    """Asserts that a value is the expected one."""
     if isinstance(wanted, Check):
         assert wanted.holds(found), f"{place} is {found}, expected {wanted}"
     else:
@@ -179,7 +173,6 @@ def _refused(texts: list[str], problems: list[str], *, every: bool) -> None:
 
 
 def name_of(one: Registration) -> str:
-    """The name of a resource where it is."""
     inputs = cast("Data", one.inputs)
     name = inputs.get("metadata", {}).get("name")
     return str(name or next((inputs[key] for key in _NAMES if key in inputs), one.name))
@@ -209,7 +202,6 @@ def _known_as(one: Registration) -> Iterator[str]:
 
 
 def look(one: Registration, path: str) -> Any:
-    """The value at a path of a resource."""
     steps: list[tuple[str, str]] = _STEP.findall(path)
     (first, _), *rest = steps
     if first.startswith("@"):
@@ -226,7 +218,6 @@ def look(one: Registration, path: str) -> Any:
 
 
 def pod_templates(value: Any) -> Iterator[Data]:
-    """The pod templates in an object."""
     if isinstance(value, dict):
         entries = cast("Data", value)
         spec = entries.get("spec")
@@ -263,7 +254,6 @@ def _item(value: Any, key: str) -> Any:
 
 
 def _placed(place: str, patch: Any) -> Any:
-    """A patch at a place of a stack."""
     first, _, rest = place.partition(".")
     return {first: _placed(rest, patch) if rest else patch}
 

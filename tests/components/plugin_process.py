@@ -1,4 +1,4 @@
-"""The plugin as Pulumi's engine runs it: a process of its own, called over gRPC, with a monitor that records."""
+"""The plugin as Pulumi's engine runs it: a separate process, called over gRPC, with a monitor that records."""
 
 import json
 import os
@@ -35,8 +35,8 @@ PROJECT: Final = "web"
 STACK: Final = "dev"
 STACK_URN: Final = f"urn:pulumi:{STACK}::{PROJECT}::pulumi:pulumi:Stack::{PROJECT}-{STACK}"
 BUCKET: Final = f"urn:pulumi:{STACK}::{PROJECT}::aws:s3/bucket:Bucket::weights"
+# Marks an output value: https://github.com/pulumi/pulumi/blob/master/sdk/go/common/resource/sig/sig.go
 _OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
-"""Marks an output value: https://github.com/pulumi/pulumi/blob/master/sdk/go/common/resource/sig/sig.go"""
 _OPTIONS: Final = (("grpc.enable_http_proxy", 0),)
 
 Values = Mapping[str, Any]
@@ -55,7 +55,7 @@ def output(value: Any = UNKNOWN, *, hidden: bool = False, needs: Sequence[str] =
 
 @dataclass(frozen=True)
 class Constructed:
-    """A component that the plugin constructed, with what it registered and logged."""
+    """A component that the plugin constructed, with its registrations and logs."""
 
     urn: str
     outputs: Mapping[str, Json]
@@ -64,7 +64,6 @@ class Constructed:
     warnings: tuple[str, ...]
 
     def one(self, kind: str, name: str = "") -> Registration:
-        """The one registration of a type, and of a name if there are several."""
         (registration,) = (
             registration
             for registration in self.registrations
@@ -74,7 +73,7 @@ class Constructed:
 
 
 class ConstructError(Exception):
-    """What the engine gets if a component cannot be constructed.
+    """The engine's error if a component cannot be constructed.
 
     Attributes:
         code: status of the call.
@@ -98,19 +97,13 @@ class ConstructError(Exception):
 
     @property
     def text(self) -> str:
-        """Everything that the engine can show."""
+        """All text that the engine can show."""
         return "\n".join([self.message, *(f"{path}: {reason}" for path, reason in self.problems)])
 
 
 @dataclass
 class Plugin:
-    """A running plugin.
-
-    Attributes:
-        process: of the plugin.
-        port: on which it listens.
-        stub: its protocol, `ResourceProvider`; the SDK's stubs do not type its calls.
-    """
+    """A running plugin; `stub` is its protocol `ResourceProvider`, whose calls the SDK's stubs do not type."""
 
     process: "subprocess.Popen[str]"
     port: int
@@ -118,11 +111,9 @@ class Plugin:
     _engine: "_Engine"
 
     def schema(self) -> str:
-        """The package schema as JSON."""
         return self.stub.GetSchema(provider_pb2.GetSchemaRequest(version=0), timeout=GUARD).schema
 
     def version(self) -> str:
-        """The version of the plugin."""
         return self.stub.GetPluginInfo(Empty(), timeout=GUARD).version
 
     def construct(  # noqa: PLR0913 - the fields of the request that matter
@@ -177,7 +168,7 @@ class Plugin:
             )
 
     def words(self) -> str:
-        """Ends the plugin by its own process id and returns what it wrote to standard error."""
+        """Ends the plugin by its own process id and returns its standard error."""
         self.process.terminate()
         _, words = self.process.communicate(timeout=GUARD)
         return words
@@ -197,8 +188,6 @@ def _struct(values: Values) -> Struct:
 
 
 class _Engine(engine_pb2_grpc.EngineServicer):
-    """The engine's side of logging."""
-
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
@@ -209,8 +198,6 @@ class _Engine(engine_pb2_grpc.EngineServicer):
 
 
 class _Monitor(resource_pb2_grpc.ResourceMonitorServicer):
-    """The offline engine's monitor behind gRPC."""
-
     def __init__(self, recording: RecordingMonitor) -> None:
         self._recording = recording
 

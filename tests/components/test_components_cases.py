@@ -1,4 +1,4 @@
-"""The objects that stacks become, by the tables in `cases`."""
+"""The objects of stacks, by the tables in `cases`."""
 
 from pathlib import Path
 

@@ -26,6 +26,7 @@ from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.source import Source, to_config
 
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+# The release by the API group of its objects.
 JUDGES: Final = {
     "kueue.x-k8s.io": "kueue",
     "scheduling.volcano.sh": "volcano",
@@ -34,7 +35,6 @@ JUDGES: Final = {
     "monitoring.coreos.com": "kube-prometheus-stack",
     "keda.sh": "keda",
 }
-"""The release by the API group of its objects."""
 STACKS: Final = ["dev-aws", "prod-aws", "prod-gcp", "prod-azure"]
 
 
@@ -106,7 +106,7 @@ def test_system_nodes_come_before_the_operators_that_run_on_them(name: str) -> N
 
 
 def test_a_stack_without_the_dependency_is_noticed() -> None:
-    """The graph sees what is missing: queues beside their operator, not after it."""
+    """The graph sees the missing dependency: queues beside their operator, not after it."""
     body = """
     from components.operators import Operators
     from components.queues import Queues
@@ -262,7 +262,6 @@ def resources(rendered: Rendered, name: str) -> dict[str, Registration]:
 
 @cache
 def in_parts(name: str) -> dict[str, dict[str, Registration]]:
-    """The real resources of each part."""
     source, planned = divided(name)
     return {part: resources(rendered_part(name, source, part), name) for part in planned.parts}
 

@@ -1,4 +1,4 @@
-"""The admission policies of a stack, as they are declared."""
+"""The declared admission policies of a stack."""
 
 import json
 import re
@@ -52,7 +52,6 @@ def spec(program: Program, kind: str, name: str) -> Any:
 
 
 def expressions(program: Program, name: str) -> dict[str, str]:
-    """The variables of a policy."""
     return {each["name"]: each["expression"] for each in spec(program, POLICY, name)["variables"]}
 
 

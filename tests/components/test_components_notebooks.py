@@ -1,4 +1,4 @@
-"""Notebooks: what is made for them, and the program in their containers, before a server that speaks Jupyter's API."""
+"""Notebooks: their objects, and the program in their containers, with a server that has Jupyter's API."""
 
 import json
 import os
@@ -24,7 +24,6 @@ IDLE = 3600
 
 
 def sections(cluster: Data | None = None, **fields: Any) -> Data:
-    """A team with notebooks, and one without."""
     notebooks = {
         "images": ["registry.example.com/notebook:1.0"],
         "sizes": {"small": {}, "gpu": {"gpus": 1, "cpu": 4, "memory": "16Gi"}},
@@ -84,13 +83,12 @@ def test_nothing_is_made_without_notebooks() -> None:
 
 
 def ago(seconds: float) -> str:
-    """A time as Jupyter writes it."""
     return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @dataclass
 class Jupyter:
-    """What a server answers, as https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html has it.
+    """A server's answers, as https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html describes them.
 
     Attributes:
         kernels: seconds since the last activity of each, and its state.
@@ -203,7 +201,7 @@ def test_a_server_that_does_not_answer_is_not_idle(jupyter: Jupyter) -> None:
 
 @pytest.mark.process
 def test_jupyterlab_listens_on_the_loopback_with_a_private_token(jupyter: Jupyter, tmp_path: Path) -> None:
-    """A program `jupyter` says how it was started."""
+    """A program `jupyter` prints its arguments."""
     programs = tmp_path / "bin"
     programs.mkdir()
     command = programs / "jupyter"

@@ -1,4 +1,4 @@
-"""Components in the programs of others, registrations of a large stack, and the images that components name."""
+"""Components in foreign programs, registrations of a large stack, and images of components."""
 
 import inspect
 import re
@@ -207,7 +207,7 @@ TEAMS = 3 * AT_ONCE
 
 
 class Listening(RecordingMonitor):
-    """Notes the order of registrations, and the frames of the program's stack that come with them."""
+    """Records the order of registrations, and the frames of the program's stack at each."""
 
     def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]]) -> None:
         super().__init__(project, stack, answers)
@@ -229,7 +229,6 @@ MONITORS: list[Listening] = []
 
 @pytest.fixture
 def listened(monkeypatch: pytest.MonkeyPatch) -> Listening:
-    """The program on a stack of many teams."""
     monkeypatch.setattr(rendering, "RecordingMonitor", Listening)
     monkeypatch.setattr(lean, "_supported", lambda: False)  # the SDK as it is under the engine
     teams: Data = {f"t{n}": team(gpus={"h100": {"guaranteed": 0, "limit": 1}}) for n in range(TEAMS)}
@@ -279,6 +278,7 @@ def test_the_sdk_sends_the_stack_of_calls_by_itself(monkeypatch: pytest.MonkeyPa
 # Every image that this program names has a digest, or is listed here with the reason why it has none
 
 
+# Images without a digest, and why.
 UNKNOWN: Final = {
     "cos-nvidia-installer:fixed": "it is part of the node image and never pulled",
     "nvcr.io/nvidia/mellanox/doca-driver:doca3.4.1-26.04-1.1.0.0-1": (
@@ -289,7 +289,6 @@ UNKNOWN: Final = {
     "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib:v1.1.1": "in no public file",
     "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-arm64:v1.1.0": "in no public file",
 }
-"""Images without a digest, and why."""
 
 _IMAGE: Final = re.compile(r"(?<![\w./@-])[a-z0-9][\w.-]*(?:/[\w.-]+)*:(?:v?\d[\w.-]*|fixed)(?:@sha256:[0-9a-f]{64})?")
 _DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}$")

@@ -1,4 +1,4 @@
-"""The plugin for programs in other languages: its schema, what it constructs, unknown and secret inputs, errors."""
+"""The plugin for programs in other languages: its schema, components, unknown and secret inputs, errors."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def sections_of(name: str) -> Data:
 
 
 def for_tenancy(sections: Data) -> Data:
-    """A stack's sections as a program passes them to Tenancy, whose cluster is that of its provider."""
+    """A stack's sections as a program passes them to Tenancy, which has its provider's cluster."""
     kept = {key: value for key, value in sections.items() if key in TENANCY_SECTIONS}
     cluster = sections.get("cluster", {})
     said = {"provider": cluster.get("provider") or cluster.get("cloud"), "version": cluster.get("version")}
@@ -59,12 +59,10 @@ def for_tenancy(sections: Data) -> Data:
 
 
 def stack(**sections: Any) -> Data:
-    """A stack as a program passes it to Tenancy."""
     return stack_of_file(**sections) | {"cluster": sections.get("cluster", dict(PROVIDED))}
 
 
 def with_server(**fields: Any) -> Data:
-    """A stack whose team has a server."""
     serving = {"chat": server(**fields)}
     return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving=serving)})
 
@@ -187,14 +185,14 @@ def test_the_schema_refuses_wrong_keys_and_values(package: Any) -> None:
 
 
 def plain(text: str) -> str:
-    """A URN, or a text with URNs, as in the program of this project: without the component that is around it."""
+    """A URN, or a text with URNs, as in the program of this project: without the surrounding component."""
     kind, name = text.split("::")[-2:]
     kind = kind.rpartition("$")[2].replace("gpu-tenancy:index:Tenancy", "gpu-tenancy:tenancy:Tenancy")
     return f"{kind}::{name.removeprefix('ml.').removeprefix('ml-')}"
 
 
 def facts(registrations: tuple[Registration, ...], *, around: str = "") -> dict[str, tuple[object, ...]]:
-    """Objects and components by their type and name in the program of this project, each with all that decides it."""
+    """Objects and components by type and name in the program of this project, with all their inputs and options."""
     return {
         plain(one.urn): (
             # The recording monitor makes ids of clouds' resources from their names; objects have their program's stack.

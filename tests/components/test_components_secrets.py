@@ -1,4 +1,4 @@
-"""Secrets of stacks and teams: where their values are, and that the values are nowhere else."""
+"""Secrets of stacks and teams: the places of their values, and no other places."""
 
 import base64
 import json
@@ -33,11 +33,11 @@ REASON: Final = (
     "is secret, but the names and amounts of a plan are plain values; pass a plain value; only image, command, args and"
     " env of a server or job, and texts in the values of an operator, can be secret"
 )
+# As Pulumi's language host, for a section that has a secret at any depth.
 LANGUAGE_HOST: Final = """
 from pulumi.runtime import config
 config.set_all_config(config.CONFIG.get(), ["gpu-tenancy:teams"])
 """
-"""What Pulumi's language host does for a section that has a secret at any depth."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def with_secrets() -> dict[str, Any]:
 
 
 def run(project: Project, *places: tuple[str, ...], value: str = CANARY) -> Rendered:
-    """Runs the program with the config that Pulumi's engine gives it: secrets decrypted, and encrypted in the file."""
+    """Runs the program with the config of Pulumi's engine: secrets decrypted, and encrypted in the file."""
     sections = with_secrets()
     for *around, key in places:
         at = sections
@@ -96,6 +96,7 @@ def test_no_output_of_a_preview_has_them(project: Project) -> None:
     assert not [text for text in outputs if CANARY in text or ENCRYPTED in text]
 
 
+# Places whose values would be readable in objects, names or outputs.
 SHOWN = [
     ("teams", "vision", "costCenter"),
     ("teams", "vision", "owner"),
@@ -110,7 +111,6 @@ SHOWN = [
     ("teams",),
     ("people",),
 ]
-"""Places whose values would be readable in objects, names or outputs."""
 
 
 @pytest.mark.parametrize("value", [CANARY, "{}"], ids=["text", "mapping"])
@@ -137,7 +137,7 @@ def test_secrets_are_refused_with_the_other_problems(project: Project) -> None:
 
 
 def test_a_secret_section_is_not_shown_in_errors(project: Project) -> None:
-    """Where a section can be the name of a file, its text is in the error about the file."""
+    """If a section can be a file's name, its text would be in the error about the file."""
     main = project.folder / "__main__.py"
     main.write_text(LANGUAGE_HOST + main.read_text())
     config = to_config(read_file(project.write("good", small()))) | {"gpu-tenancy:teams": CANARY}
@@ -191,7 +191,7 @@ def with_workloads(**workloads: Data) -> Data:
 
 @pytest.fixture(scope="module")
 def kinds() -> Program:
-    """One workload of each kind that uses all."""
+    """One workload of each kind that uses all secrets."""
     frameworks: dict[str, Data] = {name: job(framework=name, **USES) for name in KINDS}
     for name in ("mpi", "deepspeed", "ray"):
         frameworks[name]["command"] = ["mpirun"]
@@ -200,7 +200,7 @@ def kinds() -> Program:
 
 
 def workloads(kinds: Program) -> Mapping[str, list[Any]]:
-    """The pod specs of each workload, those of a TrainJob from its runtime."""
+    """The pod specs of each workload; a TrainJob's are in its runtime."""
     names = {"Deployment", "Job", "JobSet", "LeaderWorkerSet", "RayJob", "TrainingRuntime"}
     found = {f"{one.kind}/{one.name}": one for one in kinds.objects if one.kind in names}
     return {name: pod_specs(one) for name, one in found.items() if pod_specs(one)}
@@ -296,7 +296,7 @@ def sections() -> Data:
 
 
 def run_with(project: Project, config: Mapping[str, str], *, secret: bool = True) -> Rendered:
-    """Runs the program as Pulumi's engine does, which decrypts the config and says which keys are secret."""
+    """Runs the program as Pulumi's engine does, which decrypts the config and marks secret keys."""
     main = project.folder / "__main__.py"
     keys = json.dumps([key for key in config if secret])
     main.write_text(

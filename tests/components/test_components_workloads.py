@@ -1,4 +1,4 @@
-"""Jobs and servers: retries, deadlines, shared memory, what restarts, scales and evicts them."""
+"""Jobs and servers: retries, deadlines, shared memory, restarts, scaling and evictions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast, get_args
@@ -23,6 +23,7 @@ from gpu_tenancy.review.replacements import forces_new
 
 CHANNEL: Final = "compute-domain.nvidia.com/channel"
 LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
+# The object of each framework that has its pods' JobSet.
 KINDS = {
     "pytorch": ("TrainingRuntime", "job-j"),
     "jax": ("TrainingRuntime", "job-j"),
@@ -30,11 +31,9 @@ KINDS = {
     "deepspeed": ("TrainingRuntime", "job-j"),
     "jobset": ("JobSet", "j"),
 }
-"""The object of each framework that has its pods' JobSet."""
 
 
 def object_kind(framework: str) -> str:
-    """The kind of the object that has a job's pods."""
     kinds = {"job": "Job", "jobset": "JobSet", "ray": "RayJob", "leader-worker": "LeaderWorkerSet"}
     return kinds.get(framework, "TrainJob")
 
@@ -49,7 +48,7 @@ def spec(kind: str, name: str, **fields: Any) -> Any:
 
 
 def set_of(framework: str, **fields: Any) -> Any:
-    """The spec of the JobSet that a job becomes: its own, or that of its runtime."""
+    """The spec of a job's JobSet: its own, or its runtime's."""
     kind, name = KINDS[framework]
     found = spec(kind, name, framework=framework, **fields)
     return found if kind == "JobSet" else found["template"]["spec"]
@@ -84,7 +83,7 @@ def empty(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("framework", ["job", *KINDS, "ray", "leader-worker"])
 def test_a_job_without_gpus_has_no_empty_fields(framework: str) -> None:
-    """Kueue removes them from a job that it starts, and `up` would take them for changed outside the stack."""
+    """Kueue removes them from a job that it starts, and `up` would see a change outside the stack."""
     plain = {"cpu": pool("m7i.8xlarge", nodes=2)}
     own = job(framework=framework, flavor="cpu", gpus=0, cpu=1, memory="1Gi", workers=2, command=["/train"])
     sections = stack(pools=plain, teams={"a": team(training={"j": own})})
@@ -143,6 +142,7 @@ def test_pods_of_a_rack_are_annotated_in_the_pod_template(framework: str) -> Non
 # Shared memory between machines
 
 CLAIM = [{"name": "channel", "resourceClaimTemplateName": "fit-channel"}]
+# The object with the pods of each framework's workers, and their place in it.
 ROLES: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "job": ("Job", ("template", "spec")),
     "pytorch": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
@@ -153,7 +153,6 @@ ROLES: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "ray": ("RayJob", ("rayClusterSpec", "workerGroupSpecs", 0, "template", "spec")),
     "leader-worker": ("LeaderWorkerSet", ("leaderWorkerTemplate", "workerTemplate", "spec")),
 }
-"""The object with the pods of each framework's workers, and their place in it."""
 
 
 def domain(**of_job: Any) -> Data:
@@ -342,12 +341,11 @@ def test_teams_refer_to_a_cache_that_exists() -> None:
 
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 STACKS = sorted(file.name.split(".")[1] for file in (ROOT / "stacks").glob("Pulumi.*.yaml"))
-SERVES = "livenessProbe"
-"""Only containers of servers have it."""
+SERVES = "livenessProbe"  # only containers of servers have it
 
 
 def templates(made: KubernetesObject) -> Iterator[Mapping[str, Json]]:
-    """The pod templates of a workload; of a TrainJob, the patches of those of its runtime."""
+    """The pod templates of a workload; a TrainJob has patches of its runtime's."""
     kind = kind_of(made.manifest)
     if kind is None:
         return
@@ -380,7 +378,6 @@ def test_jobs_of_a_stack_stay_and_replicas_of_servers_may_move(name: str) -> Non
 
 
 def built(**fields: Any) -> list[bool]:
-    """Whether each pod template of a workload of a stack stays."""
     gpus = {"h100": {"guaranteed": 8, "limit": 16}}
     program = tenancy(stack(teams={"a": team(gpus=gpus, gangs={"h100": {"limit": 8}}, **fields)}))
     found = {made.kind: [stays(one) for one in templates(made)] for made in program.objects}

@@ -1,4 +1,4 @@
-"""A month of jobs in the simulation of Kueue, written as the Workloads that a cluster would have of it."""
+"""A month of jobs in the simulation of Kueue, written as the Workloads of a cluster."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -39,13 +39,12 @@ def lab(**sections: Data) -> Data:
 
 
 def terms(sections: Data) -> Terms:
-    """The terms of a stack."""
     return Terms.of(Tree(load(Source(sections))))
 
 
 @dataclass
 class Month:
-    """Watches a replay: what every job had when, and the levels of each queue over time.
+    """Observes a replay: the quota of every job, and the levels of each queue over time.
 
     Attributes:
         levels: moments in milliseconds with queue and change in GPUs.
@@ -74,13 +73,13 @@ class Month:
             self.past[name] = self.past.get(name, 0) + now - self.last[name]
 
     def gpu_hours(self, queue: str | None = None) -> float:
-        """GPU-hours that the jobs held, which have all ended."""
+        """GPU-hours of the jobs, which have all ended."""
         assert self.ends.keys() == self.last.keys()
         held = sum(-by * at for at, name, by in self.levels if queue in {None, name})
         return held / MILLI / 3600
 
     def workloads(self) -> Iterator[Data]:
-        """What Kueue would keep of each job that started."""
+        """Kueue's Workload of each job that started."""
         for name, job in self.jobs.items():
             if name in self.last:
                 yield workload_of(
@@ -136,7 +135,6 @@ def workload_of(name: str, job: ReplayedJob, admitted: int, finished: int | None
 
 
 def played(sections: Data, arrivals: Iterable[Arrival]) -> Month:
-    """What happens to jobs under a stack's queues."""
     month = Month()
     Replay(tenancy(Tree(load(Source(sections)))), month, checkpoint=60 * MILLI).play(arrivals)
     return month

@@ -1,5 +1,3 @@
-"""The page of `tenancy cost` as a browser shows it."""
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""GPU-hours of a month: a month played in the simulation adds up, and so does the ledger at each moment."""
+"""GPU-hours of a simulated month add up, and so does the ledger at each moment."""
 
 import csv
 import io
@@ -300,7 +300,7 @@ END = 7200
 def _by_the_second(
     promises: dict[str, Promise], unassigned: int, changes: list[tuple[int, str, int]]
 ) -> dict[str, list[float]]:
-    """Used, borrowed and lent of each queue, by what the ledger says that they are at each second."""
+    """Used, borrowed and lent GPUs of each queue, by the ledger's definition at each second."""
     sums = {name: [0.0, 0.0, 0.0] for name in QUEUES}
     levels = dict.fromkeys(QUEUES, 0)
     moments = sorted({0, END, *(at for at, _, _ in changes)})

@@ -1,4 +1,4 @@
-"""`tenancy cost` asks a real Prometheus, which has a day of what the recording rules record."""
+"""`tenancy cost` asks a real Prometheus, which has a day of the recording rules' metrics."""
 
 import json
 import subprocess

@@ -21,7 +21,6 @@ States: TypeAlias = dict[str, State]
 
 
 def sections(cluster: Data | None = None, /, *, split: bool = False, **cohorts: str) -> Data:
-    """Three teams in two cohorts, or as said."""
     of_team = {"one": "a", "two": "b", "three": "org", **cohorts}
     return stack(
         **({"cluster": dict(cluster)} if cluster else {}),

@@ -28,7 +28,7 @@ from gpu_tenancy.model.project import declared
 
 @dataclass
 class Backend:
-    """A backend with states, which records what is done with each stack in order."""
+    """A backend with states, which records the operations on each stack in order."""
 
     environment: str
     parts: Mapping[str, str]
@@ -93,7 +93,7 @@ class Backend:
 
 
 def failed(type_: str, why: str) -> tuple[Event, Event]:
-    """What the engine tells of a resource that it could not create, named `h100`."""
+    """The engine's events of a resource that it could not create, named `h100`."""
     urn = f"urn:pulumi:ml::{PROJECT}::{type_}::h100"
     told = {"urn": urn, "message": why, "severity": "error"}
     step = {"op": "create", "urn": urn, "type": type_, "new": {"custom": True, "parent": ""}}
@@ -101,8 +101,6 @@ def failed(type_: str, why: str) -> tuple[Event, Event]:
 
 
 class NoCluster:
-    """A cluster without any object, or one that is not asked."""
-
     def get(self, *_: Any, **__: Any) -> None:
         return None
 
@@ -115,8 +113,6 @@ Opened = Callable[..., tuple[Environment, Backend]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    """Opens an environment of a content on a backend with states."""
-
     def reach(_: Any) -> nullcontext[Cluster]:
         return nullcontext(cast("Cluster", NoCluster()))
 
@@ -255,12 +251,11 @@ VERSION: Final = "4.34.2"
 
 
 def installed(_: str) -> str:
-    """The version of the plugin's package."""
     return VERSION
 
 
 def secret(value: Any) -> dict[str, Any]:
-    """A secret as `pulumi stack export --show-secrets` has it."""
+    """A secret as in `pulumi stack export --show-secrets`."""
     return {
         "4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
         "plaintext": json.dumps(value),
@@ -268,7 +263,7 @@ def secret(value: Any) -> dict[str, Any]:
 
 
 def complete(state: State, rendered: Rendered) -> State:
-    """A state with what Pulumi writes of resources beside their places."""
+    """A state with the other data that Pulumi writes of resources."""
     by_urn = {one.urn: one for one in rendered.registrations}
     first, *entries = deepcopy(state["resources"])
     for entry in entries:

@@ -1,4 +1,4 @@
-"""`tenancy up STACK` with the official Pulumi CLI, where there is one."""
+"""`tenancy up STACK` with the official Pulumi CLI."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def deployed(project: Project, cluster: Cluster) -> Iterator[Project]:
-    """A project whose stack `good` is gone from the cluster afterwards."""
+    """A project whose stack `good` is deleted from the cluster afterwards."""
     yield project
     project.write("good", sections())
     remove(cluster, references(project))
@@ -64,7 +64,6 @@ def write(project: Project, platform: Platform, *, split: bool = False, **cohort
 
 
 def counts(output: str) -> dict[str, set[str]]:
-    """The operations on each stack, from the lines of progress."""
     found: dict[str, set[str]] = {}
     for stack, said in re.findall(r"^· (good[^:]*): (\d.*) \(\d+ s\)$", output, re.MULTILINE):
         found.setdefault(stack, set()).update(re.findall(r"[a-z]+", said))

@@ -1,4 +1,4 @@
-"""`tenancy stack repair`: after a killed deployment, its objects are in the state and those of others are not."""
+"""`tenancy stack repair`: after a killed deployment, its objects are in the state and foreign objects are not."""
 
 import json
 import os
@@ -36,7 +36,7 @@ PROVIDER = f"{URN}pulumi:providers:kubernetes::cluster"
 
 @dataclass
 class Interrupted:
-    """Stacks of an environment after a deployment that was killed, which note what is done with them."""
+    """Stacks of an environment after a killed deployment, which record operations."""
 
     state: dict[str, Any]
     folder: Path = Path("out")
@@ -124,7 +124,7 @@ def registered(manifest: dict[str, Any]) -> Registration:
 
 
 def deployed(cluster: Cluster, manifest: dict[str, Any]) -> dict[str, Any]:
-    """An object that the provider creates, as it is in the state afterwards."""
+    """An object that the provider creates, as in the state afterwards."""
     outputs = created_by(cluster, "pulumi-kubernetes", manifest)
     return {**creating(manifest)["resource"], "outputs": outputs}
 
@@ -176,19 +176,19 @@ def write(project: Project, platform: Platform, **sections: Any) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, platform: Platform, cluster: Cluster) -> Iterator[Project]:
-    """A user's own project, whose stack `good` is gone from the cluster afterwards."""
+    """A user's own project, whose stack `good` is deleted from the cluster afterwards."""
     with deployable(tmp_path / "project", cluster) as found:
         run_here(found)
         write(found, platform)
         yield found
 
 
+# Processes to kill: all, the CLI, the provider. The rest of the command ends by itself.
 VICTIMS = ("", "pulumi", "pulumi-resource-kubernetes")
-"""Names of the processes that are killed: all, the CLI, the provider. What is left of the command ends by itself."""
 
 
 def kill(command: list[str], project: Project, cluster: Cluster, after: int, victim: str) -> None:
-    """Kills processes of a command when that many objects of the project exist."""
+    """Kills processes of a command when `after` objects of the project exist."""
     objects = references(project)
     log = project.folder / "killed.log"
     with log.open("w") as output:

@@ -56,8 +56,8 @@ REASONS: Final = (
     "takes longer than all pages together",
     "words of a message, not of a run",
 )
-"""Why a block is not run here."""
 
+# Options of each kind of mark; others take the text as it stands.
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "run": frozenset({"as", "exit", "within", "starts"}),
     "screen": frozenset({"as", "exit", "within", "lines"}),
@@ -69,10 +69,9 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "tested": frozenset(),
     "not run": frozenset(),
 }
-"""The options of each kind of mark; those without take the text as it stands."""
 
+# Readers of pages: see people.py.
 WHO: Final = frozenset({"newcomer", "engineer", "admin", "user", "researcher", "lead", "auditor"})
-"""For whom pages are written: see people.py."""
 
 _BLOCK: Final = re.compile(
     r"(?:^(?P<mark>[ ]*<!--[^\n]*-->)\n)?^(?P<indent>[ ]*)(?P<fence>```+)(?P<language>[\w-]*)\n"
@@ -85,19 +84,16 @@ _MARK: Final = re.compile(r"<!-- (?P<kind>[a-z ]+): ?(?P<text>.*?) ?-->")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a block is tested."""
-
     kind: str
     text: str
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The words KEY=VALUE of the mark."""
         return dict(word.split("=", 1) for word in self.text.split() if "=" in word)
 
     @property
     def problem(self) -> str:
-        """What is wrong with the mark itself; empty if nothing is."""
+        """The error in the mark itself; empty if there is none."""
         if self.kind not in KINDS:
             return f"unknown mark {self.kind!r}; use one of {', '.join(KINDS)}"
         if self.kind == "not run":
@@ -114,13 +110,6 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block of a page.
-
-    Attributes:
-        line: the number of its fence.
-        start: where its text starts in the page; `end` where it ends.
-    """
-
     page: Path
     line: int
     language: str
@@ -132,12 +121,11 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Page and line, as an error names them."""
+        """Page and line."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in its order."""
     text = page.read_text(encoding="utf-8")
     found: list[Block] = []
     general = [(match.start(), match["text"]) for match in _BELOW.finditer(text)]
@@ -161,7 +149,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def counted() -> Counter[str]:
-    """How many blocks of all pages are tested in which way, and not run by which reason."""
+    """The number of blocks of all pages by kind of test, and by reason if they are not run."""
     return Counter(
         f"not run: {block.mark.text}" if block.mark and block.mark.kind == "not run" else _kind(block)
         for page in PAGES

@@ -1,4 +1,4 @@
-"""Stacks that pages show, and parts of stacks, put where the page says that they belong."""
+"""Stacks on pages, and parts of stacks, inserted at the place in their mark."""
 
 import re
 from pathlib import Path
@@ -13,17 +13,14 @@ from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 
 STACKS: Final = ROOT / "stacks"
-OWN: Final = Path(__file__).parent / "stacks"
-"""Stacks into which parts fit that fit into none of the project's."""
+OWN: Final = Path(__file__).parent / "stacks"  # stacks for parts that fit into none of the project's
 _NAMED: Final = re.compile(r"# file: (?:stacks/)?(?P<name>Pulumi\.[\w-]+\.yaml)\n")
 
 
 def load_fragment(block: Block, folder: Path) -> Stack:
-    """The stack of a block, or the stack of which the block is a part.
+    """The stack of a block with a mark `stack`, or the stack of which the block is a part.
 
-    Args:
-        block: with a mark `stack`.
-        folder: of its own; gets the stacks of the project, and those that the page has as files.
+    `folder` gets the stacks of the project, and the page's files.
 
     Raises:
         StackError: it is not valid.
@@ -55,7 +52,6 @@ def load_fragment(block: Block, folder: Path) -> Stack:
 
 
 def _is_whole(mark: Mark | None) -> bool:
-    """Whether a block is a stack of its own."""
     return mark is not None and mark.kind == "stack" and not {"over", "into"} & set(mark.options)
 
 
@@ -75,7 +71,7 @@ def _placed(part: Any, mark: Mark) -> Any:
 
 
 def merged(base: Any, over: Any, levels: int = 4) -> Any:
-    """Data with other data put into it: sections, teams and their keys are merged, a job or a server is replaced."""
+    """Data with other data merged into it: sections, teams and their keys are merged, a job or a server is replaced."""
     if not levels or not isinstance(base, dict) or not isinstance(over, dict):
         return over
     inner, outer = cast("dict[str, Any]", over), cast("dict[str, Any]", base)

@@ -31,23 +31,21 @@ from gpu_tenancy.base.progress import PATIENCE, Report, patient
 from gpu_tenancy.embedded.platform import Platform
 
 CLONED: Final = frozenset({"newcomer", "engineer", "admin"})
-"""Who has a clone."""
+# Identities in the stack `local`.
 IDENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "researcher": ("ml-research", "--as", "group:ml-research"),
     "lead": ("ml-research", "--as", "user:rosa"),
     "auditor": ("ml-research", "--as", "group:security"),
 }
-"""Who they are in the stack `local`."""
-ON_PLATFORM: Final = frozenset({"admin", *IDENTITIES})
-"""Who has a kubeconfig of the platform of `make up`."""
+ON_PLATFORM: Final = frozenset({"admin", *IDENTITIES})  # readers with a kubeconfig of the platform of `make up`
 _DROPPED: Final = ("GPU_TENANCY_", "KUBE", "MAKE", "MFLAGS", "PULUMI_", "PYTEST", "PYTHON", "VIRTUAL_ENV", "XDG_")
-"""How variables begin that would tell a program of this run; proxies and certificates of the machine stay."""
+"""Prefixes of variables that would tell a program of this run; proxies and certificates of the machine stay."""
 _SAVED: Final = ".saved"
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a block did: standard output and standard error as a terminal shows them."""
+    """A block's standard output and standard error as a terminal shows them."""
 
     code: int
     output: str
@@ -55,7 +53,7 @@ class Ran:
 
 @dataclass
 class People:
-    """Everybody's folders, for all pages; what they need is made when it is first needed."""
+    """The folders of all readers, for all pages; created when first needed."""
 
     home: Path
     report: Report
@@ -64,7 +62,7 @@ class People:
     _served: ExitStack = field(default_factory=ExitStack)
 
     def run(self, who: str, command: str) -> Ran:
-        """Runs a block by bash in the folder of a person, after what that person ran before.
+        """Runs a block by bash in the folder of a person, after the person's earlier blocks.
 
         Folder and variables stay for the next block, as in a terminal.
         """
@@ -86,7 +84,7 @@ class People:
         return Ran(done.returncode, done.stdout)
 
     def turn(self) -> None:
-        """Ends everybody's terminals and empties their folders, before another page."""
+        """Ends all terminals and empties their folders, before another page."""
         for saved in self.home.glob(f"*{_SAVED}"):
             saved.unlink()
         if "clone" in self._made:
@@ -95,7 +93,6 @@ class People:
         shutil.rmtree(self.home / "empty", ignore_errors=True)
 
     def folder(self, who: str) -> Path:
-        """Where a person starts."""
         if who in CLONED:
             return self.clone()
         empty = self.home / "empty"
@@ -103,7 +100,7 @@ class People:
         return empty
 
     def environment(self, who: str) -> dict[str, str]:
-        """The variables of a person: caches of programs and packages are the machine's, nothing else is."""
+        """The variables of a person: only caches of programs and packages are the machine's."""
         programs = [] if who == "newcomer" else [str(self._programs(who))]
         own = {
             "HOME": str(self.home),
@@ -124,7 +121,7 @@ class People:
         return {**kept, **own, **({"KUBECONFIG": str(self.kubeconfig(who))} if who in ON_PLATFORM else {})}
 
     def clone(self) -> Path:
-        """A clone of the repository as it is now, with what is not committed, whose branch `main` is on the remote."""
+        """A clone of the working tree, with uncommitted changes, whose branch `main` is on the remote."""
         if "clone" not in self._made:
             place = self._made["clone"] = self.home / "gpu-tenancy"
             _git(self.home, "clone", "--quiet", "--no-local", str(ROOT), str(place))
@@ -142,7 +139,7 @@ class People:
         return self._made["clone"]
 
     def up(self) -> Ran:
-        """What `make up` shows a newcomer; it runs once for all pages, and again for the next page if it failed."""
+        """The output of `make up`; it runs once for all pages, and again for the next page if it failed."""
         if self._up is None or self._up.code != 0:
             self._up = self.run("newcomer", "make up")
             assert self._up.code == 0, self._up.output
@@ -150,14 +147,13 @@ class People:
         return self._up
 
     def _write_logs(self) -> None:
-        """Has pods on the platform write logs: those of simulated nodes write none."""
+        """Writes logs for pods on the platform: simulated nodes write none."""
         platform = Platform(self.home / "state" / "gpu-tenancy" / "embedded")
         cluster = self._served.enter_context(platform.cluster())
         names = [text_at(node, "metadata", "name") for node in cluster.list("v1", "Node", metadata_only=True)]
         self._served.enter_context(kubelet(platform, cluster, names))
 
     def down(self) -> None:
-        """Stops the platform, if it was started."""
         self._served.close()
         if self._up is not None:
             self.run("newcomer", ".venv/bin/tenancy local down")
@@ -194,7 +190,7 @@ class People:
 
 
 def installed_wheel(folder: Path) -> Path:
-    """An environment with the wheel of this repository and what it depends on, at the versions of the lock."""
+    """An environment with the wheel of this repository and its dependencies, at the versions of the lock."""
     place = folder / "environment"
     uv = (sys.executable, "-m", "uv", "--quiet")
     sync = ("sync", "--frozen", "--no-dev", "--no-install-project", "--python", sys.executable)
@@ -226,7 +222,7 @@ def _system_path() -> list[str]:
 
 
 def within(seconds: float, attempt: Callable[[], Ran], code: int) -> Ran:
-    """Repeats a block until it has its exit code, for at most so many seconds."""
+    """Repeats a block until it has its exit code, for at most `seconds`."""
     deadline = time.monotonic() + patient(seconds)
     while (ran := attempt()).code != code and time.monotonic() < deadline:
         time.sleep(1)

@@ -1,4 +1,4 @@
-"""Screens of pages: what a command shows at 80 columns, as it was recorded, and what of it differs between two runs."""
+"""Screens of pages: a command's recorded output at 80 columns, and its parts that differ between two runs."""
 
 import re
 import textwrap
@@ -8,10 +8,9 @@ from typing import Final
 from blocks import Block
 
 COLUMNS: Final = 80
-"""Of a terminal."""
-GAP: Final = "..."
-"""A line in place of lines that a page leaves out."""
+GAP: Final = "..."  # in place of lines that a page leaves out
 
+# Durations, dates, addresses, folders and the random ends of names.
 _DIFFERS: Final[Iterable[tuple[str, str]]] = (
     (r"\b\d+(\.\d+)? ?(ms|s|min|h)\b", "TIME"),
     (r"\b\d+m\d+s\b", "TIME"),
@@ -23,13 +22,11 @@ _DIFFERS: Final[Iterable[tuple[str, str]]] = (
     (r"\b[0-9a-f]{7,40}\b", "HASH"),
     (r"-{3,}|─{3,}", "LINE"),
 )
-"""Durations, dates, addresses, folders and the random ends of names."""
-_SLOW: Final = re.compile("· reading the cluster")
-"""What a command shows besides on a busy machine."""
+_SLOW: Final = re.compile("· reading the cluster")  # an additional line on a busy machine
 
 
 def alike(text: str) -> str:
-    """A screen without what differs between runs: names, times, and the spaces that follow from their length."""
+    """A screen without parts that differ between runs: names, times, and the spaces that follow from their length."""
     for pattern, word in _DIFFERS:
         text = re.sub(pattern, word, text)
     return " ".join(text.split())
@@ -43,14 +40,14 @@ def command_of(block: Block) -> str:
 
 
 def screen(block: Block, output: str) -> str:
-    """The text of a screen as it is to be: the command, and the lines of the output that the mark names."""
+    """The expected text of a screen: the command, and the lines of the output that the mark names."""
     lines = [line.rstrip() for line in output.rstrip().splitlines() if not _SLOW.match(line)]
     wanted = block.mark.options.get("lines", "") if block.mark else ""
     return "\n".join([f"$ {command_of(block)}", *(_chosen(lines, wanted) if wanted else lines)]) + "\n"
 
 
 def part(block: Block, output: str) -> str:
-    """The lines of an output that are to be in a block: as many as it has now, from the one that is alike its first.
+    """The lines of an output for a block: as many as it has now, from the one that is alike its first.
 
     Raises:
         ValueError: the output has no such line.
@@ -66,13 +63,11 @@ def part(block: Block, output: str) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    """A line as a terminal shows it."""
     indent = " " * (len(line) - len(line.lstrip()))
     return textwrap.wrap(line, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _counted(line: str) -> str:
-    """A line without its numbers."""
     return re.sub(r"\d+", "0", alike(line))
 
 

@@ -1,4 +1,4 @@
-"""Each block of each page has a mark that says how it is tested; what needs no server is tested here."""
+"""Each block of each page has a mark about its test; blocks that need no server are tested here."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,6 @@ ALL = [block for page in PAGES for block in blocks(page)]
 
 
 def marked(kind: str) -> list[Any]:
-    """The blocks of all pages with marks of one kind, each as a case."""
     return [pytest.param(block, id=block.place) for block in ALL if block.mark and block.mark.kind == kind]
 
 
@@ -89,7 +88,7 @@ def shown() -> Iterator[tuple[str, str]]:
 
 
 def test_every_pool_that_is_shown_can_be_bought() -> None:
-    """Also parts of stacks on clusters that exist, which no check of a stack refuses."""
+    """Also parts of stacks on existing clusters, which no check of a stack refuses."""
     found = [(place, *pool) for place, text in shown() for part in yaml.safe_load_all(text) for pool in pools_in(part)]
     assert len(found) > 60
     refused = [

@@ -1,4 +1,4 @@
-"""The pages are run: each command as it stands, in the order of its page, by whom the page is for.
+"""Runs the pages: each command as it stands, in the order of its page, as its reader.
 
 `make screens` writes the screens of the pages from these runs; without it, a screen that differs beyond names and times
 fails.
@@ -20,11 +20,9 @@ from gpu_tenancy.base.progress import Report
 
 pytestmark = pytest.mark.slow
 
-RECORDING: Final = "GPU_TENANCY_SCREENS"
-"""Set by `make screens`."""
+RECORDING: Final = "GPU_TENANCY_SCREENS"  # set by `make screens`
 RUN: Final = frozenset({"run", "screen", "part", "submit"})
-SCHEDULED: Final = 90.0
-"""Seconds until the pods of a submitted job have nodes."""
+SCHEDULED: Final = 90.0  # seconds until the pods of a submitted job have nodes
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +37,6 @@ def marks_of(page: Path) -> list[Mark]:
 
 
 def layer(page: Path) -> pytest.MarkDecorator:
-    """Whether a page needs the platform, or starts programs only."""
     deployed = any({"starts", "of"} & set(mark.options) or mark.options["as"] in ON_PLATFORM for mark in marks_of(page))
     return pytest.mark.platform if deployed else pytest.mark.process
 
@@ -89,7 +86,7 @@ def kubectl_or_skip() -> None:
 
 
 def write(people: People, found: list[Block], block: Block) -> None:
-    """Writes a file into the folders of all who run a block of the page."""
+    """Writes a file into the folders of all readers who run a block of the page."""
     assert block.mark is not None
     for who in {other.mark.options["as"] for other in found if other.mark and "as" in other.mark.options}:
         file = people.folder(who) / block.mark.text
@@ -98,7 +95,7 @@ def write(people: People, found: list[Block], block: Block) -> None:
 
 
 def run(people: People, block: Block) -> str:
-    """Runs a block, and returns the text that it is to have in the page."""
+    """Runs a block, and returns its expected text in the page."""
     assert block.mark is not None
     options = block.mark.options
     command = command_of(block) if block.mark.kind == "screen" else block.text
@@ -126,7 +123,7 @@ def attempted(people: People, who: str, command: str, code: int, seconds: float)
 
 
 def submit(people: People, found: list[Block], block: Block) -> None:
-    """Submits a manifest by the commands of the page, and sees its pods scheduled."""
+    """Submits a manifest by the commands of the page, and waits until its pods are scheduled."""
     assert block.mark is not None
     options = block.mark.options
     name, namespace = (yaml.safe_load(block.text)["metadata"][key] for key in ("name", "namespace"))
@@ -145,7 +142,7 @@ def submit(people: People, found: list[Block], block: Block) -> None:
 
 
 def rewrite(page: Path, recorded: dict[Block, str]) -> None:
-    """Writes the screens of a page as they were recorded; the last first, so that places stay."""
+    """Writes the recorded screens of a page; the last first, so that places stay."""
     text = page.read_text(encoding="utf-8")
     for block, new in sorted(recorded.items(), key=lambda item: -item[0].start):
         indented = "".join(block.indent + line if line.strip() else line for line in new.splitlines(keepends=True))

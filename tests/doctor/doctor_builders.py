@@ -1,4 +1,4 @@
-"""Clouds of tests: recorded answers, each checked against the cloud's own description, to questions that only read."""
+"""Clouds of tests: recorded answers to reads, each checked against the cloud's own description."""
 
 import json
 import re
@@ -22,11 +22,9 @@ from gpu_tenancy.model.source import Source
 Data = dict[str, Any]
 BOTOCORE: Final[Any] = botocore
 SESSION: Final[Any] = botocore_session
-VALIDATE: Final[Any] = botocore_validate
-"""Without types, since the package has none."""
+VALIDATE: Final[Any] = botocore_validate  # without types, since the package has none
 DESCRIPTIONS: Final[Data] = yaml.safe_load((Path(__file__).parent / "descriptions.yaml").read_text(encoding="utf-8"))
-READS: Final = re.compile(r"(Get|List|Describe|Simulate)[A-Z]\w*")
-"""Names of operations of AWS that change nothing."""
+READS: Final = re.compile(r"(Get|List|Describe|Simulate)[A-Z]\w*")  # names of operations of AWS that change nothing
 
 
 @dataclass
@@ -62,7 +60,7 @@ def operation_of(service: str, command: str) -> Any:
 
 
 def described(value: Any, shape: Any) -> None:
-    """Fails where an answer has what botocore's model does not have."""
+    """Fails if botocore's model does not have a part of an answer."""
     match shape.type_name:
         case "structure":
             assert isinstance(value, dict), shape.name
@@ -121,7 +119,7 @@ class GoogleProject:
 
 
 def conforms(value: Any, kind: Any, schemas: Data) -> None:
-    """Fails where an answer has what a discovery document does not have."""
+    """Fails if a discovery document does not have a part of an answer."""
     if isinstance(kind, list):
         assert isinstance(value, list)
         for part in cast("list[Any]", value):
@@ -138,13 +136,13 @@ def conforms(value: Any, kind: Any, schemas: Data) -> None:
         assert isinstance(value, kinds.get(kind, object)), (kind, value)
 
 
+# Lists of Azure by the end of their path, with the model of an item.
 AZURE_MODELS: Final[list[tuple[str, str]]] = [
     ("Microsoft.Compute/skus", "ResourceSku"),
     ("Microsoft.Compute/locations/[^/]+/usages", "Usage"),
     (r"virtualNetworks/[^/]+/usages", "VirtualNetworkUsage"),
     ("Microsoft.Authorization/permissions", "Permission"),
 ]
-"""Lists of Azure by the end of their path, with the model of an item."""
 
 
 @dataclass
@@ -171,7 +169,7 @@ class AzureSubscription:
 
 
 def of_model(item: Data, model: str) -> None:
-    """Fails where an item has what Microsoft's model does not have."""
+    """Fails if Microsoft's model does not have a part of an item."""
     models = {name: fields for package in DESCRIPTIONS["azure"].values() for name, fields in package.items()}
     for key, value in item.items():
         assert key in models[model], f"{model} has no {key}"
@@ -183,12 +181,10 @@ def of_model(item: Data, model: str) -> None:
 
 
 def rows_of(sections: Data, program: Any, send: Any = None) -> list[Row]:
-    """The cloud's rows for a stack."""
     stack = load(Source(sections))
     return list(cloud_rows(stack, program, send) if send else cloud_rows(stack, program))
 
 
 def row(rows: list[Row], check: str, subject: str) -> Row:
-    """The row of a check whose subject has a text."""
     (found,) = [row for row in rows if row.check == check and subject in row.subject]
     return found

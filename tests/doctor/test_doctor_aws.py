@@ -41,7 +41,6 @@ CREATE: Data = {
 
 
 def auto_scaling_group(pool: str, *suspended: str) -> Data:
-    """The Auto Scaling group of a pool's node group."""
     return {
         "AutoScalingGroupName": f"eks-{pool}-0a1b",
         "SuspendedProcesses": [{"ProcessName": name, "SuspensionReason": "by a user"} for name in suspended],
@@ -50,7 +49,6 @@ def auto_scaling_group(pool: str, *suspended: str) -> Data:
 
 
 def account(**changes: Data | str) -> AwsAccount:
-    """An account that has all that the stack needs."""
     rights = preflight().aws.needed({"create"})
     return AwsAccount(
         {
@@ -256,7 +254,7 @@ def test_shared_storage_needs_the_rights_of_its_class(storage: Data, right: str,
 
 
 def more_rights(asked: AwsAccount) -> set[str]:
-    """What is asked for beyond the rights for node pools."""
+    """Checked rights beyond those for node pools."""
     (given,) = [given for name, given in asked.asked if name == "SimulatePrincipalPolicy"]
     return {*given["ActionNames"]} - {*preflight().aws.needed()}
 

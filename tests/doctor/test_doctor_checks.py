@@ -1,4 +1,4 @@
-"""The command `doctor`, guards that it tries, and checks before upgrades."""
+"""The command `doctor`, its live checks of guards, and checks before upgrades."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -49,8 +49,6 @@ def present_program(name: str) -> str:
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
-    """Has the cloud answer with one row."""
-
     def questions(*_: object) -> list[Question]:
         return [Question(row.check, row.subject, row.needed, lambda: [row])]
 

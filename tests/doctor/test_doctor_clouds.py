@@ -41,7 +41,6 @@ def stack(**cluster: Any) -> Data:
 
 
 def project(**changes: Any) -> GoogleProject:
-    """A project that has all that the stack needs."""
     methods = {
         "regions": "compute.regions.get",
         "machines": "compute.machineTypes.aggregatedList",
@@ -263,7 +262,6 @@ def usage(limit: int = 400, used: int = 0) -> Data:
 
 
 def subscription(**changes: Any) -> AzureSubscription:
-    """A subscription that has all that the stack needs."""
     answers: Data = {
         "compute": {"registrationState": "Registered"},
         "feature": {"properties": {"state": "Registered"}, "name": "Microsoft.Compute/EncryptionAtHost"},
@@ -335,7 +333,6 @@ VAULT = f"{HOME}/resourceGroups/keys/providers/Microsoft.KeyVault/vaults/ml-vaul
 
 
 def azure_with_data(**dataset: Any) -> Data:
-    """A cluster to create, whose team has a dataset and a secret."""
     sections = azure_stack()
     sections["cluster"]["create"] = {
         "version": "1.35",

@@ -1,5 +1,3 @@
-"""Small things that the embedded platform's tests start from."""
-
 from pathlib import Path
 
 
@@ -8,7 +6,7 @@ def quiet(_line: str) -> None:
 
 
 def a_program(folder: Path, name: str, *lines: str) -> Path:
-    """A program of a few lines of shell."""
+    """A shell script."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
     program.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")

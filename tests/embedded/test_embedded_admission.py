@@ -1,7 +1,7 @@
-"""Operators of the reference stacks come up under the admission settings of their clouds.
+"""Operators of the reference stacks start under the admission settings of their clouds.
 
-Their charts are rendered, or else their descriptions tell what their pods are. Controllers create the pods, the
-scheduler places them on system nodes, of which there are as few as a created cluster can have.
+Their charts are rendered; otherwise their descriptions define the pods. Controllers create the pods, the scheduler
+places them on system nodes, of which there are as few as a created cluster can have.
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ def refused(cluster: Cluster) -> bool:
 
 
 def tolerations_of_gpus(cluster: Cluster) -> list[str]:
-    """The taints that a pod with a GPU tolerates without a word."""
+    """The taints that a pod with a GPU tolerates by admission."""
     resources: Json = {"limits": {"nvidia.com/gpu": "1"}}
     containers: Json = [{"name": "main", "image": "registry.example.com/main:1.0", "resources": resources}]
     made = cluster.apply(pod("gpu", {"containers": containers}), dry_run=True)
@@ -87,7 +87,7 @@ def pod(name: str, spec: dict[str, Json]) -> Manifest:
 
 
 def come_up(cluster: Cluster, name: str, report: Report) -> None:
-    """Applies the operators of a stack in their order, each with what the stack has in its namespace."""
+    """Applies the operators of a stack in their order, each with the stack's objects in its namespace."""
     preview = stack_of_repository(name)
     tree = Tree(preview.declared)
     bring_nodes(cluster, tuple(system_nodes(tree)))
@@ -121,20 +121,20 @@ def named(one: Manifest) -> str:
 
 
 def installed(one: Manifest) -> bool:
-    """Whether an object is created when a release is installed: it is no hook, or one of the installation."""
+    """Whether an object is created by an installation: it is not a hook, or an installation's hook."""
     hook = map_at(one, "metadata", "annotations").get("helm.sh/hook")
     return hook is None or "-install" in str(hook)
 
 
 def enforced(namespace: Manifest) -> Manifest:
-    """A namespace that enforces `baseline` where it says nothing, as the description of its operators promises."""
+    """A namespace that enforces `baseline` by default, as the description of its operators promises."""
     metadata = map_at(namespace, "metadata")
     labels: Json = {_ENFORCE: "baseline", **map_at(metadata, "labels")}
     return {**namespace, "metadata": {**metadata, "labels": labels}}
 
 
 def system_nodes(tree: Tree) -> Iterator[NodeShape]:
-    """The fewest system nodes that a created cluster has; the pools of the stack where it is not created here."""
+    """The fewest system nodes of a created cluster; otherwise the pools of the stack."""
     system = cluster_plan(tree).system
     if system is None:
         yield from node_shapes(tree.stack)
@@ -147,7 +147,7 @@ def system_nodes(tree: Tree) -> Iterator[NodeShape]:
 
 
 def described(release: ReleasePlan) -> Iterator[Manifest]:
-    """Owners of pods as a description tells: one for each class, and one on all nodes if its pods need them."""
+    """Owners of the pods in a description: one for each class, and one on all nodes if its pods need them."""
     row = charts()[release.name]
     requests: Json = {**format_amounts({CPU: row.requests.cpu, MEMORY: row.requests.memory})}
     main: dict[str, Json] = {"name": "main", "image": "registry.example.com/main:1.0"}

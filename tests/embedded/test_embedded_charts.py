@@ -1,4 +1,4 @@
-"""The descriptions of operators say what the pods of their charts are: compared with the charts themselves."""
+"""The operators' descriptions of their pods, compared with the charts."""
 
 from collections.abc import Callable
 from typing import Final
@@ -19,6 +19,7 @@ Pods = list[tuple[Manifest, dict[str, Json]]]
 _LISTS: Final = ("containers", "initContainers")
 
 
+# Charts whose programs create pods that need the node; their rows count these pods too.
 CREATE_PODS = {
     "gpu-operator": "drivers and plugins",
     "gpu-operator-charts": "plugins, in class system-node-critical",
@@ -26,12 +27,11 @@ CREATE_PODS = {
     "intel-device-plugins-operator": "the plugin",
     "network-operator": "drivers and plugins",
 }
-"""Charts whose programs create pods that need the node; their rows count these pods too."""
 
 
 @pytest.fixture(scope="module")
 def objects(report: Report) -> Callable[[str], list[Manifest]]:
-    """What a chart creates; the test is skipped for charts that cannot be rendered here."""
+    """The objects of a chart; the test is skipped for charts that cannot be rendered here."""
     releases = {release.name: release for release in every_release()}
     made: dict[str, list[Manifest]] = {}
 
@@ -84,12 +84,12 @@ def test_no_pod_runs_an_image_that_changes_under_its_name(chart: str, pods: Call
     assert not [image for image in images if image.endswith(":latest") or ":" not in image.rpartition("/")[2]]
 
 
+# Charts whose webhooks fail closed, and why no gate waits for them.
 WITHOUT_PROBE = {
     "cert-manager": "a hook of its chart waits for them",
     "intel-device-plugins-operator": "the release waits for its Deployment, and its only object is a release after it",
     "fluid": "they receive only pods with a label of Fluid, which no pod of this program has",
 }
-"""Charts whose webhooks fail closed, and why no gate waits for them."""
 
 
 @pytest.mark.parametrize("chart", charts())

@@ -73,7 +73,7 @@ def program(**fields: Any) -> Program:
 
 
 def test_versions_match_the_definitions_and_the_charts() -> None:
-    """Volcano runs in the newest version whose modules the module proxy serves, which is not that of its chart."""
+    """Volcano runs in the newest version whose modules the module proxy serves, not in its chart's version."""
     definitions = {pin.operator: pin.version for pin in read_pins()}
     for name, row in read_rows().items():
         version = module_of(row).version

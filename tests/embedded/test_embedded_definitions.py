@@ -43,13 +43,11 @@ Downloads = tuple[dict[str, bytes], Pin]
 
 @pytest.fixture(autouse=True)
 def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No folder of copies, whatever the environment of the tests names."""
     monkeypatch.delenv("GPU_TENANCY_UPSTREAM", raising=False)
 
 
 @pytest.fixture
 def downloads() -> Iterator[Downloads]:
-    """Files that are served, and a pin of one of them."""
     files: dict[str, bytes] = {}
     with serving_content(lambda path: files.get(path.removeprefix("/"))) as address:
         yield files, replace(PIN, source=f"{address}/{PIN.file}")
@@ -57,7 +55,7 @@ def downloads() -> Iterator[Downloads]:
 
 @pytest.fixture
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a module, with a Go that says it downloaded it there, and writes each call to a file."""
+    """The folder of a module, with a Go that prints it as downloaded, and writes each call to a file."""
     module = tmp_path / "module"
     (module / MODULE.folder).mkdir(parents=True)
     (module / MODULE.folder / PIN.file).write_bytes(CONTENT)
@@ -115,7 +113,6 @@ def test_refuses_a_download(proxy: str, message: str, tmp_path: Path, monkeypatc
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the pinned file, in a folder of copies."""
     copy = tmp_path / "copies" / PIN.path
     copy.parent.mkdir(parents=True)
     copy.write_bytes(CONTENT)
@@ -193,7 +190,7 @@ def test_each_pin_has_one_file_and_an_encrypted_source() -> None:
 
 
 def test_definitions_have_the_versions_of_the_charts() -> None:
-    """Prometheus Operator has a version of its own, JobSet comes within Trainer's chart, clouds have the others.
+    """Prometheus Operator has a version of its own, JobSet is in Trainer's chart, clouds have the others.
 
     No module of External Secrets is newer than 1.3.2: later ones lack the suffix that Go requires. Volcano's
     definitions are those of the controllers that can be built.

@@ -129,7 +129,6 @@ def a_stack_that_cannot_be_rendered_changes_nothing(platform: Platform, folder: 
 
 
 def unrenderable(folder: Path) -> Path:
-    """A project whose stack is valid, and whose program fails."""
     project = Project.at(folder / "unrenderable")
     project.write("good", small())
     (project.folder / "__main__.py").write_text("import pulumi\nraise pulumi.RunError('no such bucket')\n")

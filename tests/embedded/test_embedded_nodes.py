@@ -31,7 +31,6 @@ CPU = NodeShape("cpu-0", {}, (), {"cpu": "32", "memory": "128Gi", "pods": "110"}
 
 @pytest.fixture
 def nodes(cluster: Cluster) -> Iterator[Cluster]:
-    """A cluster with two nodes, and afterwards with none."""
     bring_nodes(cluster, [H100, CPU])
     yield cluster
     bring_nodes(cluster, ())
@@ -55,7 +54,7 @@ def running(cluster: Cluster, pod: Any) -> str:
 
 @pytest.fixture
 def pod(cluster: Cluster, namespace: str) -> Any:
-    """A pod that asks for one GPU and stands its node's taint."""
+    """A pod that requests one GPU and tolerates its node's taint."""
     cluster.wait_for(lambda: cluster.exists("v1", "ServiceAccount", "default", namespace), what="the account")
     container = {"name": "main", "image": "registry.example.com/train:1", "resources": {"limits": {GPU: 1}}}
     return {
@@ -185,7 +184,6 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plan(namespace: str) -> Plan:
-    """A plan of one server of one team."""
     server = SimpleNamespace(team=namespace, name="server", api=DEPLOYMENT)
     team = SimpleNamespace(namespace=SimpleNamespace(name=namespace), servers=[server])
     return cast("Plan", SimpleNamespace(teams=[team]))
@@ -193,7 +191,7 @@ def plan(namespace: str) -> Plan:
 
 @pytest.fixture
 def failing(cluster: Cluster, namespace: str) -> Iterator[str]:
-    """A namespace with a server that no node takes."""
+    """A namespace with a server that fits no node."""
     server = a_server("server", namespace, nodeSelector={"tests": "nowhere"})
     cluster.apply(server)
     cluster.wait_for(lambda: at(live(cluster, server), "status", "unavailableReplicas") == 2, what="pods of the server")

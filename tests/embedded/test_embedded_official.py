@@ -1,4 +1,4 @@
-"""Programs out of official images: from a registry of the tests' own, on loopback."""
+"""Programs from official images: from a test registry on loopback."""
 
 import gzip
 import hashlib
@@ -31,20 +31,20 @@ MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
 @dataclass
 class Registry:
-    """What a registry has, by its digests, and what it was asked for."""
+    """The content of a registry, by its digests, and its requests."""
 
     content: dict[str, bytes] = field(default_factory=dict[str, bytes])
     asked: list[str] = field(default_factory=list[str])
     address: str = ""
 
     def put(self, content: bytes) -> str:
-        """Keeps something; its digest."""
+        """Stores content; returns its digest."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         self.content[digest] = content
         return digest
 
     def image(self, *layers: Mapping[str, bytes], machine: str = MACHINE) -> str:
-        """An image whose layers have these files, for one machine; the digest of its index."""
+        """An image whose layers have these files, for one machine; returns the digest of its index."""
         blobs = [packed(files) for files in layers]
         described = [{"digest": self.put(blob), "size": len(blob)} for blob in blobs]
         manifest = self.put(json.dumps({"layers": described}).encode())
@@ -62,7 +62,6 @@ class Registry:
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """A layer: a compressed archive."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, data in files.items():
@@ -74,7 +73,6 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    """A registry on loopback."""
     monkeypatch.delenv("GPU_TENANCY_REGISTRY", raising=False)
     found = Registry()
 
@@ -135,7 +133,7 @@ def test_keeps_complete_downloads_after_a_failure(registry: Registry, tmp_path: 
 
 @pytest.mark.parametrize("what", ["index", "manifest", "layer"])
 def test_content_with_another_digest_is_not_used(registry: Registry, tmp_path: Path, what: str) -> None:
-    """Index, manifest and layer in turn, each put in place of the one that was pinned."""
+    """Index, manifest and layer in turn replace the pinned one."""
     other = registry.image({"bin/etcd": b"#!/bin/sh\necho another\n"})
     digest = registry.image({"bin/etcd": RUNS})
     layer = packed({"bin/etcd": RUNS})

@@ -36,7 +36,7 @@ def pids(platform: Platform) -> dict[str, int | None]:
 
 
 def told_to(platform: Platform, context: ssl.SSLContext) -> int:
-    """The status of an answer to somebody who shows no certificate."""
+    """The status of an answer to a client without a certificate."""
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{server(platform)}/api/v1/namespaces", context=context, timeout=GUARD)  # noqa: S310
     refused.value.close()
@@ -147,7 +147,6 @@ def test_nodes_have_certificates_and_run_no_commands(platform: Platform) -> None
 
 @pytest.fixture
 def disposable(tmp_path: Path) -> Iterator[Platform]:
-    """A platform that a test may hurt."""
     found = Platform(tmp_path / "home")
     try:
         found.up(quiet)

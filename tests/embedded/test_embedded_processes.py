@@ -184,7 +184,6 @@ def go(report: Report) -> Go:
 
 @pytest.fixture(scope="module")
 def own(go: Go) -> dict[str, Any]:
-    """The go.mod of our module, as Go reads it."""
     return module_file(go, SOURCE)
 
 
@@ -196,7 +195,6 @@ def upstream(go: Go) -> Path:
 
 
 def definitions() -> set[Module]:
-    """The modules that have Volcano's definitions."""
     return {pin.source for pin in read_pins() if isinstance(pin.source, Module) and pin.source.name == VOLCANO}
 
 
@@ -245,7 +243,7 @@ def test_go_sum_has_the_checksums_of_the_definitions() -> None:
 
 
 def test_modules_are_replaced_and_required_as_by_volcano_itself(go: Go, own: dict[str, Any], upstream: Path) -> None:
-    """The programs are those that Volcano tests and publishes, not its sources with other versions of Kubernetes."""
+    """Volcano tests and publishes these programs; they are not its sources with other versions of Kubernetes."""
     theirs = module_file(go, upstream)
     ours = replaced(own)
     assert ours.pop(APIS)[0] == APIS

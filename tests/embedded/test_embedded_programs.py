@@ -23,13 +23,11 @@ from gpu_tenancy.embedded.programs import (
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a folder of programs nor a registry, whatever the environment of the tests names."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.delenv("GPU_TENANCY_REGISTRY", raising=False)
 
 
 def official(_official: object, cache: Path, _report: Report) -> Path:
-    """Downloads all programs at once."""
     folder = folder_of(read_official(), cache)
     for part in PARTS:
         a_program(folder, part, "exit")
@@ -37,12 +35,10 @@ def official(_official: object, cache: Path, _report: Report) -> Path:
 
 
 def unavailable(_official: object, _cache: Path, _report: Report) -> Path:
-    """A registry that does not answer."""
     raise UnavailableError("https://registry.example.com: no such host")
 
 
 def own_build(cache: Path, _report: Report) -> Path:
-    """Builds at once."""
     return a_program(built(cache).parent, "controlplane", "exit")
 
 

@@ -32,7 +32,6 @@ def cache() -> Path:
 
 
 def row(definitions: str) -> Scopes:
-    """The row of one set of definitions in the table."""
     (scopes,) = [scopes for scopes in generated_scopes() if scopes.definitions == definitions]
     return scopes
 
@@ -55,7 +54,7 @@ def test_table_has_each_definition_in_its_pinned_version() -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_operators_kinds_have_the_scopes_of_definitions(cache: Path, report: Report) -> None:
-    """Those whose definitions no Go module has are compared by checksum alone, in the test above."""
+    """Definitions that no Go module has are compared by checksum alone, in the test above."""
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
     compared = list(operator_scopes(fetch(pins, cache, report)))
     assert len(compared) >= 9
@@ -145,7 +144,7 @@ def text(path: tuple[Step, ...]) -> str:
 
 
 def has(schema: Mapping[str, Any], path: str) -> bool:
-    """Whether a schema has a path, of which the definition can leave the last part open."""
+    """Whether a schema has a path; the definition can leave the last part open."""
     for field in path.split("."):
         if schema.get("x-kubernetes-preserve-unknown-fields"):
             return True

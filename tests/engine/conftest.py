@@ -12,8 +12,6 @@ from gpu_tenancy.engine.render import Rendered, render
 
 @pytest.fixture
 def rendering(tmp_path: Path) -> Rendering:
-    """Renders a program given as text."""
-
     def run(
         source: str,
         *,

@@ -1,4 +1,4 @@
-"""Builders of what the offline preview's tests start from: valid things, of which each test breaks one part."""
+"""Builders of valid objects for the offline preview's tests, of which each test breaks one part."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ def component(name: str, *, dependencies: Sequence[str] = (), parent: str = "") 
 
 
 def metadata_changed(registration: Registration, **changes: Json) -> Registration:
-    """The same registration with other metadata; None takes a field away."""
+    """The same registration with other metadata; None removes a field."""
     metadata = registration.inputs["metadata"]
     assert isinstance(metadata, dict)
     merged = {key: value for key, value in {**metadata, **changes}.items() if value is not None}

@@ -47,8 +47,6 @@ READING = """
 
 @pytest.fixture
 def unchanged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Keeps the SDK's own functions from now on."""
-
     def change() -> None:
         monkeypatch.setattr(lean, "_supported", lambda: False)
 

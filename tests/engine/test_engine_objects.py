@@ -158,7 +158,7 @@ def test_waves_of_a_cycle_name_its_members() -> None:
 
 @st.composite
 def acyclic(draw: st.DrawFn) -> list[KubernetesObject]:
-    """Objects of which each may wait for any of those drawn before it, in any order."""
+    """Objects each of which may depend on any earlier ones, in any order."""
     bodies = [manifest("PriorityClass", f"p{number}") for number in range(draw(st.integers(0, 12)))]
     urns = [registered(body).urn for body in bodies]
     objects = [

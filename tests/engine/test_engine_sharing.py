@@ -78,7 +78,7 @@ pulumi.run(program)
 
 
 def outcomes(folder: Path, script: str, extra: str = "") -> list[dict[str, Any]]:
-    """What a script prints that renders a program with the harness."""
+    """The output of a script that renders a program with the harness."""
     (folder / "__main__.py").write_text(PROGRAM.replace("EXTRA", extra or "pass"))
     done = subprocess.run(
         [sys.executable, "-c", HARNESS + textwrap.dedent(script), str(folder)],

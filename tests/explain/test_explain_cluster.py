@@ -1,6 +1,6 @@
 """The commands on a real API server that carries the stack `local`, with Workloads as Kueue 0.19.2 writes them.
 
-Kueue itself does not run here: a test plays it, through the status subresource, in words that the real one has said.
+Kueue itself does not run here: the tests write its status, with recorded messages.
 """
 
 import base64
@@ -36,14 +36,12 @@ from gpu_tenancy.kube.request import Request
 from gpu_tenancy.kube.transport import Transport
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
+# Kinds that would have pods or need a cloud: the tests create their own.
 RUNNING = {"Job", "Deployment", "TrainJob", "HorizontalPodAutoscaler", "PersistentVolume", "PersistentVolumeClaim"}
-"""What would have pods or needs a cloud: the tests make their own."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """The tenancy of the stack `local`, and the command on it."""
-
     cluster: Cluster
     kubeconfig: Path
 
@@ -103,7 +101,7 @@ WAITS = (
 
 
 def queued(local: Local, about: Data, priority: int, *, admitted: bool) -> Reference:
-    """A Job with the Workload that Kueue makes of it."""
+    """A Job with Kueue's Workload."""
     made: Any = local.cluster.create(about)
     found = workload({**about, "metadata": made["metadata"]}, priority=priority, admitted=admitted)
     status = found.pop("status")
@@ -217,7 +215,7 @@ def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
 
 
 def test_recorded_jobs_tell_how_long_a_job_waits(busy: Local, tmp_path: Path) -> None:
-    """Ten years each: those that run began on the first of January 2026."""
+    """Ten years each: running jobs began on the first of January 2026."""
     file = tmp_path / "jobs.jsonl"
     jobs = [
         {"at": 0, "duration": "3650d", "team": f"ml-{team}"} for team in ("research", "experiments") for _ in range(12)
@@ -385,7 +383,6 @@ KEY: Final = "hunter2-key"
 
 
 def with_secrets(name: str, **variables: tuple[str, str]) -> Data:
-    """A job with variables of keys of Secrets."""
     found = a_job(name, "ml-research", 1, 1)
     found["spec"]["template"]["spec"]["containers"][0]["env"] = [
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
@@ -458,7 +455,7 @@ def test_the_api_server_sends_no_value_of_a_secret(
     scope="module", params=[("gpu-tenancy:member", "ml-research"), ("rosa", "")], ids=["researcher", "lead"]
 )
 def member(request: pytest.FixtureRequest, busy: Local, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kubeconfig of a researcher or a lead of ml-research, as the stack has them, with the team's namespace."""
+    """A kubeconfig of a researcher or a lead of ml-research, with the stack's rights and the team's namespace."""
     user, group = request.param
     config = yaml.safe_load(busy.kubeconfig.read_text())
     for one in config["users"]:

@@ -1,4 +1,4 @@
-"""The commands about a running cluster, apart from what they say of it."""
+"""Common behaviour of the commands about a running cluster."""
 
 import json
 import socket
@@ -26,7 +26,7 @@ def run(*arguments: str) -> Result:
 
 
 def nowhere(folder: Path, port: int = 9, namespace: str = "") -> Path:
-    """A kubeconfig of a port, by default one at which nobody listens."""
+    """A kubeconfig of a port, by default one without a server."""
     file = folder / "kubeconfig"
     file.write_text(
         "{apiVersion: v1, kind: Config, current-context: c,"
@@ -95,7 +95,7 @@ CORE: tuple[Kind, ...] = (
 
 
 class Discovering(BaseHTTPRequestHandler):
-    """Says which kinds it serves, and never answers anything else."""
+    """Serves discovery only."""
 
     asked: ClassVar[list[str]] = []
     over: ClassVar[threading.Event] = threading.Event()

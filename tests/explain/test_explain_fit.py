@@ -1,4 +1,4 @@
-"""Whether a workload fits: what a file asks for, and all judges together."""
+"""Whether a workload fits: the requests of a file, and all checks together."""
 
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ BOTH = [local_queue("research"), local_queue("other")]
 
 
 def lender(used: int) -> list[Data]:
-    """The team's queue, with 8 of its own, beside another that borrowed."""
+    """The team's queue, with 8 GPUs of its own, beside another that borrowed."""
     return [
         cluster_queue("research", "org", borrowingLimit=24),
         cluster_queue("other", "org", used=used, nominalQuota=0, borrowingLimit=32),
@@ -240,7 +240,7 @@ def test_a_namespace_that_is_not_there_names_the_nearest() -> None:
 
 
 def counts(manifest: Data) -> list[tuple[str, int, int]]:
-    """Name, pods, and GPUs of a pod, kind by kind."""
+    """Name, pods, and GPUs of a pod, for each kind."""
     return [(each.name, each.count, requests(each.spec).get(GPU, 0)) for each in demand(manifest, "research").templates]
 
 

@@ -1,4 +1,4 @@
-"""Whose job dies: what proposed objects do to the workloads of a cluster."""
+"""Effects of proposed objects on the workloads of a cluster."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -37,7 +37,7 @@ def as_declared(manifest: Data, kind: str) -> Data:
 
 
 class World:
-    """Teams research and speech with 8 A100s each, in cohort org; `change` edits what the stack declares."""
+    """Teams research and speech with 8 A100s each, in cohort org; `change` edits the stack's objects."""
 
     def __init__(self, *workloads: Data, **objects: list[Data]) -> None:
         root = cohort("org")
@@ -222,7 +222,7 @@ def test_removed_team_loses_workloads_and_frees_quota() -> None:
 
 
 def test_a_queue_of_others_is_no_queue_of_the_stack() -> None:
-    """It was not declared, and stays."""
+    """The stack did not declare it, and it stays."""
     foreign = cluster_queue("foreign")
     world = World(came("a", "research", 8, 1), ClusterQueue=[*counted([came("a", "research", 8, 1)]), foreign])
     world.declared = [one for one in world.declared if one["metadata"]["name"] != "foreign"]
@@ -245,7 +245,7 @@ def test_pods_on_nodes_of_a_flavor_that_goes_are_named() -> None:
 
 
 def test_a_pool_with_fewer_nodes_than_run_pods_is_named() -> None:
-    """Nodes without GPU pods can go; a pool that the stack has no more has none."""
+    """Nodes without GPU pods can be deleted; a pool that the stack no longer has has no such nodes."""
     nodes = [node(f"n{number}", 8, **{"gpu-tenancy.dev/pool": "a100"}) for number in range(3)]
     pods = [pod("a-0", on="n0"), pod("a-1", on="n1"), pod("b-0", on="n1"), pod("gone", on="n2", phase="Failed")]
     world = World(Node=nodes, Pod=pods)

@@ -47,7 +47,6 @@ def row(name: str, *keys: str, kind: str = "Opaque", count: int | None = None) -
 
 
 def using(container: Data | None = None, **spec: Any) -> Data:
-    """A job whose container and pod refer to objects."""
     manifest = only_gpus(job())
     pod = manifest["spec"]["template"]["spec"]
     pod["containers"][0] |= container or {}
@@ -175,7 +174,6 @@ def claim(name: str = "ck", mode: str = "ReadWriteMany", phase: str = "Bound", *
 
 
 def mounting(name: str = "ck", pods: int = 1, *, read_only: bool = False) -> Data:
-    """A job whose pods mount a claim."""
     manifest = only_gpus(job())
     manifest["spec"] |= {"parallelism": pods, "completions": pods}
     spec = manifest["spec"]["template"]["spec"]
@@ -437,7 +435,7 @@ def test_amounts_for_people_have_no_channels() -> None:
 
 
 def pending(message: str) -> Why:
-    """What `why` says of a workload with Kueue's message; the messages are those of Kueue 0.19.2."""
+    """The result of `why` for a workload with Kueue's message; the messages are those of Kueue 0.19.2."""
     about = claiming()
     waits = workload(about)
     waits["status"]["conditions"] = [

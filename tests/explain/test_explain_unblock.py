@@ -1,4 +1,4 @@
-"""What admits a pending workload, by simulation, and how long it is expected to wait."""
+"""Events that admit a pending workload, by simulation, and its expected wait."""
 
 import json
 from copy import deepcopy
@@ -29,7 +29,7 @@ ASK = "or request less, or raise the guarantee"
 
 
 def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[Data]) -> Why:
-    """`why` of a job of research; `change` is done to its own queue and the other before."""
+    """`why` of a job of research; `change` edits its own queue and the other first."""
     there = counted([me, *others])
     if change:
         change(*there)
@@ -50,7 +50,7 @@ def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[D
 
 
 def said(found: Why) -> tuple[str, ...]:
-    """What comes after the lines that have nothing to do with the simulation."""
+    """The lines about the simulation."""
     return tuple(
         each for each in found.lines if not each.startswith(("Workload ", "Kueue condition", "no workload is ahead"))
     )
@@ -86,7 +86,7 @@ def miscounted(_: Data, other: Data) -> None:
 
 
 def quarrel(own: Data, other: Data) -> None:
-    """`own` takes its quota back from `lent`, `me` preempts `own`, `lent` takes its share back from `me`."""
+    """`own` reclaims its quota from `lent`, `me` preempts `own`, `lent` reclaims its share from `me`."""
     for each, nominal in ((own, "2"), (other, "4")):
         each["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = nominal
         each["status"]["fairSharing"] = {"weightedShare": 0}
@@ -225,7 +225,7 @@ HIDDEN: Final = tuple(
 
 
 def as_member(me: Data, own: list[Data], others: list[Data], change: Any = None, /) -> Why:
-    """`why` for a member of research, who reads no Workload of speech; Kueue counts its quota and what is pending."""
+    """`why` for a member of research, who cannot read speech's Workloads; Kueue reports its usage and pending ones."""
     there = counted([me, *own, *others])
     there[1]["status"]["pendingWorkloads"] = sum("admission" not in each["status"] for each in others)
     if change:
@@ -326,7 +326,6 @@ HOUR = 3600.0
 
 
 def _since(found: Data, **ago: float) -> Data:
-    """A workload that was admitted a while ago."""
     moment = (datetime.now(UTC) - timedelta(**ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
     for each in found["status"]["conditions"]:
         each["lastTransitionTime"] = moment
@@ -354,7 +353,7 @@ def _estimate(me: Data, found: State) -> Estimate:
 
 
 def _two(hours: float = 3, ran: float = 1) -> tuple[Data, Data]:
-    """One workload of each team, which have all GPUs."""
+    """One workload of each team, which use all GPUs."""
     return (
         _limited(_since(came("mine", "research"), hours=ran), hours),
         _limited(_since(came("theirs", "speech"), hours=ran + 1), hours),
@@ -379,7 +378,7 @@ def test_a_deadline_of_a_job_counts_as_one_of_kueue() -> None:
 
 
 def test_those_ahead_wait_and_run_first() -> None:
-    """The first gets the GPUs of the one that ends in an hour, and me those of the other, which ends in two."""
+    """The first gets the GPUs of the workload that ends in an hour, and `me` those of the other, which ends in two."""
     me, first = waits("me", day=21), _limited(waits("first", day=20), 50)
     mine, theirs = _two()
     mine["spec"]["priority"] = theirs["spec"]["priority"] = 10

@@ -1,4 +1,4 @@
-"""Workloads that are named as sufficient admit the pending one, in tenancies drawn by chance."""
+"""Workloads that are named as sufficient admit the pending one, in random tenancies."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,14 +39,14 @@ QUEUES = ("a", "b", "c")
 
 @dataclass(frozen=True)
 class World:
-    """A tenancy at rest: who came in which order, and who runs."""
+    """A settled tenancy: the order of the workloads, and the running ones."""
 
     tenancy: Tenancy
     workloads: tuple[kueue.Workload, ...]
     running: dict[str, Admitted]
 
     def again(self, *ended: str) -> set[str]:
-        """Who runs when all is as it was, and then these have ended one after another."""
+        """The running workloads if, in the same state, these have ended one after another."""
         simulation = Simulation(self.tenancy)
         for at, each in enumerate(self.workloads):
             if each.name in self.running:
@@ -73,7 +73,7 @@ def _groups(draw: st.DrawFn, flavors: int) -> tuple[ResourceGroup, ...]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Up to three queues of one cohort, with up to nine workloads of which some wait."""
+    """Up to three queues of one cohort, with up to nine workloads of which some are pending."""
     flavors = draw(st.integers(1, 2))
     names = QUEUES[: draw(st.integers(1, 3))]
     queues = tuple(
@@ -166,7 +166,7 @@ def _workload(world: World, at: int, each: kueue.Workload) -> Data:
 
 
 def queues_of(world: World, of: str = "") -> Queues:
-    """What was read of the world's cluster: by an administrator, or by a member of the team `of`."""
+    """The read state of the world's cluster: by an administrator, or by a member of the team `of`."""
     objects: Any = {
         "ClusterQueue": [_queue(world, each) for each in world.tenancy.queues],
         "LocalQueue": [local_queue(each.name) for each in world.tenancy.queues if of in {"", each.name}],
@@ -183,7 +183,7 @@ def queues_of(world: World, of: str = "") -> Queues:
 
 
 def entries(world: World) -> dict[str, Unblock]:
-    """What is said of each that waits."""
+    """The result for each pending workload."""
     queues = queues_of(world)
     waiting = [each for each in queues.workloads if each.stage == "waiting"]
     found: dict[str, Unblock] = {}
@@ -194,7 +194,7 @@ def entries(world: World) -> dict[str, Unblock]:
 
 
 def unrest() -> World:
-    """Where the first of two ends begins a livelock, which the second would end."""
+    """The first of two ends begins a livelock, which the second would end."""
     stop = Fungibility(Fungible.STOP, Fungible.STOP)
     rows = (
         ("a", 2, Strategy.STRICT, Preemption(Policy.LOWER_OR_NEWER, Policy.NEVER)),
@@ -268,7 +268,7 @@ def test_members_answers_hold_if_no_other_team_waits(world: World) -> None:
 
 
 def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> bool:
-    """Whether so much of a flavor is given to a queue while nobody is preempted and nobody else waits."""
+    """Whether a queue gets this much of a flavor while nothing is preempted and no other workload is pending."""
     meek = tuple(replace(each, preemption=Preemption()) for each in world.tenancy.queues)
     simulation = Simulation(Tenancy(meek, world.tenancy.cohorts))
     for each in world.workloads:

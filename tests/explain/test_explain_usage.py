@@ -1,4 +1,4 @@
-"""Who uses what: every number, missing numbers, unusable GPUs, CPUs, narrow terminals."""
+"""The usage table: every number, missing numbers, unusable GPUs, CPUs, narrow terminals."""
 
 import io
 import json
@@ -371,7 +371,6 @@ def test_narrowest_terminal_shows_a_line_for_each_column() -> None:
 
 
 def cpu_queue(name: str, flavor: str = "general", **used: str) -> Data:
-    """A queue with 40 CPUs and 64Gi."""
     lines = [{"name": resource, "nominalQuota": amount} for resource, amount in (("cpu", "40"), ("memory", "64Gi"))]
     reserved = [{"name": resource, "total": amount} for resource, amount in used.items()]
     return {
@@ -456,7 +455,7 @@ def test_amounts_are_gpus_where_there_are_some() -> None:
 
 
 def summary_of(sections: Data, monkeypatch: pytest.MonkeyPatch) -> Summary:
-    """What a cluster tells whose two CPU nodes are busy with jobs of team etl."""
+    """The summary of a cluster whose two CPU nodes are busy with jobs of team etl."""
     node: Any = {
         "metadata": meta("n1", labels={"gpu-tenancy.dev/pool": "general"}),
         "spec": {},

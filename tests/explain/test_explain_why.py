@@ -1,4 +1,4 @@
-"""What a job waits for, from the queue to its pods, and rollouts that do not complete."""
+"""Reasons why a job is pending, from the queue to its pods, and rollouts that do not complete."""
 
 from typing import Any
 
@@ -200,7 +200,7 @@ def test_a_job_waits_for(about: Data, objects: dict[str, list[Data]], conclusion
 
 
 def requeued(name: str) -> Data:
-    """A workload that an admission check sent back after another one came."""
+    """A workload that an admission check requeued after another workload was created."""
     sent = workload(only_gpus(job(name)), "2026-01-01T00:00:00Z")
     evicted = condition("Evicted", "True", "AdmissionCheck", "x")
     sent["status"]["conditions"].append({**evicted, "lastTransitionTime": "2026-01-05T00:00:00Z"})
@@ -289,7 +289,7 @@ def test_taint_of_a_gpu_flavor_precedes_other_flavors() -> None:
 
 
 def preempted(by: str, cause: str, path: str) -> Data:
-    """A workload that waits since another one preempted it, as Kueue 0.19.2 says it."""
+    """A workload that is pending since another one preempted it, as of Kueue 0.19.2."""
     held = workload(JOB)
     words = (
         f"Preempted to accommodate a workload (UID: {by}, JobUID: job-{by}) due to reasons;"
@@ -641,7 +641,7 @@ def _of_group(name: str, *, ready: bool = True, **status: Any) -> dict[str, Any]
 
 
 def _event(at: str = "2026-11-26T10:20:00.000000Z", leader: str = "chat-1", about: str = "chat") -> dict[str, Any]:
-    """As LeaderWorkerSet 0.9 records it, in the view of the API v1: the set, and the leader of the group."""
+    """An event of LeaderWorkerSet 0.9, in the view of the API v1: the set, and the leader of the group."""
     return {
         "metadata": {"name": "e", "namespace": "serving"},
         "reason": "RecreateGroup",

@@ -1,4 +1,4 @@
-"""Trees of stacks, as somebody's repository would hold them."""
+"""Trees of stacks, as in a user's repository."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,12 +34,12 @@ def tree(stack: str) -> dict[PurePosixPath, str]:
 
 
 def documents(files: Mapping[PurePosixPath, str], file: str) -> list[Any]:
-    """What a file says, by libyaml: trees have thousands of lines, and Python's own reader takes ten times as long."""
+    """The content of a file, by libyaml: trees have thousands of lines, and Python's own parser is ten times slower."""
     return list(yaml.load_all(files[PurePosixPath(file)], Loader=yaml.CSafeLoader))
 
 
 def built(files: Mapping[PurePosixPath, str], folder: str) -> list[Any]:
-    """The objects of a folder, by its kustomization: as kustomize would read it, which adds nothing here."""
+    """The objects of a folder, by its kustomization, as kustomize would read it."""
     (listed,) = documents(files, f"{folder}/kustomization.yaml")
     assert listed.keys() == {"apiVersion", "kind", "resources"}
     there = {path.name for path in files if path.parent == PurePosixPath(folder) and not path.name.startswith("helm-")}
@@ -55,12 +55,11 @@ def folders(files: Mapping[PurePosixPath, str]) -> list[str]:
 
 
 def everything(files: Mapping[PurePosixPath, str]) -> list[Any]:
-    """The objects of all waves."""
     return [one for folder in folders(files) for one in built(files, folder)]
 
 
 def key(one: Any) -> tuple[str, str, str, str]:
-    """What an API server knows an object by; the version of its kind is not part of it."""
+    """The identity of an object for an API server, without the version of its kind."""
     metadata = one["metadata"]
     group = one["apiVersion"].rpartition("/")[0]
     return group, one["kind"], metadata.get("namespace", ""), metadata["name"]
@@ -71,7 +70,7 @@ def key_of(one: Piece) -> tuple[str, str, str, str]:
 
 
 def changed(found: Rendered, name: str, **fields: Any) -> Rendered:
-    """What a stack declares, with one resource registered otherwise."""
+    """A rendered stack with one resource changed."""
     known = {one.name for one in found.registrations}
     assert name in known, sorted(known)
 

@@ -1,4 +1,4 @@
-"""Which stacks a change concerns."""
+"""Stacks that a change affects."""
 
 import json
 import subprocess
@@ -90,7 +90,7 @@ def write(folder: Path, **texts: str) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project below the top of its repository: a branch that left main, after which main went on."""
+    """A project below the top of its repository, on a branch behind main."""
     git(tmp_path, "init", "--quiet", "--initial-branch", "main")
     folder = tmp_path / "platform"
     write(folder, dev="1", prod="1", old="1", later="1")

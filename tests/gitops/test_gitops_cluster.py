@@ -1,4 +1,4 @@
-"""A real API server takes a tree, wave by wave."""
+"""A real API server accepts a tree, wave by wave."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What every tree is: whole, in an order in which each object finds what it needs, the same bytes each time."""
+"""Properties of every tree: complete, in an order that satisfies dependencies, and reproducible."""
 
 import shutil
 import subprocess
@@ -196,7 +196,6 @@ def test_refuses_secrets_of_any_program() -> None:
 
 
 def a_quota(found: Rendered) -> Registration:
-    """The quota of ml-research, to be registered otherwise."""
     (quota,) = (
         one
         for one in found.registrations

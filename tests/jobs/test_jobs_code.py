@@ -1,4 +1,4 @@
-"""A folder of code in the object of a job: what is packed, what is refused, and that the pod's command unpacks it."""
+"""A folder of code in the object of a job: packed files, refused files, and the pod's command that unpacks it."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def unpacked(code: str, tmp_path: Path, *command: str) -> tuple[str, set[str]]:
-    """Runs a command as the container of a pod would, whose folders are here."""
+    """Runs a command as the container of a pod would, with folders of this machine."""
     there = tmp_path / "container"
     there.mkdir()
     (tmp_path / "archive").write_text(code, encoding="utf-8")

@@ -179,7 +179,7 @@ def test_nothing_to_list_and_an_unknown_namespace() -> None:
 
 
 def made(kind: str, name: str, *above: Any, created: int = 1, **fields: Any) -> Any:
-    """An object, and the one that it was made for."""
+    """An object with its owner."""
     versions = {"Pod": "v1", "TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}
     owners = [{"uid": one["metadata"]["uid"], "controller": True} for one in above]
     metadata = {
@@ -313,6 +313,7 @@ def test_requeued_elastic_job_has_its_requested_pods() -> None:
 
 GIB = 2**30
 MISSING = ' failed: exec failed: "{}": exec: "nvidia-smi": executable file not found in $PATH: unknown'
+# Errors of kubectl about pods, after the command.
 REFUSED = {
     "no-smi": MISSING.format("4f0e"),
     "other": MISSING.format("5c1d"),
@@ -320,7 +321,6 @@ REFUSED = {
     "silent": ": no answer within 20 s",
     "restarts": " failed: error: unable to upgrade connection",
 }
-"""What kubectl says of pods, after the command."""
 
 
 @pytest.mark.parametrize(

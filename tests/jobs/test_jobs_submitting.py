@@ -1,4 +1,4 @@
-"""Jobs that a person submits, by options or in a file, and what a namespace asks of them."""
+"""Jobs that a person submits, by options or in a file, and requirements of a namespace."""
 
 import json
 from pathlib import Path
@@ -371,13 +371,13 @@ JOBS: Final[dict[str, Data]] = {
     "a RayJob": {**DISTRIBUTED, "framework": "ray"},
     "a RayJob with its own retries": {**SIZED, "framework": "ray", "retries": 1},
 }  # fmt: skip
+# All differences, and why.
 DIFFERENCES: Final = """
 metadata.labels[app.kubernetes.io/name]: what a person submits must not answer for a Service of that name
 template.metadata.labels: likewise
 runtimeRef: researchers may not create a TrainingRuntime, so they name one of the cluster
 trainingRuntimeSpec.template.metadata: the digest of the runtime, by which a stack replaces its TrainJobs
 """.strip()
-"""All that differs, and why."""
 
 
 def sections(job: Data, security: str = "baseline") -> Data:
@@ -397,7 +397,7 @@ def sections(job: Data, security: str = "baseline") -> Data:
 
 
 def seen(space: NamespacePlan, labels: Any) -> State:
-    """What a researcher sees of that stack."""
+    """A researcher's view of that stack."""
     request = {"cpu": "1", "memory": "4Gi"}
     bounds = {"type": "Container", "defaultRequest": request}
     queue = cluster_queue("a")
@@ -427,7 +427,7 @@ def seen(space: NamespacePlan, labels: Any) -> State:
 
 
 def both(job: Data, folder: Path, security: str = "baseline") -> tuple[Data, Data]:
-    """The object of the stack, and that of the file."""
+    """The stack's object, and the file's."""
     (made,) = planned(sections(job, security)).teams
     (declared,) = made.jobs
     file = folder / "job.yaml"
@@ -440,7 +440,6 @@ def both(job: Data, folder: Path, security: str = "baseline") -> tuple[Data, Dat
 
 
 def without_differences(value: Any) -> Any:
-    """An object without what `DIFFERENCES` lists."""
     if isinstance(value, list):
         return [without_differences(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):

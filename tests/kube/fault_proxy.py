@@ -1,4 +1,4 @@
-"""A proxy on the loopback in front of a real API server, that answers some requests itself, late or never."""
+"""A proxy on the loopback in front of a real API server, which answers some requests itself, late or never."""
 
 import ssl
 from collections.abc import Callable, Generator
@@ -19,11 +19,10 @@ from gpu_tenancy.embedded.platform import Platform
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What the proxy does instead of, or before, what the server does.
+    """A fault in place of, or before, the server's answer.
 
     Attributes:
         status: answered instead of the server; 0 for none.
-        headers: of that answer.
         cut: the connection is closed without an answer.
         cut_after: the server does the work, but its answer is lost.
         delay: seconds before anything else.
@@ -41,7 +40,6 @@ class Proxy:
     """A running proxy.
 
     Attributes:
-        kubeconfig: for clients.
         choose: the fault of a request, by its method and path, if any.
         seen: methods and paths of all requests, with the moment of each.
     """
@@ -51,7 +49,7 @@ class Proxy:
     seen: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
 
     def first(self, number: int, fault: Fault, method: str = "PATCH") -> None:
-        """Has that many requests of a method, counted from now, meet a fault."""
+        """Applies a fault to the next `number` requests of a method."""
         left, lock = [number], Lock()
 
         def choose(asked: str, _path: str) -> Fault | None:
@@ -69,7 +67,6 @@ class Proxy:
 
 @contextmanager
 def proxied(platform: Platform, folder: Path) -> Generator[Proxy]:
-    """Serves a proxy in front of the API server of a platform, as long as it is open."""
     places = platform.places
     target = f"{LOOPBACK}:{read_ports(places).api}"
     trust = ssl.create_default_context(cafile=places.certificate("authority"))

@@ -1,4 +1,4 @@
-"""Objects that are applied, replaced, refused or taken over."""
+"""Applied, replaced, refused and adopted objects."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ from gpu_tenancy.kube.references import Reference
 
 @pytest.fixture
 def group(cluster: Cluster, namespace: str) -> Iterator[str]:
-    """An API group that nobody else uses; what is defined in it is gone after the test."""
+    """An API group for one test; its definitions are deleted after the test."""
     name = f"{namespace}.example.com"
     yield name
     for one in cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata_only=True):

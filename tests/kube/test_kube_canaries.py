@@ -42,7 +42,6 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Home, cache, state and temporary files of the test's own."""
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "TMPDIR"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -53,7 +52,6 @@ def place(tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def token(cluster: Cluster, namespace: str) -> Iterator[str]:
-    """A token of an administrator."""
     right = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     made: list[Manifest] = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "admin", "namespace": namespace}},
@@ -86,7 +84,7 @@ def token(cluster: Cluster, namespace: str) -> Iterator[str]:
 
 
 def said(caplog: pytest.LogCaptureFixture, *arguments: object) -> str:
-    """Everything that a command prints and logs."""
+    """All output and logs of a command."""
     caplog.clear()
     with caplog.at_level(logging.DEBUG):
         seen = CliRunner(env={"COLUMNS": "400"}).invoke(app, [str(each) for each in arguments])

@@ -25,7 +25,7 @@ from gpu_tenancy.model.source import Source
 
 @pytest.fixture
 def held(cluster: Cluster, namespace: str) -> Iterator[Reference]:
-    """An object that a finalizer keeps from going."""
+    """An object with a finalizer that blocks its deletion."""
     manifest = a_config_map("held", namespace)
     manifest["metadata"] = {"name": "held", "namespace": namespace, "finalizers": ["tests.example.com/held"]}
     cluster.create(manifest)
@@ -223,7 +223,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def own(events: Iterator[Event]) -> Iterator[Event]:
-    """Without bookmarks, and the ConfigMap that the controller manager makes in each namespace at any time."""
+    """Without bookmarks, and the ConfigMap that the controller manager creates in each namespace at any time."""
     return (event for event in events if seen(event)[1] not in {"", "kube-root-ca.crt"})
 
 
@@ -286,7 +286,7 @@ OTHER: Final = "00000000-0000-4000-8000-000000000000"
 
 @pytest.fixture
 def registered(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The types of what a program registers while it can read the API server, as by Pulumi's provider."""
+    """The types of a program's registrations if it can read the API server, as by Pulumi's provider."""
     types: list[str] = []
     reading: Callable[..., resource_pb2.ReadResourceResponse] = RecordingMonitor.ReadResource
     registering: Callable[..., resource_pb2.RegisterResourceResponse] = RecordingMonitor.RegisterResource

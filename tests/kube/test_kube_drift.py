@@ -1,4 +1,4 @@
-"""Objects that somebody edited by hand, and what an apply does about it."""
+"""Objects that were edited by hand, and their correction by an apply."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def a_server(name: str, namespace: str, replicas: int | None) -> Manifest:
 
 
 def applied(cluster: Cluster, manifest: Manifest, inventory: Path) -> tuple[str, tuple[str, ...]]:
-    """What an apply of one object does, and the fields that it corrects."""
+    """The change by an apply of one object, and the corrected fields."""
     (change,) = apply(cluster, [[manifest]], inventory)
     return change.action, change.corrected
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs: logins, proxies and certificates, and errors of those that cannot be used."""
+"""Kubeconfigs: logins, proxies and certificates, and errors of unusable ones."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ VERSION: Final = "client.authentication.k8s.io/v1"
 
 
 class Seen(Handler):
-    """Keeps the authorization and the path of each request, and is always ready."""
+    """Records the authorization and the path of each request, and is always ready."""
 
     requests: ClassVar[list[tuple[str, str]]] = []
 
@@ -45,7 +45,6 @@ def server() -> Iterator[str]:
 
 
 def sent(file: Path, cluster: Mapping[str, Json], user: Mapping[str, Json], times: int = 1) -> list[str]:
-    """The authorizations of requests with a kubeconfig."""
     with Cluster(a_kubeconfig(file, dict(cluster), dict(user))) as client:
         assert all(client.ready() for _ in range(times))
     return [authorization for authorization, _ in Seen.requests]
@@ -190,12 +189,10 @@ def test_certificates_that_cannot_be_used_are_named(
         Cluster(a_kubeconfig(tmp_path / "config", {"server": "https://127.0.0.1:1", **entry}, dict(user)))
 
 
-EXPIRED = timedelta(minutes=-30)
-"""Certificates begin an hour ago, so they were valid for half an hour."""
+EXPIRED = timedelta(minutes=-30)  # certificates begin an hour ago, so they were valid for half an hour
 
 
 def with_user(platform: Platform, file: Path, user: Mapping[str, str]) -> Path:
-    """The platform's kubeconfig with other credentials."""
     config = yaml.safe_load(platform.kubeconfig.read_text())
     config["users"][0]["user"] = dict(user)
     file.write_text(yaml.safe_dump(config))
@@ -203,7 +200,6 @@ def with_user(platform: Platform, file: Path, user: Mapping[str, str]) -> Path:
 
 
 def expired(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """An expired certificate for loopback, and its key."""
     monkeypatch.setattr(certificates, "_VALIDITY", EXPIRED)
     made = certificates.make_webhook_certificates(folder / "expired", [], "")
     assert all(made.values())

@@ -35,7 +35,6 @@ def proxy(platform: Platform, tmp_path: Path) -> Iterator[Proxy]:
 
 @pytest.fixture
 def behind(proxy: Proxy) -> Iterator[Cluster]:
-    """A client that reaches the server by the proxy."""
     with Cluster(proxy.kubeconfig, retry_seconds=RETRY_SECONDS) as found:
         yield found
 
@@ -117,7 +116,7 @@ def test_a_thousand_failures_take_as_long_as_one(proxy: Proxy, namespace: str, i
 
 @contextmanager
 def rejecting(cluster: Cluster, namespace: str, folder: Path, refusals: int) -> Generator[None]:
-    """Has a webhook judge the ConfigMaps of a namespace, which does not answer at first."""
+    """Registers a webhook for the ConfigMaps of a namespace, which does not answer at first."""
     made = make_webhook_certificates(folder, ["webhook.example.com"], "")
     name = Reference("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", namespace)
     with webhook(folder / "tls.crt", folder / "tls.key", refusals) as asked:
@@ -179,8 +178,7 @@ def test_an_outage_is_over_when_what_failed_succeeds(proxy: Proxy, namespace: st
         assert len(proxy.times("PATCH")) == 9
 
 
-KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))
-"""Number of points at which an apply is killed; 20 take half a minute."""
+KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))  # points at which an apply is killed; 20 take half a minute
 
 _APPLYING = """
 import json, sys
@@ -205,7 +203,7 @@ def waves(namespace: str) -> list[list[Manifest]]:
 
 
 def kill(platform: Platform, given: list[list[Manifest]], inventory: Path, after: int) -> None:
-    """Kills an apply when it has said that many objects are done; more may be under way."""
+    """Kills an apply after it has reported `after` objects; more may be in progress."""
     manifests = inventory.with_suffix(".manifests")
     manifests.write_text(json.dumps(given))
     command = [sys.executable, "-c", _APPLYING, str(platform.kubeconfig), str(manifests), str(inventory)]

@@ -1,4 +1,4 @@
-"""Answers of API servers, read without one: errors, and which requests are repeated."""
+"""Recorded answers of API servers: errors, and repeated requests."""
 
 import time
 from dataclasses import replace
@@ -103,7 +103,7 @@ def test_errors_beside_an_immutable_field_count() -> None:
 
 
 def test_reads_immutable_fields_in_webhook_message() -> None:
-    """Kueue's webhook of LeaderWorkerSets answers so."""
+    """As Kueue's webhook of LeaderWorkerSets answers."""
     denied = 'admission webhook "vleaderworkerset.kb.io" denied the request: '
     first = "spec.size: Invalid value: 3: field is immutable"
     other = 'spec.template.spec.containers[0].resources: Invalid value: {"cpu":"1"}: field is immutable'

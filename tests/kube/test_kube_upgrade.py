@@ -23,10 +23,10 @@ from gpu_tenancy.kube.pruning import DEFINITION, StoredKind, migrate, stored_kin
 from gpu_tenancy.kube.references import Reference
 
 RECORDED: Final = Path(__file__).parent / "recorded" / "objects-2b267d2.json.xz"
+# `local` takes as long again; `make faults` has it.
 STACKS: Final = ("example-tree", "local") if os.environ.get("GPU_TENANCY_FAULTS") else ("example-tree",)
-"""`local` takes as long again; `make faults` has it."""
+# A team that the stack no longer has after the upgrade.
 REMOVED: Final = {"example-tree": "interns", "local": "ml-experiments"}
-"""A team that the stack no longer has after the upgrade."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def recorded(stack: str) -> list[list[Manifest]]:
 
 
 def without(namespace: str, given: list[list[Manifest]]) -> list[list[Manifest]]:
-    """The waves without a namespace and what is in it."""
+    """The waves without a namespace and its objects."""
     return [[one for one in wave if namespace not in _places(one)] for wave in given]
 
 
@@ -78,7 +78,6 @@ def references(given: list[list[Manifest]]) -> set[Reference]:
 
 
 def uid(cluster: Cluster, reference: Reference) -> str:
-    """The UID of an object; empty if it does not exist."""
     return text_at(cluster.get(*reference, metadata_only=True) or {}, "metadata", "uid")
 
 
@@ -87,7 +86,7 @@ NAME: Final = f"things.{GROUP}"
 
 
 def definition(**versions: bool) -> Manifest:
-    """A kind with versions, of which one is that of storage."""
+    """A kind with versions, one of which is the storage version."""
     schema: Json = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
     listed: Json = [
         {"name": name, "served": True, "storage": storage, "schema": schema} for name, storage in versions.items()

@@ -20,20 +20,11 @@ GPU = "nvidia.com/gpu"
 
 
 def group(**flavors: Quota) -> tuple[ResourceGroup, ...]:
-    """One resource group with a GPU quota for each flavor."""
     return (ResourceGroup(tuple(FlavorQuotas(name, {GPU: quota}) for name, quota in flavors.items())),)
 
 
 def queue(name: str, nominal: int, limit: int | None = None, lends: int | None = None, **rules: Any) -> ClusterQueue:
-    """A ClusterQueue with a quota of A100 GPUs, in the cohort `org` unless another is named.
-
-    Args:
-        name: of the queue.
-        nominal: the nominal quota.
-        limit: the borrowing limit.
-        lends: the lending limit.
-        rules: other fields of the ClusterQueue.
-    """
+    """A ClusterQueue with nominal quota, borrowing limit and lending limit of A100 GPUs, by default in cohort `org`."""
     return ClusterQueue(name, group(a100=Quota(nominal, limit, lends)), rules.pop("cohort", "org"), **rules)
 
 
@@ -43,17 +34,15 @@ def work(name: str, at: str, gpus: int, priority: int = 0, pods: int = 1) -> Wor
 
 
 def after(tenancy: Tenancy, *workloads: Workload, finish: Sequence[str] = ()) -> Settled:
-    """The state after these are submitted one after another, and then those in `finish` finish."""
+    """The state after these workloads are submitted one after another, and then those in `finish` finish."""
     return run(tenancy, [Step(workloads), Step(finish=tuple(finish))])[-1]
 
 
 def admitted(settled: Settled) -> list[str]:
-    """Names of the admitted workloads."""
     return [workload.name for workload in settled.admitted]
 
 
 def pending(settled: Settled) -> dict[str, str]:
-    """The reason of each pending workload."""
     return {workload.name: workload.why for workload in settled.pending}
 
 
@@ -63,5 +52,4 @@ def evicted(settled: Settled) -> list[tuple[str, str, str]]:
 
 
 def evictions(settled: Settled) -> list[str]:
-    """The same as text."""
     return [f"{name} by {preemptor}: {reason}" for name, preemptor, reason in evicted(settled)]

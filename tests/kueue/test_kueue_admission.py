@@ -1,4 +1,4 @@
-"""Who is admitted, pending and preempted in a tenancy: `admission.yaml`, and what is rejected."""
+"""Admitted, pending and preempted workloads in a tenancy (`admission.yaml`), and rejected input."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -124,7 +124,7 @@ def test_admission(subject: str, name: str) -> None:
 
 
 def _assigned(flavors: tuple[Mapping[str, str], ...]) -> Any:
-    """The flavor of the GPUs: of each pod set, or by resource where there are others."""
+    """The flavor of the GPUs: of each pod set, or by resource if there are others."""
     shown: list[Any] = [one[GPU] if len(one) == 1 else dict(one) for one in flavors]
     return shown if len(shown) > 1 else shown[0]
 

@@ -1,4 +1,4 @@
-"""`make agree` without a cluster: its random scenarios, how it judges plays, and its report."""
+"""`make agree` without a cluster: its random scenarios, its verdicts on plays, and its report."""
 
 import json
 from collections import Counter
@@ -31,7 +31,7 @@ LIVELOCKS = ROOT / "tests/kueue/recordings/kueue-0.19.2.jsonl"
 
 
 def scenario(identity: str = "one") -> Data:
-    """One queue with a GPU, for which two workloads wait, of two steps."""
+    """One queue with a GPU, for which two workloads are pending, of two steps."""
     line = {"flavor": "main", "resource": "nvidia.com/gpu", "nominal": 1}
     requests = {"nvidia.com/gpu": 1}
     return {
@@ -237,7 +237,7 @@ def test_every_class_is_drawn_equally_often() -> None:
 
 
 def test_queues_contend_in_what_is_drawn() -> None:
-    """A change of the shapes does not leave the comparison with scenarios in which everything fits."""
+    """After a change of the shapes, scenarios must not consist of workloads that all fit."""
     played = [run(read_tenancy(one), read_steps(one)) for one in draw(1, 210)]
     assert sum(any(state.pending for state in states) for states in played) > 190
     assert sum(any(state.evicted for state in states) for states in played) > 80
@@ -250,7 +250,7 @@ def test_a_scenario_has_at_most_the_requested_workloads() -> None:
 
 
 def test_objects_have_all_that_the_scenario_has() -> None:
-    """Of the class that has everything: the object of a queue says it in Kueue's terms."""
+    """For the class with every feature: the object of a queue has it in Kueue's terms."""
     for one in draw(1, 420):
         if one["class"] == "mixed":
             written = {str(item["metadata"]["name"]): item for item in _objects(one) if item["kind"] == "ClusterQueue"}
@@ -283,7 +283,7 @@ def _lines(spec: Data) -> list[Data]:
 
 
 def test_a_change_gives_up_quota_before_another_queue_gets_it() -> None:
-    """Else Kueue admits, between two writes, what both queues have for a moment: a preview cannot foresee it."""
+    """Otherwise Kueue admits the quota of both queues between two writes, and a preview cannot forecast it."""
     moved = 0
     for scenario in map(with_change, draw(1, 210)):
         before = {(one["kind"], name_of(one)): nominal(one) for one in Objects(scenario, "p").queues()}

@@ -41,7 +41,6 @@ GROUPS = ("left", "right")
 
 
 def groups(quotas: Sequence[Quota]) -> tuple[ResourceGroup, ...]:
-    """One resource group with a flavor for each quota."""
     flavors = (FlavorQuotas(f"f{number}", {GPU: quota}) for number, quota in enumerate(quotas))
     return (ResourceGroup(tuple(flavors)),)
 
@@ -113,7 +112,6 @@ def used(settled: Settled, steps: Sequence[Step]) -> dict[tuple[str, str], int]:
 
 
 def quota_of(owner: ClusterQueue | Cohort, name: str) -> Quota:
-    """The GPU quota for a flavor."""
     return next(
         (flavor.resources[GPU] for group in owner.groups for flavor in group.flavors if flavor.flavor == name), Quota()
     )

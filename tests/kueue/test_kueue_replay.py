@@ -1,4 +1,4 @@
-"""Jobs that arrive and end in real time: who starts when, who is preempted, and that no GPU-second is made up."""
+"""Jobs that arrive and end in real time: starts, preemptions, and conservation of GPU-seconds."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 
 @dataclass
 class Log:
-    """What an observer saw: starts and ends by name, GPU-milliseconds, and the most GPUs of a queue at once."""
+    """Observed starts and ends by name, GPU-milliseconds, and the maximum GPUs of each queue."""
 
     starts: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     ends: dict[str, int] = field(default_factory=dict[str, int])

@@ -13,10 +13,8 @@ from gpu_tenancy.kueue import Settled, Step, Unmodelled, run, unmodelled
 from gpu_tenancy.kueue.scenarios import observe, read_steps, read_tenancy
 
 RECORDINGS: Final = Path(__file__).parent / "recordings"
-LAST: Final = 0.99
-"""The part of scenarios whose last step agrees, at least."""
-STEPS: Final = 0.98
-"""The part of steps that agree, at least."""
+LAST: Final = 0.99  # minimum part of scenarios whose last step agrees
+STEPS: Final = 0.98  # minimum part of steps that agree
 MINIMAL: Final = {
     "id": "minimal",
     "clusterQueues": [{"name": "a", "resources": [{"flavor": "f", "resource": "gpu", "nominal": 2}]}],
@@ -79,7 +77,7 @@ def test_unsettled_recordings_are_livelocks() -> None:
 
 @pytest.mark.parametrize("miss", read("kueue-0.19.2-misses.jsonl"), ids=lambda miss: miss["id"])
 def test_recorded_disagreements_agree(miss: dict[str, Any]) -> None:
-    """Preemptions too, since a miss can be in them alone."""
+    """Preemptions too, because a miss can be in them alone."""
     states = run(read_tenancy(miss), read_steps(miss))
     assert [agrees(*pair) for pair in zip(states, miss["observed"], strict=True)] == [True] * len(states)
     assert not any(settled.livelock for settled in states)
@@ -89,7 +87,7 @@ def test_recorded_disagreements_agree(miss: dict[str, Any]) -> None:
 
 
 def test_a_workload_that_finishes_during_a_livelock_is_removed() -> None:
-    """In a livelock evictions are always in progress, and such a workload may finish before it has stopped."""
+    """In a livelock, evictions are always in progress, and such a workload may finish before it has stopped."""
     (scenario,) = (scenario for scenario in scenarios() if not scenario.get("settled", True))
     tenancy = read_tenancy(scenario)
     steps = [Step((workload,)) for step in read_steps(scenario) for workload in step.submit]

@@ -1,4 +1,4 @@
-"""Holds of teams, flavors and pools: what is found, asked, written and restored, and what `why` and `usage` say."""
+"""Holds of teams, flavors and pools: discovery, prompts, changes and restoration, and output of `why` and `usage`."""
 
 import json
 from datetime import UTC, datetime
@@ -33,7 +33,6 @@ def state(**objects: list[Data]) -> State:
 
 
 def held(subject: Subject, **options: Any) -> tuple[Hold, Data]:
-    """The hold, and the object as it leaves it."""
     hold = subject.held_by("ada", END, **{"drain": False, **options})
     changed: Any = json.loads(json.dumps(subject.manifest))
     changed["kind"] = subject.kind
@@ -43,7 +42,7 @@ def held(subject: Subject, **options: Any) -> tuple[Hold, Data]:
 
 
 def patched(manifest: Data, operations: list[Any]) -> Data:
-    """A JSON patch applied by RFC 6902, of the operations that holds use."""
+    """A JSON patch applied by RFC 6902, limited to the operations of holds."""
     found: Any = json.loads(json.dumps(manifest))
     for operation in operations:
         *way, last = [part.replace("~1", "/") for part in operation["path"].split("/")[1:]]

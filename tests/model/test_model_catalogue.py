@@ -40,7 +40,7 @@ every_file = pytest.mark.parametrize("file", FILES)
 
 
 def every_machine(check: Callable[[Machine], None]) -> Callable[[], None]:
-    """A test of all machines, which names each that fails."""
+    """A test of all machines, which names each failed one."""
 
     def checked() -> None:
         failed: list[str] = []
@@ -60,7 +60,7 @@ def read(file: str) -> Any:
 
 
 def values(node: Any, key: str) -> Iterator[Any]:
-    """Every value under a key, anywhere in a table's sections."""
+    """Every value of a key, anywhere in a table's sections."""
     if isinstance(node, dict):
         sections = cast("dict[str, Any]", node)
         yield from (value for name, value in sections.items() if name == key)

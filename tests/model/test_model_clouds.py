@@ -1,4 +1,4 @@
-"""Pools on each cloud, networks that reach the API server, and what both cost."""
+"""Pools on each cloud, networks with access to the API server, and costs."""
 
 from typing import Any, Final
 

@@ -175,7 +175,6 @@ CREATED: Data = EKS | {
 
 
 def created(**cache: Any) -> Data:
-    """The teams and dataset of `cached` in a cluster that is created."""
     return cached(medium="ssd", **cache) | {"cluster": CREATED}
 
 
@@ -198,7 +197,6 @@ def mounting_job(**fields: Any) -> Data:
 
 
 def mounting(bucket: str = "gs://corpus", of_team: Data | None = None, **fields: Any) -> Data:
-    """A job with four pods that mount a dataset."""
     owner = team(
         gpus={},
         **{

@@ -1,4 +1,4 @@
-"""What follows from the engine of a server, and its facts, compared with the package they were read in."""
+"""Defaults by a server's engine, and its facts, compared with the package that they were read from."""
 
 import ast
 import re
@@ -31,7 +31,7 @@ def chat(**fields: Any) -> ServerPlan:
 
 
 def flags(pod: PodPlan) -> dict[str, str]:
-    """Values of arguments; of a switch, the empty text."""
+    """Values of arguments; an empty text for a switch."""
     _, *rest = pod.args
     pairs = zip(rest, [*rest[1:], ""], strict=True)
     return {name: "" if value.startswith("--") else value for name, value in pairs if name.startswith("--")}

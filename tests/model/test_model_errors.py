@@ -1,4 +1,4 @@
-"""Errors of stacks: `refused.yaml`, how they are written, and the schema for editors."""
+"""Errors of stacks (`refused.yaml`), their form, and the schema for editors."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,7 +157,7 @@ def test_every_key_has_a_description() -> None:
 
 
 def properties(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every property with its place; those of `secure: …` are Pulumi's own."""
+    """Every property with its place, without `secure: …`, which are Pulumi's own."""
     if isinstance(schema, list):
         for item in cast("list[Any]", schema):
             yield from properties(item, place)
@@ -173,7 +173,7 @@ def properties(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    """A property's own words, or those of what it refers to, as editors show them."""
+    """A property's own schema, or the referenced one, as editors show it."""
     branches = [schema, *schema.get("anyOf", []), *schema.get("allOf", [])]
     names = [branch["$ref"].rpartition("/")[2] for branch in branches if "$ref" in branch]
     described = [each for each in (schema, *(file_schema()["$defs"][name] for name in names)) if "description" in each]

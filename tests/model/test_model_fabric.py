@@ -1,4 +1,4 @@
-"""The network between GPUs reaches the pods: who uses it, what they request, and that no quota is in the way."""
+"""The network between GPUs in pods: users, requests, and quotas that allow it."""
 
 import json
 from typing import Final
@@ -23,7 +23,6 @@ MIB: Final = 2**20
 
 
 def fabric_of(sections: Data) -> PodFabric | None:
-    """What the pods of the only workload have for the fabric."""
     (of_team,) = planned(sections).teams
     (workload,) = (*of_team.servers, *of_team.jobs, *of_team.gangs)
     return workload.pod.fabric

@@ -92,7 +92,7 @@ def test_a_group_that_cannot_borrow_is_a_cohort() -> None:
 
 
 def test_teams_of_a_weighted_group_use_its_idle_quota_first() -> None:
-    """Without, all teams do: `a` asks for all, then `b` in the same group is idle and `c` asks for all."""
+    """Without a weight, all teams do: `a` requests all, then `b` in the same group is idle and `c` requests all."""
 
     def used(**group: Any) -> dict[str, int]:
         sections = grouped(**group)

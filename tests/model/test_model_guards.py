@@ -1,4 +1,4 @@
-"""Production, and what the guards know of a stack."""
+"""Production, and the guards' facts about a stack."""
 
 import ast
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def test_protection_guards_and_summary_agree(sections: Data, production: bool) -
 
 
 def judges(tree: ast.AST) -> Iterator[int]:
-    """Lines that judge an environment by its name: compare it with a constant, or call a method of its string."""
+    """Lines that depend on an environment's name: compare it with a constant, or call a method of its string."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]

@@ -65,7 +65,7 @@ def test_roles_with_other_gpus_inherit_no_cpus() -> None:
 
 
 def test_one_worker_beside_a_launcher_has_no_fabric() -> None:
-    """One worker has nobody to exchange data with, so it needs no network between GPUs."""
+    """One worker exchanges no data, so it needs no network between GPUs."""
     assert job_roles(framework="mpi", gpus=8)["worker"].pod.fabric is None
 
 
@@ -367,7 +367,6 @@ WITH: Data = {"operators": {"draDriver": "here", "gpuOperator": OFF}}
 
 
 def driven(**sections: Any) -> Data:
-    """A stack on EKS whose GPUs the DRA driver allocates."""
     return stack(cluster=sections.pop("cluster", EKS), **WITH, **sections)
 
 

@@ -1,4 +1,4 @@
-"""Latency that servers scale on: one name in the stack, from which scraping, query and metric all follow."""
+"""Latency that servers scale on: one name in the stack, for scraping, query and metric."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +24,6 @@ SCALED = {"replicas": {"min": 2, "max": 4}, "scaleOn": {"cpu": 70, "latencyP99":
 
 
 def measured(metrics: Data, **servers: Data) -> Data:
-    """A stack with one server that scales on latency, or others."""
     serving = servers or {"s": server(**SCALED)}
     return stack(metrics=metrics, teams={"a": team(gpus={"h100": {"guaranteed": 16}}, serving=serving)})
 
@@ -159,7 +158,7 @@ COUNTS: Mapping[str, tuple[int, int, int]] = {
 
 
 def series(pod: str, *, team: str = "a", service: str = "s", name: str = HISTOGRAM) -> list[Data]:
-    """What a pod exposes, scraped each 15 seconds for five minutes."""
+    """A pod's metric, scraped each 15 seconds for five minutes."""
     labels, counts = f'namespace="{team}",service="{service}",pod="{service}-{pod}"', COUNTS[pod]
     buckets = [
         (f'{name}_bucket{{{labels},le="{le}"}}', step) for le, step in zip(("0.1", "0.2", "+Inf"), counts, strict=True)
@@ -175,7 +174,7 @@ Answers = Callable[[str, list[Data], list[Data]], None]
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Answers:
-    """Checks what an expression yields on made-up series, by Prometheus' own promtool."""
+    """Checks the value of an expression on series, by Prometheus' own promtool."""
     tool = promtool()
 
     def check(expr: str, given: list[Data], samples: list[Data]) -> None:

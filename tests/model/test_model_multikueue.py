@@ -1,4 +1,4 @@
-"""MultiKueue between stacks: what a manager has from its workers, and what both previews report."""
+"""MultiKueue between stacks: a manager's data of its workers, and both previews."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ GPUS: Data = {"h100": {"guaranteed": 8, "limit": 16}}
 
 
 def worker(**sections: Any) -> Data:
-    """16 H100s, half of them guaranteed to team a."""
     return {
         "cluster": dict(EXISTING),
         "pools": {"cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"}), "h100": pool()},
@@ -31,14 +30,11 @@ def worker(**sections: Any) -> Data:
 
 
 def manager(**sections: Any) -> Data:
-    """A manager of west and east."""
     named = [{"name": name, "stack": name, "secret": f"{name}-kubeconfig"} for name in ("west", "east")]
     return {"cluster": dict(EXISTING), "multikueue": {"workers": named}, **sections}
 
 
 class Stacks:
-    """Files of stacks side by side."""
-
     def __init__(self, folder: Path, **stacks: Data) -> None:
         self.folder = folder
         for name, sections in {"hub": manager(), "west": worker(), "east": worker(), **stacks}.items():

@@ -1,4 +1,4 @@
-"""The operators: which are installed here, in what order, with what values, and for which architectures."""
+"""The operators: choice, order, values, and architectures."""
 
 from pathlib import Path
 from typing import Any, cast

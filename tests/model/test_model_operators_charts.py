@@ -240,7 +240,7 @@ def test_only_team_namespaces_hold_workloads_without_a_queue(file: Path) -> None
 
 
 def _selects(selector: Data, labels: Mapping[str, str]) -> bool:
-    """As a label selector of Kubernetes does, of the two ways that are used."""
+    """A label selector of Kubernetes, for its two forms in use."""
     (expression,) = selector["matchExpressions"]
     assert expression["operator"] == "NotIn"
     spared = labels.get(expression["key"]) in expression["values"]

@@ -72,7 +72,7 @@ amounts = st.integers(0, 6)
 
 @st.composite
 def trees(draw: st.DrawFn) -> Data:
-    """Teams in two groups and beside them, on the 16 H100s; guarantees fit, limits and bounds are whatever they are."""
+    """Teams in two groups and beside them, on the 16 H100s; guarantees fit, limits and bounds are random."""
     teams: Data = {}
     for name, cohort in (("a", "left"), ("b", "left"), ("c", "right"), ("d", None)):
         sure = draw(st.integers(0, 3))
@@ -91,7 +91,7 @@ def trees(draw: st.DrawFn) -> Data:
 @settings(max_examples=60, deadline=None)
 @given(trees())
 def test_everyone_busy_is_a_valid_distribution(sections: Data) -> None:
-    """Counted the long way: every way to share all that can be shared, with guarantees kept and bounds held."""
+    """By enumeration: every distribution of all quota, within guarantees and bounds."""
     summary = seen(sections)
     names = list(sections["teams"])
     shares = {name: sections["teams"][name]["gpus"]["h100"] for name in names}

@@ -22,7 +22,7 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
 def tree(**members: Any) -> Data:
-    """Cohort org over cohort research over team a, and team b right under org."""
+    """Cohort org over cohort research over team a, and team b directly under org."""
     cohorts = {
         "org": {"members": members.get("org", {})},
         "research": {"parent": "org", "members": members.get("research", {})},
@@ -36,7 +36,6 @@ def tree(**members: Any) -> Data:
 
 
 def bound(sections: Data, name: str) -> dict[str, list[str]]:
-    """The people of a team by role."""
     (found,) = (one.namespace for one in planned(sections).teams if one.namespace.name == name)
     return {binding.role: [str(who) for who in binding.people] for binding in found.bindings}
 

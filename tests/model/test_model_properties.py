@@ -1,4 +1,4 @@
-"""Promises that hold for every stack."""
+"""Properties of every stack."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -29,7 +29,7 @@ MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCh
 
 @st.composite
 def coherent(draw: st.DrawFn) -> Data:
-    """Trees of up to four levels whose guarantees add up, and just the nodes that hold them, or a few more."""
+    """Trees of up to four levels with consistent guarantees, and enough nodes for them, or a few more."""
     names = GROUPS[: draw(st.integers(0, 3))]
     parents = {name: draw(st.sampled_from(["org", *names[:index]])) for index, name in enumerate(names)}
     flavors = ["h100", "l4"][: draw(st.integers(1, 2))]
@@ -112,7 +112,7 @@ def test_flavors_of_a_queue_have_the_same_resources(sections: Data) -> None:
 
 
 def keys(optional: Mapping[str, Any], **required: Any) -> Drawn:
-    """A section: some of its keys, and those that must be there."""
+    """A section: some of the optional keys, and all required ones."""
     return st.fixed_dictionaries(required, optional=dict(optional))
 
 
@@ -223,9 +223,7 @@ def h100(guaranteed: int, limit: int) -> Data:
 def trees(draw: st.DrawFn, times: int = 1) -> Data:
     """Teams in two groups, one inside the other, in a third and beside them, on 16 H100s and 400 CPUs.
 
-    Args:
-        draw: of hypothesis.
-        times: how many times as many GPUs there are, and each has.
+    `times` multiplies the GPUs, and those of each team.
     """
     inside = {"a": "left", "b": "left", "c": "inner", "d": "right", "e": "org"}
     teams: Data = {}
@@ -272,7 +270,7 @@ def test_quotas_add_up_to_the_supply(sections: Data) -> None:
 
 @st.composite
 def scenarios(draw: st.DrawFn, *, cpus: bool = True) -> Scenario:
-    """An accepted tree, and what becomes of jobs of one GPU or 100 CPUs that are submitted and end in any order."""
+    """A valid tree, and the result of jobs of one GPU or 100 CPUs that are submitted and end in any order."""
     sections = draw(trees())
     assume(errors(sections) == [])
     found = tree(sections)
@@ -325,7 +323,7 @@ def test_a_team_that_requests_its_guarantee_gets_it(scenario: Scenario) -> None:
 @SLOW
 @given(scenarios())
 def test_a_group_whose_teams_ask_for_its_guarantee_has_it(scenario: Scenario) -> None:
-    """Whichever of its teams ask, up to their limits and those of groups in it."""
+    """For any of its teams, up to their limits and those of groups in it."""
     found, moments = scenario
     for group in found.parents:
         if group == found.root or found.cohort_nominal(group, "h100", GPU) <= 0:
@@ -355,9 +353,9 @@ def _bounded(found: Tree, moment: Moment, name: str, group: str) -> bool:
 @SLOW
 @given(scenarios(cpus=False))
 def test_no_job_waits_below_the_share_of_borrowers(scenario: Scenario) -> None:
-    """Even sharing in whole GPUs: compared are a team and a team, or the Cohorts below the nearest common one.
+    """Even sharing in whole GPUs, between two teams, or the Cohorts below the nearest common one.
 
-    Without CPUs: Kueue does not try pending jobs again when others borrow more of something else.
+    Without CPUs: Kueue does not try pending jobs again when others borrow more of another resource.
     """
     found, moments = scenario
     for moment in moments:
@@ -371,7 +369,7 @@ def test_no_job_waits_below_the_share_of_borrowers(scenario: Scenario) -> None:
 
 
 def _sides(found: Tree, one: str, other: str) -> tuple[list[str], list[str]]:
-    """Each of two teams with the Cohorts above it, up to the nearest that both have."""
+    """Each of two teams with the Cohorts above it, up to the nearest common one."""
     above = {name: [f"team {name}", *_cohorts(found, cohort_of_queue(found, name))] for name in (one, other)}
     common = next(name for name in above[one] if name in above[other])
     return above[one][: above[one].index(common)], above[other][: above[other].index(common)]
@@ -406,7 +404,7 @@ def _weight(found: Tree, node: str) -> float:
 @settings(SLOW, max_examples=40)
 @given(trees(times=4), st.sampled_from([None, *"abcde"]), st.sampled_from([None, *"abcde"]))
 def test_when_all_are_busy_each_team_has_its_even_part(sections: Data, first: str | None, last: str | None) -> None:
-    """In whatever order they come; as far as whole GPUs go, of which a Cohort gets several for one of a team."""
+    """In any order, as far as possible in whole GPUs; a Cohort gets several for one of a team."""
     assume(errors(sections) == [] and (first is None or first != last))
     found = tree(sections)
     moment = busy(found, first=first, last=last)

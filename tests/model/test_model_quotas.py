@@ -18,8 +18,7 @@ from gpu_tenancy.model.source import read_file
 
 CASES: Any = yaml.safe_load(Path(__file__).with_name("quotas.yaml").read_text(encoding="utf-8"))
 GIB = 2**30
-EIGHTH = 1911 * GIB // 8
-"""A GPU's part of the memory that pods have of a p5.48xlarge."""
+EIGHTH = 1911 * GIB // 8  # a GPU's share of the pods' memory of a p5.48xlarge
 
 
 def quotas(made: Plan, name: str = "a") -> dict[str, ResourceQuota]:

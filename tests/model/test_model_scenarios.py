@@ -1,4 +1,4 @@
-"""Jobs of one's own over time: how they are read, and what becomes of them."""
+"""A user's jobs over time: parsing, and results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Servers: groups of nodes, bursts on spot nodes, rollouts, their size from a load, and hosts for clients."""
+"""Servers: groups of nodes, bursts on spot nodes, rollouts, size by load, and hosts for clients."""
 
 import re
 from typing import Any
@@ -258,8 +258,7 @@ def test_servers_of_a_team_share_its_guarantee() -> None:
 
 # The size of a server from its load.
 
-LOAD: Data = {"rate": "10000/s", "perReplica": "220/s", "latency": "100ms"}
-"""The load of the reference."""
+LOAD: Data = {"rate": "10000/s", "perReplica": "220/s", "latency": "100ms"}  # the load of the reference
 
 
 def serving(load: Data | None = None, **fields: Any) -> Data:

@@ -35,7 +35,7 @@ def h100(guaranteed: int, limit: int) -> Data:
 
 
 def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tuple[Span, int]]]:
-    """Of each team and flavor: what the report says, and what the simulation does when it comes last, first, alone."""
+    """For each team and flavor: the report's ranges, and the simulation's with the team last, first, alone."""
     rows: list[tuple[str, str, tuple[Span, int], tuple[Span, int]]] = []
     for each in outlook(found.stack).teams:
         if each.queue != each.name:
@@ -59,7 +59,7 @@ def test_reports_of_all_stacks_agree_with_the_simulation(file: Path) -> None:
 
 
 def drawn(seed: int) -> Data:
-    """Teams in two groups and beside them, on 16 H100s, with whatever guarantees, limits and bounds fit."""
+    """Teams in two groups and beside them, on 16 H100s, with random guarantees, limits and bounds that fit."""
     dice = random.Random(seed)  # noqa: S311 - no secret
     teams: Data = {}
     for name, cohort in (("a", "left"), ("b", "left"), ("c", "right"), ("d", "org")):

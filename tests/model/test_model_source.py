@@ -1,4 +1,4 @@
-"""Stack files: how they are read, by both parsers, and how numbers in them are changed."""
+"""Stack files: both parsers, and changes of numbers in them."""
 
 import difflib
 import re
@@ -185,7 +185,6 @@ auditors:
 
 
 def beside(folder: Path, people: str, name: str = "people.yaml") -> Path:
-    """A stack whose people are in another file."""
     (folder / "people.yaml").write_text(people)
     return stack_file(folder, f"{STACK}  gpu-tenancy:people: {name}\n")
 
@@ -289,7 +288,6 @@ PAIRS: list[tuple[str, str, str, str]] = [
 
 
 def copied_project(folder: Path, stack: str) -> Path:
-    """A project with one stack, and the files beside it."""
     (folder / "stacks").mkdir(parents=True)
     (folder / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
     for file in (ROOT / "stacks").glob("*.yaml"):

@@ -28,7 +28,6 @@ CREATED: Data = {
 
 
 def with_storage(cluster: Data | None = None, workloads: Data | None = None, **storage: Data) -> Data:
-    """A stack whose team has storage."""
     owner = team(gpus={"h100": {"guaranteed": 8}}, storage=storage, **(workloads or {}))
     return stack(teams={"a": owner}, **({"cluster": cluster} if cluster else {}))
 
@@ -167,14 +166,12 @@ PLACE = "teams.a.storage.ck.snapshots"
 
 
 def with_snapshots(cluster: Data | None = CREATED, snapshots: Any = NIGHTLY, **storage: Any) -> Data:
-    """A stack whose team has one claim with snapshots."""
     claim = {"size": "100Gi", "snapshots": snapshots, **storage}
     owner = team(gpus={"h100": {"guaranteed": 8}}, storage={"ck": claim})
     return stack(teams={"a": owner}, **({"cluster": cluster} if cluster else {}))
 
 
 def existing(*provides: str) -> Data:
-    """A cluster that has some of what its snapshots need."""
     others = [name for name in stack()["cluster"]["provides"] if name != "volumeSnapshots"]
     return {**stack()["cluster"], "provides": [*others, *provides]}
 

@@ -76,7 +76,7 @@ def bomb(levels: int, width: int) -> str:
 
 
 def merged(levels: int, width: int) -> str:
-    """Mappings that merge a mapping several times, which does the same."""
+    """The same by mappings that merge a mapping several times."""
     anchors = "".join(
         f"  x:m{level}: &m{level} {{<<: [{', '.join([f'*m{level - 1}'] * width)}], k{level}: v}}\n"
         if level

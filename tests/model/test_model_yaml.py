@@ -1,4 +1,4 @@
-"""YAML is read by libyaml where PyYAML has it, and its errors are those of PyYAML's own parser."""
+"""libyaml parses YAML if PyYAML has it, with the errors of PyYAML's own parser."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A stack's dashboards and alerts, and Prometheus' own promtool to try them."""
+"""A stack's dashboards and alerts, and tests of them with Prometheus' own promtool."""
 
 import json
 import subprocess
@@ -45,7 +45,6 @@ def budgeted() -> Data:
 
 
 def amd(**sections: Any) -> Data:
-    """A pool of another vendor's GPUs."""
     mi = {"gpu": "mi300x", "gpusPerNode": 8, "cpu": 90, "memory": "900Gi", "nodes": 2, "resource": "amd.com/gpu"}
     return stack(
         pools={"mi": mi, "cpu": pool("m7i.8xlarge", 3)}, teams={"a": team(gpus={"mi": {"guaranteed": 8}})}, **sections
@@ -53,13 +52,11 @@ def amd(**sections: Any) -> Data:
 
 
 def two_vendors() -> Data:
-    """A team on GPUs of two vendors."""
     both = team(gpus={"mi": {"guaranteed": 8}, "h100": {"guaranteed": 4}})
     return amd() | {"pools": amd()["pools"] | {"h100": pool("p5.48xlarge", 2)}, "teams": {"a": both}}
 
 
 def observed(sections: Data) -> ObservabilityPlan:
-    """The dashboards and alerts of a stack."""
     servers = tuple(server for team in planned(sections).teams for server in team.servers)
     tree = Tree(load(Source(sections)))
     return observability(tree, servers, gpu_prices(tree))
@@ -75,9 +72,9 @@ def panels(plan: ObservabilityPlan) -> Iterator[tuple[str, str, Any]]:
 
 
 def tried(tests: list[Data], rules: Data, folder: Path, every: str = "1m") -> tuple[bool, str]:
-    """Runs tests of expressions and alerts: whether all pass, and what promtool says.
+    """Runs tests of expressions and alerts: whether all pass, and promtool's output.
 
-    All rules are evaluated at one interval, whatever that of their group is.
+    All rules are evaluated at one interval instead of their group's.
     """
     (folder / "rules.json").write_text(json.dumps(rules))
     whole = {"rule_files": ["rules.json"], "evaluation_interval": every, "tests": tests}
@@ -94,7 +91,7 @@ def tried(tests: list[Data], rules: Data, folder: Path, every: str = "1m") -> tu
 
 
 def series(world: dict[str, Any], minutes: int) -> list[Data]:
-    """Promtool's series: of a number always the same, of a text what it says."""
+    """Promtool's series: constant for a number, a text as written."""
 
     def values(value: Any) -> str:
         if value == "Inf":  # which promtool takes in a list alone
@@ -105,7 +102,7 @@ def series(world: dict[str, Any], minutes: int) -> list[Data]:
 
 
 def firing(name: str) -> str:
-    """The alert where it fires, with its own labels."""
+    """The firing alert, with its own labels."""
     return f'sum without (alertname, alertstate, severity) (ALERTS{{alertname="{name}", alertstate="firing"}})'
 
 

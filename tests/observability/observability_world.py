@@ -1,4 +1,4 @@
-"""A made-up cluster as series, and what every expression of the dashboards says of it, worked out by hand."""
+"""A made-up cluster as series, and the value of every expression of the dashboards, computed by hand."""
 
 from observability_builders import LATENCY
 

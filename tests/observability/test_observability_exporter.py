@@ -1,4 +1,4 @@
-"""What the embedded platform's metrics are named, against the table of real exporters; and who holds which GPU."""
+"""Names of the embedded platform's metrics, compared with the table of real exporters; and owners of GPUs."""
 
 import re
 from collections.abc import Generator, Sequence
@@ -85,7 +85,6 @@ def _listed(version: str, kind: str) -> tuple[dict[str, Any], ...]:
 
 
 def _labels(samples: Sequence[Sample]) -> dict[str, set[str]]:
-    """The labels that any sample of a metric has."""
     found: dict[str, set[str]] = {}
     for metric, labels, _ in samples:
         found.setdefault(metric, set()).update(label for label, text in labels.items() if text)

@@ -1,4 +1,4 @@
-"""Dashboards, alerts and the table of metrics: that they hold together, and follow from the stack."""
+"""Dashboards, alerts and the table of metrics: consistent, and derived from the stack."""
 
 import csv
 import json
@@ -32,7 +32,6 @@ METRICS: dict[str, list[str]] = {
     for group in yaml.safe_load((Path(__file__).parent / "metrics.yaml").read_text(encoding="utf-8"))
     for name, labels in group["metrics"].items()
 }
-"""Labels by metric."""
 PROGRAM = """
 import csv
 import json
@@ -65,7 +64,7 @@ def _expressions(plan: ObservabilityPlan) -> list[str]:
 
 
 def _selectors(expr: str) -> list[tuple[str, list[str]]]:
-    """Every metric that an expression names, with the labels it is picked by."""
+    """Every metric of an expression, with its selected labels."""
     matches = re.findall(
         r"\b((?:apiserver|kube|kueue|volcano|keda|DCGM|inference)_\w+|gpu_tenancy:\w+)(?:\{([^}]*)\})?", expr
     )

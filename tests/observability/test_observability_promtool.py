@@ -1,4 +1,4 @@
-"""Expressions through Prometheus' own promtool, on made-up series whose answers were worked out by hand."""
+"""Expressions through Prometheus' own promtool, on made-up series with answers that were computed by hand."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ _OTHER = 'cluster_queue="a", flavor="a100", resource="nvidia.com/gpu"'
 
 
 def _two_flavors(reserved: int) -> dict[str, Any]:
-    """A queue with four A100s more, of which so many are reserved; and a flavor that it may not use."""
+    """A queue with four more A100s, `reserved` of which are reserved; and a flavor that it may not use."""
     quota = {
         f"kueue_cluster_queue_{name}{{{of}}}": value
         for of, values in ((_OTHER, (4, 0, 4)), (_OTHER.replace("a100", "cpu"), (0, 0, 0)))
@@ -147,7 +147,7 @@ QUIET: dict[str, dict[str, Any]] = {
 
 
 def _rule(alert: str) -> Data:
-    """The one alert that a case asks about; promtool evaluates every rule that it is given, minute by minute."""
+    """The one alert of a case; promtool evaluates every given rule, minute by minute."""
     rules = [rule for group in observed(budgeted()).rules for rule in group["rules"] if rule.get("alert") == alert]
     return {"groups": [{"name": "tried", "rules": rules}]}
 
@@ -254,7 +254,7 @@ def test_recording_rules_give_the_expected_answers(tmp_path: Path) -> None:
 
 
 def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
-    """10 CPUs guaranteed, 6 of them used, and pending workloads that ask for 5."""
+    """10 CPUs guaranteed, 6 of them used, and pending workloads that request 5."""
     found = observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}))
     cpus = 'cluster_queue="a", flavor="cpu", resource="cpu"'
     world = {
@@ -282,8 +282,8 @@ def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
 # Waiting times of Kueue's histograms through Prometheus' own promtool: what counts as a guarantee given back
 
 
+# 320 to 2560 seconds: the buckets that this test needs.
 _BOUNDS: tuple[float | str, ...] = (*(2.5 * 2.0**power for power in range(7, 11)), "+Inf")
-"""320 to 2560 seconds: the buckets that this test needs."""
 _SHARE = 'flavor="h100", resource="nvidia.com/gpu"'
 
 
@@ -293,7 +293,7 @@ def _group(name: str) -> Data:
 
 
 def _queue(name: str, reserved: int, pending: int, workloads: int) -> dict[str, Any]:
-    """A queue that is guaranteed 8 GPUs and may use 12; 8 others of a flavor that it has, but may not use."""
+    """A queue that is guaranteed 8 GPUs and may use 12; 8 others are of a flavor that it may not use."""
     of = f'cluster_queue="{name}"'
     return {
         f"kueue_cluster_queue_nominal_quota{{{of}, {_SHARE}}}": 8,
@@ -394,7 +394,7 @@ def serving(**fields: Any) -> Data:
 
 
 def histogram(name: str, bound: str, good: int, of: int) -> Data:
-    """Requests of each minute, of which so many are below a bound, and all below infinity."""
+    """Requests of each minute, `good` of which are below a bound, and all below infinity."""
     return {
         f'vllm:{name}_bucket{{{VLLM}, le="0.3"}}': "0x5000",
         f'vllm:{name}_bucket{{{VLLM}, le="{bound}"}}': f"0+{good}x5000",
@@ -404,7 +404,7 @@ def histogram(name: str, bound: str, good: int, of: int) -> Data:
 
 
 def world(late: int = 0, slow: int = 0, failed: int = 0, waiting: int = 0, cache: float = 0.5) -> Data:
-    """60 requests a minute, of which so many are late, slow or failed."""
+    """60 requests a minute, with these numbers of late, slow or failed ones."""
     return {
         **histogram("time_to_first_token_seconds", "0.5", 60 - late, 60),
         **histogram("e2e_request_latency_seconds", "10.0", 60 - slow, 60),
@@ -425,7 +425,6 @@ def rule(alert: str, sections: Data) -> Data:
 
 
 def alarmed(alert: str, found: Data, at: str, folder: Path, expected: int) -> None:
-    """Asserts that so many alerts of a name fire at a moment."""
     count = f'count(ALERTS{{alertname="{alert}", alertstate="firing", namespace="a", server="chat"}}) or vector(0)'
     case = {
         "interval": "1m",

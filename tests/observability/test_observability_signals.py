@@ -1,4 +1,4 @@
-"""What servers scale on besides CPU and latency, and who receives which alert."""
+"""Signals for servers besides CPU and latency, and receivers of alerts."""
 
 import subprocess
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_keda_asks_for_the_average_of_the_pods(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_an_adapter_asks_for_each_pod(tmp_path: Path) -> None:
-    """It fills in the labels of the pods that an autoscaler asks for: https://pkg.go.dev/sigs.k8s.io/prometheus-adapter."""
+    """It fills in the labels of an autoscaler's pods: https://pkg.go.dev/sigs.k8s.io/prometheus-adapter."""
     rules: list[Any] = signal_rules(Environment(load(Source(sections({"by": "adapter"}, **TARGETS)))))
     names = {rule["name"]["as"].rpartition("_")[2]: rule for rule in rules}
     assert set(names) == set(OF_POD)

@@ -3,8 +3,8 @@
 - `borrowing.svg`, `architecture.svg`: drawn here; a test compares the first with the run that it shows.
 - `whatif.png`, `report.png`, `tree.png`, `comment.png`: pages and the comment of this program, opened in Chromium.
 - `ui.png`: the page of `tenancy ui` about a made-up cluster.
-- `board-*.png`: panels of the dashboards with the answers of the made-up cluster by which the tests judge every
-  expression (tests/observability). There is no Grafana here: places, titles and columns are those of the dashboards.
+- `board-*.png`: panels of the dashboards with the values of the made-up cluster in tests/observability. There is no
+  Grafana here: places, titles and columns are those of the dashboards.
 """
 
 from dataclasses import replace
@@ -24,7 +24,6 @@ PICTURES = ROOT / "docs" / "pictures"
 
 
 def main() -> None:
-    """Writes all pictures."""
     PICTURES.mkdir(exist_ok=True)
     for name, text in {"borrowing": borrowing(), "architecture": architecture()}.items():
         (PICTURES / f"{name}.svg").write_text(text, encoding="utf-8")
@@ -46,7 +45,7 @@ def main() -> None:
 
 
 def _picture(chromium: Browser, page: Path | str, name: str, part: str = "", height: int = 0) -> None:
-    """A part of a page, or so many pixels of its top; a served one once it is live."""
+    """A part of a page, or its top of `height` pixels; a served page once it is live."""
     context = chromium.new_context(viewport={"width": 1000, "height": height or 900}, color_scheme="light")
     opened = context.new_page()
     opened.goto(page if isinstance(page, str) else page.as_uri())

@@ -1,4 +1,4 @@
-"""Dashboards drawn from their JSON, with the answers that tests expect of the made-up cluster: there is no Grafana."""
+"""Dashboards drawn from their JSON, with the values that tests expect of the made-up cluster: there is no Grafana."""
 
 import json
 import re
@@ -12,12 +12,10 @@ from builders import Data
 from observability_builders import observed, watched
 from observability_world import ANSWERS
 
-_ROW: Final = 34
-"""Height of a row of the grid, in pixels."""
+_ROW: Final = 34  # height of a row of the grid, in pixels
 _COLOURS: Final = ("#0b7285", "#b35900", "#5b4bc4", "#a3316f")
 _STYLE: Final = Path(__file__).with_name("board.css").read_text(encoding="utf-8")
-_TEAM: Final = "a"
-"""The team that a repeated panel shows."""
+_TEAM: Final = "a"  # the team of a repeated panel
 _FIELD: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -87,7 +85,7 @@ def _table(panel: Data, key: str) -> str:
 
 
 def _word(panel: Data, column: str, value: float) -> str:
-    """A value, or the word that the panel maps it to."""
+    """A value, or the panel's text for it."""
     for override in panel["fieldConfig"]["overrides"]:
         if override["matcher"]["options"] == column:
             for entry in override["properties"]:
@@ -98,7 +96,7 @@ def _word(panel: Data, column: str, value: float) -> str:
 
 
 def _lines(panel: Data, key: str) -> str:
-    """Lines that stand at their value, since the made-up cluster has one moment."""
+    """Constant lines, because the made-up cluster has one moment."""
     found = list(_answers(panel, key))
     top = max((value for _, _, value in found), default=1) * 1.15 or 1
     high = panel["gridPos"]["h"] * _ROW // 2 - 62
@@ -113,7 +111,6 @@ def _lines(panel: Data, key: str) -> str:
 
 
 def _legend(text: str, labels: dict[str, str]) -> str:
-    """The name of a series, with the values of its labels."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), text)
 
 

@@ -1,4 +1,4 @@
-"""A change of the stack `local`, and what `tenancy preview` writes about it: the report and the comment."""
+"""A change of the stack `local`, with the report and the comment of `tenancy preview`."""
 
 import subprocess
 import sys

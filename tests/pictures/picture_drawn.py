@@ -23,13 +23,12 @@ _LEFT, _WIDE, _LANE, _STEP = 96, 700, 26, 128
 
 
 def run_of(name: str) -> tuple[Tree, tuple[StepResult, ...]]:
-    """A stack of the repository, and its scenario in the simulation of Kueue."""
     tree = Tree(load(read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml")))
     return tree, tuple(play(tree, read_scenario(ROOT / "stacks" / "scenarios" / f"{name}.yaml", tree)))
 
 
 def borrowing() -> str:
-    """Four steps of three teams that share 64 GPUs: who uses its guarantee, who borrows, who reclaims."""
+    """Four steps of three teams that share 64 GPUs: guarantees, borrowing, reclaiming."""
     tree, steps = run_of(_NAME)
     moments = [step.shown for step in steps]
     height = 48 + _STEP * len(moments) - 12
@@ -91,7 +90,7 @@ _ARROWS: Final = (
 
 
 def architecture() -> str:
-    """How one file becomes a preview, a platform on one's machine and a deployment."""
+    """One file becomes a preview, a local platform and a deployment."""
     parts = ['<rect class="paper" width="880" height="360" rx="8"/>']
     for start, end in _ARROWS:
         (x, y, wide, _, _), (to_x, to_y, to_wide, _, _) = _BOXES[start], _BOXES[end]

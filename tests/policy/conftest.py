@@ -12,6 +12,6 @@ from gpu_tenancy.packs.process import Client, pack_process
 
 @pytest.fixture(scope="session")
 def packs() -> Iterator[dict[str, Client]]:
-    """Each pack of ours, by the name of its folder, in a process as Pulumi starts it."""
+    """Each of our packs by folder name, in a process as Pulumi starts it."""
     with ExitStack() as running:
         yield {name: running.enter_context(pack_process(ROOT / "policy" / name)) for name in PACKS}

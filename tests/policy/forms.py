@@ -1,4 +1,4 @@
-"""The forms in which a program can have an object that violates a rule, made from the cases of the rules."""
+"""The forms of an object that violates a rule in a program, made from the cases of the rules."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +34,7 @@ ConfigFile("objects", str(Path(__file__).with_name("objects.json")), resource_pr
 Chart("objects", LocalChartOpts("chart", resource_prefix="Chart"))
 Directory("objects", ".", resource_prefix="Directory")
 """
+# Its objects have only their names until the transformation.
 _TRANSFORMING: Final = f"""
 import json
 from pathlib import Path
@@ -49,7 +50,6 @@ def change(each, _):
 
 ConfigGroup("objects", yaml=["as above"], transformations=[change], resource_prefix="transformation")
 """
-"""Its objects have only their names until the transformation."""
 _DECODING: Final = ("kubernetes:yaml:decode", "kubernetes:helm:template", "kubernetes:kustomize:directory")
 _EXPANDED: Final = ("ConfigGroup", "ConfigFile", "Chart", "Directory", "transformation")
 
@@ -59,10 +59,9 @@ class Violation:
     """Resources that violate a rule.
 
     Attributes:
-        case: the case of the rule.
-        which: the name of the resource in the case that violates it.
+        which: the name of the violating resource in the case.
         path: the changed place in it; empty if it is written in full, or if several places are changed.
-        lacks: whether it violates the rule because something was taken away.
+        lacks: whether the violation is a missing field.
     """
 
     case: Case
@@ -72,13 +71,12 @@ class Violation:
 
     @property
     def changed(self) -> Sample:
-        """The changed resource."""
         return self.case.program[self.which]
 
 
 @cache
 def violations(name: str) -> tuple[Violation, ...]:
-    """The violations that the cases of a rule have by a change of a Kubernetes object; else of any resource."""
+    """A rule's cases with a changed Kubernetes object; without them, with any changed resource."""
     made = [*_violations(name)]
     kubernetes = [violation for violation in made if violation.changed.type.startswith(_KUBERNETES)]
     return tuple(kubernetes or made)
@@ -103,7 +101,7 @@ def _place(case: Case, which: str) -> str:
 def is_reported(violation: Violation, form: Sample) -> bool:
     """Whether a rule reports the violation in another form, or that it is not evaluated, at its own level.
 
-    A release or a component is alone: what it installs is missing for the others, which rules may report, too.
+    Other rules may report a release or component, too: their resources are missing.
     """
     alone = form.type in {_RELEASE, COMPONENT} and form is not violation.changed
     given = {violation.which: form} if alone else {**violation.case.program, violation.which: form}
@@ -112,12 +110,11 @@ def is_reported(violation: Violation, form: Sample) -> bool:
 
 
 def itself(violation: Violation) -> Sample:
-    """The object itself."""
     return violation.changed
 
 
 def patch(violation: Violation) -> Sample | None:
-    """A patch with all fields of the object; none can take something away."""
+    """A patch with all fields of the object; it cannot remove a field."""
     sample = violation.changed
     if not _is_kubernetes(sample) or sample.type.endswith("Patch") or violation.lacks:
         return None
@@ -125,7 +122,7 @@ def patch(violation: Violation) -> Sample | None:
 
 
 def patch_of_field(violation: Violation) -> Sample | None:
-    """A patch with the changed field alone; None if that is where the object is, or if the object is new."""
+    """A patch with the changed field alone; None if the field names the object, or if the object is new."""
     whole = patch(violation)
     path = keys(violation.path)
     if whole is None or not path or path[:2] in (["metadata", "namespace"], ["metadata", "name"]):
@@ -136,7 +133,7 @@ def patch_of_field(violation: Violation) -> Sample | None:
 
 
 def _only(value: Any, path: list[str], above: tuple[str, ...]) -> Any:
-    """The value at a path, with what is around it only as far as server-side apply replaces it as a whole."""
+    """The value at a path, with the surrounding values only as far as server-side apply replaces them as a whole."""
     if not path or (above and isinstance(value, (dict, list)) and is_whole(above[-1], is_list=isinstance(value, list))):
         return cast("Any", value)
     first, *rest = path
@@ -151,7 +148,6 @@ def _only(value: Any, path: list[str], above: tuple[str, ...]) -> Any:
 
 
 def listed(violation: Violation) -> Sample | None:
-    """A list with the object as its item."""
     sample = violation.changed
     if not _is_kubernetes(sample) or sample.type.endswith(("List", "Patch")):
         return None
@@ -159,12 +155,12 @@ def listed(violation: Violation) -> Sample | None:
 
 
 def component(violation: Violation) -> Sample | None:
-    """A component whose provider has the object, as it is without a provider."""
+    """A component whose provider has the object, as without a provider."""
     return Sample(COMPONENT, {"objs": [violation.changed.props]}, "objects") if _is_child(violation) else None
 
 
 def released(violation: Violation) -> Sample | None:
-    """A release of a chart that has the object as its template, which a preview does not show."""
+    """A release of a chart whose template is the object, which a preview does not show."""
     if not _is_kubernetes(violation.changed):
         return None
     return Sample(_RELEASE, {"chart": "objects", "version": "1.0.0"}, "objects")
@@ -180,6 +176,7 @@ def _expanded(form: str) -> Callable[[Violation], Sample | None]:
     return of
 
 
+# Forms of an object in a program; None if that is not possible.
 FORMS: Final[Mapping[str, Callable[[Violation], Sample | None]]] = {
     "itself": itself,
     "patch": patch,
@@ -189,7 +186,6 @@ FORMS: Final[Mapping[str, Callable[[Violation], Sample | None]]] = {
     "component": component,
     "release": released,
 }
-"""How a program has the object; None where that is not possible."""
 
 
 def silent(form: str) -> list[str]:
@@ -199,7 +195,7 @@ def silent(form: str) -> list[str]:
 
 
 def possible(form: str) -> list[str]:
-    """The rules of whose violations any can have a form."""
+    """The rules with a violation that can have a form."""
     return sorted(rule.name for rule in RULES if any(FORMS[form](each) for each in violations(rule.name)))
 
 
@@ -220,7 +216,7 @@ def _first(name: str) -> Violation | None:
 
 @cache
 def _children() -> Mapping[tuple[str, str], Sample]:
-    """What Pulumi registers for the first violation of each rule, by form and rule: the SDK's code expands it."""
+    """Pulumi's registrations for the first violation of each rule, by form and rule: the SDK's code expands it."""
     first = {rule.name: violation for rule in RULES if (violation := _first(rule.name))}
     objects = [_numbered(violation.changed.props, name) for name, violation in first.items()]
     stubs = [{key: each[key] for key in ("apiVersion", "kind", "metadata")} for each in objects]
@@ -237,7 +233,7 @@ def _children() -> Mapping[tuple[str, str], Sample]:
 
 
 def _registered(text: str, objects: Sequence[Json], decoded: Sequence[Json]) -> Sequence[Registration]:
-    """What a program registers if the provider decodes its files as these objects."""
+    """The registrations of a program whose provider decodes its files as these objects."""
     with TemporaryDirectory() as folder:
         program = Path(folder)
         program.joinpath("objects.json").write_text(json.dumps(objects), encoding="utf-8")

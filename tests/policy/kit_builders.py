@@ -1,4 +1,4 @@
-"""A small pack, asked as its process is."""
+"""A small pack, called as its process is."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,8 +22,6 @@ ADVICE, MUST = EnforcementLevel.ADVISORY, EnforcementLevel.MANDATORY
 
 
 class Sizes(Settings):
-    """Bounds of the rules here."""
-
     most: int = Field(3, ge=1, description="Replicas that a Deployment may have.")
 
 
@@ -87,7 +85,7 @@ def exempted(given: Sample, name: str, text: str) -> Sample:
 
 @dataclass
 class Refusal:
-    """A call's context: what the server rejects, and its trailing metadata."""
+    """A call's context, with the server's error and its trailing metadata."""
 
     code: grpc.StatusCode | None = None
     words: str = ""
@@ -101,8 +99,6 @@ class Refusal:
 
 
 class PackClient:
-    """A pack, asked as its process is."""
-
     def __init__(self, *rules: Rule[Resource, Any], today: date = TODAY) -> None:
         self.analyzer = Analyzer(Evaluator(pack(*rules), today))
         self.refusal = Refusal()
@@ -119,7 +115,6 @@ class PackClient:
 
     @property
     def outcomes(self) -> list[str]:
-        """The outcomes of the last call's diagnostics."""
         return [outcome for outcome in self.refusal.trailing.get(OUTCOMES, "").split(",") if outcome]
 
     def analyze(self, given: Sample) -> list[tuple[str, int, str]]:
@@ -147,7 +142,7 @@ class PackClient:
 def remediate(
     pack: Pack, rule: str, sample: Sample, settings: Mapping[str, Any] | None = None
 ) -> wire.RemediateResponse:
-    """What a pack answers about a resource if one of its rules has the level `remediate`."""
+    """A pack's answer about a resource if one of its rules has the level `remediate`."""
     evaluator = Evaluator(pack, TODAY)
     evaluator.configure({rule: EnforcementLevel.REMEDIATE}, {rule: settings or {}})
     return Analyzer(evaluator).Remediate(sample.request(), cast("grpc.ServicerContext", None))

@@ -1,4 +1,4 @@
-"""Resources of programs, and what rules find in them."""
+"""Resources of programs, and the findings of rules in them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -20,8 +20,7 @@ from rule_engine.stacks import Stack
 from workload_rules import PACK as WORKLOADS
 
 PACKS: Final = (WORKLOADS, CLOUDS)
-UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""What Pulumi's engine sends for a text that a preview cannot know."""
+UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # of Pulumi's engine for a text that is unknown in a preview
 TODAY: Final = date(2026, 11, 21)
 FOREIGN: Final = Path(__file__).parent / "foreign"
 _URN: Final = "urn:pulumi:prod::any::"
@@ -29,11 +28,7 @@ _URN: Final = "urn:pulumi:prod::any::"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A resource of a program.
-
-    Attributes:
-        parents: their types, as its URN has them before its own.
-    """
+    """A resource of a program; `parents` are types, as its URN has them before its own."""
 
     type: str
     props: dict[str, Any]
@@ -45,11 +40,10 @@ class Sample:
 
     @property
     def urn(self) -> str:
-        """By which others need it."""
         return f"{_URN}{self.parents}{self.type}::{self.name}"
 
     def request(self) -> analyzer_pb2.AnalyzeRequest:
-        """As the engine sends it: numbers as floats, names in camelCase."""
+        """The engine's request: numbers as floats, names in camelCase."""
         props = Struct()
         props.update(self.props)
         options = analyzer_pb2.AnalyzerResourceOptions(protect=self.protect, ignoreChanges=list(self.ignored))
@@ -58,24 +52,22 @@ class Sample:
         )
 
     def resource(self) -> Resource:
-        """As rules see it."""
         resource = read(self.request())
         resource.needs = self.needs
         return resource
 
 
 def secret(value: object) -> dict[str, object]:
-    """A value that the program marks as secret."""
     return {SIGNATURE: SECRET, "value": value}
 
 
 def manifest(text: str) -> Sample:
-    """A Kubernetes object from YAML, with the type token that the SDKs give it."""
+    """A Kubernetes object from YAML, with the SDKs' type token."""
     return sample_of(yaml.safe_load(text))
 
 
 def sample_of(props: dict[str, Any]) -> Sample:
-    """A Kubernetes object with the type token that the SDKs give it."""
+    """A Kubernetes object with the SDKs' type token."""
     version = props["apiVersion"] if "/" in props["apiVersion"] else f"core/{props['apiVersion']}"
     return Sample(f"kubernetes:{version}:{props['kind']}", props, props["metadata"]["name"])
 
@@ -108,14 +100,13 @@ def resource_of(fields: Mapping[str, Any]) -> Sample:
 
 
 def with_field(sample: Sample, path: str, value: object) -> Sample:
-    """The same resource with another value of one property."""
     props = deepcopy(sample.props)
     set_field(props, path, value)
     return replace(sample, props=props)
 
 
 def set_field(data: dict[str, Any], path: str, value: object) -> None:
-    """Sets the value at a path such as `spec.containers.0.image`; None takes it away."""
+    """Sets the value at a path such as `spec.containers.0.image`; None removes it."""
     *way, last = keys(path)
     part: Any = data
     for key in way:
@@ -134,7 +125,7 @@ def _below(part: list[Any] | dict[str, Any], key: str) -> Any:
 
 
 def keys(path: str) -> list[str]:
-    """`a.b.'c.d/e'.0` in its parts; quotes keep dots."""
+    """The parts of `a.b.'c.d/e'.0`; quotes keep dots."""
     parts: list[str] = []
     rest = path
     while rest:
@@ -154,7 +145,7 @@ def _no_exemptions(_: Resource) -> dict[str, str]:
 def findings(
     rule: AnyRule, given: Mapping[str, Sample], settings: Mapping[str, Any] | None = None, pack: Pack | None = None
 ) -> list[Finding]:
-    """What one rule finds in resources, judged as the pack's process does."""
+    """The findings of one rule in resources, as in the pack's process."""
     own = next((one for one in PACKS if rule in one.rules), None)
     alone = replace(own, rules=(rule,), exemptions=_no_exemptions) if own else None
     evaluator = Evaluator(pack or alone or Pack("test", "1", "One rule.", (rule,), _no_exemptions), TODAY)
@@ -169,17 +160,16 @@ def findings(
 
 
 def all_findings(evaluator: Evaluator, given: Iterable[Sample]) -> list[Finding]:
-    """What all rules of a pack find in resources and in the stack of them."""
+    """The findings of all rules of a pack in resources and in the stack of them."""
     resources = [sample.resource() for sample in given]
     of_resources = [finding for resource in resources for finding in evaluator.evaluate(resource)]
     return [*of_resources, *evaluator.evaluate_stack(Stack(resources))]
 
 
 def messages(found: Sequence[Finding], outcome: str) -> tuple[str, ...]:
-    """The messages of one outcome."""
     return tuple(finding.message for finding in found if finding.outcome == outcome)
 
 
 def doubt(place: str, path: str, why: str = "is unknown until deployment") -> str:
-    """What is said of a value that cannot be known; of another resource, `path` begins with that one's place."""
+    """The message about an unknown value; for another resource, `path` begins with its place."""
     return f"{place}: not evaluated: {path} {why}; check again after deployment, or set a literal value"

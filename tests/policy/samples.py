@@ -15,8 +15,7 @@ from rule_engine.rules import AnyRule
 Data = dict[str, Any]
 Outcome = Literal["allowed", "denied", "unknown"]
 RULES: Final[Mapping[str, AnyRule]] = {rule.name: rule for pack in PACKS for rule in pack.rules}
-ENDING: Final = "; check again after deployment, or set a literal value"
-"""The fix of all messages about unknown values."""
+ENDING: Final = "; check again after deployment, or set a literal value"  # the fix of all messages about unknown values
 _HERE: Final = Path(__file__).parent
 _OUTCOMES: Final[tuple[Outcome, ...]] = ("allowed", "denied", "unknown")
 _KEYS_OF_FILE: Final = frozenset({"objects", "settings", *_OUTCOMES})
@@ -25,7 +24,7 @@ _KEYS_OF_CASE: Final = frozenset({"name", "objects", "settings", "message", "mes
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, and what a rule reports of it.
+    """A program, and a rule's result for it.
 
     Attributes:
         program: resources by their names in the file.
@@ -53,7 +52,7 @@ class _Object:
     before: Data
 
     def sample(self) -> Sample:
-        """A manifest keeps type and name as written in full, since Pulumi knows them in any case."""
+        """A manifest keeps its written type and name, because Pulumi knows them in any case."""
         if "kind" not in self.written:
             return resource_of(_known(self.changed))
         return replace(sample_of(_known(self.written)), props=_known(self.changed))
@@ -61,13 +60,11 @@ class _Object:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """The cases of all files."""
     files = sorted((_HERE / "samples").glob("*.yaml"))
     return tuple(case for file in files for case in cases_in(file.stem, _read(file)))
 
 
 def cases_of(rule: str, outcome: Outcome) -> list[Case]:
-    """The cases of one rule with one outcome."""
     return [case for case in all_cases() if (case.rule.name, case.outcome) == (rule, outcome)]
 
 
@@ -78,7 +75,6 @@ def shared(name: str) -> Sample:
 
 
 def cases_in(name: str, file: Data) -> Iterator[Case]:
-    """The cases of the file of a rule."""
     assert name in RULES, f"{name}.yaml: no rule has this name; rename the file"
     _check(f"{name}.yaml", file, _KEYS_OF_FILE)
     objects = {**_shared(), **file.get("objects", {})}

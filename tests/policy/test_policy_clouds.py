@@ -1,4 +1,4 @@
-"""The pack of clouds: its tables, exemptions by tags and labels, what a whole stack tells, and programs of others."""
+"""The pack of clouds: its tables, exemptions by tags and labels, rules over a whole stack, and foreign programs."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -316,11 +316,11 @@ def test_valid_resources_have_no_findings() -> None:
     assert [finding.message for finding in diagnostics] == []
 
 
+# Values of a wrong kind.
 WRONG: Final[list[Any]] = [
     UNKNOWN,
     *yaml.safe_load("[null, text, 'großer Text', '', -1.5, true, [], [text], [[]], {}, {key: text}, [{key: 1}, null]]"),
 ]
-"""What does not belong where it is put."""
 EVERYTHING = {
     name: shared(name)
     for name in (
@@ -367,7 +367,7 @@ def test_no_value_in_any_place_is_an_internal_error(name: str) -> None:
 
 
 def _spoilt(value: object) -> Iterator[Any]:
-    """The same with each part in turn replaced by what does not belong there."""
+    """The same with each part in turn replaced by a wrong value."""
     if isinstance(value, dict):
         entries = cast("dict[str, object]", value)
         for key, part in entries.items():
@@ -383,7 +383,7 @@ def _of_cpus() -> dict[str, Any]:
 
 
 def _without_taints(props: dict[str, Any]) -> dict[str, Any]:
-    """The same without any taint, however deep."""
+    """The same without any taint at any depth."""
     return {
         key: _without_taints(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
         for key, value in props.items()

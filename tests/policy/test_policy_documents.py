@@ -1,4 +1,4 @@
-"""docs/policies.md is what the rules say, and the sets of policy/config are what packs take."""
+"""docs/policies.md matches the rules, and packs accept the sets of policy/config."""
 
 import ast
 import json
@@ -29,7 +29,7 @@ SETS = [pytest.param(pack, name, id=f"{pack}-{name}") for pack in document.PACKS
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    """The page as the rules make it: all of them, though a test may ask for one."""
+    """The generated page of all rules, though a test may ask for one."""
     return document.page()
 
 

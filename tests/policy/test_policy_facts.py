@@ -1,4 +1,4 @@
-"""What packs and the catalogue both know: the packs' tables are generated, and quantities are read alike."""
+"""Facts that packs share with the catalogue: the packs' tables are generated, and quantities are parsed alike."""
 
 from datetime import date
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What packs say of programs that are not ours: in the shape of well-known charts, modules and examples."""
+"""Findings of packs in foreign programs: in the shape of well-known charts, modules and examples."""
 
 import pytest
 import yaml
@@ -7,12 +7,11 @@ from policy_builders import FOREIGN, TODAY, all_findings, foreign_program
 from document import PACKS
 from rule_engine.evaluator import Evaluator, Finding
 
-VERDICTS = FOREIGN / "verdicts.yaml"
-"""What each pack says of each of them by its defaults; reviewed by a person, each line."""
+VERDICTS = FOREIGN / "verdicts.yaml"  # findings of each pack by its defaults; a person reviews each line
 PINNED: dict[str, list[str]] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8"))
 NAMES = sorted(file.stem for file in FOREIGN.glob("*.yaml") if file != VERDICTS)
+# In a preview of `eks`, the nodes' user data, which has their taints, is unknown.
 READABLE = [name for name in NAMES if name != "eks"]
-"""The user data of the nodes of the other one, which has their taints, is unknown in a preview."""
 
 
 def findings(name: str) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Each rule in each form of an object: patches, lists, what Pulumi's components register, and releases of charts."""
+"""Each rule in each form of an object: patches, lists, components of Pulumi, and releases of charts."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,6 @@ _PROD: Final = read_set("workloads", "prod")
 
 
 def evaluator() -> Evaluator:
-    """The pack as production has it."""
     made = Evaluator(PACK, TODAY)
     rows: dict[str, dict[str, Any]] = {
         name: row if isinstance(row, dict) else {"enforcementLevel": row} for name, row in _PROD.items()
@@ -59,7 +58,7 @@ Directory("d", directory=".")
 
 
 def test_provider_expands_components_of_version_two(tmp_path: Path) -> None:
-    """Else they need rows of their own: then a pack sees their objects also without a provider."""
+    """Otherwise they need rows of their own: then a pack sees their objects also without a provider."""
     (tmp_path / "__main__.py").write_text(_COMPONENTS, encoding="utf-8")
     made = render(tmp_path, project="forms", stack="all", config={}, answers={}).registrations
     assert [(each.type, each.custom) for each in made if each.type.startswith("kubernetes:")] == [
@@ -100,6 +99,7 @@ ATTEMPTS: Final = {
     "quota-scopes": patch("core/v1:ResourceQuota", spec={"hard": {"services": 8}, "scopes": ["BestEffort"]}),
     "no-external-ips": patch("core/v1:Service", spec={"externalIPs": ["192.0.2.1"]}),
 }
+# Patches that break a rule or not, by the object's other fields.
 HALVES: Final = {
     "borrowing-bounded": patch("kueue.x-k8s.io/v1beta2:ClusterQueue", spec={"cohortName": "all"}),
     "no-host-paths": Sample(
@@ -111,7 +111,6 @@ HALVES: Final = {
         {"metadata": {"name": "it"}, "subjects": [{"kind": "Group", "name": "ml-research"}]},
     ),
 }
-"""Patches that break a rule or not by what the object has beside them."""
 TWINS: Final = {
     "quota-requests-prefix": patch("core/v1:ResourceQuota", spec={"hard": {"requests.nvidia.com/gpu": 8}}),
     "quota-scopes": patch("core/v1:ResourceQuota", spec={"hard": {"services": 8}}),

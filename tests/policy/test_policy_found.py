@@ -1,4 +1,4 @@
-"""What is found in objects of operators: whole pods, parts of pods, containers; and what only looks like one."""
+"""Pods found in objects of operators: whole pods, parts of pods, containers; and similar fields."""
 
 from typing import Any, Final
 
@@ -92,7 +92,7 @@ FOUND: Final = {
     "{steps: {image: x}, sidecars: {image: x}}": (),
     "{status: {hostPID: true}, metadata: {hostPID: true}}": (),
 }  # fmt: skip
-"""What is found by objects of an operator's kind."""
+"""Found parts of objects of an operator's kind."""
 
 
 @pytest.mark.parametrize("text", FOUND)
@@ -118,7 +118,7 @@ _FIELDS: Final = {
     ("form", "field"), [(form, field) for form, fields in _FIELDS.items() for field in fields.split()]
 )
 def test_fields_of_pods_and_containers_contain_no_parts(form: str, field: str) -> None:
-    """Else a Job with a label selector of the right name would be reported for what it is not."""
+    """Otherwise a Job with a label selector of the right name would be reported by mistake."""
     inner: dict[str, Any] = {"b": {"env": [{"name": "c"}]}}
     outer: dict[str, Any] = {"containers": [{"image": "x"}]} if form == "pod" else {"gpu": {"quantity": 1}}
     given = [*outer["containers"], inner] if field == "containers" else inner

@@ -1,4 +1,4 @@
-"""Rules over a whole stack: the number of parts that they look at grows as the number of resources does.
+"""Rules over a whole stack: the number of parts that they visit grows as the number of resources does.
 
 Times would depend on the machine, so parts are counted; `make bench` measures the times.
 """
@@ -21,6 +21,7 @@ WHOLE: Final = [rule for rule in PACK.rules if rule.whole]
 FEW: Final = 6
 TIMES: Final = 4
 
+# Objects that a namespace has once.
 ONCE: Final = """
 {apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE}}
 ---
@@ -37,7 +38,6 @@ ONCE: Final = """
 {apiVersion: v1, kind: LimitRange, metadata: {name: limits, namespace: NAMESPACE},
  spec: {limits: [{type: Container, default: {memory: 1Gi}}]}}
 """
-"""What a namespace has once."""
 MANY: Final = """
 {apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: queue-NUMBER, namespace: NAMESPACE},
  spec: {clusterQueue: queue-NUMBER}}
@@ -105,7 +105,7 @@ def samples(text: str, namespace: str, number: int) -> list[Sample]:
 
 @cache
 def program(count: int, *, one_namespace: bool) -> tuple[Sample, ...]:
-    """Everything that rules over a stack look up, `count` times: in one namespace, or each in its own."""
+    """All objects that rules over a stack look up, `count` times: in one namespace, or each in its own."""
     resources: list[Sample] = []
     for number in range(count):
         namespace = "ml" if one_namespace else f"ml-{number}"
@@ -119,7 +119,7 @@ def program(count: int, *, one_namespace: bool) -> tuple[Sample, ...]:
 
 
 class Counting(Stack):
-    """A stack that counts the parts at which rules look."""
+    """A stack that counts the parts that rules visit."""
 
     visits = 0
 

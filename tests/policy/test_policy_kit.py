@@ -1,4 +1,4 @@
-"""What packs share: exemptions, levels, settings, remedies."""
+"""Shared code of packs: exemptions, levels, settings, remedies."""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Names of kinds, groups and fields by which rules decide, one at a time."""
+"""Names of kinds, groups and fields that rules use, one at a time."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ def reported(rule: AnyRule, text: str, **settings: Any) -> bool:
 
 
 def test_own_kinds_of_kubernetes_are_not_searched_for_pods() -> None:
-    """As the SDK has them, so that a group of a new version fails here."""
+    """As in the SDK, so that a group of a new version fails here."""
     text = Path(pulumi_kubernetes.__file__).read_text(encoding="utf-8")
     groups = set(re.findall(r'"kubernetes:([a-z0-9.]+)/v\w+:', text)) - _NOT_OF_OBJECTS
     assert len(groups) >= 20
@@ -49,8 +49,8 @@ _FIELDS: Final = {
     "ValidatingAdmissionPolicy": [*v1.ValidatingAdmissionPolicySpecArgsDict.__annotations__],
     "MutatingAdmissionPolicy": [*v1.MutatingAdmissionPolicySpecArgsDict.__annotations__],
 }
+# Fields of a policy's spec that do not change its rejections, except by their value.
 _HARMLESS: Final = {"audit_annotations", "failure_policy", "reinvocation_policy"}
-"""Fields of the spec of a policy that do not change what it rejects, unless their value says so."""
 
 
 def _camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Namespaces of no tenant: an exact list, which an organisation can extend, and rules that skip them."""
+"""Namespaces without a tenant: an exact list, which an organisation can extend, and rules that skip them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -74,9 +74,9 @@ EVERYWHERE: Final = {
     "priority-exists",
     "queue-exists",
 }
-"""Rules about objects in all namespaces: a tenant is something else for them, such as who has a right."""
+"""Rules about objects in all namespaces: for them, a tenant is defined otherwise, such as by a right."""
+# Starts of messages about a namespace, or about an object in one.
 IN_NAMESPACE: Final = re.compile(r"Namespace |\w+ [\w-]+/")
-"""Begins messages about a namespace, or about an object in one."""
 
 
 def of_tenants() -> list[object]:

@@ -1,4 +1,4 @@
-"""Patches and lists: what they leave of an object, what is read of them, and what rules conclude from that."""
+"""Patches and lists: the remaining object, its read fields, and conclusions of rules."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -224,7 +224,7 @@ CONCLUDED: Final[dict[str, tuple[list[tuple[Outcome, list[Path]]], list[Path], l
         ["broken text (b, c, d, e, f, … are not set by the patch)"],
     ),
 }
-"""Messages with what was read for each that the patch does not set; all fields that were read: set, and not set."""
+"""Messages with the fields read for each that the patch does not set; all fields that were read: set, and not set."""
 
 
 @pytest.mark.parametrize("what", CONCLUDED)

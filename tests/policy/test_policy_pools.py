@@ -1,4 +1,4 @@
-"""Node pools in terms common to all clouds: what is read of them, and what is unknown."""
+"""Node pools in terms common to all clouds: known and unknown values."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -138,7 +138,7 @@ TERMS: Final[list[tuple[str, str, Read, object]]] = [
     (KARPENTER, f"{{{_UNPRICED}, limits: {{nvidia.com/gpu: 4}}}}}}", _monthly, _NO_MACHINE),
     (KARPENTER, f"{{{_UNPRICED}, limits: {{nodes: 4}}}}}}", _monthly, "the machine type is not set"),
 ]  # fmt: skip
-"""Type and properties of a resource, what is read of its first pool, and the value, or why it is unknown."""
+"""Type and properties of a resource, a property of its first pool, and the value, or why it is unknown."""
 
 
 @pytest.mark.parametrize(("type_", "text", "read", "expected"), TERMS)

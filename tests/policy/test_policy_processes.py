@@ -1,4 +1,4 @@
-"""Packs as Pulumi runs them: processes, asked by the analyzer protocol, about every stack of this project."""
+"""Packs as Pulumi runs them: processes, called by the analyzer protocol, about every stack of this project."""
 
 import shutil
 import sys
@@ -35,7 +35,7 @@ from rule_engine.evaluator import Evaluator
 pytestmark = pytest.mark.process
 
 VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
-"""What each pack says of each stack, under the set of the stack's environment: reviewed; written by pin_verdicts.py."""
+"""Findings of each pack in each stack, under the set of the stack's environment: reviewed; by pin_verdicts.py."""
 PINNED: dict[str, dict[str, list[str]]] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8"))
 
 
@@ -79,6 +79,7 @@ _TRAINER = {
     "image": "registry.example.com/ml/train:1",
     "resources": {"limits": {"nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 2}},
 }
+# For each pack, a resource that breaks a rule.
 BROKEN: dict[str, tuple[Sample, str]] = {
     "workloads": (deployment(template={"spec": {"containers": [_TRAINER]}}), "gpu-request-equals-limit"),
     "clouds": (
@@ -89,7 +90,6 @@ BROKEN: dict[str, tuple[Sample, str]] = {
         "spot-outside-production",
     ),
 }
-"""Of each pack, a resource that breaks a rule."""
 
 LAUNCHER = """
 import importlib.util, runpy, sys

@@ -1,4 +1,4 @@
-"""Rules about queues, servers and charts, where a case cannot say it: remedies, unknown_values, a whole tenancy."""
+"""Rules about queues, servers and charts that cases cannot express: remedies, unknown values, a whole tenancy."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -26,7 +26,7 @@ TENANCY = {
 
 
 def mended(given: Sample, autoscaled: list[str]) -> dict[str, Any] | None:
-    """What the rule's remedy makes of a resource, over the wire; None where it leaves it as it is."""
+    """A resource after the rule's remedy, over the wire; None if it is unchanged."""
     response = remediate(PACK, scaling.replicas_left_out.name, given, {"autoscaled": autoscaled})
     if not response.remediations:
         return None

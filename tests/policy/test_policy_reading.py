@@ -1,4 +1,4 @@
-"""What packs share: what is read of a resource, what cannot be, and what is kept back."""
+"""Shared code of packs: values that are read of a resource, unreadable ones, and secrets."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -229,7 +229,7 @@ def test_a_rule_that_cannot_name_its_part_names_the_resource() -> None:
 
 
 def nested(levels: int, innermost: dict[str, Any]) -> wire.AnalyzeRequest:
-    """A Deployment with a map in a map, and so on, as the protocol sends it."""
+    """A Deployment with nested maps, as the protocol sends it."""
     request = deployment(**innermost).request()
     inner: Any = request.properties.get_or_create_struct("spec")
     for _ in range(levels):

@@ -1,4 +1,4 @@
-"""Odd values at each place of programs: no pack fails, no rule has a mistake, no secret is shown."""
+"""Odd values at each place of programs: no pack fails, no rule has an internal error, no secret is shown."""
 
 import re
 from collections.abc import Iterator
@@ -28,10 +28,9 @@ FOREIGN_RESOURCES: Final = [
 WELL_MADE: Final[list[Sample]] = [
     resource for case in all_cases() if case.outcome == "allowed" for resource in case.program.values()
 ] + FOREIGN_RESOURCES
-"""Programs that rules allow, and programs of others: every type that a rule takes is among them."""
+"""Allowed programs, and foreign ones: every type that a rule reads is among them."""
 
-WORDS: Final = re.compile(r"hush|7654321|76543")
-"""What every secret here has in it, whatever a rule cuts out of it."""
+WORDS: Final = re.compile(r"hush|7654321|76543")  # a part of every secret here, in any excerpt
 SECRETS: Final[list[object]] = [
     "hush0",
     "hush1.example.com:5000/hush2/hush3:hush4",
@@ -69,7 +68,7 @@ def put(props: Any, path: tuple[Any, ...], value: Any) -> None:
 
 
 def broken() -> Iterator[Sample]:
-    """Each place of each type once: of a wrong kind, gone, unknown, or secret."""
+    """Each place of each type once: of a wrong kind, missing, unknown, or secret."""
     values, seen = cycle([*ODD, *map(secret, SECRETS)]), set[tuple[object, ...]]()
     for resource in WELL_MADE:
         for path in paths(resource.props):
@@ -96,7 +95,7 @@ def together(program: list[Sample]) -> wire.AnalyzeStackRequest:
 
 
 def messages(client: Client, program: list[Sample]) -> list[str]:
-    """All messages of a pack about a program; it fails the test where a call fails."""
+    """All messages of a pack about a program; fails the test if a call fails."""
     diagnostics = [diagnostic for sample in program for diagnostic, _ in client.analyze(sample.request())]
     diagnostics += [diagnostic for diagnostic, _ in client.analyze_stack(together(program))]
     remediations = [remediation for sample in program for remediation in client.remediate(sample.request())]
@@ -120,7 +119,7 @@ def test_the_same_program_gets_the_same_answer_twice(packs: dict[str, Client]) -
 
 @pytest.mark.slow
 def test_remedies_change_only_what_violates_their_rule(packs: dict[str, Client]) -> None:
-    """With every rule's level `remediate`: marks of secrets and unknown values stay where they were."""
+    """With every rule's level `remediate`: marks of secrets and unknown values stay at their places."""
     for client in packs.values():
         Session.of(client, {"all": RuleConfig(wire.REMEDIATE)})
         try:
@@ -136,7 +135,7 @@ def test_remedies_change_only_what_violates_their_rule(packs: dict[str, Client])
 
 
 def marks(struct: Any) -> int:
-    """How many marks of the protocol properties hold."""
+    """Number of the protocol's marks in properties."""
     text = struct.SerializeToString(deterministic=True)
     return text.count(SIGNATURE.encode()) + text.count(UNKNOWN.encode())
 

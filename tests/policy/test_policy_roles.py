@@ -1,4 +1,4 @@
-"""Rules for roles and bindings: roles of other stacks, patches, and what many bindings of one role say."""
+"""Rules for roles and bindings: roles of other stacks, patches, and many bindings of one role."""
 
 import pytest
 from policy_builders import Sample, doubt, findings, manifest, messages, with_field

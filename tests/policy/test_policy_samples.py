@@ -1,4 +1,4 @@
-"""Every rule of every pack, with the programs that it allows, denies or cannot evaluate."""
+"""Every rule of every pack, with programs that it allows, denies or cannot evaluate."""
 
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from samples import ENDING, RULES, Case, all_cases, cases_in
 _EXAMPLE = (Path(__file__).parent / "samples" / "README.md").read_text(encoding="utf-8").split("```")[1]
 CASES = (*all_cases(), *cases_in("gpu-jobs-end", yaml.safe_load(_EXAMPLE.removeprefix("yaml"))))
 _FOUND = {"denied": "broken", "unknown": "unknown"}
-"""The outcome of all findings."""
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.rule.name}: {case.name}"[:140]) for case in CASES])

@@ -1,4 +1,4 @@
-"""Pods in objects of any kind: each violation is found wherever the pod is, and the same pod without it passes."""
+"""Pods in objects of any kind: each violation is found at any place of the pod, and the same pod without it passes."""
 
 from copy import deepcopy
 from functools import cache
@@ -18,6 +18,7 @@ from workload_rules.pods import POD_PARTS, Gpus
 
 # Pods in objects of operators.
 
+# All rules accept it.
 POD: Final[dict[str, Any]] = {
     "containers": [
         {
@@ -30,7 +31,6 @@ POD: Final[dict[str, Any]] = {
     ],
     "volumes": [{"name": "scratch", "emptyDir": {}}],
 }
-"""A pod that all rules accept."""
 
 RULES: Final = {rule.name: rule for rule in PACK.rules}
 _GPU: Final = "nvidia.com/gpu"
@@ -39,6 +39,7 @@ _CLAIM: Final = "GPUs of a claim without a quota"
 # The rule about parts of GPUs is not only about tenants, and a claim is in a further object.
 _ANYWHERE: Final = sorted({*VIOLATIONS} - {"part of a GPU", _CLAIM})
 
+# Objects with a pod that no table has.
 KINDS: Final = {
     "PodTemplate": "{apiVersion: v1, kind: PodTemplate, template: {spec: POD}}",
     "CloneSet": "{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, spec: {template: {spec: POD}}}",
@@ -66,8 +67,8 @@ KINDS: Final = {
     "a kind of nobody": "{apiVersion: example.com/v1, kind: Anything, spec: {a: [[{b: {c: POD}}]]}}",
     "a list": ("{apiVersion: apps/v1, kind: DeploymentList, items: [{spec: {template: {spec: POD}}}]}"),
 }
-"""Objects with a pod that no table has."""
 
+# Objects whose pod has its place in a table.
 KNOWN: Final = {
     "Pod": "{apiVersion: v1, kind: Pod, spec: POD}",
     "ReplicationController": "{apiVersion: v1, kind: ReplicationController, spec: {template: {spec: POD}}}",
@@ -89,8 +90,8 @@ KNOWN: Final = {
     ),
     "ScaledJob": "{apiVersion: keda.sh/v1alpha1, kind: ScaledJob, spec: {jobTargetRef: {template: {spec: POD}}}}",
 }
-"""Objects whose pod has its place in a table."""
 
+# Objects with a part of a pod, which is merged with the rest of it.
 PARTIAL: Final = {
     "TrainJob, podTemplateOverrides": (
         "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {runtimeRef: {name: torch},"
@@ -100,7 +101,6 @@ PARTIAL: Final = {
     "CronJobPatch": "{apiVersion: batch/v1, kind: CronJobPatch, spec: {jobTemplate: {spec: {template: {spec: POD}}}}}",
     "a patch of a kind of nobody": "{apiVersion: example.com/v1, kind: AnythingPatch, spec: {template: {spec: POD}}}",
 }
-"""Objects with a part of a pod, which is merged with the rest of it."""
 ALL: Final = {**KINDS, **KNOWN, **PARTIAL}
 
 
@@ -116,7 +116,7 @@ _parsed: Final = cache(yaml.safe_load)
 
 
 def filled(text: str, word: str, value: dict[str, Any], namespace: str = NAMESPACE) -> Sample:
-    """An object, as text in which a word stands for a value."""
+    """An object, as text in which `word` stands for a value."""
 
     def put(part: Any) -> Any:
         if isinstance(part, dict):
@@ -353,7 +353,7 @@ def test_settings_list_further_kinds_of_serving() -> None:
 
 @pytest.mark.parametrize("kind", ["batch/v1:JobPatch", "batch/v1:CronJobPatch"])
 def test_patch_of_batch_work_needs_its_queue(kind: str) -> None:
-    """The label can be on the object that it patches."""
+    """The label can be on the patched object."""
     version, _, name = kind.partition(":")
     spec = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {_GPU: 8}}}]}}}
     props = {"metadata": {"name": "it", "namespace": "ml"}, "spec": {**spec, "jobTemplate": {"spec": spec}}}

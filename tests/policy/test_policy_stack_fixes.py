@@ -1,4 +1,4 @@
-"""Fixes of messages speak the stack's words where a stack made the resource, and Kubernetes' words elsewhere."""
+"""Fixes of messages name the stack's keys for a stack's resource, and Kubernetes' fields otherwise."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""All resources of a stack: what is looked up, and what is unknown of it."""
+"""All resources of a stack: lookups, and unknown values."""
 
 from collections.abc import Callable
 from typing import Any

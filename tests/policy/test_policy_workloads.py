@@ -1,4 +1,4 @@
-"""Workloads, queues and roles: what decides between a violation and none, one value at a time."""
+"""Workloads, queues and roles: the values that decide about a violation, one at a time."""
 
 from decimal import Decimal
 from typing import Any, Final

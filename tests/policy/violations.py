@@ -1,4 +1,4 @@
-"""What a pod's spec may have that a rule forbids, written without the code of the packs."""
+"""Forbidden parts of a pod's spec, written without the code of the packs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -42,6 +42,7 @@ def _apart(spec: Json, field: str, **reach: object) -> None:
     spec["affinity"] = {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term, {**term, **reach}]}}
 
 
+# The rule, and a function that puts the violation into a valid pod.
 VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
     "privileged": ("no-privileged", lambda spec: _context(spec, privileged=True)),
     "capability": ("no-privileged", lambda spec: _context(spec, capabilities={"add": ["SYS_ADMIN"]})),
@@ -90,4 +91,3 @@ VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
         lambda spec: _add(spec, "resourceClaims", {"name": "gpu", "resourceClaimTemplateName": "eight"}),
     ),
 }
-"""The rule, and what puts the violation into a valid pod."""

@@ -56,7 +56,6 @@ RULES = Rules((PINNED, SURGE, PRIVATE), 61, ("workloads 0.1.0", "clouds 0.1.0"),
 PRICES = "prices: us-east-1, https://example.com/prices, 2026-07-20"
 
 NASTY = "a|b `c` <b>&amp; *d* _e_ [f](g) @all #12 :tada: ~~h~~"
-"""Text with special characters of Markdown and HTML."""
 
 
 def small() -> Data:

@@ -1,8 +1,8 @@
 """Guarantees and limits of teams, recomputed from the rendered Kubernetes objects alone.
 
-Nothing of the model or the console is used: quotas as Kueue reads them, `alone` by Kueue's own rule of what is
-available (https://kueue.sigs.k8s.io/docs/concepts/cohort/), `busy` by enumerating all distributions in which no
-queue can use one more GPU.
+The model and the console are not used: quotas as Kueue reads them, `alone` by Kueue's own rule of available quota
+(https://kueue.sigs.k8s.io/docs/concepts/cohort/), `busy` by enumerating all distributions in which no queue can use one
+more GPU.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,18 +14,14 @@ from math import floor, gcd, prod
 from typing import Any, TypeAlias
 
 Manifest: TypeAlias = Mapping[str, Any]
-Key: TypeAlias = tuple[str, str]
-"""Flavor and resource."""
+Key: TypeAlias = tuple[str, str]  # flavor and resource
 
 GPUS = "nvidia.com/"
-WAYS = 300_000
-"""Ways of sharing beyond which going through them all would take too long for a test."""
+WAYS = 300_000  # ways of sharing; more would take too long to enumerate
 
 
 @dataclass
 class Node:
-    """A queue or cohort with its own quota."""
-
     name: str
     parent: str
     nominal: dict[Key, int] = field(default_factory=dict)
@@ -37,8 +33,6 @@ class Node:
 
 @dataclass(frozen=True)
 class Gang:
-    """A queue of Volcano."""
-
     team: str
     flavor: str
     resource: str
@@ -47,8 +41,6 @@ class Gang:
 
 
 class World:
-    """All queues of a rendering."""
-
     def __init__(self, objects: list[Manifest]) -> None:
         self.objects = objects
         self.queues = {_name(manifest): _node(manifest, "cohortName") for manifest in self.of("ClusterQueue")}
@@ -71,7 +63,7 @@ class World:
         return self.queues.get(node.name) is node
 
     def total(self, node: Node, key: Key) -> int:
-        """All quota of a node and of those below it, lent or not."""
+        """All quota of a node and of its descendants, lent or not."""
         own = node.nominal.get(key, 0)
         return own if self.is_queue(node) else own + sum(self.total(child, key) for child in self.below(node.name))
 
@@ -85,12 +77,12 @@ class World:
         return max(0, self._shared(node, key) - node.lending[key]) if key in node.lending else 0
 
     def _shared(self, node: Node, key: Key) -> int:
-        """A node's quota as Kueue adds it up: what those below never lend is not in it."""
+        """A node's quota as Kueue adds it up: without descendants' quota that is never lent."""
         lent = [] if self.is_queue(node) else self.below(node.name)
         return node.nominal.get(key, 0) + sum(self._shared(child, key) - self.kept(child, key) for child in lent)
 
     def alone(self, node: Node, key: Key) -> int:
-        """What is available to a node when nobody uses anything."""
+        """A node's available quota when nothing is used."""
         if not node.parent:
             return self._shared(node, key)
         above = self.alone(self.cohorts[node.parent], key)
@@ -100,7 +92,7 @@ class World:
         return self.kept(node, key) + above
 
     def busy(self, key: Key) -> dict[str, tuple[int, int]]:
-        """What each queue has at least and at most when all want all that they may have."""
+        """The minimum and maximum of each queue when all request their limits."""
         queues = [node for node in self.queues.values() if key in node.nominal and (self.limit(node, key) or 0) > 0]
         if self.fair:
             amounts = {node.name: 0 for node in queues} | self._even(key)
@@ -119,14 +111,14 @@ class World:
         return {name: (min(way[name] for way in found), max(way[name] for way in found)) for name in names}
 
     def _holds(self, way: Mapping[str, int], key: Key) -> bool:
-        """Whether no bound is broken and no group lacks what it is guaranteed and can use."""
+        """Whether no bound is broken, and no group lacks a guarantee that it can use."""
         return all(
             self._floor(node, key) <= self._used(node, way) <= self._ceiling(node, key)
             for node in self.cohorts.values()
         )
 
     def _full(self, way: Mapping[str, int], key: Key, step: int) -> bool:
-        """Whether nobody can take more."""
+        """Whether no queue can use more."""
         return not any(
             self._holds({**way, name: amount + step}, key)
             for name, amount in way.items()
@@ -152,7 +144,7 @@ class World:
         return dict(self._rising(self.cohorts[self.root], Fraction(self.supply(key)), key))
 
     def _rising(self, cohort: Node, amount: Fraction, key: Key) -> Iterator[tuple[str, int]]:
-        """The level to which borrowing by weight rises, found where the sum of all meets the amount."""
+        """The level of weighted borrowing at which the sum of all equals the amount."""
         below = [node for node in self.below(cohort.name) if self._most(node, key) > 0]
 
         def at(level: Fraction, node: Node) -> Fraction:
@@ -213,7 +205,7 @@ def _lines(spec: Manifest) -> Iterator[tuple[Key, Manifest]]:
 
 
 def _gang(manifest: Manifest, teams: Mapping[str, str]) -> Gang:
-    """A queue of Volcano is named after its team and its flavor."""
+    """The name of a queue of Volcano has its team and its flavor."""
     team = max((name for name in teams if _name(manifest).startswith(f"{name}-")), key=len)
     spec = manifest["spec"]
     resource = next(name for name in spec["capability"] if name.startswith(GPUS))

@@ -33,7 +33,6 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A project in a repository, committed with one stack."""
     found = Project.at(tmp_path / "repository" / "platform")
     found.write("s", small())
     git(tmp_path, "init", "-q", "repository")
@@ -229,7 +228,6 @@ HIDDEN = (
 
 
 def pods(workers: int, **sections: Any) -> Data:
-    """A stack whose job has that many pods."""
     stack = small(**sections)
     stack["teams"]["vision"]["training"]["nightly"]["workers"] = workers
     return stack
@@ -282,7 +280,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Preview:
 
 
 def evaluated(own_project: Project, before: Preview, now: Preview, pack: str = "own") -> Rules:
-    """The results of the policies of the working tree and of the last commit."""
     chosen = choose(pack, own_project.folder, production=now.stack.is_production)
     [result] = evaluate(now.rendered, [chosen])
     packs = [compared.Evaluated(pack, chosen, result)]

@@ -27,7 +27,6 @@ SCHEMES: tuple[Scheme, Scheme] = ("light", "dark")
 
 
 def large(teams: int = TEAMS) -> Review:
-    """A review of many teams, each with changes."""
     now, earlier = many(teams), many(teams)
     for team in earlier["teams"].values():
         team["gpus"]["h100"]["limit"] = 12

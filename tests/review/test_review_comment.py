@@ -1,4 +1,4 @@
-"""The pull request comment: valid Markdown, within the size limit, with escaped text of users."""
+"""The pull request comment: valid Markdown, within the size limit, with escaped user text."""
 
 import re
 from dataclasses import replace
@@ -62,7 +62,6 @@ def test_comment_on_a_cluster_shows_principals_pools_and_cost() -> None:
 
 
 def busy(count: int) -> Review:
-    """A review in which each of many teams changes."""
     now, earlier = many(count), many(count)
     for team in earlier["teams"].values():
         team["gpus"]["h100"]["limit"] = 12

@@ -24,7 +24,6 @@ from gpu_tenancy.review.page import page
 
 
 def generated(seed: int) -> Data:
-    """A random stack with a tree of cohorts."""
     drawn = Random(seed)  # noqa: S311 - it keeps no secret
     even = drawn.random() < 0.25
     groups = ["one", "two", "three"][: drawn.randint(1, 3)]
@@ -56,7 +55,7 @@ def generated(seed: int) -> Data:
 
 
 def _bound(drawn: Random, cohorts: dict[str, Data], teams: Data) -> None:
-    """Gives some groups a limit or a weight of their own, which make them Cohorts also with even sharing."""
+    """Sets a limit or a weight of some groups, which makes them Cohorts also with even sharing."""
 
     def guaranteed(name: str) -> int:
         own = [each["gpus"]["h100"]["guaranteed"] for each in teams.values() if each["cohort"] == name]
@@ -72,7 +71,7 @@ def _bound(drawn: Random, cohorts: dict[str, Data], teams: Data) -> None:
 
 
 def coherent(count: int) -> list[Data]:
-    """The first random stacks that are valid."""
+    """The first `count` random stacks that are valid."""
     return list(islice((stack for seed in range(20 * count) if not builders.errors(stack := generated(seed))), count))
 
 
@@ -359,7 +358,7 @@ def scaled(world: World, namespace: str, name: str) -> tuple[int, int]:
 
 
 def surge(deployment: Manifest) -> int:
-    """Pods in addition to the maximum: none of a rollout that removes one first."""
+    """Pods in addition to the maximum: none for a rollout that removes one first."""
     rolled = deployment["spec"]["strategy"]["rollingUpdate"]
     amount = rolled["maxSurge"]
     assert isinstance(amount, int)

@@ -46,7 +46,7 @@ def base(**of_vision: object) -> Data:
 
 
 def after(removed: list[str], **added: Data) -> Data:
-    """The base with teams removed and others added, which are the first removed one but for their changes."""
+    """The base with teams removed and others added, as copies of the first removed one with changes."""
     sections = base()
     for name, changes in added.items():
         sections["teams"][name] = {**deepcopy(sections["teams"][removed[0]]), **changes}
@@ -157,7 +157,6 @@ def test_namespaces_with_claims_are_protected_in_production(environment: str, pr
 
 
 def with_members(people: Data | None = None, **members: Any) -> Data:
-    """The smallest stack, with the members of one team."""
     sections = small()
     sections["teams"]["vision"]["members"] = members
     return {**sections, "people": people or {}}

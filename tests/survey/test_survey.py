@@ -1,4 +1,4 @@
-"""`tenancy cluster inspect` on recorded clusters: what each rule finds, what is hidden, and what is not evaluated."""
+"""`tenancy cluster inspect` on recorded clusters: findings of each rule, hidden names, and unevaluated rules."""
 
 import json
 from collections import defaultdict
@@ -177,7 +177,7 @@ def test_kinds_of_operators_that_are_not_installed_hide_no_rule() -> None:
 
 
 def lent() -> list[Data]:
-    """Team red borrows all that blue is guaranteed."""
+    """Team red borrows blue's guarantee."""
     borrower = came("night", "red", gpus=16)
     borrower["kind"], borrower["spec"]["queueName"] = "Workload", "jobs"
     admission = borrower["status"]["admission"]

@@ -1,4 +1,4 @@
-"""The page of `tenancy ui` in a browser: it follows the cluster, and everyone can use it."""
+"""The page of `tenancy ui` in a browser: live and accessible."""
 
 from collections.abc import Iterator
 from pathlib import Path

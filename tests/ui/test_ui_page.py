@@ -1,4 +1,4 @@
-"""What the page of `tenancy ui` shows, of built clusters."""
+"""Content of the page of `tenancy ui`, for made-up clusters."""
 
 import re
 
@@ -71,7 +71,7 @@ def test_a_long_queue_is_cut_and_says_how_many_more_there_are() -> None:
 
 
 def test_texts_of_the_cluster_are_no_markup() -> None:
-    """Names are checked by the API server, labels are not names everywhere."""
+    """The API server validates names; labels are not names everywhere."""
     board = board_of(state(LocalQueue=[local_queue("research")]), "research", (job(SCRIPT),))
     assert "<img" not in sections(board)["jobs"]
 

@@ -1,4 +1,4 @@
-"""Who gets an answer of the server of `tenancy ui`, and what is in it."""
+"""Clients of the server of `tenancy ui`, and its answers."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""The page of `tenancy ui` as a server has it, with boards that a test makes."""
+"""The page of `tenancy ui` from a server, with boards of a test."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -19,12 +19,11 @@ from gpu_tenancy.ui.board import Board, board_of
 from gpu_tenancy.ui.page import explained
 from gpu_tenancy.ui.server import Refreshing, Server
 
-SCRIPT: Final = "<img src=x onerror=document.title='taken'>"
-"""What somebody may write into a message or a label that the page shows."""
+SCRIPT: Final = "<img src=x onerror=document.title='taken'>"  # an attacker's message or label on the page
 
 
 def busy(*names: str) -> State:
-    """Two teams of one cohort: research borrows, and these jobs of it wait."""
+    """Two teams of one cohort: research borrows, and these jobs of it are pending."""
     running = [came("old", "research", 8, day=2), came("new", "research", 4, day=9), came("talk", "speech", 4)]
     jobs = [*running, *(waits(name, day=10 + at % 10) for at, name in enumerate(names))]
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -46,7 +45,7 @@ def job(name: str, shown: str = "running") -> JobRow:
 
 @dataclass
 class Served:
-    """A server, and the board that it reads the next time; a text in its place is an error."""
+    """A server with its next board; a text in its place is an error."""
 
     server: Server
     refreshing: Refreshing
@@ -104,7 +103,6 @@ def research(*names: str) -> Board:
 
 
 def events(lines: Iterator[bytes]) -> Iterator[str]:
-    """The data of server-sent events."""
     for line in lines:
         if line.startswith(b"data: "):
             yield line.removeprefix(b"data: ").decode()

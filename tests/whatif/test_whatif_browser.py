@@ -1,4 +1,4 @@
-"""The page of `tenancy whatif` as a browser shows it: nothing complains, nothing is asked for, everyone can read it."""
+"""The page of `tenancy whatif` in a browser: no errors, no requests, accessible."""
 
 from collections.abc import Iterator
 from pathlib import Path

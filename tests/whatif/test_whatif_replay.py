@@ -1,4 +1,4 @@
-"""`tenancy replay`: what is read, what is summed up, and what is shown."""
+"""`tenancy replay`: its input, sums, and output."""
 
 import json
 from math import ceil

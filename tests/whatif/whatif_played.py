@@ -1,4 +1,4 @@
-"""Questions of a test's own to the simulation, with their answers."""
+"""A test's scenarios for the simulation, with their results."""
 
 import json
 import random
@@ -24,6 +24,7 @@ from gpu_tenancy.whatif.timeline import Timeline, play
 STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"
 
+# Sweep borrows, train reclaims, extra borrows, urgent precedes it, huge is always pending, api ends.
 SCENARIO: Final = f"""
 steps:
 - label: the day begins, {NASTY}
@@ -35,7 +36,6 @@ steps:
 - submit: [{{name: urgent, team: vision, gpus: 4, priority: high}}, {{name: huge, team: speech, gpus: 8}}]
 - finish: [api]
 """
-"""sweep borrows, train takes back, extra borrows, urgent goes before it, huge waits for ever, api ends."""
 
 
 def small() -> Data:
@@ -87,7 +87,7 @@ def small_scenario(folder: Path) -> Timeline:
 
 
 def sixty(folder: Path) -> Timeline:
-    """Sixty jobs of eight teams, of which some end and some give way."""
+    """Sixty jobs of eight teams, some of which end and some are preempted."""
     dice = random.Random(7)  # noqa: S311 - no secret
     sections = small()
     names = [f"team-{number}" for number in range(8)]
@@ -106,7 +106,7 @@ def sixty(folder: Path) -> Timeline:
 
 
 def replayed_twice() -> Replayed:
-    """A month of jobs on two stacks, of which the second has less for vision; many of a file are left out."""
+    """A month of jobs on two stacks, the second with less for vision; many of a file are left out."""
     dice = random.Random(5)  # noqa: S311 - no secret
     at, records = 0.0, list[JobRecord]()
     for number in range(600):

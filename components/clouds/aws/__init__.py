@@ -40,15 +40,11 @@ NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistry
 """Managed policies that nodes need: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html."""
 SESSION_MANAGER: Final = "AmazonSSMManagedInstanceCore"
 """Managed policy for shells on nodes: https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager.html."""
-STORAGE_CLASS: Final = "gp3-encrypted"
-"""Name of the default StorageClass."""
+STORAGE_CLASS: Final = "gp3-encrypted"  # name of the default StorageClass
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> "EksCluster":
-    """The EKS cluster of a stack, created or existing, with its nodes.
-
-    Its provider is of the stack's region, with the credentials of the environment.
-    """
+    """The EKS cluster of a stack; its provider has the stack's region and the environment's credentials."""
     section = section_of(plan, AwsCluster)
     provider = aws.Provider(f"{name}-aws", region=section.region, opts=opts)
     return EksCluster(name, plan, section, ResourceOptions.merge(opts, ResourceOptions(providers=[provider])))
@@ -57,11 +53,10 @@ def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> "EksClus
 class EksCluster(Component):
     """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
 
-    Its network is created if the stack names no subnets. An existing cluster only gets nodes, access entries
-    of people and service accounts, roles of service accounts and of readers of secrets and, if the stack sets one, an
-    autoscaler: its add-ons and the EFA device plugin are managed by its owner.
-    The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
-    role.
+    Its network is created if the stack names no subnets. An existing cluster only gets nodes, access entries of people
+    and service accounts, roles of service accounts and of readers of secrets and, if the stack sets one, an autoscaler:
+    its owner manages its add-ons and the EFA device plugin. Its nodes' role also gets the policy of the VPC CNI,
+    because that add-on may have no role of its own.
     """
 
     def __init__(self, name: str, plan: ClusterPlan, section: AwsCluster, opts: Options = None) -> None:
@@ -95,11 +90,9 @@ class EksCluster(Component):
         self.system: Sequence[pulumi.Resource] = [*system, *targets]
 
     def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
-        """What a created cluster needs before its pools: access, add-ons, system nodes, and a default StorageClass.
-
-        An upgrade goes in this order too: the control plane, add-ons, nodes. Only the system nodes are updated before
-        the add-ons that run on them, because these cannot be installed without nodes.
-        """
+        """The dependencies of a created cluster's pools: access, add-ons, system nodes, and a default StorageClass."""
+        # An upgrade has the same order: control plane, add-ons, nodes. Only system nodes are updated before the add-ons
+        # on them, which need nodes.
         after_plane = self.after(plane.cluster)
         addons = Addons(f"{name}-first-addons", self._context, BEFORE_NODES, plane.version, after_plane).resources
         system = [*plane.access, *self._system_nodes(name, plane, addons)]
@@ -121,11 +114,8 @@ class EksCluster(Component):
         return [*addons, *system, storage]
 
     def _system_nodes(self, name: str, plane: ControlPlane, addons: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
-        """System nodes of a created cluster, and the add-ons that run on them.
-
-        Of the CSI drivers of data and the controller of snapshots, only those that teams need. Pods of a driver mount
-        S3, and nodes mount shared file systems, so the pods of teams need no network access to them.
-        """
+        """System nodes of a created cluster, and the add-ons on them; CSI drivers and snapshots only if needed."""
+        # S3 is mounted by a driver's pods, and shared file systems by nodes, so pods of teams need no access to them.
         plan, context = self._plan, self._context
         if plan.system is None:
             return []
@@ -150,7 +140,7 @@ class EksCluster(Component):
     def _files(
         self, name: str, network: pulumi.Output[str]
     ) -> tuple[Mapping[str, pulumi.Output[str]], Sequence[pulumi.Resource]]:
-        """IDs of what shared storage of teams needs, by their placeholders, and the addresses of file systems."""
+        """IDs for teams' shared storage by their placeholders, and the addresses of file systems."""
         late: dict[str, pulumi.Output[str]] = {}
         targets: Sequence[pulumi.Resource] = ()
         if self._plan.stores(SHARED_KIND):
@@ -180,12 +170,10 @@ class EksCluster(Component):
     def _pools_role(
         self, name: str, system: Sequence[pulumi.Resource]
     ) -> tuple[pulumi.Input[str], list[pulumi.Resource]]:
-        """The IAM role of the pools' nodes, and the resources that nodes depend on.
-
-        EKS creates the access entry of a node group's role, but not of a role that only Karpenter uses:
-        https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html. For an existing cluster with an existing
-        role, none is created: it can already exist.
-        """
+        """The IAM role of the pools' nodes, and the resources that nodes depend on."""
+        # EKS creates no access entry of a role that only Karpenter uses:
+        # https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html. An existing cluster's role can have one,
+        # so none is created.
         section, before = self._section, list(system)
         arn: pulumi.Input[str]
         if section.node_role:
@@ -214,10 +202,10 @@ class EksCluster(Component):
 
 
 def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:
-    """Id of the security group that EKS creates for a cluster."""
+    """The ID of the security group that EKS creates for a cluster."""
     return next((part.cluster_security_group_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
 
 
 def own_network(parts: Sequence[str | ClusterVpcConfig]) -> str:
-    """Id of the VPC of a cluster."""
+    """The ID of a cluster's VPC."""
     return next((part.vpc_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")

@@ -20,27 +20,20 @@ from .identity import Grant, Role, access_entry
 from .nodes import ClusterContext
 from .policies import access_policy, managed_policy, trust, written_policy
 
-LOGS: Final = ("api", "audit", "authenticator")
-"""Control plane logs for auditing; those of the scheduler and the controller manager are not enabled."""
+LOGS: Final = ("api", "audit", "authenticator")  # control plane logs for auditing, without scheduler and controllers
 _RETENTION: Final = 365
-_WAIT: Final = 30
-"""Days: log retention, and the period in which the deletion of a key can be cancelled."""
-_PARTS: Final = 3
-"""Bits of the part of each zone: an eighth of the addresses."""
+_WAIT: Final = 30  # days of log retention, and until a deleted key is gone
+_PARTS: Final = 3  # bits of the part of each zone: an eighth of the addresses
 
 
 class Network(Component):
     """A VPC with a private subnet in each zone, and egress through one NAT gateway.
 
     The NAT gateway is regional: it needs no public subnet, and is in each zone that has nodes, also if one zone fails
-    (https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateways-regional.html). Nothing in the network has a public
-    address. S3, which also has the layers of images in ECR, is reached through a gateway endpoint, which costs nothing
-    (https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html); interface endpoints are not created,
-    because the NAT gateway reaches the same services.
-
-    Attributes:
-        subnets: ids of the subnets by zone. They are known once the subnet has its route, so that nodes start with
-            egress.
+    (https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateways-regional.html). Nothing has a public address. S3,
+    which also has the layers of images in ECR, is reached through a gateway endpoint at no cost
+    (https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-s3.html); the NAT gateway replaces interface
+    endpoints. `subnets` are ids by zone, known once the subnet has its route, so that nodes start with egress.
     """
 
     def __init__(
@@ -106,11 +99,8 @@ class ControlPlane(Component):
 
     Its subnets need access to the AWS APIs and to images, through NAT or VPC endpoints
     (https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html). A private API server is reachable only
-    from that network, so the deployment must run there.
-
-    Attributes:
-        access: rights of the administrators; objects in the cluster depend on them, because they are the deployment's.
-        version: Kubernetes version, known when the control plane has it.
+    from that network, so the deployment must run there. Objects in the cluster depend on `access`, the rights of the
+    administrators, because the deployment uses them. `version` is known when the control plane has it.
 
     Raises:
         TypeError: the stack names an existing cluster.
@@ -181,12 +171,10 @@ class ControlPlane(Component):
         self.version = once_there(self.cluster.version, self.cluster.arn)
 
     def _log(self, name: str, section: AwsCluster, tags: dict[str, str]) -> aws.cloudwatch.LogGroup:
-        """The log group of the cluster; otherwise EKS creates it, with unlimited retention.
-
-        It stays when the stack is destroyed, with the audit log: EKS would create it again for its last entries,
-        https://github.com/terraform-aws-modules/terraform-aws-eks/issues/2763. A cluster with the same name takes it
-        over. Its tags are those of its creation, because Pulumi takes over only what has the same properties.
-        """
+        """The log group of the cluster; otherwise EKS creates it, with unlimited retention."""
+        # It stays when the stack is destroyed, with the audit log: EKS would create it again for its last entries,
+        # https://github.com/terraform-aws-modules/terraform-aws-eks/issues/2763. A cluster with the same name takes it
+        # over, with the tags of its creation: Pulumi takes over only equal properties.
         group = f"/aws/eks/{section.name}/cluster"
         listing = pulumi.InvokeOptions(parent=self)
         existing = aws.cloudwatch.get_log_groups(log_group_name_prefix=group, opts=listing).log_group_names
@@ -204,11 +192,7 @@ class ControlPlane(Component):
         )
 
     def _key(self, name: str, plan: ClusterPlan, creation: EksCreation) -> pulumi.Input[str]:
-        """The KMS key that encrypts secrets.
-
-        It stays when the stack is destroyed or names another key: EKS goes on using the key of the cluster's creation,
-        and backups cannot be decrypted without it.
-        """
+        """The KMS key that encrypts secrets. It is kept: EKS never changes a cluster's key, and backups need it."""
         if creation.secrets_key:
             return creation.secrets_key
         key = aws.kms.Key(
@@ -227,10 +211,8 @@ _RELEASE_SECONDS: Final = 600
 
 
 def release(name: str, chart: str, values: Mapping[str, object], opts: ResourceOptions) -> Release:
-    """A release of a chart of the catalogue. Pulumi waits until it is ready; a failed release is rolled back.
-
-    Custom resource definitions are not taken from a chart's `crds` folder, which Helm installs once and never updates.
-    """
+    """A release of a catalogue chart: Pulumi waits until it is ready, and a failed release is rolled back."""
+    # Definitions are not taken from a chart's `crds` folder, which Helm installs once and never updates.
     row = cloud_charts()[chart]
     repository: RepositoryOptsArgsDict | None = {"repo": row.repository} if row.repository else None
     return Release(
@@ -250,13 +232,13 @@ def release(name: str, chart: str, values: Mapping[str, object], opts: ResourceO
 
 @dataclass(frozen=True, slots=True)
 class Addon:
-    """What an add-on needs.
+    """An add-on: the service account and values that it needs.
 
     Attributes:
         account: its service account that calls AWS; None if it does not.
         policy: managed policy of that account, with the path of its ARN.
         values: its configuration, in the add-on's own schema (`aws eks describe-addon-configuration`).
-        document: policy of that account, where no managed one is as narrow.
+        document: policy of that account, if no managed policy is as narrow.
     """
 
     account: str | None = None
@@ -268,13 +250,12 @@ class Addon:
 CNI: Final = Addon("aws-node", "AmazonEKS_CNI_Policy", {"enableNetworkPolicy": "true"})
 """The VPC CNI, which enforces NetworkPolicies only if it is told to:
 https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html."""
-BEFORE_NODES: Final[Mapping[AddonName, Addon]] = {
+BEFORE_NODES: Final[Mapping[AddonName, Addon]] = {  # add-ons that nodes need to become ready
     "eks-pod-identity-agent": Addon(),
     "kube-proxy": Addon(),
     "vpc-cni": CNI,
 }
-"""Add-ons that nodes need to become ready."""
-ON_NODES: Final[Mapping[AddonName, Addon]] = {
+ON_NODES: Final[Mapping[AddonName, Addon]] = {  # add-ons that run on nodes
     "coredns": Addon(),
     # Detects broken GPUs for node auto repair: https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
     "eks-node-monitoring-agent": Addon(),
@@ -285,7 +266,6 @@ ON_NODES: Final[Mapping[AddonName, Addon]] = {
         "ebs-csi-controller-sa", "service-role/AmazonEBSCSIDriverPolicy", {"defaultStorageClass": {"enabled": False}}
     ),
 }
-"""Add-ons that run on nodes."""
 
 
 def drivers(cluster: str) -> Mapping[str, Mapping[AddonName, Addon]]:
@@ -310,12 +290,11 @@ def drivers(cluster: str) -> Mapping[str, Mapping[AddonName, Addon]]:
 
 
 class Addons(Component):
-    """Add-ons of a created cluster, each in EKS's default version for the cluster's version, or as the stack pins it.
+    """Add-ons of a created cluster, in EKS's default version for the cluster's version, or as the stack pins it.
 
-    The version is asked when the control plane has its version, so an upgrade updates the control plane first, then the
-    add-ons. EKS does not update add-ons by itself:
-    https://docs.aws.amazon.com/eks/latest/userguide/updating-an-add-on.html. Add-ons that call AWS have their own IAM
-    role, so the node role needs no permissions for them.
+    The version is asked when the control plane has its version, so an upgrade updates add-ons after the control plane.
+    EKS does not update them: https://docs.aws.amazon.com/eks/latest/userguide/updating-an-add-on.html. Add-ons that
+    call AWS have their own IAM role, so the node role needs no permissions for them.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
-"""IAM roles, their associations with service accounts, access to EKS clusters, and data of teams.
+"""IAM roles, their associations with service accounts, access to EKS clusters, and data of teams."""
 
-https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
-"""
+# https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,12 +36,11 @@ from .policies import (
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The policies of a role.
+    """The policies of a role. `trust` is known late if it names an issuer that the cloud decides.
 
     Attributes:
-        trust: who can assume the role; late if it names an issuer that the cloud decides.
         managed: ARNs of AWS managed policies.
-        inline: inline policy documents by name, with at most 10,240 characters in total:
+        inline: policy documents by name, at most 10,240 characters in total:
             https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
     """
 
@@ -52,14 +50,14 @@ class Grant:
 
 
 def name_of(arn: str) -> str:
-    """The name or ID, without its path, at the end of an ARN. A preview without the cloud invents IDs, but no ARNs."""
+    """The name or ID at the end of an ARN, without its path; a preview without the cloud has IDs, but no ARNs."""
     return arn.rpartition("/")[2]
 
 
 class Role(Component):
-    """An IAM role with its policies. Resources that depend on it are created after all policies.
+    """An IAM role with its policies; resources that depend on it are created after all policies.
 
-    Role names are unique in an account, so two clusters of one account must have different names in all regions.
+    Role names are unique in an account: two clusters of one account must have different names, in all regions.
     """
 
     def __init__(self, name: str, role_name: str, grant: Grant, tags: Mapping[str, str], opts: Options = None) -> None:
@@ -73,10 +71,9 @@ class Role(Component):
 
 
 class PodRole(Component):
-    """A role for the pods of one service account, by EKS Pod Identity. It requires the add-on with the agent.
+    """A role for the pods of one service account, by EKS Pod Identity. It requires the add-on with the agent."""
 
-    https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html
-    """
+    # https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html
 
     def __init__(
         self, name: str, context: ClusterContext, account: str, inline: Mapping[str, str], opts: Options = None
@@ -101,10 +98,7 @@ def certificate(authority: ClusterCertificateAuthority) -> str:
 
 
 def kubeconfig(parts: Sequence[str]) -> str:
-    """A kubeconfig without credentials: the AWS CLI creates a token for each use.
-
-    The parts are the URL of the API server, its CA certificate, name and region of the cluster.
-    """
+    """A kubeconfig without credentials (the AWS CLI creates tokens) from URL, CA certificate, name and region."""
     endpoint, authority, name, region = parts
     return json.dumps(of_helper(Server(name, endpoint, authority), eks_helper(name, region)))
 
@@ -117,11 +111,8 @@ def access_entry(  # noqa: PLR0913, PLR0917 - what an entry has
     opts: ResourceOptions,
     people: Sequence[Person] | None = None,
 ) -> aws.eks.AccessEntry:
-    """The entry of an IAM role or user, with the groups of the people of the plan that it is, unless others are given.
-
-    EKS accepts one entry for each, so administrators who are people have both rights. A group has no rights by itself:
-    the RoleBindings of the stack name it.
-    """
+    """The entry of an IAM role or user, with the groups of its people in the plan, unless `people` are given."""
+    # EKS accepts one entry for each, so administrators who are people have both rights. RoleBindings name the groups.
     of_arn = [person for person in plan.people if person.name == arn] if people is None else people
     return aws.eks.AccessEntry(
         name,
@@ -135,10 +126,7 @@ def access_entry(  # noqa: PLR0913, PLR0917 - what an entry has
 
 
 def people_entries(name: str, plan: ClusterPlan, section: AwsCluster, opts: ResourceOptions) -> None:
-    """The entries of people who are not administrators in the cluster's section; those have one already.
-
-    Without policies of EKS: what people may do is decided by Kubernetes RBAC.
-    """
+    """The entries of people who are not administrators, who have one already; Kubernetes RBAC decides their rights."""
     admins = section.create.admins if section.create else []
     for who in plan.people:
         if who.name not in admins:
@@ -146,10 +134,8 @@ def people_entries(name: str, plan: ClusterPlan, section: AwsCluster, opts: Reso
 
 
 def ci_entries(name: str, plan: ClusterPlan, section: AwsCluster, opts: ResourceOptions) -> None:
-    """The IAM roles that CI jobs assume with their own tokens, and the entries of these roles.
-
-    The account's OIDC provider of the CI system is not created here, because an account has one for all stacks.
-    """
+    """The IAM roles that CI jobs assume with their own tokens, and the entries of these roles."""
+    # The CI system's OIDC provider is not created here, because an account has one for all stacks.
     for account in plan.service_accounts:
         own = f"{name}-{account.team}.{account.name}"
         grant = Grant(ci_trust(section, account.subject or ""), inline={"cluster": ci_policy(section)})
@@ -159,14 +145,11 @@ def ci_entries(name: str, plan: ClusterPlan, section: AwsCluster, opts: Resource
 
 
 class SecretReaders(Component):
-    """The roles of all teams that read secrets of AWS Secrets Manager.
+    """The roles of all teams that read secrets of AWS Secrets Manager; `arns` has them by their names in the plan.
 
-    The secrets are not created here. A role does not get the right to decrypt with a key of KMS that is not AWS's own:
-    its owner must allow it. IAM must know the issuer of the cluster's tokens: for a created cluster it is registered
-    here, an existing one must have its IAM OIDC provider.
-
-    Attributes:
-        arns: of the roles, by their names in the plan.
+    The secrets are not created here. A role may not decrypt with a KMS key other than AWS's own: the key's owner must
+    allow it. An existing cluster must have the IAM OIDC provider of its tokens, which is created here for a created
+    cluster.
     """
 
     def __init__(
@@ -193,26 +176,24 @@ class SecretReaders(Component):
 
 
 def issuer_of(identities: Sequence[ClusterIdentity]) -> str:
-    """URL of the issuer of a cluster's tokens."""
+    """The URL of the issuer of a cluster's tokens."""
     return next((one.issuer or "" for identity in identities for one in identity.oidcs or []), "")
 
 
-NFS: Final = ((2049, 2049),)
-"""TCP ports of EFS: https://docs.aws.amazon.com/efs/latest/ug/network-access.html."""
+NFS: Final = ((2049, 2049),)  # TCP ports of EFS: https://docs.aws.amazon.com/efs/latest/ug/network-access.html.
 LUSTRE: Final = ((988, 988), (1018, 1023))
 """TCP ports of Lustre, which servers and clients use in both directions:
 https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html."""
 SHARED_KIND: Final = "efs"
-LUSTRE_KIND: Final = "fsx-lustre"
-"""Their names in the table of storage."""
+LUSTRE_KIND: Final = "fsx-lustre"  # Lustre's name in the table of storage
 
 
 class TeamRole(Component):
     """The IAM role of a team's pods, by EKS Pod Identity, with rights on the folders of its datasets alone.
 
-    The CSI driver for S3 mounts a volume with the role of the pod that has it, so each pod reads what its team may, and
-    nothing else does: https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md.
-    A bucket of another account must allow the role in its own policy, which is not changed here.
+    The CSI driver for S3 mounts a volume with the role of the pod, so each pod reads only its team's data:
+    https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md. A bucket of another account
+    must allow the role in its own policy, which is not changed here.
     """
 
     def __init__(self, name: str, context: ClusterContext, team: TeamIdentity, opts: Options = None) -> None:
@@ -273,10 +254,9 @@ def data_access(name: str, context: ClusterContext, plan: ClusterPlan, opts: Res
 
 
 class SharedFiles(Component):
-    """The EFS file system of a cluster, in which each claim of a team is an access point.
+    """The EFS file system of a cluster, in which each claim of a team is an access point. It is kept.
 
-    It is encrypted, reached over TLS and only through access points, and admits NFS from the cluster's nodes alone. It
-    is kept.
+    It is encrypted, reached over TLS and only through access points, and admits NFS from the cluster's nodes alone.
 
     Attributes:
         late: its ID, by its placeholder in parameters of StorageClasses.
@@ -319,13 +299,10 @@ class SharedFiles(Component):
 class LustreNetwork(Component):
     """The security group of the file systems that the CSI driver for FSx for Lustre creates, one for each claim.
 
-    It admits Lustre from the cluster's nodes and among its servers, and so does the security group of the nodes. In an
-    existing network it stays when the stack is destroyed, as the file systems of deleted claims do, which use it. A
-    created network could not be deleted with it:
-    https://docs.aws.amazon.com/vpc/latest/userguide/delete-vpc.html.
-
-    Attributes:
-        late: its ID, by its placeholder in parameters of StorageClasses.
+    It admits Lustre from the cluster's nodes and among its servers, as does the nodes' security group. In an existing
+    network it stays when the stack is destroyed, as do file systems of deleted claims; a created network could not be
+    deleted with it: https://docs.aws.amazon.com/vpc/latest/userguide/delete-vpc.html. `late` has its ID by its
+    placeholder in parameters of StorageClasses.
     """
 
     def __init__(self, name: str, context: ClusterContext, network: pulumi.Output[str], opts: Options = None) -> None:

@@ -25,19 +25,16 @@ Spec: TypeAlias = Mapping[str, object]
 
 _DAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 """Days in the order of cron."""
-_WEEK: Final = 7 * 24 * 60
-"""Minutes of a week."""
+_WEEK: Final = 7 * 24 * 60  # minutes of a week
 _CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "reserved"}
 """Capacity types. For Karpenter, a capacity block is a reservation: https://karpenter.sh/docs/tasks/odcrs/."""
 
 _DRAIN: Final = {"spot": f"{KARPENTER_DRAINS}s", "capacity-block": "10m"}
-"""How long a node waits for its pods, by kind of capacity: EC2 warns two minutes before the end of a spot machine, and
-Karpenter drains machines of a capacity block ten minutes before EC2 ends them. The grace period of a pod is the last
-part of it (read 2026-11-24): https://karpenter.sh/docs/concepts/disruption/#terminationgraceperiod,
+"""How long a node waits for its pods: EC2 warns two minutes before it ends a spot machine, and Karpenter drains
+machines of a capacity block ten minutes before their end. A pod's grace period is the last part (read 2026-11-24):
+https://karpenter.sh/docs/concepts/disruption/#terminationgraceperiod,
 https://karpenter.sh/docs/tasks/odcrs/#capacity-blocks."""
-_LONGEST_DRAIN: Final = "24h"
-"""The same for other capacity. Without a limit, any pod with the annotation karpenter.sh/do-not-disrupt could keep an
-outdated node for ever."""
+_LONGEST_DRAIN: Final = "24h"  # other capacity; without a limit, karpenter.sh/do-not-disrupt keeps outdated nodes
 
 
 def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
@@ -86,10 +83,9 @@ def _ebs(volume: Volume) -> Spec:
 
 
 def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Spec]:
-    """Specs of a pool's NodePools by name: one with its minimum number of nodes, one for the nodes above it.
+    """Specs of a pool's NodePools by name: static for its minimum number of nodes (`replicas`, alpha), dynamic above.
 
-    Two NodePools are needed because a NodePool is either static (`replicas`, alpha) or dynamic. Nodes with pods that
-    differ from the pool are replaced in the windows of `drift`; None for never.
+    Nodes that differ from the pool are replaced, with pods, in the windows of `drift`; None for never.
     """
     minimum, maximum = pool.supply.min_nodes, pool.supply.max_nodes
     above, largest = maximum - minimum, max(machine.cpu for machine in (pool.machine, *pool.alternatives))
@@ -103,13 +99,9 @@ def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Sp
 
 
 def overlay(pool: NodePool) -> Spec | None:
-    """The spec of a NodeOverlay with the resources that Karpenter does not know: GPU partitions and huge pages.
-
-    Without it, Karpenter adds no node for pods that request them. Time-sliced GPUs keep the resource name of whole
-    GPUs, which an overlay cannot change. So Karpenter adds nodes as if each pod used a whole GPU.
-
-    https://karpenter.sh/docs/concepts/nodeoverlays/
-    """
+    """The spec of a NodeOverlay with the resources that Karpenter does not know: GPU partitions and huge pages."""
+    # Without it, Karpenter adds no node for them. Time-sliced GPUs have the resource name of whole GPUs, so Karpenter
+    # adds nodes as if each pod used a whole GPU: https://karpenter.sh/docs/concepts/nodeoverlays/
     resource, capacity = pool.supply.resource, huge_pages(pool)
     if resource and resource.startswith("nvidia.com/mig-"):
         capacity |= {resource: str(pool.supply.gpus_per_node)}
@@ -144,11 +136,9 @@ def _template(pool: NodePool) -> Spec:
 
 
 def _disruption(drift: Maintenance | None) -> Spec:
-    """Nodes are removed when they are empty, and replaced with pods on them only during maintenance, one by one.
-
-    The budget decides about drift, because Karpenter replaces drifted nodes with a terminationGracePeriod whatever the
-    annotations of their pods: https://github.com/aws/karpenter-provider-aws/issues/7708.
-    """
+    """Removes empty nodes, and replaces nodes with pods only during maintenance, one by one."""
+    # Budgets limit drift, because Karpenter replaces drifted nodes with a terminationGracePeriod whatever the
+    # annotations of their pods: https://github.com/aws/karpenter-provider-aws/issues/7708.
     drifted = [{"nodes": "1", "reasons": ["Drifted"]}, *_outside(drift)] if drift else []
     never = ["Underutilized"] if drift else ["Drifted", "Underutilized"]
     return {
@@ -159,10 +149,8 @@ def _disruption(drift: Maintenance | None) -> Spec:
 
 
 def _outside(maintenance: Maintenance) -> list[Spec]:
-    """Budgets that forbid drift outside of a maintenance window: one for each pause between two windows.
-
-    The smallest of the budgets that are active applies: https://karpenter.sh/docs/concepts/disruption/#schedule.
-    """
+    """Budgets that forbid drift in each pause between two maintenance windows."""
+    # The smallest active budget applies: https://karpenter.sh/docs/concepts/disruption/#schedule.
     hour, minute = (int(part) for part in maintenance.start.split(":"))
     days = sorted(_DAYS.index(day) for day in maintenance.days or _DAYS)
     starts = [(day * 24 + hour) * 60 + minute for day in days]
@@ -186,8 +174,7 @@ def _one_of(key: str, *values: str) -> Spec:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
-_KARPENTER: Final = "karpenter"
-"""Chart of Karpenter, and name of its service account."""
+_KARPENTER: Final = "karpenter"  # chart of Karpenter, and name of its service account
 EVENTS: Final = {
     "health": ("aws.health", "AWS Health Event"),
     "spot": ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
@@ -202,11 +189,9 @@ https://github.com/aws/karpenter-provider-aws/blob/main/website/content/en/previ
 class Karpenter(Component):
     """Karpenter with its own IAM role, and an EC2NodeClass and NodePools for each pool.
 
-    Its own pods need nodes that it does not create: the system nodes of a created cluster, or existing nodes. Its
-    custom resource definitions are a separate release, so that Helm updates them.
-
-    Args:
-        role: name of the IAM role of its nodes, and its ARN or a pattern that matches it.
+    Its pods need nodes that it does not create: system nodes, or existing nodes. Its custom resource definitions are a
+    separate release, so that Helm updates them. `role` is the name of its nodes' IAM role, and its ARN or a pattern for
+    it.
     """
 
     def __init__(

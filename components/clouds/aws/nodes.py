@@ -1,4 +1,4 @@
-"""Facts about EKS nodes, their images and disks, and functions from a planned pool to a node group."""
+"""EKS nodes, their images and disks, and functions from a planned pool to a node group."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,10 @@ from gpu_tenancy.model.spec.pools import Disk, Numa, OnDemand
 
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
-    """The cluster that nodes join.
+    """The cluster that nodes join; `subnets` are ids by zone.
 
-    Attributes:
-        subnets: ids of its subnets, by zone.
-        security_group: the cluster's security group, which allows traffic between nodes and control plane, and EFA:
-            https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
+    `security_group` allows traffic between nodes and control plane, and EFA:
+    https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
     """
 
     section: AwsCluster
@@ -38,7 +36,7 @@ class ClusterContext:
         return self.section.name
 
     def subnets_in(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
-        """Ids of the subnets in these zones; if there are none, of those in Availability Zones."""
+        """IDs of the subnets in these zones; if there are none, of those in Availability Zones."""
         return [self.subnets[zone] for zone in zones or self.section.zonal]
 
 
@@ -47,10 +45,10 @@ class Image:
     """An EKS image.
 
     Attributes:
-        ami_type: a node group's name for it: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html.
-        family: Karpenter's name for it; on GPU machines Karpenter selects the NVIDIA variant.
+        ami_type: for node groups: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html.
+        family: for Karpenter, which selects the NVIDIA variant on GPU machines.
         data: device of the disk for images and containers.
-        own: device of a separate disk for the operating system; None without.
+        own: device of a separate disk for the operating system; None without one.
     """
 
     ami_type: AmiType
@@ -111,10 +109,9 @@ essential = true
 mode = "always"
 """,
 }
-"""What puts images, containers and ephemeral storage on the local NVMe disks, by family of the image.
-
-https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/, https://bottlerocket.dev/en/os/latest/concepts/bootstrap-commands/
-"""
+"""Puts images, containers and ephemeral storage on local NVMe disks, by image family:
+https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/,
+https://bottlerocket.dev/en/os/latest/concepts/bootstrap-commands/"""
 _NUMA: Final[Mapping[str, str]] = {
     "al2023": """\
   kubelet:
@@ -128,10 +125,9 @@ cpu-manager-policy = "static"
 topology-manager-policy = "{policy}"
 """,
 }
-"""What aligns containers with NUMA nodes, by family of the image.
-
-https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/, https://bottlerocket.dev/en/os/latest/api/settings/kubernetes/
-"""
+"""Aligns containers with NUMA nodes, by image family:
+https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/,
+https://bottlerocket.dev/en/os/latest/api/settings/kubernetes/"""
 _GIB: Final = 2**30
 _BOTTLEROCKET_OS: Final = 4 * _GIB
 """Bottlerocket's first disk is for the operating system; images and containers are on the second:
@@ -142,9 +138,7 @@ https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/
 class Volume:
     """A disk of a node: its size in GiB and throughput in MiB/s.
 
-    Attributes:
-        key: ARN of its KMS key; None for the account's.
-        snapshot: ID of the snapshot that it starts as; None for an empty disk.
+    `key` is the ARN of its KMS key (None: the account's), `snapshot` the ID of the snapshot that it starts as.
     """
 
     device: str
@@ -160,7 +154,7 @@ def volumes(
 ) -> tuple[Volume, ...]:
     """A node's disks; sizes are rounded up to GiB.
 
-    On GPU machines the disk with the images has the catalogue's throughput, unless the images are on local disks.
+    On GPU machines the image disk has the catalogue's throughput, unless images are on local disks.
     """
     included, gpu = _performance(None), _performance(cluster.disk_throughput, gpu=True)
     on_boot_disk = machine.gpus and not uses_local_disks(cluster, machine)
@@ -179,7 +173,7 @@ def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int
 
 
 def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
-    """The configuration of a node, to which EKS and Karpenter add their own parts; None if the image's own is enough.
+    """The configuration of a node beside EKS's and Karpenter's parts; None if the image's own is enough.
 
     With `disks`, images, containers and ephemeral storage are on the local disks.
     """
@@ -189,8 +183,7 @@ def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = No
     return _MIME.format(spec=parts) if of.family == "al2023" else parts
 
 
-SYSTEM: Final = "gpu-tenancy-system"
-"""How the name of the node group for the cluster's own pods begins, and the value of its label."""
+SYSTEM: Final = "gpu-tenancy-system"  # start of the system node group's name, and value of its label
 ACCELERATOR_LABEL: Final = "k8s.amazonaws.com/accelerator"
 """Node label with which Cluster Autoscaler waits until a new node advertises its GPUs, instead of adding another node:
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md."""
@@ -218,19 +211,15 @@ def image(pool: NodePool) -> Image:
 
 
 def interfaces(fabric: Network | None) -> tuple[Interface, ...]:
-    """A node's network interfaces: one with IP addresses, and an EFA-only one for each network card with EFA.
-
-    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
-    """
+    """A node's network interfaces: one with IP addresses, and an EFA-only one for each network card with EFA."""
+    # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     cards = fabric.fabric_cards if fabric else ()
     return (Interface(0, 0, "interface"), *(Interface(card, 0 if card else 1, "efa-only") for card in cards))
 
 
 def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:
-    """Values of the EFA device plugin's chart, for the machines and taints of pools with EFA; None without such pools.
-
-    https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin
-    """
+    """Values of the EFA device plugin's chart, for machines and taints of pools with EFA; None without such pools."""
+    # https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin
     wired = [pool for pool in pools if pool.fabric]
     if not wired:
         return None
@@ -243,21 +232,17 @@ def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:
 
 
 def node_labels(pool: NodePool) -> dict[str, str]:
-    """Labels of a pool's nodes.
-
-    Nodes with MIG partitions have no nvidia.com/gpu: with the label of whole GPUs, Cluster Autoscaler would wait for it
-    forever and count the nodes as idle (processors/customresources/gpu_processor.go and simulator/utilization/info.go
-    in https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler).
-    """
+    """Labels of a pool's nodes; nodes with MIG partitions, which have no nvidia.com/gpu, get no label of whole GPUs."""
+    # Cluster Autoscaler would wait for the resource forever and count the nodes as idle
+    # (processors/customresources/gpu_processor.go and simulator/utilization/info.go in
+    # https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler).
     whole = pool.driver and pool.supply.resource == NVIDIA
     return {**pool.labels, **({ACCELERATOR_LABEL: str(pool.machine.gpu)} if whole else {})}
 
 
 def node_template_tags(cluster: AwsCluster, pool: NodePool) -> dict[str, str]:
-    """Tags that describe nodes to Cluster Autoscaler while it has none, by what the machine type does not tell.
-
-    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
-    """
+    """Tags that describe nodes to Cluster Autoscaler while it has none, beyond their machine type."""
+    # https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
     efa, supply = pool.fabric.interfaces if pool.fabric else 0, pool.supply
     disk = pool.machine.local_disk if uses_local_disks(cluster, pool.machine) else pool.disk.size
     resources = {
@@ -281,12 +266,9 @@ def huge_pages(pool: NodePool) -> dict[str, str]:
 
 
 def system_pool(nodes: SystemNodes) -> NodePool:
-    """The system nodes of a created cluster, as a pool.
-
-    It has no taint: operators run here, whatever capacity the pools get, and their charts do not tolerate
-    `CriticalAddonsOnly`. With another machine it has another name: Pulumi creates it before it deletes the old group,
-    so Kueue and its webhook keep running.
-    """
+    """The system nodes of a created cluster, as a pool."""
+    # It has no taint: the operators that run here do not tolerate `CriticalAddonsOnly`. Another machine gives it
+    # another name: Pulumi creates the new group before it deletes the old one, so Kueue and its webhook keep running.
     of = IMAGES[None, nodes.machine.architecture]
     kind = hashlib.sha256(f"{nodes.machine.type} {of.ami_type}".encode()).hexdigest()[:8]
     return NodePool(

@@ -1,7 +1,6 @@
-"""IAM policy documents as JSON: those of `policies.yaml`, and those that depend on more than names.
+"""IAM policy documents as JSON: those of `policies.yaml`, and those that depend on more than names."""
 
-All names are known in advance, except the issuer of a cluster's tokens, so only the trust in it is an Output.
-"""
+# Only the issuer of a cluster's tokens is not known in advance, so only the trust in it is an Output.
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,7 @@ from gpu_tenancy.model.plan.secrets import Store
 from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS, AwsCluster
 from gpu_tenancy.model.yaml import read_table
 
-AUDIENCE: Final = "sts.amazonaws.com"
-"""Audience of the tokens with which CI jobs assume roles."""
+AUDIENCE: Final = "sts.amazonaws.com"  # audience of the tokens with which CI jobs assume roles
 Statement: TypeAlias = Mapping[str, object]
 
 _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", "amazonaws.com"))
@@ -24,7 +22,7 @@ _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us
 
 
 def partition(region: str) -> str:
-    """The AWS partition of a region, as in ARNs: `aws`, `aws-cn`, `aws-us-gov`."""
+    """The AWS partition of a region in ARNs: `aws`, `aws-cn`, `aws-us-gov`."""
     return next((name for prefix, name, _ in _PARTITIONS if region.startswith(prefix)), "aws")
 
 
@@ -33,10 +31,8 @@ def _domain(region: str) -> str:
 
 
 def managed_policy(region: str, name: str) -> str:
-    """ARN of an AWS managed policy, from its name, with the path that policies for service roles have.
-
-    https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html
-    """
+    """ARN of an AWS managed policy, from its name, with the path that policies for service roles have."""
+    # https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html
     return f"arn:{partition(region)}:iam::aws:policy/{name}"
 
 
@@ -75,19 +71,15 @@ def written_policy(name: str, region: str, **values: str) -> str:
 
 
 def trust(service: str) -> str:
-    """The trust policy for an AWS service: `eks`, or `pods.eks` for EKS Pod Identity, which tags its sessions.
-
-    https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
-    """
+    """The trust policy for an AWS service: `eks`, or `pods.eks` for EKS Pod Identity, which tags its sessions."""
+    # https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
     actions = ["sts:AssumeRole", "sts:TagSession"] if service == "pods.eks" else ["sts:AssumeRole"]
     return document(allow(Principal={"Service": f"{service}.amazonaws.com"}, Action=actions))
 
 
 def ci_trust(section: AwsCluster, subject: str) -> str:
-    """The trust policy of a service account: one subject of the CI system's tokens, for STS.
-
-    https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
-    """
+    """The trust policy of a service account: one subject of the CI system's tokens, for STS."""
+    # https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
     return _web_identity_trust(section.identity_provider, section.issuer, subject)
 
 
@@ -110,11 +102,9 @@ def ci_policy(section: AwsCluster) -> str:
 
 
 def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) -> str:
-    """The policy of a team's reader: read the named secrets, and no others.
-
-    Secrets Manager adds six characters to the names of ARNs:
-    https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_examples.html
-    """
+    """The policy of a team's reader: read the named secrets, and no others."""
+    # ARNs have six more characters after a name:
+    # https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_examples.html
     names = [
         f"arn:{partition(region)}:secretsmanager:{store.place}:*:secret:{name}-??????"
         for store, named in secrets
@@ -138,12 +128,7 @@ def autoscaler_policy(cluster: str, region: str) -> str:
 def karpenter_policies(cluster: str, region: str, node_role: str, queue: str, *, spot: bool) -> dict[str, str]:
     """The policies of Karpenter's controller by name.
 
-    Args:
-        cluster: name of the cluster.
-        region: region of the cluster.
-        node_role: ARN of the nodes' role, or a pattern that matches it.
-        queue: name of the SQS queue for interruptions.
-        spot: whether a pool has spot instances.
+    `node_role` is the ARN of the nodes' role, or a pattern for it; `queue` the SQS queue for interruptions.
     """
     return {
         "instances": written_policy("karpenter-instances", region, cluster=cluster),
@@ -159,12 +144,9 @@ def queue_policy(queue: str) -> str:
 
 
 def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:
-    """The policy of a team: read the folders of its datasets, and write to those that it may change.
-
-    Listing is bound to the folder too, so names of other objects stay unknown. The key of a bucket is usable only
-    through S3 of the region.
-    https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions
-    """
+    """The policy of a team: read the folders of its datasets, list only them, and write to those that it may change."""
+    # A bucket's key is usable only through S3 of the region.
+    # https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions
     arn = f"arn:{partition(region)}:s3:::"
     statements: list[Statement] = []
     for grant in grants:

@@ -44,11 +44,8 @@ class LiveBounds:
 
 
 def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds | None:
-    """The bounds of a node group in the cloud; None if it does not exist, as before its creation.
-
-    It is found by the tags that EKS sets on Auto Scaling groups, because a list can be empty: asking for a node group
-    that does not exist is an error.
-    """
+    """The bounds of a node group in the cloud; None if it does not exist, as before its creation."""
+    # It is found by the tags of its Auto Scaling group: asking for a node group that does not exist is an error.
     invoke = pulumi.InvokeOptions(parent=parent)
     tags = {"tag:eks:cluster-name": cluster, "tag:eks:nodegroup-name": group}
     # Pulumi's name of the list of Auto Scaling groups.
@@ -61,8 +58,7 @@ def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds
     return LiveBounds(groups.names[0], size.min_size, size.max_size)
 
 
-LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"
-"""Tag that tells policies that the number of nodes is read from the cloud before it is sent."""
+LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"  # tag: the number of nodes is read from the cloud before it is sent
 
 
 _CAPACITY: Final = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
@@ -72,14 +68,12 @@ _CAPACITY: Final = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
 class NodeGroup(Component):
     """A managed node group with its launch template and, if the pool is compact, its placement group.
 
-    EKS creates the Auto Scaling group. Only Cluster Autoscaler's tags are added to it, because tags of a node group are
-    not propagated. The node role and the subnets are the cluster's. The policy of a customer-managed KMS key for the
-    disks must allow the service-linked role of Auto Scaling:
+    Cluster Autoscaler's tags are set on the Auto Scaling group, which EKS creates without a node group's tags. The
+    policy of a customer-managed KMS key for disks must allow the service-linked role of Auto Scaling:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html
 
-    If an autoscaler owns the number of nodes, it is set to the minimum on creation, and sent again only if the bounds
-    are edited: then as the number that runs. For a capacity block that has not started yet, the minimum must be 0,
-    because its nodes cannot start.
+    If an autoscaler owns the number of nodes, it starts as the minimum, and is sent again, as the running number, only
+    if the bounds are edited. Before a capacity block starts, the minimum must be 0: its nodes cannot start.
     """
 
     def __init__(
@@ -204,10 +198,8 @@ class NodeGroup(Component):
 def placement_group(
     name: str, group_name: str, tags: Mapping[str, str], parent: pulumi.Resource
 ) -> aws.ec2.PlacementGroup:
-    """A cluster placement group: nodes close to each other, in one zone.
-
-    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-cluster
-    """
+    """A cluster placement group: nodes close to each other, in one zone."""
+    # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-cluster
     return aws.ec2.PlacementGroup(
         name, name=group_name, strategy="cluster", tags=tags, opts=ResourceOptions(parent=parent)
     )
@@ -246,10 +238,9 @@ def _interface(interface: Interface, group: pulumi.Output[str]) -> aws.ec2.Launc
     return {**common, "associate_public_ip_address": "false"} if interface.kind == "interface" else common
 
 
-_AUTOSCALER: Final = "cluster-autoscaler"
-"""Chart of Cluster Autoscaler, and name of its service account."""
+_AUTOSCALER: Final = "cluster-autoscaler"  # chart of Cluster Autoscaler, and name of its service account
 _REQUESTS: Final = {"enable-provisioning-requests": True, "kube-api-content-type": "application/json"}
-"""Flags with which it handles ProvisioningRequests. It cannot write their status as protobuf before 1.34.5:
+"""Flags for ProvisioningRequests, whose status it cannot write as protobuf before 1.34.5:
 https://github.com/kubernetes/autoscaler/issues/8855."""
 
 _REMOVES: Final = {
@@ -257,16 +248,16 @@ _REMOVES: Final = {
     "scale-down-utilization-threshold": 0.001,
     "ignore-daemonsets-utilization": True,
 }
-"""Flags with which it removes only nodes whose pods request nothing, DaemonSets aside; the default is less than half of
-the GPUs or CPUs. Nodes with GPU partitions count by their CPUs and memory. With 0 it would remove no node, because the
-use must be below the threshold (isNodeBelowUtilizationThreshold, read 2026-11-24):
+"""Flags to remove only nodes whose pods request nothing, DaemonSets aside; default: less than half of GPUs or CPUs.
+Nodes with GPU partitions count by CPUs and memory. With 0 no node is removed, because use must be below the threshold
+(isNodeBelowUtilizationThreshold, read 2026-11-24):
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/core/scaledown/eligibility/eligibility.go."""
 
 
 class ClusterAutoscaler(Component):
     """Cluster Autoscaler with its own IAM role, which can scale only this cluster's node groups.
 
-    It discovers them by the tags that EKS sets on their Auto Scaling groups:
+    It finds them by EKS's tags on Auto Scaling groups:
     https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html
 
     If pools are queued, it also handles ProvisioningRequests, whose definition the cluster must have:

@@ -34,18 +34,16 @@ from .pools import MemoryLock, PoolCluster, agent_pool
 class AksCluster(Component):
     """An AKS cluster with its node pools.
 
-    Vaults, keys, workspaces and capacity reservations are not created here. An existing cluster is only read.
-    It must have Entra integration, which kubelogin requires, and for capacity reservation groups a user-assigned
-    identity with the role Contributor on their resource groups
+    Vaults, keys, workspaces and capacity reservations are not created here. An existing cluster is only read. It must
+    have Entra integration, which kubelogin requires, and for capacity reservation groups a user-assigned identity with
+    the role Contributor on their resource groups
     (https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups). The deployer must be allowed to list the
     cluster's user credentials; only the address and the CA are kept.
 
-    If a pool has `fabric`, its machines have InfiniBand, and its containers can lock memory without limit. The feature
-    AKSInfinibandSupport of Microsoft.ContainerService is not managed here: it must be registered before the pool is
-    created, so that its nodes share one InfiniBand network (https://learn.microsoft.com/azure/aks/use-amd-gpus).
-
-    Attributes:
-        system: what InfiniBand needs on nodes; the system pool is part of the cluster.
+    If a pool has `fabric`, its machines have InfiniBand, and its containers can lock memory without limit; `system` has
+    the needed objects. The feature AKSInfinibandSupport of Microsoft.ContainerService must be registered before the
+    pool is created, so that its nodes share one InfiniBand network
+    (https://learn.microsoft.com/azure/aks/use-amd-gpus).
     """
 
     def __init__(self, name: str, plan: ClusterPlan, opts: Options = None) -> None:
@@ -96,10 +94,8 @@ class AksCluster(Component):
             self.system = [MemoryLock(f"{name}-memory-lock", wired, within)]
 
     def _placement(self, name: str, pool: NodePool, place: PoolCluster) -> ProximityPlacementGroup:
-        """A pool's proximity placement group: https://learn.microsoft.com/azure/aks/reduce-latency-ppg.
-
-        Another zone or machine type replaces the group. The pool uses its id, so Pulumi deletes the pool first.
-        """
+        """A pool's proximity placement group: https://learn.microsoft.com/azure/aks/reduce-latency-ppg."""
+        # Another zone or machine type replaces the group. The pool uses its id, so Pulumi deletes the pool first.
         return ProximityPlacementGroup(
             name,
             resource_group_name=place.section.resource_group,
@@ -114,7 +110,7 @@ class AksCluster(Component):
 
 
 def _issuer(parts: Sequence[str | ManagedClusterOIDCIssuerProfileResponse]) -> str:
-    """URL of the issuer of the cluster's tokens; empty for a cluster without one, whose teams have no identities."""
+    """The URL of the issuer of the cluster's tokens; empty without one, and then teams have no identities."""
     return next((part.issuer_url for part in parts if isinstance(part, ManagedClusterOIDCIssuerProfileResponse)), "")
 
 
@@ -124,8 +120,7 @@ open_cluster = AksCluster
 def own_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
     """A kubeconfig for a cluster, from the user credentials that AKS returns.
 
-    Only these contain the API server's address and CA. Client certificates and tokens in them, which clusters with
-    local accounts have, are dropped.
+    Only these have the API server's address and CA. Client certificates and tokens of local accounts are dropped.
 
     Raises:
         pulumi.RunError: AKS returned no kubeconfig.

@@ -21,15 +21,12 @@ _SUBNET = "nodes"
 class Network(Component):
     """A virtual network with one private subnet and, for `egress: nat-gateway`, a NAT gateway with a public address.
 
-    Machines have no egress of their own, which Azure would give by default; pods have the addresses of the cluster's
-    overlay network. Half of the addresses stay free for other subnets.
-
-    https://learn.microsoft.com/azure/virtual-network/ip-services/default-outbound-access,
-    https://learn.microsoft.com/azure/aks/nat-gateway
-
-    Attributes:
-        subnet: resource ID of the subnet.
+    Machines have no egress of their own, which Azure would give by default; pods have addresses of an overlay network.
+    Half of the addresses stay free for other subnets. `subnet` is a resource ID.
     """
+
+    # https://learn.microsoft.com/azure/virtual-network/ip-services/default-outbound-access,
+    # https://learn.microsoft.com/azure/aks/nat-gateway
 
     def __init__(
         self, name: str, plan: ClusterPlan, section: AzureCluster, creation: AksCreation, opts: Options = None
@@ -82,27 +79,23 @@ AUTOSCALER: Final[containerservice.ManagedClusterPropertiesAutoScalerProfileArgs
     "skip_nodes_with_system_pods": "true",
     "scale_down_utilization_threshold": "0.5",
 }
-"""Settings of AKS's autoscaler, which keeps nodes with pods that have local storage, such as an emptyDir. The threshold
-is of CPUs and memory: the one of GPUs is upstream's 0.5, and no setting (read 2026-11-24):
+"""Settings of AKS's autoscaler, which by default keeps nodes with pods that have local storage. The threshold is of
+CPUs and memory; that of GPUs is upstream's 0.5 and cannot be set (read 2026-11-24):
 https://learn.microsoft.com/azure/aks/cluster-autoscaler#use-the-cluster-autoscaler-profile."""
 
 
 def upgrade_channels(creation: AksCreation, *, gpus: bool) -> containerservice.ManagedClusterAutoUpgradeProfileArgsDict:
-    """How AKS upgrades Kubernetes and nodes by itself: not at all, or by patches.
-
-    The channels are of the whole cluster, and both drain nodes; SecurityPatch patches nodes live if it can. A change
-    between SecurityPatch and None replaces no node, but a change to Unmanaged does (read 2026-11-24):
-    https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image.
-    """
+    """AKS's upgrades of Kubernetes and nodes: none, or patches. Both drain the cluster's nodes."""
+    # SecurityPatch patches nodes live if it can. A change between SecurityPatch and None replaces no node, a change to
+    # Unmanaged does (read 2026-11-24): https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image.
     if gpus and creation.gpu_upgrades == "on-demand":
         return {"upgrade_channel": "none", "node_os_upgrade_channel": "None"}
     return {"upgrade_channel": "patch", "node_os_upgrade_channel": "SecurityPatch"}
 
 
 UPGRADES: Final = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
-"""Names of the configurations for Kubernetes versions and for patches of the nodes' operating system."""
-RELEASES: Final = "default"
-"""Name of the configuration for AKS's weekly releases, which has no daily schedule."""
+"""Names of the configurations for Kubernetes versions, and for patches of the nodes' operating system."""
+RELEASES: Final = "default"  # name of the configuration for AKS's weekly releases, which has no daily schedule
 
 
 def windows(maintenance: AksMaintenance) -> Mapping[str, containerservice.MaintenanceWindowArgsDict]:
@@ -138,16 +131,12 @@ _GIB_OF_SYSTEM: Final = 128
 
 
 class AksControlPlane(Component):
-    """An AKS cluster with a system node pool without GPUs.
+    """An AKS cluster with a system node pool without GPUs; `subnet` is the resource ID of the nodes' subnet.
 
     An existing network, Key Vault and key, disk encryption set, Log Analytics workspace and capacity reservations are
-    not created here. The cluster's identity gets the required roles on each, and the deployer must be allowed to assign
-    them. A role assignment can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
-
-    Kubernetes and the nodes are patched automatically, in the maintenance windows of the stack, unless they have GPUs.
-
-    Attributes:
-        subnet: resource ID of the nodes' subnet, existing or created.
+    not created here. The cluster's identity gets its roles on each, and the deployer must be allowed to assign them,
+    which can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups. Kubernetes and nodes
+    are patched automatically in the maintenance windows of the stack, except with GPUs.
 
     Raises:
         TypeError: the stack names an existing cluster.
@@ -260,13 +249,11 @@ class AksControlPlane(Component):
 
 
 def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) -> dict[str, Right]:
-    """The right of each role assignment of the cluster's identity, by stable names: Azure rejects duplicates.
-
-    Subnet: https://learn.microsoft.com/azure/aks/configure-azure-cni; key:
-    https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption; disks:
-    https://learn.microsoft.com/azure/aks/azure-disk-customer-managed-keys; reservations, by their resource groups:
-    https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
-    """
+    """The right of each role assignment of the cluster's identity, by stable names: Azure rejects duplicates."""
+    # Subnet: https://learn.microsoft.com/azure/aks/configure-azure-cni; key:
+    # https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption; disks:
+    # https://learn.microsoft.com/azure/aks/azure-disk-customer-managed-keys; reservations, by resource group:
+    # https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
     reserved = [group.partition("/providers/")[0] for pool in plan.pools if (group := pool.reservation)]
     return {
         "subnet": Right("Network Contributor", subnet),
@@ -277,11 +264,9 @@ def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) 
 
 
 def _entrance(creation: AksCreation) -> containerservice.ManagedClusterAPIServerAccessProfileArgsDict:
-    """Access to the API server: from the stack's `allowFrom` networks, or from the cluster's network only.
-
-    `az aks command invoke` would bypass both, so it is disabled. The name of a private API server is in the private DNS
-    zone that AKS links to the subnet's network: https://learn.microsoft.com/azure/aks/private-clusters.
-    """
+    """Access to the API server: from the stack's `allowFrom` networks, or from the cluster's network only."""
+    # `az aks command invoke` would bypass both, so it is disabled. The name of a private API server is in the private
+    # DNS zone that AKS links to the subnet's network: https://learn.microsoft.com/azure/aks/private-clusters.
     if creation.allow_from:
         return {"authorized_ip_ranges": list(creation.allow_from), "disable_run_command": True}
     return {
@@ -295,13 +280,10 @@ def _entrance(creation: AksCreation) -> containerservice.ManagedClusterAPIServer
 def _system_pool(
     subnet: pulumi.Input[str], creation: AksCreation, system: SystemNodes, tags: dict[str, str]
 ) -> containerservice.ManagedClusterAgentPoolProfileArgsDict:
-    """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
-
-    It is part of the cluster's resource, and many of its properties cannot be changed, nor can its name: AKS refuses a
-    pool that an update of the cluster adds (https://github.com/pulumi/pulumi-azure-native/issues/579). Pools of the
-    stack are separate resources. It has no taint, so that operators never wait for a pool of the stack, which can lack
-    capacity. AKS changes taints of existing nodes.
-    """
+    """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools."""
+    # It is part of the cluster's resource: its name and many properties cannot be changed, and AKS refuses a pool that
+    # an update of the cluster adds (https://github.com/pulumi/pulumi-azure-native/issues/579). It has no taint, so that
+    # operators never wait for a pool of the stack, which can lack capacity. AKS changes taints of existing nodes.
     return {
         "name": "system",
         "mode": "System",

@@ -1,8 +1,7 @@
-"""Managed identities of CI jobs and readers of secrets, and the roles of these, of people and of nodes.
+"""Managed identities of CI jobs and readers of secrets, and the roles of these, of people and of nodes."""
 
-https://learn.microsoft.com/entra/workload-id/workload-identity-federation-create-trust-user-assigned-managed-identity,
-https://learn.microsoft.com/azure/aks/workload-identity-overview
-"""
+# https://learn.microsoft.com/entra/workload-id/workload-identity-federation-create-trust-user-assigned-managed-identity,
+# https://learn.microsoft.com/azure/aks/workload-identity-overview
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -22,9 +21,8 @@ from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AzureClus
 from ...objects import Component, Options
 from .pools import PoolCluster
 
-AUDIENCE: Final = "api://AzureADTokenExchange"
-"""Audience of the tokens that Entra exchanges."""
-ROLES: Final = {
+AUDIENCE: Final = "api://AzureADTokenExchange"  # audience of the tokens that Entra exchanges
+ROLES: Final = {  # ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles.
     "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
     "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
     "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
@@ -34,20 +32,18 @@ ROLES: Final = {
     BLOB_ROLES[False]: "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
     BLOB_ROLES[True]: "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
 }
-"""Ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles."""
-Token: TypeAlias = tuple[pulumi.Input[str] | None, pulumi.Input[str] | None]
-"""Issuer and subject of a token."""
+Token: TypeAlias = tuple[pulumi.Input[str] | None, pulumi.Input[str] | None]  # issuer and subject of a token
 
 
 class Principal(NamedTuple):
-    """Who has a role, by the object ID in Entra; a managed identity is a service principal."""
+    """The object ID in Entra of a role's holder; a managed identity is a service principal."""
 
     id: pulumi.Input[str]
     kind: PrincipalType = PrincipalType.SERVICE_PRINCIPAL
 
 
 class Right(NamedTuple):
-    """A built-in role, the resource ID that it is assigned on, and the condition under which it gives its rights."""
+    """A built-in role, the resource ID that it is assigned on, and its condition."""
 
     role: str
     scope: pulumi.Input[str]
@@ -75,7 +71,7 @@ def federated(
     credential: tuple[str, Token],
     opts: ResourceOptions,
 ) -> FederatedIdentityCredential:
-    """A credential of an identity: its name, and the token with which somebody logs in as the identity."""
+    """A credential of an identity: its name, and the token for logins as the identity."""
     credential_name, (issuer, subject) = credential
     return FederatedIdentityCredential(
         name,
@@ -90,7 +86,7 @@ def federated(
 
 
 def account_token(issuer: pulumi.Input[str], namespace: str, account: str) -> Token:
-    """The token of a ServiceAccount of the cluster whose OIDC issuer it is."""
+    """The token of a ServiceAccount of the cluster with this OIDC issuer."""
     return issuer, f"system:serviceaccount:{namespace}:{account}"
 
 
@@ -112,13 +108,10 @@ def role_assignment(
 
 
 class CiIdentity(Component):
-    """The managed identity of a service account, and the one subject of the CI system that may log in as it.
+    """The managed identity of a service account, and the one CI subject that may log in as it.
 
     In a created cluster it can list the user credentials, which have no rights by themselves; for an existing cluster,
-    the report has the command.
-
-    Attributes:
-        object_id: its name as a user of the cluster.
+    the report has the command. `object_id` is its name as a user of the cluster.
     """
 
     def __init__(
@@ -143,11 +136,9 @@ SECRETS_USER: Final = "Key Vault Secrets User"
 class SecretReaderIdentity(Component):
     """The managed identity of a team that reads its secrets, by the tokens of the team's ServiceAccount.
 
-    It may read each secret, and no others of the vault. Vaults must use Azure RBAC; neither they nor their secrets are
-    created here. An existing cluster must have the OIDC issuer and workload identity enabled.
-
-    Attributes:
-        names: its client ID and tenant, by their names in the plan.
+    It may read only the team's secrets of a vault. Vaults, with Azure RBAC, and secrets are not created here. An
+    existing cluster must have the OIDC issuer and workload identity enabled. `names` are its client ID and tenant, by
+    their names in the plan.
     """
 
     def __init__(
@@ -168,8 +159,7 @@ class SecretReaderIdentity(Component):
         self.names = {client: identity.client_id, tenant: identity.tenant_id}
 
 
-_KUBELET: Final = "kubeletidentity"
-"""Identity with which nodes pull images; all node pools of a cluster share it."""
+_KUBELET: Final = "kubeletidentity"  # identity with which nodes pull images; all node pools of a cluster share it
 
 
 def kubelet_of(profile: Mapping[str, UserAssignedIdentityManagedClusterResponse] | None) -> str:
@@ -177,8 +167,7 @@ def kubelet_of(profile: Mapping[str, UserAssignedIdentityManagedClusterResponse]
     return (profile or {})[_KUBELET].object_id or "" if profile and _KUBELET in profile else ""
 
 
-_DAYS_OF_DELETED: Final = 30
-"""Days for which a created storage account keeps deleted containers and blobs."""
+_DAYS_OF_DELETED: Final = 30  # days for which a created storage account keeps deleted containers and blobs
 
 
 class TeamAccess(Component):
@@ -186,10 +175,7 @@ class TeamAccess(Component):
 
     The CSI driver for Blob storage mounts a volume with the token of the pod's ServiceAccount:
     https://github.com/kubernetes-sigs/blob-csi-driver/blob/master/docs/workload-identity-static-pv-mount.md. A folder
-    of a container is a condition of the role assignment.
-
-    Attributes:
-        client_id: of the identity, by which volumes name it.
+    of a container is a condition of the role assignment. Volumes name `client_id`.
     """
 
     def __init__(
@@ -214,10 +200,9 @@ class TeamAccess(Component):
 
 
 class DatasetAccount(Component):
-    """A storage account for datasets with its containers, in the cluster's resource group.
+    """A storage account for datasets with its containers, in the cluster's resource group. It is kept.
 
-    It has no public access and no keys, keeps versions of blobs, and deleted ones for 30 days; Azure encrypts it. It is
-    kept.
+    It has no public access and no keys, keeps blob versions, and deleted blobs for 30 days; Azure encrypts it.
     """
 
     def __init__(self, name: str, place: PoolCluster, containers: Sequence[MadeBucket], opts: Options = None) -> None:

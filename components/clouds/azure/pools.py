@@ -1,4 +1,4 @@
-"""Node pools of AKS, and what their nodes with InfiniBand need."""
+"""Node pools of AKS, and the setup of their nodes with InfiniBand."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,11 @@ from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from ...objects import Component, Options, node_daemon_set, on_each_node, on_pools
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
-"""Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
-this label, and a pool without it differs from its state in AKS:
-https://learn.microsoft.com/azure/aks/spot-node-pool."""
+"""Label of spot nodes, beside the taint of this name. AKS reserves its prefix, but spot pools accept it, and a pool
+without it differs from its state in AKS: https://learn.microsoft.com/azure/aks/spot-node-pool."""
 TEMPLATE: Final = "k8s.io_cluster-autoscaler_node-template_resources_"
 """Start of the tags that tell Cluster Autoscaler what nodes of an empty scale set have."""
-DRAIN_MINUTES: Final = 60
-"""Minutes that an upgrade waits for a node's pods, so that training jobs can write a checkpoint; AKS's default is
-30."""
+DRAIN_MINUTES: Final = 60  # minutes that an upgrade waits for a node's pods (a checkpoint); AKS's default is 30
 MIG: Final = {1: "MIG1g", 2: "MIG2g", 3: "MIG3g", 4: "MIG4g", 7: "MIG7g"}
 """AKS's MIG profiles by compute slices of a partition. They are NVIDIA's profiles 19, 14, 9, 5 and 0:
 https://github.com/Azure/AgentBaker/blob/master/parts/linux/cloud-init/artifacts/mig-partition.sh."""
@@ -43,21 +40,15 @@ REPLACED: Final[Mapping[str, str]] = {
     "scaleSetPriority": "https://learn.microsoft.com/azure/aks/spot-node-pool",
     "spotMaxPrice": "https://learn.microsoft.com/azure/aks/spot-node-pool",
 }
-"""Properties of a pool that AKS sets only at creation, with the source of each (read 2026-11-22).
-
-AKS rejects an update of them, and pulumi-azure-native replaces a pool by itself only for vmSize and gpuInstanceProfile:
+"""Properties that AKS sets only at a pool's creation, with sources (read 2026-11-22); AKS rejects updates.
+pulumi-azure-native itself replaces a pool only for vmSize and gpuInstanceProfile:
 https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go."""
 _GIB: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class PoolCluster:
-    """The cluster that pools belong to.
-
-    Attributes:
-        name: name of the cluster, as its output, so that pools depend on it.
-        subnet: resource ID of the nodes' subnet.
-    """
+    """The cluster that pools belong to: its name as an output, so that pools depend on it, and the nodes' subnet."""
 
     section: AzureCluster
     name: pulumi.Output[str]
@@ -72,16 +63,12 @@ def agent_pool(
 ) -> containerservice.AgentPool:
     """A node pool of AKS.
 
-    If the minimum and maximum of `nodes` differ, AKS's cluster autoscaler owns the number of nodes. It is then not set,
-    because each update of the pool would reset it (https://github.com/Azure/AKS/issues/1627). A pool of a fixed size
-    has no autoscaler; GPU partitions require this, because AKS's autoscaler supports only whole NVIDIA GPUs
-    (https://github.com/Azure/AKS/issues/5161).
-
-    Hosts encrypt disks and caches, except of machine types that cannot (`machines.<type>.hostEncryption: false`). For
-    this, the feature EncryptionAtHost of Microsoft.Compute must be registered in the subscription.
-
-    A change of what AKS sets only at creation (`REPLACED`) replaces the pool: the old one is deleted first, because its
-    name is in use until then, and its pods are evicted.
+    If minimum and maximum of `nodes` differ, AKS's autoscaler owns the number of nodes, which is not set: each update
+    would reset it (https://github.com/Azure/AKS/issues/1627). GPU partitions require a fixed size, because the
+    autoscaler supports only whole NVIDIA GPUs (https://github.com/Azure/AKS/issues/5161). Hosts encrypt disks and
+    caches, except of machine types with `machines.<type>.hostEncryption: false`; the feature EncryptionAtHost of
+    Microsoft.Compute must be registered in the subscription. A change of `REPLACED` properties replaces the pool: the
+    old one, whose name is in use, is deleted first, and its pods are evicted.
     """
     section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes
@@ -184,18 +171,17 @@ done
 
 
 class MemoryLock(Component):
-    """A DaemonSet that lets containers on the nodes of some pools lock memory without limit.
+    """A DaemonSet that lets containers on the nodes of some pools lock memory without limit, which InfiniBand needs.
 
-    InfiniBand locks the memory that it sends from. A container inherits its limit from containerd, 8 MiB by systemd's
-    default, and AKS has no setting for it. Otherwise each pod would need the capability IPC_LOCK
-    (https://github.com/Azure/aks-rdma-infiniband/blob/main/tests/scenarios/k8s/values.yaml), which the Pod Security
-    Standard of the teams' namespaces rejects. The limit of a running containerd is raised, which no container notices;
-    it is raised again after containerd restarts.
+    A container inherits containerd's limit, 8 MiB by systemd's default, and AKS has no setting for it. The Pod Security
+    Standard of the teams' namespaces rejects the alternative, IPC_LOCK for each pod
+    (https://github.com/Azure/aks-rdma-infiniband/blob/main/tests/scenarios/k8s/values.yaml). The limit of a running
+    containerd is raised without effect on containers, and again after each restart.
 
-    It also loads `nvidia-peermem`, without which NCCL copies through the memory of the host: AKS installs its managed
-    driver, but does not load this module, which needs the network driver of the Network Operator first
+    It also loads `nvidia-peermem`, without which NCCL copies through the host's memory: AKS's managed driver does not
+    load it, and it needs the Network Operator's driver first
     (https://azure.github.io/aks-rdma-infiniband/configurations/gpu-drivers, read 2026-11-24). With `driver: operator`
-    the GPU Operator has loaded it already. The pods are privileged and run in `kube-system`.
+    the GPU Operator has loaded it. The pods are privileged and run in `kube-system`.
     """
 
     def __init__(self, name: str, pools: Sequence[str], opts: Options = None) -> None:

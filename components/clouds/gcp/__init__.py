@@ -25,19 +25,14 @@ https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts."""
 
 
 class GkeCluster(Component):
-    """A GKE Standard cluster, created or looked up by name, and its node pools.
+    """A GKE Standard cluster, created or looked up by name, and its node pools; its kubeconfig has no credentials.
 
-    Not managed here: an existing network, with its ranges, NAT and firewall; the APIs of the project (container,
-    compute, iam, cloudkms if the key is created, file and lustre if claims need them); the Workload Identity of an
-    existing cluster, which the pools require, and its multi-networking, which GPUDirect requires. For NVLink between
-    machines (GB200), only the placement is managed, not NVIDIA's DRA driver, through which pods use it.
-
-    The autoscaler is GKE's cluster autoscaler, which scales from zero without further settings. The kubeconfig contains
-    no credentials.
-
-    Attributes:
-        system: its system pool, the driver installer if a pool has the driver mode `operator`, and what GPUDirect needs
-            if a pool has `fabric`.
+    Not managed here: an existing network, with its ranges, NAT and firewall; the project's APIs (container, compute,
+    iam, cloudkms if the key is created, file and lustre if claims need them); an existing cluster's Workload Identity,
+    which the pools require, and multi-networking, which GPUDirect requires; NVIDIA's DRA driver, through which pods use
+    NVLink between machines (GB200). GKE's cluster autoscaler scales from zero without further settings. `system` has
+    its system pool, the driver installer for the driver mode `operator`, and the objects of GPUDirect for pools with
+    `fabric`.
     """
 
     def __init__(self, name: str, plan: ClusterPlan, opts: Options = None) -> None:
@@ -142,10 +137,8 @@ class GkeCluster(Component):
         return create_cluster(name, plan, NewCluster(cluster, creation, self._account, key, network), opts)
 
     def _domain_policy(self, name: str, pool: NodePool) -> pulumi.Output[str] | None:
-        """Name of a policy that places a pool's machines in one NVLink domain; None if the pool needs none of its own.
-
-        https://docs.cloud.google.com/compute/docs/instance-groups/create-workload-policies
-        """
+        """Name of a policy that places a pool's machines in one NVLink domain; None if the pool needs none."""
+        # https://docs.cloud.google.com/compute/docs/instance-groups/create-workload-policies
         if pool.machine.topology is None or pool.placement_policy:
             return None
         return compute.ResourcePolicy(

@@ -1,4 +1,4 @@
-"""Who reaches what on GKE: kubeconfigs without credentials, identities of CI jobs, rights on secrets and buckets."""
+"""Kubeconfigs without credentials, identities of CI jobs, and rights on secrets and buckets of GKE clusters."""
 
 import json
 from collections.abc import Mapping
@@ -32,9 +32,8 @@ def dns_name(config: outputs.ClusterControlPlaneEndpointsConfig) -> str:
 def kubeconfig(cluster: Mapping[str, str | None]) -> str:
     """A kubeconfig without credentials: Google's credential plugin gets a token for each use.
 
-    Args:
-        cluster: its `name`, the address of its API server (`endpoint`) without a scheme, and its CA certificate in
-            base64 (`authority`), which a DNS name does not need.
+    `cluster` has its `name`, its API server's address without a scheme (`endpoint`) and, unless that is a DNS name, its
+    CA certificate in base64 (`authority`).
     """
     server = Server(cluster["name"] or "", f"https://{cluster['endpoint']}", cluster["authority"])
     return json.dumps(of_helper(server, gke_helper()))
@@ -47,8 +46,8 @@ FEDERATED: Final = "roles/iam.workloadIdentityUser"
 class CiIdentity(Component):
     """A Google service account without keys, and the one subject that may impersonate it.
 
-    The workload identity pool of the CI system is not created here, because a project has one for all stacks. In a
-    created cluster's project it can read clusters' addresses; for an existing cluster, the report has the command.
+    The CI system's workload identity pool is not created here, because a project has one for all stacks. In a created
+    cluster's project it can read clusters' addresses; for an existing cluster, the report has the command.
     """
 
     def __init__(self, name: str, section: GcpCluster, account: ServiceAccountPlan, opts: Options = None) -> None:
@@ -73,15 +72,13 @@ class CiIdentity(Component):
             )
 
 
-ACCESSOR: Final = "roles/secretmanager.secretAccessor"
-"""The role with which values of a secret are read."""
+ACCESSOR: Final = "roles/secretmanager.secretAccessor"  # the role with which values of a secret are read
 
 
 class SecretRights(Component):
-    """The right of a team's ServiceAccount to read each of its secrets, and no others.
+    """The right of a team's ServiceAccount to read each of its secrets, and no others; secrets are not created here.
 
-    The ServiceAccount is a member of the policies itself, without a service account of Google Cloud. The secrets are
-    not created here.
+    The ServiceAccount is a member of the policies itself, without a service account of Google Cloud.
     """
 
     def __init__(self, name: str, section: GcpCluster, reader: SecretReader, opts: Options = None) -> None:
@@ -98,20 +95,18 @@ class SecretRights(Component):
                 )
 
 
-_DAYS_OF_OLD: Final = 90
-"""Days for which a created bucket keeps old versions of objects."""
+_DAYS_OF_OLD: Final = 90  # days for which a created bucket keeps old versions of objects
 
 
 class TeamRights(Component):
     """The rights of a team's ServiceAccounts on the folders of its datasets, by Workload Identity Federation for GKE.
 
-    The ServiceAccounts are principals themselves: no service account of Google is created. A folder is a managed
-    folder, because a condition on a role of the bucket cannot restrict the names that can be listed. Members are added
-    to policies; what others granted stays.
-
-    https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity,
-    https://cloud.google.com/storage/docs/managed-folders
+    They are principals themselves, without a service account of Google. A folder is a managed folder, because a bucket
+    role's condition cannot restrict listed names. Members are added to policies; other grants stay.
     """
+
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity,
+    # https://cloud.google.com/storage/docs/managed-folders
 
     def __init__(
         self, name: str, section: GcpCluster, team: TeamIdentity, number: pulumi.Output[str], opts: Options = None
@@ -136,10 +131,9 @@ class TeamRights(Component):
 
 
 class DatasetBucket(Component):
-    """A bucket for datasets in the cluster's region, with a managed folder for each dataset that is a folder.
+    """A bucket for datasets in the cluster's region, with a managed folder for each folder dataset. It is kept.
 
-    It has no public access and no access lists, and keeps old versions of objects for 90 days; Google encrypts it. It
-    is kept.
+    It has no public access and no access lists, and keeps old versions of objects for 90 days; Google encrypts it.
     """
 
     def __init__(
@@ -175,10 +169,8 @@ class DatasetBucket(Component):
 def data_access(
     name: str, plan: ClusterPlan, section: GcpCluster, cluster: container.Cluster, opts: ResourceOptions
 ) -> None:
-    """The rights of all teams, after the buckets that the stack creates.
-
-    The number of the project, which is part of the names of its principals, is asked once the cluster exists.
-    """
+    """The rights of all teams, after the buckets that the stack creates."""
+    # The project's number, which is part of the names of its principals, is asked once the cluster exists.
     made: list[pulumi.Resource] = []
     for bucket in plan.buckets:
         made += DatasetBucket(f"{name}-bucket-{bucket.bucket.bucket}", plan, section, bucket, opts).resources

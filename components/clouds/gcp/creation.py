@@ -13,11 +13,8 @@ from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation, GkeExclus
 from ...objects import Component, Options
 from .. import once_there
 
-_MTU: Final = 8896
-"""The largest MTU of a VPC, which Google recommends for GPUs; traffic to the internet has smaller packets:
-https://cloud.google.com/vpc/docs/mtu."""
-_SERVICES: Final = 20
-"""Prefix length of the range of services, if there is room for it: 4,096 of them."""
+_MTU: Final = 8896  # the largest MTU of a VPC, recommended for GPUs: https://cloud.google.com/vpc/docs/mtu.
+_SERVICES: Final = 20  # prefix length of the range of services, if there is room for it: 4,096 of them
 
 
 class ClusterNetwork(NamedTuple):
@@ -32,14 +29,11 @@ class ClusterNetwork(NamedTuple):
 class Network(Component):
     """A VPC with jumbo frames, a subnetwork with ranges for pods and services, and Cloud NAT.
 
-    Nodes reach Google's APIs and registries without Cloud NAT (Private Google Access), and everything else through it.
-    The VPC has no firewall rule that admits anything; GKE adds those of the cluster.
-
-    https://cloud.google.com/kubernetes-engine/docs/concepts/alias-ips, https://cloud.google.com/nat/docs/gke-example
-
-    Attributes:
-        names: known once nodes have egress.
+    Nodes reach Google's APIs and registries through Private Google Access, all else through Cloud NAT. The VPC has no
+    firewall rule that admits traffic; GKE adds the cluster's. `names` are known once nodes have egress.
     """
+
+    # https://cloud.google.com/kubernetes-engine/docs/concepts/alias-ips, https://cloud.google.com/nat/docs/gke-example
 
     def __init__(
         self, name: str, plan: ClusterPlan, section: GcpCluster, creation: GkeCreation, opts: Options = None
@@ -84,8 +78,7 @@ class Network(Component):
         self.names = ClusterNetwork(vpc.name, named, "pods", "services")
 
 
-_ROTATION: Final = 90 * 86400
-"""Seconds after which a key gets a new version."""
+_ROTATION: Final = 90 * 86400  # seconds after which a key gets a new version
 _METRICS: Final = (
     "SYSTEM_COMPONENTS",
     "STORAGE",
@@ -98,25 +91,22 @@ _METRICS: Final = (
     "CADVISOR",
     "JOBSET",
 )
-"""Google's metrics of the cluster, without those of GPUs (DCGM): the GPU Operator's exporter serves them, and two DCGM
-processes on a node compete for the GPUs' profiling counters."""
+"""Google's cluster metrics without those of GPUs (DCGM), which the GPU Operator's exporter serves: two DCGM processes
+on a node compete for the GPUs' profiling counters."""
 _LOGS: Final = ("SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER", "CONTROLLER_MANAGER", "SCHEDULER")
 
 
 class SecretsKey(Component):
     """The Cloud KMS key that encrypts a cluster's secrets, and GKE's permission to use it.
 
-    All stay when the stack is destroyed or names another key: a cluster that uses the key, or a backup of it, could
-    not be read without it. The ring's name has a suffix that the state keeps, because a name is in use as long as its
-    ring exists: https://github.com/hashicorp/terraform-provider-google/issues/1214. The key does not encrypt boot
-    disks: a key for these requires the same role for the Compute Engine service agent.
-
-    Attributes:
-        right: GKE's role on the key, which the cluster depends on.
-
-    https://cloud.google.com/kubernetes-engine/docs/how-to/encrypting-secrets, and for GKE's own identity
-    https://github.com/terraform-google-modules/terraform-google-kubernetes-engine/blob/main/examples/confidential_safer_cluster/kms.tf.
+    All stay when the stack is destroyed or names another key: a cluster with the key, or a backup, is unreadable
+    without it. The state keeps a suffix of the ring's name, which is in use as long as the ring exists:
+    https://github.com/hashicorp/terraform-provider-google/issues/1214. A key for boot disks would require the same role
+    for the Compute Engine service agent. The cluster depends on `right`, GKE's role on the key.
     """
+
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/encrypting-secrets, GKE's own identity:
+    # https://github.com/terraform-google-modules/terraform-google-kubernetes-engine/blob/main/examples/confidential_safer_cluster/kms.tf.
 
     def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, opts)
@@ -145,13 +135,7 @@ class SecretsKey(Component):
 
 
 class NewCluster(NamedTuple):
-    """The inputs of a new cluster.
-
-    Attributes:
-        account: address of the nodes' service account.
-        key: resource name of the Cloud KMS key that encrypts secrets.
-        network: existing, or created with the cluster.
-    """
+    """The inputs of a new cluster: `account` is the address of the nodes' service account, `key` a resource name."""
 
     section: GcpCluster
     creation: GkeCreation
@@ -163,13 +147,13 @@ class NewCluster(NamedTuple):
 def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: ResourceOptions) -> container.Cluster:
     """A private regional or zonal Standard cluster without the default node pool.
 
-    - Its API server has no public address, or one that accepts only the networks of `allowFrom`. Without `allowFrom`,
-      the deployment must run in the cluster's network, or use the DNS name of the API server: IAM asks everybody for a
-      permission before a request reaches it. Tokens and certificates of Kubernetes are not accepted there, because they
-      would pass without that permission.
-    - Cloud Audit Logs contain every write to the API server, at no charge, and cannot be disabled. Reads are Data
-      Access logs, which the audit configuration of the project enables for all clusters, so they are not managed here:
-      https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. The logs of the control plane are enabled.
+    - Its API server has no public address, or one for the networks of `allowFrom` only. Without `allowFrom`, the
+      deployment must run in the cluster's network, or use the API server's DNS name: IAM checks a permission before a
+      request reaches it. Kubernetes' tokens and certificates would bypass that permission, so they are not accepted
+      there.
+    - Cloud Audit Logs contain every write to the API server, at no charge. The project's audit configuration enables
+      reads for all clusters: https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. Control plane logs
+      are enabled.
     - The release channel upgrades patch and minor versions; `version` is the minimum.
     - GKE requires a node pool at creation: the default pool is created with the nodes' service account, then deleted.
     """
@@ -240,10 +224,8 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: Resource
     )
 
 
-_FIRST_DAY: Final = dt.date(2026, 1, 1)
-"""A day in the past: GKE requires the first window of a recurrence."""
-_DAILY_HOURS: Final = 4
-"""Length of GKE's daily window, which has no other."""
+_FIRST_DAY: Final = dt.date(2026, 1, 1)  # a day in the past: GKE requires the first window of a recurrence
+_DAILY_HOURS: Final = 4  # length of GKE's daily window, which has no other
 _SCOPES: Final = {
     "upgrades": "NO_UPGRADES",
     "minor-upgrades": "NO_MINOR_UPGRADES",
@@ -252,10 +234,8 @@ _SCOPES: Final = {
 
 
 def maintenance_policy(maintenance: GkeMaintenance) -> container.ClusterMaintenancePolicyArgsDict:
-    """Windows and exclusions for upgrades of the control plane and the nodes.
-
-    https://cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and-exclusions
-    """
+    """Windows and exclusions for upgrades of the control plane and the nodes."""
+    # https://cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and-exclusions
     policy: container.ClusterMaintenancePolicyArgsDict = {}
     if maintenance.hours == _DAILY_HOURS and not maintenance.days:
         policy["daily_maintenance_window"] = {"start_time": maintenance.start}

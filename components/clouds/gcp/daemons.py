@@ -1,4 +1,4 @@
-"""What sets up GKE nodes: Google's driver installer, and networks, NCCL's plugin and device files for GPUDirect."""
+"""Setup of GKE nodes: Google's driver installer, and networks, NCCL's plugin and device files for GPUDirect."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -17,13 +17,12 @@ from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 
 from ...objects import Component, Options, node_daemon_set, on_each_node, on_nodes, on_pools
 
-PAUSE: Final[ContainerArgsDict] = {
+PAUSE: Final[ContainerArgsDict] = {  # keeps a pod whose init containers have done all of its work
     "name": "pause",
     "image": "gke.gcr.io/pause:3.8@sha256:880e63f94b145e46f1b1082bb71b85e21f16b99b180b9996407d61240ceb9830",
     "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
     "security_context": {"allow_privilege_escalation": False},
 }
-"""Keeps a pod whose init containers have done all of its work."""
 
 
 def _node_daemon_set(
@@ -44,14 +43,13 @@ NO_PLUGIN_LABEL: Final = "gke-no-default-nvidia-gpu-device-plugin"
 """Label of nodes that use the device plugin of the GPU Operator."""
 
 _HOST: Final = "/home/kubernetes/bin/nvidia"
-_MOUNTS: Final = {
+_MOUNTS: Final = {  # paths on the node and in the installer's container, by volume name
     "dev": ("/dev", "/dev"),
     "nvidia": (_HOST, "/usr/local/nvidia"),
     "vulkan": (f"{_HOST}/vulkan/icd.d", "/etc/vulkan/icd.d"),
     "root": ("/", "/root"),
     "cos-tools": ("/var/lib/cos-tools", "/build/cos-tools"),
 }
-"""Paths on the node and in the installer's container, by volume name."""
 _PLACES: Final = {
     "NVIDIA_INSTALL_DIR_HOST": _HOST,
     "NVIDIA_INSTALL_DIR_CONTAINER": "/usr/local/nvidia",
@@ -66,13 +64,13 @@ _PLACES: Final = {
 class DriverInstaller(Component):
     """A DaemonSet that installs NVIDIA's driver on Container-Optimized OS nodes if GKE's own installation is disabled.
 
-    The installer is part of the node image (`cos-nvidia-installer:fixed`, never pulled), so driver and kernel always
-    match. It is privileged and runs in `kube-system`, where no quota applies. The device plugin is that of the GPU
-    Operator, which is not installed here.
-
-    https://github.com/GoogleCloudPlatform/container-engine-accelerators/blob/master/nvidia-driver-installer/cos/daemonset-preloaded.yaml
-    and https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator.
+    The installer is in the node image (`cos-nvidia-installer:fixed`, never pulled), so driver and kernel match. It is
+    privileged and runs in `kube-system`, where no quota applies. The GPU Operator, not installed here, has the device
+    plugin.
     """
+
+    # https://github.com/GoogleCloudPlatform/container-engine-accelerators/blob/master/nvidia-driver-installer/cos/daemonset-preloaded.yaml
+    # and https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator.
 
     def __init__(self, name: str, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeDriverInstaller", name, opts)
@@ -112,15 +110,15 @@ _NETWORKING: Final = "networking.gke.io"
 class GpuFabric(Component):
     """The networks, libraries and devices that GPUDirect needs besides the interfaces of the nodes.
 
-    - For each additional network of the pools without DRANET a `GKENetworkParamSet` and a `Network` with the name of
-      its subnetwork, which the annotations of pods refer to.
-    - For each fabric a DaemonSet that installs NCCL's plugin, and for TCPX and TCPXO the NRI device injector, which
-      gives the daemon of a pod access to GPUs that belong to another container. They run only on the pools of the
-      fabric. They are privileged and run in `kube-system`, where no quota applies.
-
-    https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx and
-    https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
+    - For each additional network of pools without DRANET a `GKENetworkParamSet` and a `Network`, named as its
+      subnetwork, to which pods' annotations refer.
+    - For each fabric, on its pools, a DaemonSet that installs NCCL's plugin; for TCPX and TCPXO also the NRI device
+      injector, which gives a pod's daemon access to another container's GPUs. They are privileged and run in
+      `kube-system`, where no quota applies.
     """
+
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx and
+    # https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
 
     def __init__(self, name: str, pools: Sequence[NodePool], section: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeGpuFabric", name, opts)

@@ -1,9 +1,8 @@
-"""Node pools of GKE.
+"""Node pools of GKE."""
 
-The source of each fact, unless another page is named: https://cloud.google.com/kubernetes-engine/docs and, for valid
-combinations, the preconditions of Google's own module
-https://github.com/GoogleCloudPlatform/cluster-toolkit/blob/main/modules/compute/gke-node-pool/main.tf.
-"""
+# The source of each fact, unless another page is named: https://cloud.google.com/kubernetes-engine/docs and, for valid
+# combinations, the preconditions of Google's own module
+# https://github.com/GoogleCloudPlatform/cluster-toolkit/blob/main/modules/compute/gke-node-pool/main.tf.
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -51,11 +50,9 @@ _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
 
-SYSTEM_POOL: Final = "gpu-tenancy-system"
-"""How the name of the system node pool begins."""
+SYSTEM_POOL: Final = "gpu-tenancy-system"  # start of the system node pool's name
 _REGIONS_ZONES: Final = 3
-"""Default number of zones of a regional cluster:
-https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""
+"""Default for regional clusters: https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""
 _OF_OTHERS: Final = (
     # The autoscaler owns the number of nodes.
     "initialNodeCount",
@@ -68,11 +65,9 @@ _OF_OTHERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PoolCluster:
-    """The cluster that pools belong to.
+    """The cluster that pools belong to, with the address of the nodes' service account.
 
-    Attributes:
-        account: address of the nodes' service account.
-        before: the cluster, and the rights of the nodes.
+    Pools are created after `before`: the cluster, and the rights of the nodes.
     """
 
     section: GcpCluster
@@ -84,11 +79,7 @@ class PoolCluster:
 
 
 def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNodeConfigArgsDict:
-    """The node configuration of a pool.
-
-    Raises:
-        ValueError: GKE's name for the machine's GPUs is unknown.
-    """
+    """The node configuration of a pool; a ValueError if GKE's name for the machine's GPUs is unknown."""
     set_by_gke = clouds()["gcp"].capacity[pool.capacity.kind].taints  # they must not be inputs
     config: container.NodePoolNodeConfigArgsDict = {
         **_every_node(pool.machine, cluster),
@@ -120,12 +111,11 @@ def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNode
 
 
 def _every_node(machine: Machine, cluster: PoolCluster) -> container.NodePoolNodeConfigArgsDict:
-    """The common configuration of all nodes: https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster.
-
-    The scope `cloud-platform` leaves authorization to the service account's roles. Secure Boot accepts Google's
-    drivers, because they are signed. Image streaming is set only if it is used, so that other pools keep the setting of
-    their cluster: https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming.
-    """
+    """The common configuration of all nodes."""
+    # See https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster. The scope `cloud-platform`
+    # leaves authorization to the service account's roles. Secure Boot accepts Google's drivers, because they are
+    # signed. Image streaming is set only if it is used, so that other pools keep the setting of their cluster:
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/image-streaming.
     config: container.NodePoolNodeConfigArgsDict = {
         "machine_type": machine.type,
         "image_type": "COS_CONTAINERD",
@@ -143,11 +133,9 @@ def _every_node(machine: Machine, cluster: PoolCluster) -> container.NodePoolNod
 
 
 def _capacity(pool: NodePool) -> container.NodePoolNodeConfigArgsDict:
-    """The purchase option of the machines.
-
-    https://cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations,
-    https://cloud.google.com/kubernetes-engine/docs/concepts/dws.
-    """
+    """The purchase option of the machines."""
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations,
+    # https://cloud.google.com/kubernetes-engine/docs/concepts/dws.
     match pool.capacity:
         case Spot():
             return {"spot": True, "reservation_affinity": {"consume_reservation_type": "NO_RESERVATION"}}
@@ -195,26 +183,20 @@ def _accelerator(pool: NodePool) -> container.NodePoolNodeConfigGuestAccelerator
 
 
 def _zones(section: GcpCluster, zones: Sequence[str] = ()) -> int:
-    """The number of zones of a pool."""
     return len(section.node_zones(zones)) or _REGIONS_ZONES
 
 
 def first_nodes(minimum: int, maximum: int, zones: int) -> int:
-    """Initial number of nodes per zone; then the autoscaler owns it.
-
-    It is the minimum divided by the zones, rounded up if that does not exceed the maximum.
-    """
+    """Initial number of nodes per zone; then the autoscaler owns it."""
+    # It is the minimum divided by the zones, rounded up if that does not exceed the maximum.
     rounded_up = -(-minimum // zones)
     return rounded_up if rounded_up * zones <= maximum else minimum // zones
 
 
 def _network(pool: NodePool, cluster: GcpCluster) -> container.NodePoolNetworkConfigArgsDict:
-    """Private nodes, and an additional network for each interface of the GPU fabric if the pool uses it.
-
-    With DRANET, GKE creates these networks, and rejects others beside them.
-
-    https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
-    """
+    """Private nodes, and an additional network for each interface of the GPU fabric if the pool uses it."""
+    # GKE itself creates the networks of DRANET, and rejects others beside them:
+    # https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
     config: container.NodePoolNetworkConfigArgsDict = {"enable_private_nodes": True}
     if pool.dranet:
         config["accelerator_network_profile"] = "auto"
@@ -227,17 +209,13 @@ def _network(pool: NodePool, cluster: GcpCluster) -> container.NodePoolNetworkCo
 
 
 def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.Input[str] | None) -> container.NodePool:
-    """A node pool of GKE.
-
-    Nodes with a maximum run time (flex-start) have no auto-repair, which they do not support, and no upgrade settings:
-    GKE upgrades such pools by waiting until old nodes end
-    (https://cloud.google.com/kubernetes-engine/docs/concepts/node-pool-upgrade-strategies#short-lived-upgrades-flex-start).
-    Other GPU pools can be excluded from upgrades until the end of support of the control plane's version, which is
-    `end_time` of this message (read 2026-11-24):
-    https://docs.cloud.google.com/dotnet/docs/reference/Google.Cloud.Container.V1/latest/Google.Cloud.Container.V1.NodePool.Types.ExclusionUntilEndOfSupport.
-
-    `domain` is the name of the policy that is created for the pool's NVLink domain.
-    """
+    """A node pool of GKE; `domain` is the name of the policy for its NVLink domain."""
+    # Nodes with a maximum run time (flex-start) do not support auto-repair, and have no upgrade settings: GKE waits
+    # until old nodes end
+    # (https://cloud.google.com/kubernetes-engine/docs/concepts/node-pool-upgrade-strategies#short-lived-upgrades-flex-start).
+    # Other GPU pools can be excluded from upgrades until the end of support of the control plane's version, `end_time`
+    # of this message (read 2026-11-24):
+    # https://docs.cloud.google.com/dotnet/docs/reference/Google.Cloud.Container.V1/latest/Google.Cloud.Container.V1.NodePool.Types.ExclusionUntilEndOfSupport.
     section, supply = cluster.section, pool.supply
     # Close together: by an existing policy, by the one of an NVLink domain, or by one that GKE creates. A reservation
     # is used only with its own policy: https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/3347.
@@ -285,11 +263,9 @@ def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.In
 
 
 def system_pool(name: str, system: SystemNodes, cluster: PoolCluster) -> container.NodePool:
-    """The system pool, without GPUs and taints: of what the stack can change, only a service account replaces it.
-
-    With that its name changes, so Pulumi creates it before it deletes the old pool, and Kueue keeps running. GKE
-    changes the machine type in place, by a new node at a time.
-    """
+    """The system pool, without GPUs and taints."""
+    # Of the stack's changes, only another service account replaces it, with a new name: Pulumi creates it before it
+    # deletes the old pool, and Kueue keeps running. GKE changes the machine type in place, one new node at a time.
     section, account = cluster.section, cluster.section.node_service_account
     suffix = f"-{hashlib.sha256(account.encode()).hexdigest()[:8]}" if account else ""
     return container.NodePool(

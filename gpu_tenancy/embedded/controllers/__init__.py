@@ -26,21 +26,14 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import wait_for
 from gpu_tenancy.model.plan.operators import ReleasePlan
 
-READY_WITHIN: Final = 90.0
-"""Seconds in which a controller works; about 5 are usual."""
+READY_WITHIN: Final = 90.0  # seconds in which a controller becomes ready; about 5 are usual
 _API_SERVICES: Final = "apiregistration.k8s.io/v1"
 _REGISTRATIONS: Final = "admissionregistration.k8s.io/v1"
 _OK: Final = 200
 
 
 class Controller(BaseModel):
-    """One started controller, by the name of its Deployment in the chart.
-
-    Attributes:
-        version: of the chart's module.
-        fingerprint: of program, configuration and chart.
-        ports: on loopback, by their names in the table.
-    """
+    """One started controller, by its Deployment in the chart; `fingerprint` is of program, configuration and chart."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -87,10 +80,10 @@ class Controllers:
         self._record.unlink(missing_ok=True)
 
     def remove(self, cluster: Cluster, kept: Collection[str] = ()) -> None:
-        """Stops all controllers but the kept ones, and deletes what would reject or serve objects without them.
+        """Stops all controllers but the kept ones, deletes their webhooks and APIServices, and ends their conversions.
 
-        Nothing of the kept ones changes: after each change of a definition, the API server builds handlers, OpenAPI and
-        watches of that kind again.
+        Objects of the kept ones stay unchanged: after each change of a definition, the API server builds handlers,
+        OpenAPI and watches of that kind again.
         """
         recorded = self.recorded()
         removed = {controller.name for controller in recorded}.difference(kept)
@@ -112,7 +105,7 @@ class Controllers:
         self._stop_some(removed)
 
     def superfluous(self, wanted: Sequence[Wanted]) -> bool:
-        """Whether controllers run that are no longer wanted: they must see their objects deleted before they stop."""
+        """Whether unwanted controllers run: they must see their objects deleted before they stop."""
         names = {name for item in wanted for name in item.row.programs}
         return any(controller.name not in names for controller in self.recorded())
 
@@ -194,7 +187,7 @@ class Controllers:
 
 
 def _port(webhook: Mapping[str, Json]) -> int | None:
-    """The port of loopback that a webhook of an admission or a conversion is called at."""
+    """The loopback port at which the API server calls an admission or conversion webhook."""
     return urlsplit(text_at(webhook, "clientConfig", "url")).port
 
 

@@ -33,15 +33,10 @@ _LEFT_OUT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What a Deployment's pod has that a process needs.
+    """The parts of a Deployment's pod that a process needs.
 
-    Attributes:
-        name: of the Deployment.
-        account: name of its ServiceAccount.
-        arguments: of the container, with the paths of its mounts below `{files}`, `{certificates}` and `{temporary}`.
-        environment: literal variables.
-        files: from ConfigMaps, by their path below `{files}`.
-        secrets: names of the Secrets with its certificates.
+    `arguments` have the paths of mounts below `{files}`, `{certificates}` and `{temporary}`; `environment` has literal
+    variables; `files` are from ConfigMaps, by path below `{files}`; `secrets` are the names of those with certificates.
     """
 
     name: str
@@ -54,7 +49,7 @@ class Pod:
 
 
 def plain(objects: Iterable[Manifest]) -> Iterator[Manifest]:
-    """The objects that are applied as the chart has them."""
+    """The objects that are applied without changes."""
     return (
         item
         for item in objects
@@ -158,5 +153,5 @@ def _client(webhook: Mapping[str, Json], port: int, authority: str) -> Json:
 
 
 def bundle(authority: str) -> str:
-    """A CA certificate in PEM as the field `caBundle` has it."""
+    """A CA certificate in PEM, encoded for the field `caBundle`."""
     return base64.b64encode(authority.encode()).decode()

@@ -43,12 +43,11 @@ _CONFIGURATION: Final = "controller_manager_config.yaml"
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 Command: TypeAlias = tuple[list[str], dict[str, str]]
-"""A command with its environment variables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A rendered chart whose objects are in the cluster, except what its programs must serve."""
+    """A rendered chart; its objects are in the cluster, except webhooks and APIServices."""
 
     item: Wanted
     objects: Sequence[Manifest]
@@ -57,12 +56,12 @@ class Launch:
     ports: dict[str, Mapping[str, int]]
 
     def at_ports(self, before: Mapping[str, Mapping[str, int]]) -> "Launch":
-        """The same, at the ports that programs had before: so webhooks and conversions stay as they are."""
+        """The same, at the earlier ports of the programs, so that webhooks and conversions stay unchanged."""
         same = {name: before[name] for name, ports in self.ports.items() if before.get(name, {}).keys() == ports.keys()}
         return replace(self, ports={**self.ports, **same})
 
     def admit(self, cluster: Cluster) -> None:
-        """Has the API server call the webhooks; requests that they are for fail until the programs run."""
+        """Registers the webhooks; requests that match them fail until the programs run."""
         if served := self._serving("webhook"):
             apply_all(cluster, [by_url(item, *served) for item in self.objects if item["kind"] in WEBHOOKS])
             for definition in self.objects:
@@ -71,7 +70,7 @@ class Launch:
                     cluster.patch(Reference(DEFINITIONS, DEFINITION, name), change)
 
     def register(self, cluster: Cluster) -> None:
-        """Has the API server serve the kinds of the programs, which must work.
+        """Has the API server serve the kinds of the programs, which must be ready.
 
         Raises:
             WaitTimeoutError: it does not.
@@ -82,7 +81,6 @@ class Launch:
                     serve(cluster, item, *served)
 
     def _serving(self, port: str) -> tuple[int, str] | None:
-        """Number of a port by its name, and CA of the program that has it."""
         for name, ports in self.ports.items():
             if port in ports:
                 return ports[port], self.certificates[name]["ca.crt"]
@@ -194,21 +192,15 @@ def _reads(release: ReleasePlan) -> Iterator[Manifest]:
     }
 
 
-SERVED_WITHIN: Final = 120.0
-"""Seconds in which the kinds are served; 1 is usual. After a failure, the API server asks for them each minute."""
+SERVED_WITHIN: Final = 120.0  # seconds; 1 is usual. After a failure, the API server tries again each minute
 
 
 def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> None:
     """Has the API server pass requests for an API on to a port of loopback, and waits until it serves the kinds.
 
     An APIService cannot have a URL. For a Service of type ExternalName, the API server connects to the external name
-    and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`.
-
-    Args:
-        cluster: of the embedded platform.
-        service: the APIService, as in a chart.
-        port: where the kinds are served. The server must work, because discovery fails until it answers.
-        authority: CA certificate in PEM.
+    and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`. The program must be
+    ready, because discovery fails until it answers. `authority` is a CA certificate in PEM.
 
     Raises:
         WaitTimeoutError: the API server does not find the kinds; the message has its reason.

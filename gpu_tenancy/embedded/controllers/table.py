@@ -1,10 +1,10 @@
 """The charts whose controllers run on the embedded platform: their table, and the choice and programs for a stack.
 
 The rows are in the descriptions of operators, and in `controllers.yaml`. Only addresses, certificates, leader election
-and what needs a file outside of the platform's folder differ from the charts. Texts of a program can have these
-placeholders: `{health}`, `{metrics}`, `{webhook}`, `{api}`: free ports; the chart's APIServices are served at `{api}`.
-`{kubeconfig}`: of the program's ServiceAccount. `{certificates}`: folder with tls.crt, tls.key, ca.crt and ca.key.
-`{authority}`: the cluster's CA. `{nodes}`: the port of kwok.
+and files outside of the platform's folder differ from the charts. Placeholders in texts of a program: `{health}`,
+`{metrics}`, `{webhook}`, `{api}`: free ports; the chart's APIServices are served at `{api}`. `{kubeconfig}`: of the
+program's ServiceAccount. `{certificates}`: folder with tls.crt, tls.key, ca.crt and ca.key. `{authority}`: the
+cluster's CA. `{nodes}`: the port of kwok.
 """
 
 import json
@@ -52,7 +52,7 @@ class _Row(BaseModel):
 
 
 class Ready(_Row):
-    """The URL that answers 200 when a program works, with the name of its port."""
+    """The URL that answers 200 when a program is ready, with the name of its port."""
 
     port: str
     path: str
@@ -60,15 +60,10 @@ class Ready(_Row):
 
 
 class Program(_Row):
-    """How one Deployment of a chart runs as a process.
+    """How one Deployment of a chart runs as a process, built from a Go package.
 
-    Attributes:
-        program: file name of the program.
-        package: Go package that it is built from.
-        arguments: flags that replace the chart's flags of the same name, or are added.
-        settings: keys that replace those of the chart's configuration file.
-        environment: variables that replace the chart's.
-        authority: DNS name that the program expects in its CA certificate; empty if it does not check.
+    `arguments`, `settings` and `environment` replace or extend the chart's flags, keys of its configuration file and
+    variables. `authority` is the DNS name that the program expects in its CA certificate; empty if it does not check.
     """
 
     program: str
@@ -91,18 +86,14 @@ class Row(_Row):
     """One chart and its programs, by the names of their Deployments.
 
     Attributes:
-        operator: its field; it runs if the stack uses it. Empty for what a cluster has anyway.
-        need: in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: it runs if the stack needs this.
-        namespace: without an operator.
+        operator: its field; the chart runs if the stack uses it. Empty for a component of every cluster.
+        need: in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: the chart runs if the stack needs this.
         source: folder beside this package with the go.mod and go.sum of module and programs.
-        module: Go module with the chart.
-        chart: folder of the chart in the module.
-        version: of the module, if nothing of it is built.
-        sum: checksum of the module with this version, as in a go.sum.
-        go_mod_sum: of its go.mod.
+        version: of the module, if no program is built from it.
+        sum: checksum of the module with this version, as in a go.sum; `go_mod_sum` is that of its go.mod.
         part: key of the release's values, if the chart is a dependency of the operator's; empty if it is its own.
         values: added to the release's values, because no node runs the pods; lists are appended.
-        then: objects to apply when the programs work.
+        then: objects to apply when the programs are ready.
     """
 
     source: str
@@ -131,12 +122,11 @@ def read_rows() -> Mapping[str, Row]:
     return of_operators | TypeAdapter(dict[str, Row]).validate_python(read_table(TABLE))
 
 
-RENDERER: Final = "chart"
-"""The program that renders a chart; its source is in the folder `controlplane`."""
+RENDERER: Final = "chart"  # the program that renders a chart; its source is in the folder `controlplane`
 
 
 def module_of(row: Row) -> Module:
-    """The module of a row, in its own version, or else that of its source's go.mod.
+    """The module of a row, in its own version, or else in the version of its source's go.mod.
 
     Raises:
         ConsoleError: go.mod does not require the module.
@@ -147,7 +137,7 @@ def module_of(row: Row) -> Module:
 
 
 def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
-    """The folder of a chart in the cache; it is copied from the Go module, whose checksum go.sum has, if it is missing.
+    """The folder of a chart in the cache; copied from the Go module, whose checksum go.sum has, if it is missing.
 
     Raises:
         ConsoleError: the module cannot be downloaded, or has no such folder.
@@ -171,7 +161,7 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
 
 
 def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
-    """The objects of a chart in a folder, except definitions in its folder `crds`, by the renderer of charts.
+    """The objects of a chart in a folder, except definitions in its folder `crds`.
 
     Raises:
         ConsoleError: Helm rejects the chart or its values.
@@ -193,7 +183,7 @@ def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
 
 
 def with_more(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with more values: mappings are merged, lists appended, other values replaced."""
+    """Merges values: mappings are merged, lists appended, other values replaced."""
     merged: dict[str, Any] = dict(values)
     for key, value in more.items():
         before = merged.get(key)
@@ -217,19 +207,19 @@ class Wanted:
 
     @property
     def version(self) -> str:
-        """Of the chart's module."""
+        """The version of the chart's module."""
         return module_of(self.row).version
 
     @property
     def fingerprint(self) -> str:
-        """Changes if the controllers must be started again."""
+        """A digest; if it changes, the controllers must be started again."""
         content = [self.row.model_dump(mode="json"), self.release.values, self.release.reads, self.version]
         files = [f"{path} {path.stat().st_mtime_ns}" for path in self.programs.values()]
         return sha256(json.dumps([content, files], sort_keys=True, default=str).encode()).hexdigest()
 
 
+# Environment variable: a folder with programs of controllers, by their names in the table; used first.
 FOLDER: Final = "GPU_TENANCY_CONTROLLERS"
-"""Environment variable: a folder with programs of controllers, by their names in the table; used first."""
 
 
 def rows_of(tree: Tree) -> Mapping[str, Row]:
@@ -279,8 +269,7 @@ def prepared(rows: Mapping[str, Row], cache: Path) -> bool:
 def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[str, Path], Mapping[str, str]]:
     """The programs of these rows and the renderer of charts; missing ones are built into the cache.
 
-    Returns:
-        The path of each program, and the reason for each program that is not available.
+    Returns the path of each available program, and the reason for each other program.
 
     Raises:
         ConsoleError: the renderer, which needs only public modules of Kubernetes, cannot be built.
@@ -308,7 +297,6 @@ def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[
 
 
 def _needed(rows: Mapping[str, Row]) -> Iterable[tuple[str, str, str]]:
-    """Program, source and package."""
     yield RENDERER, CONTROL_PLANE, f"./{RENDERER}"
     for row in rows.values():
         for program in row.programs.values():

@@ -1,7 +1,6 @@
 """Custom resource definitions of the operators: pinned, fetched when a stack needs them, installed on the platform.
 
-They come from a folder of copies, the cache, Go modules or the web, and are installed without descriptions: by the API
-server, or in etcd before an API server starts.
+They come from a folder of copies, the cache, Go modules or the web; the platform has them without descriptions.
 """
 
 import hashlib
@@ -35,15 +34,14 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.live import ApplyError
 from gpu_tenancy.model.yaml import read_table
 
+# Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`.
 UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
-"""Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`."""
 
+# The minimum Go whose `go mod download` verifies modules by a go.sum without requirements in go.mod.
 GO: Final = (1, 21)
-"""The minimum Go whose `go mod download` verifies modules by a go.sum without requirements in go.mod."""
 
 _TIMEOUT: Final = 60.0
-_PAUSES: Final = (0.0, 0.5, 2.0)
-"""Seconds to wait before each attempt."""
+_PAUSES: Final = (0.0, 0.5, 2.0)  # seconds to wait before each attempt
 
 
 def fetch(pins: Sequence[Pin], cache: Path, report: Report) -> Mapping[Pin, Path]:
@@ -94,7 +92,7 @@ def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
 def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) -> Mapping[Module, Path]:
     """The folder of each module in Go's module cache; missing modules are downloaded.
 
-    With `sums`, the go.mod and go.sum in that folder verify the modules; else the modules have their own checksums.
+    The go.mod and go.sum in the folder `sums` verify the modules; without it, each module has its own checksum.
 
     Raises:
         ConsoleError: a module cannot be downloaded, or differs from its checksum.
@@ -125,7 +123,6 @@ def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) 
 
 
 def _keep(pin: Pin, content: bytes, cache: Path) -> None:
-    """Verifies content and writes it into the cache atomically."""
     actual = hashlib.sha256(content).hexdigest()
     if actual != pin.sha256:
         origin = pin.source.query if isinstance(pin.source, Module) else pin.source
@@ -159,8 +156,7 @@ def _download(pin: Pin, address: str, cache: Path) -> bytes:
 
 
 _KIND: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-_ANNOTATION: Final = "gpu-tenancy.dev/sha256"
-"""The checksum of the file of an installed definition."""
+_ANNOTATION: Final = "gpu-tenancy.dev/sha256"  # the checksum of the file of an installed definition
 
 
 def install(cluster: Cluster, files: Mapping[Pin, Path], cache: Path, report: Report) -> bool:
@@ -198,18 +194,16 @@ def annotated(files: Mapping[Pin, Path], cache: Path) -> list[Manifest]:
 
 
 _PREFIX: Final = "/registry/apiextensions.k8s.io/customresourcedefinitions/"
-_PUT: Final = "/v3/kv/put"
-"""etcd's API over HTTP: https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/."""
+_PUT: Final = "/v3/kv/put"  # etcd's API over HTTP: https://etcd.io/docs/v3.6/dev-guide/api_grpc_gateway/.
 _ANSWERS_WITHIN: Final = 10.0
 _CONDITIONS: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
-"""Of a served definition, as its controllers write them."""
 
 
 def stored(definition: Manifest) -> Manifest:
-    """A definition as an API server stores it when it serves it; its controllers would change nothing about it."""
+    """A definition as an API server stores it when it is served; its controllers would change nothing about it."""
     spec, now = map_at(definition, "spec"), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     kind = text_at(spec, "names", "kind")
     names: Json = {"singular": kind.lower(), "listKind": f"{kind}List", **map_at(spec, "names")}
@@ -270,19 +264,17 @@ def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
 
 
-_FORM: Final = 1
-"""Of the copies; another number where other fields are left out."""
+_FORM: Final = 1  # version of the copies; increase it if other fields are left out
+# Fields of a schema whose keys are names, not fields of schemas.
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "definitions"})
-"""Fields of a schema whose keys are names, not fields of schemas."""
 
 
 def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
     """A definition without descriptions, status and conversion.
 
-    The API server encodes, compares and validates a definition a dozen times until it is served.
-
-    Conversion needs the operator's webhook, which is not installed yet; objects are stored without conversion. The
-    cache has a copy in JSON, since YAML takes seconds to read for all operators.
+    The API server encodes, compares and validates a definition a dozen times until it is served. Conversion needs the
+    operator's webhook, which is not installed yet; objects are stored without conversion. The cache has a copy in JSON,
+    because reading YAML takes seconds for all operators.
     """
     copy = cache / "definitions" / f"reduced-{_FORM}" / f"{pin.sha256}.json"
     with suppress(OSError, ValueError):
@@ -299,7 +291,7 @@ def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
 
 
 def without_descriptions(schema: Any) -> Any:
-    """A schema, or a list or other part of one, without the descriptions in it."""
+    """A schema, or a part of one, without descriptions."""
     if isinstance(schema, list):
         return [without_descriptions(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

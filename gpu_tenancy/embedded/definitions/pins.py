@@ -1,4 +1,4 @@
-"""The pinned custom resource definitions with versions and checksums, and those that a stack needs.
+"""The pinned custom resource definitions with versions and checksums, and the choice for a stack.
 
 They are in the descriptions of operators (`model.catalogue.operators`), and in `pins.yaml`. To move to a new version,
 change `version`, `sum` and `goModSum` there (`go mod download -json MODULE@VERSION` prints both as Sum and GoModSum),
@@ -22,11 +22,7 @@ PINS: Final = Path(__file__).parent / "pins.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module that has a definition in a folder, such as `sigs.k8s.io/kueue` at `v0.19.2`.
-
-    Attributes:
-        sums: checksums of the module and of its go.mod, as in a go.sum; None if the go.sum of a folder has them.
-    """
+    """A Go module with a definition; `sums` is its go.sum, or None if the go.sum of a folder has it."""
 
     name: str
     version: str
@@ -51,12 +47,8 @@ class Module:
 class Pin:
     """One file with one custom resource definition.
 
-    Attributes:
-        operator: name of the definitions: the operator's chart, such as `kueue`, or a part of it.
-        version: of the operator.
-        file: file name, `GROUP_PLURAL.yaml`.
-        sha256: checksum of the file, in hexadecimal.
-        source: the Go module or the URL to download it from.
+    `operator` is the operator's chart, such as `kueue`, or a part of it; `file` is `GROUP_PLURAL.yaml`; `sha256` is in
+    hexadecimal; `source` is the Go module or the URL to download it from.
     """
 
     operator: str
@@ -81,10 +73,8 @@ class Definitions(BaseModel):
 
     Attributes:
         name: default: the operator's release.
-        module: the Go module that has them, in `folder`.
-        sum: of the module, as in a go.sum.
-        go_mod_sum: of its go.mod.
-        url: where they are downloaded from, if no module has them.
+        sum: of the module, as in a go.sum; `go_mod_sum` is that of its go.mod.
+        url: the place to download from, if no module has them.
         versions: of the API that every file serves, if an earlier version of the operator served others.
         files: the sha256 of each.
     """
@@ -133,10 +123,7 @@ def read_pins() -> tuple[Pin, ...]:
 
 
 def needed(pins: Iterable[Pin], groups: Iterable[str], operators: Iterable[str] = ()) -> tuple[Pin, ...]:
-    """All definitions of these operators, and of each operator that defines a kind in these API groups.
-
-    The definitions of an operator are installed together, as by its chart.
-    """
+    """All definitions of these operators, and of each operator that defines a kind in these API groups."""
     listed, wanted = tuple(pins), set(groups)
     chosen = {pin.operator for pin in listed if pin.group in wanted}.union(operators)
     return tuple(pin for pin in listed if pin.operator in chosen)

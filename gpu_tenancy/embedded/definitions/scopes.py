@@ -1,7 +1,7 @@
 """Generates the table of the scopes of kinds, `engine/scopes.yaml`: `make scopes`.
 
-Built-in kinds come from the OpenAPI document in the Go module of Kubernetes, in the version of the embedded platform;
-other kinds come from the pinned custom resource definitions. Those that are in the table already are not fetched again.
+Built-in kinds come from the OpenAPI document in the Go module of Kubernetes; other kinds come from the pinned custom
+resource definitions. Versions that the table has already are not fetched again.
 """
 
 import hashlib
@@ -83,7 +83,7 @@ def built_in_kinds(openapi: Mapping[str, Json]) -> Mapping[Kind, bool]:
 
 
 def operator_scopes(files: Mapping[Pin, Path]) -> Iterator[Scopes]:
-    """The kinds of each operator's pinned definitions, whose files are as `fetch` returns them."""
+    """The kinds of each operator's pinned definitions, from the files of `fetch`."""
     ordered = sorted(files, key=lambda pin: (pin.operator, pin.file))
     for (operator, version), pins in groupby(ordered, lambda pin: (pin.operator, pin.version)):
         listed = list(pins)
@@ -92,7 +92,7 @@ def operator_scopes(files: Mapping[Pin, Path]) -> Iterator[Scopes]:
 
 
 def pins_checksum(pins: Sequence[Pin]) -> str:
-    """One checksum for several definitions: of their pinned checksums, in the order of their files."""
+    """A checksum of the pinned checksums, in the order of their files."""
     sums = "".join(pin.sha256 for pin in sorted(pins, key=lambda pin: pin.file))
     return hashlib.sha256(sums.encode()).hexdigest()
 

@@ -27,12 +27,7 @@ __all__ = ["Check", "Controllers", "check_all"]
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """Which controllers run on the platform.
-
-    Attributes:
-        running: charts whose controllers run, such as `kueue`.
-        unavailable: why those of other charts were not started, by chart.
-    """
+    """The charts whose controllers run, such as `kueue`, and for other charts why they were not started."""
 
     running: Collection[str]
     unavailable: Mapping[str, str]
@@ -50,7 +45,7 @@ class Controllers:
 def check_all(
     cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, report: Report = lambda _: None
 ) -> Iterator[Check]:
-    """Runs all checks of a stack on an embedded platform that has it; reports a check that takes long."""
+    """Runs all checks of a stack on its embedded platform; reports a check that takes long."""
     yield from check_placement(cluster, plan, tree)
     yield from check_access(cluster, tree)
     if plan.caches:

@@ -19,6 +19,7 @@ _KUEUE: Final = "kueue.x-k8s.io"
 _NETWORK: Final = "networking.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 
+# Verb and resource that distinguish the roles.
 ABILITIES: Final[Mapping[str, tuple[str, Resource]]] = {
     "read workloads": ("get", Resource("", "pods", namespaced=True)),
     "submit jobs": ("create", Resource("batch", "jobs", namespaced=True)),
@@ -26,8 +27,8 @@ ABILITIES: Final[Mapping[str, tuple[str, Resource]]] = {
     "read Secrets": ("get", Resource("", "secrets", namespaced=True)),
     "stop the queue": ("patch", Resource(_KUEUE, "localqueues", namespaced=True)),
 }
-"""What tells the roles apart: verb and resource."""
 
+# Verbs and resources of administrators only.
 RESERVED: Final = (
     ("patch", Resource("", "resourcequotas", namespaced=True)),
     ("patch", Resource("", "limitranges", namespaced=True)),
@@ -42,10 +43,9 @@ RESERVED: Final = (
     ("impersonate", Resource("", "users", namespaced=False)),
     ("delete", Resource("admissionregistration.k8s.io", "validatingadmissionpolicies", namespaced=False)),
 )
-"""What only administrators may do: verb and resource."""
 
+# Maximum number of people without a role in a team that are checked, so that the time grows with the teams only.
 _OTHERS: Final = 8
-"""Maximum number of people without a role in a team that are checked, so that the time grows with the teams only."""
 
 _Names: TypeAlias = Mapping[Subject, Person]
 _Asked: TypeAlias = tuple[Subject, Question]
@@ -53,7 +53,7 @@ _Answers: TypeAlias = Mapping[_Asked, bool]
 
 
 def check_access(cluster: Cluster, tree: Tree) -> Iterator[Check]:
-    """Checks roles in each team, and what only administrators may do; nothing if no team has people."""
+    """Checks roles in each team, and rights of administrators only; nothing if no team has people."""
     planned, names = grants(tree), people(tree)
     admins = {grant.subject for grant in planned if grant.role == ADMIN}
     tenants = sorted({grant.subject for grant in planned} - admins)

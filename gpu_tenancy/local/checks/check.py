@@ -11,20 +11,15 @@ from gpu_tenancy.embedded.nodes import NodeShape
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.pools import NodeTaint
 
-CHECK: Final = "gpu-tenancy.dev/check"
-"""Label and taint of the temporary nodes, which keeps other pods off them."""
+CHECK: Final = "gpu-tenancy.dev/check"  # label of the temporary nodes, and their taint, which keeps other pods off them
 IMAGE: Final = "registry.example.com/check:1"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Result of one check.
+    """A checked fact (`promise`), in the present tense, and its observation.
 
-    Attributes:
-        promise: the checked fact, in the present tense.
-        seen: observation; if the fact was not checked, the reason.
-        holds: whether the observation confirms the fact; None if it was not checked.
-        message: what the API server or a controller wrote about it.
+    If it was not checked, `holds` is None and `seen` is the reason. `message` is the API server's or a controller's.
     """
 
     promise: str
@@ -38,12 +33,10 @@ Tone: TypeAlias = Literal["good", "notice", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checks of a stack say together.
+    """The verdict of a stack's checks: the tone is good only if every check was made and passed.
 
-    Attributes:
-        tone: good only if every check was made and passed; a check that was not made is a notice.
-        title: the counts: `26 of 28 checks passed, 2 not checked`.
-        reasons: a line for each failed check, and one for each reason for which checks were not made.
+    A check that was not made is a notice. `title` is `26 of 28 checks passed, 2 not checked`, and `reasons` a line for
+    each failed check, and for each reason for which checks were not made.
     """
 
     tone: Tone
@@ -52,7 +45,7 @@ class Verdict:
 
 
 def verdict(checks: Sequence[Check]) -> Verdict:
-    """Counts checks; a stack without any has no verdict that is good."""
+    """Counts checks; the verdict of no checks is not good."""
     failed = [check for check in checks if check.holds is False]
     skipped: dict[str, list[str]] = {}
     for check in checks:
@@ -80,7 +73,7 @@ def temporary_node(flavor: Flavor, name: str, amounts: Mapping[str, int]) -> Nod
 
 
 def on_temporary_nodes(flavor: Flavor, *, tolerate: bool = True) -> dict[str, Json]:
-    """Fields of a pod that runs on the temporary nodes of a flavor, if it tolerates the flavor's own taints."""
+    """Fields of a pod for the temporary nodes of a flavor; with `tolerate`, it tolerates the flavor's own taints."""
     tolerated = [CHECK, *(taint.key for taint in flavor.taints if tolerate)]
     return {
         "terminationGracePeriodSeconds": 0,

@@ -22,20 +22,19 @@ from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
 from gpu_tenancy.simulation.copies import KUEUE, Place
 from gpu_tenancy.simulation.live import job_of_pods
 
+# Seconds in which no pod of a gang may start although most would fit; Volcano schedules each second.
 WATCHED: Final = 4.0
-"""Seconds in which no pod of a gang may start although most would fit; Volcano schedules each second."""
-PATIENCE: Final = 30.0
-"""Seconds in which a gang that fits starts; about 2 are usual."""
+PATIENCE: Final = 30.0  # seconds in which a gang that fits starts; about 2 are usual
 _SIZE: Final = 4
 _DAY: Final = 86_400
 _VOLCANO: Final = ("batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1")
 
 
 def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:
-    """Checks gangs of four on the first flavor with gangs, and what both schedulers promise on each flavor with gangs.
+    """Checks gangs of four on the first flavor with gangs, and quotas of both schedulers on each flavor with gangs.
 
-    One gang is in Volcano's default queue, the other a Job that Kueue admits and Volcano schedules, in one of `places`:
-    the copies of the stack's queues.
+    One gang is in Volcano's default queue, the other is a Job that Kueue admits and Volcano schedules, in one of
+    `places`: the copies of the stack's queues.
     """
     flavors = dict.fromkeys(queue.flavor for queue in plan.queues.gang_queues)
     for name in flavors:
@@ -56,7 +55,6 @@ def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
 
 
 def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Check:
-    """Compares the quota in the queues of both schedulers with the nodes."""
     resource = flavor.resource or CPU
     selected = [
         node
@@ -125,7 +123,6 @@ def _running(cluster: Cluster, place: Place) -> int:
 
 
 def _message(cluster: Cluster, place: Place) -> str:
-    """What Volcano reports about the gang."""
     for group in cluster.list(_VOLCANO[1], "PodGroup", namespace=place.namespace):
         for condition in maps_at(group, "status", "conditions"):
             if text_at(condition, "type") == "Unschedulable" and is_true(group, "Unschedulable"):

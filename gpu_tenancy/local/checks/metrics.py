@@ -1,4 +1,4 @@
-"""Metrics of pods for a check: simulated values at the API custom.metrics.k8s.io, where an adapter would serve them."""
+"""Metrics of pods for a check: simulated values at the API custom.metrics.k8s.io, instead of an adapter."""
 
 import json
 import ssl
@@ -20,8 +20,8 @@ from gpu_tenancy.embedded.parts import LOOPBACK
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 
+# https://github.com/kubernetes/metrics/blob/master/pkg/apis/custom_metrics/v1beta2/types.go
 _API: Final = "custom.metrics.k8s.io/v1beta2"
-"""What the autoscaler reads: https://github.com/kubernetes/metrics/blob/master/pkg/apis/custom_metrics/v1beta2/types.go"""
 _LIST: Final = "MetricValueList"
 _SERVICE: Final = Reference("v1", "Service", "gpu-tenancy-check", "kube-system")
 _SERVED: Final = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta2.custom.metrics.k8s.io")
@@ -32,9 +32,8 @@ _VERSIONS: Final = ("v1beta1", "v1beta2")
 def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[dict[str, int]]:
     """Serves metrics of pods while the block runs, with the values of the yielded dict, in thousandths; at first 0.
 
-    The dict is empty if another program serves the API.
-
-    The API server asks at a free port of loopback. Whoever else on this machine does gets the simulated values too.
+    The dict is empty if another program serves the API. The API server asks at a free port of loopback, where other
+    programs of this machine can read the simulated values too.
 
     Raises:
         WaitTimeoutError: the API server does not find the served API.
@@ -72,7 +71,7 @@ def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[dict[str, int
 
 
 def withdraw(cluster: Cluster) -> None:
-    """Deletes what a check that was killed has left: namespaces cannot be deleted while an API does not answer."""
+    """Deletes the API of a killed check: namespaces cannot be deleted while an API does not answer."""
     if cluster.exists(*_SERVICE):
         cluster.delete(_SERVED, wait=0)
         cluster.delete(_SERVICE, wait=0)
@@ -88,13 +87,13 @@ def _server(cluster: Cluster, values: Mapping[str, int]) -> ThreadingHTTPServer:
             self.wfile.write(json.dumps(found or {}).encode())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-            """Nothing: it would be between the lines of the command."""
+            """Prints nothing, to keep the output of the command clean."""
 
     return ThreadingHTTPServer((LOOPBACK, 0), Handler)
 
 
 def _answer(cluster: Cluster, values: Mapping[str, int], address: str) -> Manifest | None:
-    """The answer to a request of the API server: the kinds, or one metric of the pods that a selector is for."""
+    """The answer to a request of the API server: the kinds, or one metric of the pods of a selector."""
     parts = urlsplit(address)
     match [unquote(part) for part in parts.path.removeprefix(f"/apis/{_API}").split("/")[1:]]:
         case []:

@@ -21,8 +21,7 @@ from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
 from gpu_tenancy.model.plan.shares import Tree
 
 NAMESPACE: Final = "tenancy-check"
-PATIENCE: Final = 20.0
-"""Timeout in seconds for scheduling one pod; about 1 s is usual."""
+PATIENCE: Final = 20.0  # seconds to schedule one pod; about 1 s is usual
 
 _EXCEEDED: Final = "exceeded quota"
 
@@ -85,7 +84,7 @@ def quota_tried(
     """Bound and usage of a quota, and why pods with the free amount and with one unit more are rejected.
 
     Tried again while the controller has not counted a new bound, pods of the team start or end meanwhile, or the API
-    server answers by an earlier usage: its own copy of a quota may be older than what it returns.
+    server answers by an earlier usage: its own copy of a quota may be older than the one that it returns.
     """
 
     def counted() -> tuple[bool, int, int]:
@@ -109,7 +108,6 @@ def quota_tried(
 
 
 def _count(quota: Mapping[str, Json], field: str, resource: str) -> int:
-    """An amount in base units."""
     written = at(quota, "status", field, resource)
     return amount(resource, written) if isinstance(written, str) else 0
 
@@ -134,7 +132,6 @@ def _pod(name: str, namespace: str, containers: list[Json], priority: str | None
 
 @contextmanager
 def _place(cluster: Cluster) -> Generator[None]:
-    """Creates the temporary namespace, and deletes it with the temporary nodes afterwards."""
     _clear(cluster)
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     # A pod needs the namespace's ServiceAccount, which a controller creates.
@@ -191,7 +188,7 @@ def _without_toleration(cluster: Cluster, flavor: Flavor) -> Check:
 
 
 def _on(flavor: Flavor, name: str, gpus: int, priority: str | None = None) -> Manifest:
-    """A pod for the temporary node of a flavor, with some of its GPUs; of a flavor without GPUs, of its CPU."""
+    """A pod for the temporary node of a flavor, with some of its GPUs, or its CPU if the flavor has no GPUs."""
     containers = [_container("c", {**_SMALL, flavor.resource or CPU: gpus})]
     return _pod(name, NAMESPACE, containers, priority, **on_temporary_nodes(flavor))
 
@@ -209,7 +206,6 @@ def _scheduled_on(cluster: Cluster, name: str) -> str | None:
 
 
 def _preempts(cluster: Cluster, flavor: Flavor, low: str, high: str) -> Check:
-    """Checks that the highest preempting priority preempts the lowest on a full node."""
     all_of_node = flavor.node[flavor.resource or CPU]
     cluster.delete(Reference("v1", "Pod", f"on-{flavor.name}", NAMESPACE), grace=0)
     cluster.create(_on(flavor, "first", all_of_node, low))

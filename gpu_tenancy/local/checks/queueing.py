@@ -1,7 +1,7 @@
-"""Checks that Kueue keeps what the queues promise: guarantees, limits, and quota that is never lent.
+"""Checks that Kueue enforces guarantees, limits, and quota that is never lent.
 
-Jobs are played on temporary copies of the stack's queues, so that the stack's own workloads are not touched. The
-simulation of Kueue chooses the jobs that show a promise.
+Jobs run on temporary copies of the stack's queues, so that the stack's own workloads are not touched. The simulation of
+Kueue chooses the jobs.
 """
 
 import time
@@ -36,19 +36,15 @@ from gpu_tenancy.simulation.live import LivePlayer, job_of
 from gpu_tenancy.simulation.player import Event
 from gpu_tenancy.simulation.stage import Moment, amount_of, moment_of
 
-ANYONE: Final = "anyone"
-"""A queue without quota of its own and without a limit, in the root cohort: it can borrow all that is lent."""
+ANYONE: Final = "anyone"  # a queue without quota and limit in the root cohort: it can borrow all quota that is lent
 _MOST_JOBS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """A queue comes back for its guarantee while all others use what they can.
+    """Jobs of a queue (`own`) reclaim its guarantee from all others, whose jobs (`others`) have used all quota.
 
-    Attributes:
-        others: jobs of all other queues, up to their limits.
-        own: jobs of the queue, as large as its guarantee together.
-        foreseen: the state after both, as simulated.
+    `others` go up to their limits, `own` is as large as the guarantee; `foreseen` is the simulated state after both.
     """
 
     queue: str
@@ -60,7 +56,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A queue requests what is available to it (`fitting`), and then a job `beyond`, while more is idle."""
+    """A queue requests its available quota (`fitting`), and then a job `beyond`, while more is idle."""
 
     queue: str
     measure: Measure
@@ -86,14 +82,12 @@ def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Copies of the stack's queues; each check begins without jobs."""
-
     cluster: Cluster
     tree: Tree
     places: Mapping[str, Place]
 
     def returned(self, scenario: Return) -> Check:
-        """The guarantee of a queue that comes back."""
+        """Checks that a queue reclaims its guarantee."""
         admitted: list[float] = []
         messages: list[str] = []
         began = 0.0
@@ -126,7 +120,7 @@ class _Stage:
         )
 
     def limit(self, excess: Excess) -> Check:
-        """The limit of a queue while more is idle."""
+        """Checks the limit of a queue while more is idle."""
         fits, message = self._tried(excess)
         limit = _of(excess.available, excess.measure)
         idle = _of(supply_of(self.tree, excess.measure) - excess.available, excess.measure)
@@ -138,7 +132,7 @@ class _Stage:
         )
 
     def kept(self, excess: Excess) -> Check:
-        """Quota that is never lent."""
+        """Checks quota that is never lent."""
         fits, message = self._tried(excess)
         owners = [
             f"{_of(share_of(self.tree, queue, excess.measure).guaranteed, excess.measure)} of {queue}"
@@ -197,7 +191,7 @@ def _state(message: str | None) -> str:
 
 
 def manifest_of_anyone(tree: Tree) -> Manifest:
-    """The ClusterQueue without quota and limit that can borrow all that the stack's queues lend."""
+    """The ClusterQueue without quota and limit that can borrow all quota of the stack's queues."""
     queue = anyone(tree)
     (group,) = queue.groups
     flavors: list[Json] = [
@@ -211,7 +205,6 @@ def manifest_of_anyone(tree: Tree) -> Manifest:
 
 
 def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Check]:
-    """A job without a queue, in the namespace of the first team."""
     team = next(iter(tree.queue_owners), None)
     if team is None:
         return
@@ -231,9 +224,9 @@ def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Check]:
 
 
 def contended(tree: Tree) -> Return | None:
-    """The queue whose return takes most back from others.
+    """The queue whose return reclaims most from others; None if no queue lends a guarantee.
 
-    If the limits of others leave every guarantee idle, `ANYONE` borrows as well. None if no queue lends a guarantee.
+    If the limits of others leave every guarantee idle, `ANYONE` borrows as well.
     """
     # CPUs of nodes without GPUs are lent as well, even if no report counts them.
     lent = (Measure(name, flavor.resource or CPU) for name, flavor in tree.flavors.items())
@@ -252,7 +245,7 @@ def contended(tree: Tree) -> Return | None:
 
 
 def limited(tree: Tree) -> Excess | None:
-    """A queue whose limit leaves something idle; None if each queue can use all that there is."""
+    """A queue whose limit leaves quota idle; None if each queue can use all quota."""
     for measure in measures(tree):
         for queue in tree.queue_owners:
             limit = share_of(tree, queue, measure).effective_limit
@@ -262,7 +255,7 @@ def limited(tree: Tree) -> Excess | None:
 
 
 def kept(tree: Tree) -> Iterator[Excess]:
-    """For each guarantee that is never lent: what a queue without a limit can borrow around it."""
+    """For each guarantee that is never lent: the quota that a queue without a limit can borrow around it."""
     for queue in tree.queue_owners:
         for measure in measures_of(tree, queue):
             if measure.resource != MEMORY and not tree.lends(queue) and share_of(tree, queue, measure).guaranteed:
@@ -272,12 +265,12 @@ def kept(tree: Tree) -> Iterator[Excess]:
 
 
 def share_of(tree: Tree, queue: str, measure: Measure) -> Share:
-    """The share of a queue in what is counted."""
+    """The share of a queue in a measure."""
     return tree.team_shares[queue].get(measure.flavor, {}).get(measure.resource, Share())
 
 
 def anyone(tree: Tree) -> ClusterQueue:
-    """The queue that can borrow all that is lent, of everything that queues have."""
+    """The queue that can borrow all quota that is lent, of each resource and flavor."""
     resources = sorted({flavor.resource or CPU for flavor in tree.flavors.values()})
     flavors = tuple(FlavorQuotas(name, {resource: Quota() for resource in resources}) for name in tree.flavors)
     return ClusterQueue(ANYONE, (ResourceGroup(flavors),), tree.root)
@@ -315,7 +308,6 @@ def _with_anyone(tree: Tree) -> Tenancy:
 
 
 def _jobs(queue: str, measure: Measure, total: int, unit: int) -> Iterator[Workload]:
-    """Jobs of a size, up to a total; the last one can be smaller."""
     for number, start in enumerate(range(0, total, max(unit, 1)), start=1):
         yield _job(f"{queue}-{measure.flavor}-{number}", queue, measure, min(unit, total - start))
 
@@ -325,5 +317,4 @@ def _job(name: str, queue: str, measure: Measure, amount: int) -> Workload:
 
 
 def _least(measure: Measure) -> int:
-    """One GPU, or one CPU in millicores."""
     return 1000 if measure.resource == CPU else 1

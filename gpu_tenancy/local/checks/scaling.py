@@ -1,8 +1,7 @@
 """Check that a server's autoscaler works: simulated measurements, the real metrics-server and the real autoscaler.
 
-kwok reports the usage that a pod's annotation says, metrics-server reads it from kwok as from a kubelet, this command
-serves the other metrics of pods, and kube-controller-manager scales the workload. Nothing else changes the number of
-pods here.
+kwok reports the usage in a pod's annotation, metrics-server reads it from kwok as from a kubelet, this command serves
+the other metrics of pods, and kube-controller-manager scales the workload.
 """
 
 import json
@@ -26,19 +25,17 @@ from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
 USAGE: Final = "kwok.x-k8s.io/usage-cpu"
-"""Annotation of a pod: the CPU that each of its containers uses. Without it, kwok reports a tenth of the requests."""
+"""CPU of each container of a pod. Without this annotation, kwok reports a tenth of the requests."""
 
+# Annotation: the earlier state of a changed object, for a later run if this one is killed.
 BEFORE: Final = "gpu-tenancy.dev/before-check"
-"""Annotation of what a check changes: what it was before, for a later run if this one is killed."""
 
-PATIENCE: Final = 90.0
-"""Timeout in seconds for each step; metrics-server measures every 10 s, and new pods after 10 to 20 s."""
+PATIENCE: Final = 90.0  # seconds for each step; metrics-server measures every 10 s, and new pods after 10 to 20 s
 
 _HPA: Final = ("autoscaling/v2", "HorizontalPodAutoscaler")
+# A multiple of the load at the target with the maximum number of pods, so that only the maximum stops it.
 _OVERLOAD: Final = 1.25
-"""Load as a multiple of what the maximum number of pods carries at the target, so that only the maximum stops it."""
-_IDLE: Final = 1
-"""CPU of an idle pod in thousandths: less than any target."""
+_IDLE: Final = 1  # thousandths of a CPU of an idle pod: less than any target
 _POLL: Final = 0.5
 _THOUSAND: Final = 1000
 
@@ -48,12 +45,12 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
 
     It is the server whose maximum is nearest. Its autoscaler has other settings during the check, because its own would
     take more than ten minutes to remove six pods: no stabilization windows, and all pods in one step. Metrics, targets,
-    minimum and maximum are its own: each metric asks for the maximum in turn, while the others ask for less.
+    minimum and maximum are its own: each metric asks for the maximum in turn, while the others ask for less. The load
+    can exceed the CPU limits of the first pods: at their limits, each measurement could add only some pods.
 
-    The load can exceed the CPU limits of the first pods: at their limits, each measurement could add only some pods.
-
-    Without a server that scales on CPU by a HorizontalPodAutoscaler, only what is not checked is named. `missing` is
-    why metrics-server does not run, without which nothing is checked, and `keda` why KEDA does not; empty if they do.
+    Without a server that scales on CPU by a HorizontalPodAutoscaler, all servers are reported as not checked. `missing`
+    is why metrics-server does not run, without which nothing is checked, and `keda` why KEDA does not; empty if they
+    do.
 
     Raises:
         ApiError: the API server rejects a change of the autoscaler.
@@ -81,7 +78,7 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
 
 
 def _unchecked(plan: Plan, keda: str, checked: str, served: Collection[str]) -> Iterator[Check]:
-    """Names the servers whose autoscaler has a metric that was not checked; `served` are the checked metrics."""
+    """Reports the servers whose autoscaler has a metric that is not in `served`, the checked ones."""
     scaled: dict[tuple[str, str], list[str]] = {}
     for server in (server for team in plan.teams for server in team.servers):
         scaling = server.scaling
@@ -98,7 +95,7 @@ def _unchecked(plan: Plan, keda: str, checked: str, served: Collection[str]) -> 
 
 
 def targets(scaling: Scaling) -> dict[str, float]:
-    """The autoscaler's metrics of pods, and their targets."""
+    """Targets of the autoscaler's metrics of pods."""
     latency = dict([scaling.latency]) if scaling.latency else {}
     return latency | {signal.name: signal.target for signal in scaling.signals}
 
@@ -110,14 +107,7 @@ def _adds(server: ServerPlan) -> int:
 
 @dataclass(frozen=True)
 class _Load:
-    """What the pods of a server measure.
-
-    Attributes:
-        name: `load`, or that of the metric.
-        text: for the check.
-        cpu: of all pods together, in thousandths.
-        values: of metrics that each pod has, in thousandths; 0 for others.
-    """
+    """The load of a server's pods: `cpu` of all, `values` of metrics of each pod (0 for others), in thousandths."""
 
     name: str = ""
     text: str = ""
@@ -129,7 +119,6 @@ _NONE: Final = _Load()
 
 
 def _checks(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Iterator[Check]:
-    """One check for CPU, and one for each metric that is served."""
     load = math.ceil(run.server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
     loads = [_Load("load", f"{amount_text(CPU, load)} CPUs of simulated load", load)]
     for name, target in targets(scaling).items():
@@ -165,11 +154,7 @@ def _promise(server: ServerPlan, scaling: Scaling, under: str) -> str:
 
 @dataclass
 class _Run:
-    """A server under simulated load.
-
-    Attributes:
-        counts: numbers of pods that the autoscaler has set since the load changed, the first one before it.
-    """
+    """A server under load; `counts` are the autoscaler's numbers of pods, the first one before the load changed."""
 
     cluster: Cluster
     server: ServerPlan
@@ -177,7 +162,7 @@ class _Run:
     counts: list[int] = field(default_factory=list[int])
 
     def settle(self, load: _Load, pods: int) -> bool:
-        """Has the pods measure a load until the given number runs; whether that happened in time."""
+        """Has the pods measure a load until the given number runs; returns whether it ran in time."""
         del self.counts[:-1]
         self.metrics.update({name: load.values.get(name, 0) for name in self.metrics})
         what = f"{self.server.team}/{self.server.name} to have {pods} pods"
@@ -202,25 +187,24 @@ class _Run:
         return wanted == ready == len(running) == len(there) == pods
 
     def _pods(self) -> tuple[Manifest, ...]:
-        """The pods that the autoscaler measures, of groups the leaders."""
+        """The pods that the autoscaler measures: of groups the leaders."""
         of_leaders = ",app.kubernetes.io/component=leader" if self.server.worker else ""
         labels = f"app.kubernetes.io/name={self.server.name}{of_leaders}"
         return self.cluster.list("v1", "Pod", namespace=self.server.team, labels=labels)
 
     @property
     def path(self) -> str:
-        """The numbers of pods that the autoscaler has set: `2 → 8`."""
+        """`2 → 8`."""
         return " → ".join(str(count) for count in self.counts)
 
     def autoscaler(self, *, grown: bool) -> str:
-        """What the autoscaler says: why it adds no more pods, else why it does not scale."""
+        """The autoscaler's reason: why it adds no more pods, else why it does not scale."""
         scaler = self.cluster.get(*_HPA, self.server.name, self.server.team) or {}
         kinds = ("ScalingLimited",) if grown else ("ScalingActive", "AbleToScale", "ScalingLimited")
         words = [text_at(condition(scaler, kind), "message") for kind in kinds]
         return ", ".join(f"“{message}”" for message in words if message) or "the autoscaler has not reported yet"
 
     def restore(self) -> None:
-        """Gives the remaining pods the usage that they had before."""
         for pod in self._pods():
             before = at(pod, "metadata", "annotations", BEFORE)
             if isinstance(before, str):
@@ -236,12 +220,10 @@ def _annotate(cluster: Cluster, pod: Manifest, annotations: dict[str, Json]) -> 
 def simplified(
     cluster: Cluster, scaler: Reference, step: int, served: Collection[str] = ()
 ) -> Generator[tuple[str, ...]]:
-    """Has an autoscaler add and remove pods at once, by CPU and what is served; yields the names of its other metrics.
+    """Has an autoscaler add and remove `step` pods in 15 s, by CPU and the `served` metrics; yields its other metrics.
 
     A metric that nothing serves blocks every removal of pods, which is why the others are left out. The engine that
     deployed the autoscaler owns its fields again afterwards: otherwise its next run would find a conflict.
-
-    It may add or remove `step` pods in 15 seconds; `served` are the names of metrics that are served besides CPU.
 
     Raises:
         ApiError: the autoscaler does not exist.
@@ -271,7 +253,7 @@ def simplified(
 
 
 def _settings(scaler: Manifest, simple: Json) -> Manifest:
-    """What is to be restored: the present settings, or those before a run that was killed."""
+    """The settings to restore: the present settings, or those before a run that was killed."""
     left = text_at(scaler, "metadata", "annotations", BEFORE)
     if left and at(scaler, "spec", "behavior") == simple:
         return cast("Manifest", json.loads(left))

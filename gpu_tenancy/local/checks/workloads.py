@@ -1,4 +1,4 @@
-"""Checks that the stack's own workloads run, or are pending for a reason, and that they are placed as they require."""
+"""Checks that the stack's own workloads run or are pending for a reason, and their placement."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
 
 def check_workloads(cluster: Cluster, plan: Plan, why_not: Callable[[str], str]) -> Iterator[Check]:
-    """Asks `tenancy why` about each workload of the stack; those whose operator does not run are not checked.
+    """Asks `tenancy why` about each workload of the stack; workloads whose operator does not run are not checked.
 
     Jobs that finish are deleted after a while. `why_not` is why an operator does not run, by its field in `operators`;
     empty if it does.
@@ -64,23 +64,19 @@ def check_models(astray: Sequence[str]) -> Check:
     )
 
 
+# Label of pods with the name of their job or server, for kinds whose controller sets none with the object's name.
 _OF_JOB: Final = "app.kubernetes.io/name"
-"""Label of pods with the name of their job or server, for kinds whose controller sets none with the object's name."""
+# Labels of pods in groups; each group has its own part of the network.
 _GROUPS: Final = tuple(kind.groups.index for kind in kinds().values() if kind.groups)
-"""Labels of pods in groups; each group has a part of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Pods that require one part of the network.
+    """Pods of a team that require one part of the network, or one for each group.
 
-    Attributes:
-        team: their namespace.
-        name: of their job or server.
-        selector: key of the label that has this name.
-        label: node label whose value names the part.
-        pods: number of pods in all groups; None for a server, whose number an autoscaler can change.
-        groups: number of groups, each of which has a part of its own; None where that can change.
+    `selector` is the key of the label with the `name` of their job or server, `label` the node label that names the
+    part. `pods` counts the pods of all groups; None for a server, whose number can change. `groups` is None if it can
+    change.
     """
 
     team: str

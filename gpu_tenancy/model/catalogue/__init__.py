@@ -1,6 +1,6 @@
 """Machine types, GPUs and prices, from the tables in this folder.
 
-The first read of a malformed table raises `pydantic.ValidationError`; a test reads all tables.
+The first read of a malformed table raises `pydantic.ValidationError`.
 """
 
 import math
@@ -26,14 +26,14 @@ PRODUCT_LABELS: Final[Mapping[str, str]] = {
     "amd.com": "amd.com/gpu.product-name",
     "gpu.intel.com": "gpu.intel.com/product",
 }
-"""Node label with the GPU model, by the domain of the resource name. The labels are set by GPU feature discovery
+"""Node label with the GPU model, by the domain of the resource name. It is set by GPU feature discovery
 (https://github.com/NVIDIA/k8s-device-plugin), AMD's node labeller (https://github.com/ROCm/k8s-device-plugin), and
 Intel's NFD rules, only for Flex 140 and 170 and Max 1100 and 1550
 (https://intel.github.io/intel-device-plugins-for-kubernetes/0.35/cmd/gpu_plugin/labels.html)."""
 
 
 class NvlinkDomain(Fact):
-    """GPUs of several machines that NVLink connects: at most so many; None if that is unknown."""
+    """Maximum number of GPUs of several machines that NVLink connects; None if it is unknown."""
 
     gpus: Annotated[Positive | None, BeforeValidator(known)]
 
@@ -41,30 +41,23 @@ class NvlinkDomain(Fact):
 class Gpu(Fact):
     """A GPU model.
 
-    Attributes:
-        product: value of the node label that `PRODUCT_LABELS` names.
-        memory: bytes.
-        resource: the extended resource that its device plugin advertises.
-        architecture: GPU generation, such as `hopper`.
-        mig: maximum number of partitions per GPU, by MIG profile; empty without MIG support.
-        nvlink: how it is connected with GPUs of other machines; None if NVLink connects only those of one machine.
-        checked: whether the row was read at its source, or written from memory.
+    `mig`: maximum number of partitions per GPU, by MIG profile; empty without MIG support.
+    `nvlink`: connection to GPUs of other machines; None if NVLink connects only the GPUs of one machine.
     """
 
-    product: str
+    product: str  # value of the node label that `PRODUCT_LABELS` names
     memory: Bytes
     resource: str = "nvidia.com/gpu"
-    architecture: str
+    architecture: str  # GPU generation, such as `hopper`
     mig: dict[str, Positive] = Field(default_factory=dict)
     nvlink: NvlinkDomain | None = None
-    checked: Checked
+    checked: Checked  # whether the row was read at its source, or written from memory
 
 
 class Network(Row):
-    """The network of a machine type: its bandwidth in Gbit/s, and the fabric between GPUs of different machines.
+    """Bandwidth of a machine type in Gbit/s, and the fabric between GPUs of different machines.
 
-    Attributes:
-        cards: network cards with one interface of the fabric each (AWS); empty for the first ones.
+    `cards` are network cards with one interface of the fabric each (AWS); empty for the first ones.
     """
 
     gbps: Annotated[float, Field(gt=0)]
@@ -90,10 +83,7 @@ class Network(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Price of a machine per hour in a region, in the currency of its cloud's `price_table`; None if it is unknown.
-
-    The region is None for that of the table.
-    """
+    """Price per hour in the currency of `price_table`; None if unknown. Default region: the table's."""
 
     on_demand: float | None = None
     spot: float | None = None
@@ -101,7 +91,7 @@ class Price:
 
 
 class PriceTable(Fact):
-    """Region, currency and source of all prices of a cloud."""
+    """Region, currency and source of a cloud's prices."""
 
     region: str
     currency: Literal["USD"]
@@ -111,46 +101,33 @@ class PriceTable(Fact):
 class Machine:
     """A machine type of a cloud, or of the stack's own `machines`.
 
-    Attributes:
-        name: name in stacks.
-        cloud: key of the cloud; empty for a machine type of the stack.
-        type: name of the machine type in the cloud; default: `name`.
-        cpu: CPUs in millicores.
-        memory: nominal memory in bytes.
-        gpu: key in the GPU table; None without GPUs.
-        accelerator: accelerator type of its GPUs on GKE.
-        topology: shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; None if
-            the machine's GPUs are connected only among themselves.
-        host_encryption: whether the machine's host can encrypt its disks and caches (Azure).
-        zones: zones that have it; None if they are unknown.
-        purchase: how it can be bought; None if that is unknown.
-        network: None if it is unknown.
-        local_disk: capacity of its local NVMe disks in bytes; 0 without.
+    `topology`: shape of the NVLink domain across machines, such as `1x72`; None without NVLink to other machines.
+    `zones`, `purchase`, `network`: None if they are unknown.
     """
 
     name: str
-    cloud: str
-    type: str = ""
-    cpu: int
-    memory: int
-    gpu: str | None = None
+    cloud: str  # empty for a machine type of the stack
+    type: str = ""  # name of the machine type in the cloud; default: `name`
+    cpu: int  # millicores
+    memory: int  # nominal memory in bytes
+    gpu: str | None = None  # key in the GPU table; None without GPUs
     gpus: int = 0
     architecture: Architecture = "amd64"
-    accelerator: str | None = None
+    accelerator: str | None = None  # accelerator type of its GPUs on GKE
     topology: str | None = None
-    host_encryption: bool = True
+    host_encryption: bool = True  # whether the machine's host can encrypt its disks and caches (Azure)
     zones: frozenset[str] | None = None
     purchase: Purchase | None = None
     network: Network | None = None
     price: Price = Price()
-    local_disk: int = 0
+    local_disk: int = 0  # capacity of its local NVMe disks in bytes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type", self.type or self.name)
 
     @property
     def domain(self) -> int | None:
-        """Machines of one NVLink domain; None without `topology`."""
+        """Number of machines in one NVLink domain; None without `topology`."""
         if self.topology is None or not self.gpus:
             return None
         domains, accelerators = (int(side) for side in self.topology.split("x"))
@@ -195,12 +172,7 @@ class _MachineRow(Row):
 
 
 class Zones(Fact):
-    """The zones of a cloud's machine families.
-
-    Attributes:
-        families: by family (the start of a machine type's name) and region, the last letters of the zones. A family
-            that is not listed is unknown.
-    """
+    """Last letters of zones, by machine family (start of a machine type name) and region; unlisted ones are unknown."""
 
     families: dict[str, dict[str, ZoneLetters]]
 
@@ -214,11 +186,9 @@ class Zones(Fact):
 
 
 class DiskPerformance(Fact):
-    """Throughput (MiB/s) and IOPS that the price of a boot disk of a kind includes.
+    """Throughput (MiB/s) and IOPS that the price of a boot disk includes.
 
-    Attributes:
-        gpu_throughput: for GPU machines, whose images have tens of GiB.
-        per_iops: largest throughput for each provisioned I/O operation per second.
+    `gpu_throughput` is for GPU machines, whose images have tens of GiB; `per_iops` is the largest throughput per IOPS.
     """
 
     kind: str
@@ -235,9 +205,7 @@ class DiskPerformance(Fact):
 class OtherMachines(Row):
     """Machine types that stacks cannot name, for the policy packs, which evaluate any program.
 
-    Attributes:
-        gpus: number of GPUs by name; a type without GPUs, or with a part of one, is not listed.
-        prices: on demand per hour, as those of the cloud's other machine types.
+    `gpus` omits types without whole GPUs. `prices` are on demand per hour.
     """
 
     gpus: dict[str, Positive] = Field(default_factory=dict)
@@ -247,18 +215,14 @@ class OtherMachines(Row):
 class CloudTable(Fact):
     """The file of one cloud in `machines/`.
 
-    Attributes:
-        checked: default for machine types that do not set it.
-        disk: performance of boot disks; None if it is not chosen here.
-        zones: which zones have a machine family; None if the cloud's are not listed.
-        capacity: how machines can be bought, by the start of their names.
+    `capacity`: purchase options, by the start of a machine type's name.
     """
 
-    checked: Checked
+    checked: Checked  # default for machine types
     prices: PriceTable
     reserved: Reserved
-    disk: DiskPerformance | None = None
-    zones: Zones | None = None
+    disk: DiskPerformance | None = None  # performance of boot disks; None if it is not chosen here
+    zones: Zones | None = None  # None if the cloud's zones are not listed
     capacity: dict[str, PurchaseRow] = Field(default_factory=dict)
     machines: dict[str, _MachineRow]
     others: OtherMachines = OtherMachines()
@@ -292,7 +256,7 @@ def _machines_by_name() -> Mapping[str, Machine]:
 
 
 def find_machine(name: str, cloud: str | None = None) -> Machine | None:
-    """A machine type by name, in one cloud or in all: no two clouds share a name. None if it is unknown."""
+    """A machine type by name, which is unique among all clouds; None if it is unknown."""
     machine = _machines_by_name().get(name)
     return machine if machine and cloud in {None, machine.cloud} else None
 
@@ -315,8 +279,7 @@ _GIB: Final = 2**30
 def allocatable(machine: Machine) -> tuple[int, int]:
     """Allocatable millicores and bytes of a machine, rounded down to whole CPUs and GiB.
 
-    The rules are `reserved` in the file of the machine's cloud. A machine without a cloud gets the lowest value of all
-    clouds. Requests of system pods are not subtracted.
+    Requests of system pods are not subtracted. A machine without a cloud gets the lowest value of all clouds.
     """
     tables = cloud_tables()
     rules = [tables[machine.cloud]] if machine.cloud in tables else tables.values()

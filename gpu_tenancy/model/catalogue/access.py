@@ -1,4 +1,4 @@
-"""Who may use what: roles of people, reserved namespaces, and what credentials look like, from their tables."""
+"""Roles of people, reserved namespaces and forms of credentials, from their tables."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 
 Verb: TypeAlias = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
-"""Verbs that a role can have: no wildcard, escalate, bind or impersonate."""
+"""RBAC verbs of roles, without wildcard, escalate, bind and impersonate."""
 
 _FORBIDDEN: Final = frozenset(
     {"nodes/proxy", "pods/ephemeralcontainers", "pods/proxy", "serviceaccounts/token", "services/proxy"}
 )
-"""Resources that give more than they seem to: https://kubernetes.io/docs/concepts/security/rbac-good-practices/."""
+"""Resources with hidden privileges: https://kubernetes.io/docs/concepts/security/rbac-good-practices/."""
 
 
 def _allowed(resource: str) -> str:
@@ -28,34 +28,25 @@ def _allowed(resource: str) -> str:
 
 READ: Final = "read access"
 _ABILITIES: Final = {"Secrets": ("secrets", "get"), "exec": ("pods/exec", "create"), READ: ("pods", "get")}
-"""Resource and verb of the rights that a reviewer of a change looks for, the strongest first."""
+"""Resource and verb of the rights that reviews report, the strongest first."""
 
 
 class Rule(Row):
-    """A rule of a ClusterRole, with its reason.
+    """A rule of a ClusterRole. The flags limit it to stacks that use the feature."""
 
-    Attributes:
-        groups: API groups; the core group is the empty string.
-        operator: the rule applies if this operator runs in the cluster; None for always.
-        snapshots: whether the rule applies only if volumes of teams have snapshots.
-        routes: whether the rule applies only if servers or notebooks of teams have a host.
-        claims: whether the rule applies only if pods can claim channels or interfaces.
-        domains: whether the rule applies only if pods can claim channels of ComputeDomains.
-    """
-
-    groups: tuple[Annotated[str, AfterValidator(_allowed)], ...]
+    groups: tuple[Annotated[str, AfterValidator(_allowed)], ...]  # API groups; the core group is the empty string
     resources: tuple[Annotated[str, AfterValidator(_allowed)], ...]
     verbs: tuple[Verb, ...]
     reason: str
-    operator: str | None = None
+    operator: str | None = None  # the rule applies if this operator runs in the cluster; None for always
     snapshots: bool = False
-    routes: bool = False
-    claims: bool = False
-    domains: bool = False
+    routes: bool = False  # for servers or notebooks with a host
+    claims: bool = False  # for pods that can claim channels or interfaces
+    domains: bool = False  # for pods that can claim channels of ComputeDomains
 
 
 class Role(Row):
-    """A role of people, bound in the namespaces of teams or in the cluster, with the rules of the included role too."""
+    """A role of people, bound in teams' namespaces or in the cluster, with the rules of the included role."""
 
     scope: Literal["namespace", "cluster"]
     rules: tuple[Rule, ...]
@@ -69,7 +60,7 @@ def roles() -> Mapping[str, Role]:
 
 
 def rules_of(name: str) -> Iterator[Rule]:
-    """All rules of a role, those of the included role first."""
+    """All rules of a role, the included role's rules first."""
     role = roles()[name]
     if role.includes:
         yield from rules_of(role.includes)
@@ -77,7 +68,7 @@ def rules_of(name: str) -> Iterator[Rule]:
 
 
 def abilities(role: str) -> tuple[str, ...]:
-    """The rights of a role that a reviewer of a change looks for, the strongest first; `admin` can do everything."""
+    """Rights of a role that reviews report, the strongest first; `admin` has all rights."""
     if role == "admin":
         return ("cluster-admin", *_ABILITIES)
     rules = tuple(rules_of(role))
@@ -88,16 +79,13 @@ def abilities(role: str) -> tuple[str, ...]:
     )
 
 
-_MONITORING: Final = "monitoring"
-"""Namespace of operators which tenants of other programs have too."""
+_MONITORING: Final = "monitoring"  # namespace of operators that tenants of other programs have, too
 
 
 class ReservedNamespaces(Fact):
-    """Namespaces of one product.
+    """Namespaces of one product; `names` are names and prefixes that end in `-`.
 
-    Attributes:
-        names: names, and prefixes that end in `-`, as no namespace does.
-        system: exact names that policy packs do not check as a tenant's.
+    `system` are exact names, which policy packs do not check as a tenant's.
     """
 
     owner: Annotated[str, Field(min_length=1)]
@@ -111,7 +99,7 @@ def _reserved() -> list[ReservedNamespaces]:
 
 
 def system_namespaces() -> list[str]:
-    """Exact names of namespaces that do not belong to a tenant, in alphabetical order."""
+    """Exact names of namespaces that do not belong to a tenant, sorted."""
     operators = {chart.namespace for chart in charts().values()} - {_MONITORING}
     return sorted(operators | {name for row in _reserved() for name in row.system})
 
@@ -152,11 +140,11 @@ def _credentials() -> _Credentials:
 
 
 def credential(text: str, variable: str = "") -> str | None:
-    """What kind of credential a text is, such as "AWS access key"; None if it does not look like one.
+    """Kind of credential that a text looks like, such as "AWS access key"; None without a match.
 
     Args:
-        text: of a variable or an argument.
-        variable: name of the variable; empty for an argument.
+        text: value of a variable or an argument.
+        variable: empty for an argument.
     """
     table = _credentials()
     for form in table.texts:

@@ -1,4 +1,4 @@
-"""What each cloud supports in a node pool, and how it names people, from `clouds.yaml`."""
+"""Node pool features and names of people in each cloud, from `clouds.yaml`."""
 
 import datetime as dt
 import re
@@ -25,23 +25,17 @@ class Form(Row):
 
 
 class ByQueue(Row):
-    """Queued provisioning: nodes are created only for a ProvisioningRequest of Kueue.
+    """Queued provisioning: nodes are created only for a ProvisioningRequest of Kueue."""
 
-    Attributes:
-        provisioning_class: `provisioningClassName` of the requests.
-        node_selector: labels of the created nodes, by the detail of the request's status that has their value.
-        lifetime: whether the nodes have a maximum lifetime; None if the autoscaler is unknown.
-    """
-
-    provisioning_class: str
-    node_selector: Mapping[str, str] = {}
-    lifetime: bool | None = None
+    provisioning_class: str  # `provisioningClassName` of the requests
+    node_selector: Mapping[str, str] = {}  # node labels, by the detail of the request's status with their value
+    lifetime: bool | None = None  # whether the nodes have a maximum lifetime; None if the autoscaler is unknown
     source: str
     date: dt.date | None = None
 
 
 class Notice(Row):
-    """How a cloud takes a machine back: `pods` seconds after the notice, the pods of teams have ended."""
+    """Notice before a cloud reclaims a machine: all pods of teams end within `pods` seconds."""
 
     pods: int
     source: str
@@ -49,100 +43,70 @@ class Notice(Row):
 
 
 class CapacityRule(Row):
-    """The requirements of one capacity type in one cloud.
+    """The requirements of one capacity type in one cloud."""
 
-    Attributes:
-        refused: why the cloud does not have it, with what to use `instead`; None if it does.
-        reservation: form of the reservation's name; None if no reservation is needed.
-        zones: required number of zones; None for any number.
-        min: required value of `nodes.min`; None for any value.
-        longest: maximum lifetime of a node in seconds; None without a maximum.
-        bought_as: the capacity type by which its machines are bought; None for itself.
-        taints: taints that the cloud itself adds to these nodes, as `key=value:effect`.
-        by_queue: how Kueue requests these nodes; None if the autoscaler creates them for pods.
-        notice: how the cloud takes a node back; None if it does not, or if that is unknown.
-    """
-
-    refused: str | None = None
+    refused: str | None = None  # why the cloud does not support it, with the alternative in `instead`; None if it does
     instead: str | None = None
-    reservation: Form | None = None
-    zones: int | None = None
-    min: int | None = None
-    longest: Seconds | None = None
-    bought_as: CapacityType | None = None
-    taints: tuple[str, ...] = ()
-    by_queue: ByQueue | None = None
-    notice: Notice | None = None
+    reservation: Form | None = None  # form of the reservation's name; None if no reservation is needed
+    zones: int | None = None  # required number of zones; None for any number
+    min: int | None = None  # required value of `nodes.min`; None for any value
+    longest: Seconds | None = None  # maximum lifetime of a node in seconds
+    bought_as: CapacityType | None = None  # capacity type under which its machines are bought; None for itself
+    taints: tuple[str, ...] = ()  # taints that the cloud itself adds to these nodes, as `key=value:effect`
+    by_queue: ByQueue | None = None  # request by Kueue; None if the autoscaler creates the nodes for pods
+    notice: Notice | None = None  # None if the cloud does not reclaim nodes, or if that is unknown
 
 
 class SharingRule(Row):
-    """How several pods share one GPU in one driver mode, by MIG, time-slicing or MPS.
+    """GPU sharing in one driver mode, by MIG, time-slicing or MPS.
 
-    Attributes:
-        by: who configures it: the cloud, by an input of the pool, or the GPU Operator, by a node label.
-        whole: whether pods request a partition by the resource name of a whole GPU.
-        least_memory: whether, of the profiles with the same number of slices, only the one with the least memory is
-            supported.
-        grows: whether the autoscaler can add such nodes.
-        labels: labels of these nodes; `{profile}` and `{turns}` are placeholders.
+    `by`: the cloud configures it by an input of the pool, or the GPU Operator by a node label.
+    `least_memory`: whether only the profile with the least memory is supported among profiles with as many slices.
     """
 
     by: Literal["cloud", "operator"]
-    whole: bool = False
+    whole: bool = False  # whether pods request a partition by the resource name of a whole GPU
     least_memory: bool = False
-    grows: bool = True
-    labels: Mapping[str, str] = {}
+    grows: bool = True  # whether the autoscaler can add such nodes
+    labels: Mapping[str, str] = {}  # node labels; `{profile}` and `{turns}` are placeholders
 
 
 class DriverMode(Row):
-    """Who installs driver, container toolkit and device plugin: settings of the pool and matching Helm values.
+    """Installer of driver, container toolkit and device plugin: settings of the pool and matching Helm values.
 
-    Attributes:
-        means: who installs what, for messages.
-        operator: values of the GPU Operator's chart.
-        labels: labels of the pool's nodes.
-        mig, time_slicing, mps: how a way of sharing GPUs is configured; None if it is not supported.
-        without_mps: why MPS is not.
+    `mig`, `time_slicing`, `mps`: GPU sharing; None if it is not supported.
     """
 
-    means: str
-    operator: Mapping[str, Any]
-    labels: Mapping[str, str] = {}
+    means: str  # components and their installers, for messages
+    operator: Mapping[str, Any]  # values of the GPU Operator's chart
+    labels: Mapping[str, str] = {}  # labels of the pool's nodes
     mig: SharingRule | None = None
     time_slicing: SharingRule | None = None
     mps: SharingRule | None = None
-    without_mps: str = ""
+    without_mps: str = ""  # why MPS is not supported
     source: str
 
     def sharing(self, way: Literal["mig", "timeSlicing", "mps"]) -> SharingRule | None:
-        """How one way of sharing a GPU is configured; None if it is not supported."""
+        """The rule for GPU sharing in this way; None if it is not supported."""
         return {"mig": self.mig, "timeSlicing": self.time_slicing, "mps": self.mps}[way]
 
 
 class NodeEndpoint(Fact):
-    """A link-local address of a node that pods call, which no pod or namespace selector of a NetworkPolicy matches.
+    """A link-local address of a node that pods call, which no pod or namespace selector of a NetworkPolicy matches."""
 
-    Attributes:
-        of: what listens there.
-        serves: `dns`: names; `identity`: credentials of the pod's own identity.
-        cidrs: its addresses, such as `169.254.170.23/32`.
-        of_nodes: whether nodes without workload identity serve their own credentials there.
-    """
-
-    of: str
-    serves: Literal["dns", "identity"]
+    of: str  # the listening program
+    serves: Literal["dns", "identity"]  # `dns`: names; `identity`: credentials of the pod's own identity
     cidrs: tuple[str, ...]
     ports: tuple[int, ...]
     protocols: tuple[Literal["TCP", "UDP"], ...] = ("TCP",)
-    of_nodes: bool = False
+    of_nodes: bool = False  # whether nodes without workload identity serve their own credentials there
 
 
 class TopologyRule(Fact):
-    """The node labels by which a cloud tells where machines are in the network, by prefixes of machine types.
+    """Node labels with the place in a cloud's network, by prefixes of machine types.
 
-    Attributes:
-        labels: of all levels above the node, the largest first.
-        block, rack: those that are a block, and the smallest group above a host, such as an NVLink domain.
+    `labels` are of all levels above the node, the largest first. `rack` is the smallest group above a host, such as an
+    NVLink domain.
     """
 
     machines: tuple[str, ...]
@@ -167,8 +131,7 @@ class Hidden(Fact):
 class Admission(Fact):
     """Admission plugins of a cloud's API servers that are not on in Kubernetes by default.
 
-    Attributes:
-        limited_classes: priority classes that pods can have only in a namespace with a ResourceQuota for them.
+    Pods can have `limited_classes` (priority classes) only in a namespace with a ResourceQuota for them.
     """
 
     plugins: tuple[str, ...]
@@ -176,10 +139,9 @@ class Admission(Fact):
 
 
 class Directory(Fact):
-    """The people that a cloud's clusters know: forms of groups and users; None if clusters know none.
+    """Forms of groups and users that a cloud's clusters know; None if clusters know none.
 
-    Attributes:
-        principals: whether IAM roles and users of AWS can be people.
+    `principals` is whether IAM roles and users of AWS can be people.
     """
 
     group: Form | None = None
@@ -188,52 +150,37 @@ class Directory(Fact):
 
 
 class CloudRules(Row):
-    """What one cloud supports in a node pool.
+    """Features of node pools in one cloud.
 
     Attributes:
-        title: name of its Kubernetes service, for messages.
-        package: the Pulumi provider; None if only the Kubernetes provider is needed.
-        compact: capacity types that support compact placement.
-        compact_zones: allowed numbers of zones of a compact pool; empty for any number.
-        placement_policy: form of an existing placement policy's name; None if pools cannot use one.
         reserved_policy: whether a compact pool uses a reservation only with the reservation's placement policy.
-        gpu_zones: whether GPU pools must name zones where the cluster's are unknown.
-        local_disk: of how many bytes the capacity of local disks is a multiple; None if they hold no ephemeral storage.
-        disk_key: whether each pool can have its own key for disks.
-        own_labels: domains of labels and taints that only the cloud may set.
-        empty_labels: whether a label can have an empty value.
-        names_gpus: whether a pool needs the cloud's own name of the GPU, in addition to the machine type.
-        fabric_operator: whether NVIDIA's Network Operator advertises them to pods, and not the cloud.
-        infers: resources of an empty pool's nodes that its autoscaler knows by itself, as whole devices; None if this
-            program tells all of them to it, or if that is unknown.
-        drivers: driver modes by name, the default first.
-        alternatives: whether a spot pool can have several machine types.
-        node_endpoints: link-local addresses of nodes that pods of teams may call.
-        topologies: node labels with the place in the network, by machine type; empty where none are known.
+        local_disk: bytes of which the local disks' capacity is a multiple; None if they hold no ephemeral storage.
+        infers: resources of an empty pool's nodes that its autoscaler infers, as whole devices; None if this
+            program tells the autoscaler all of them, or if that is unknown.
         load_balancers, admission, hidden: None if they are unknown.
     """
 
-    title: str
-    package: str | None = None
+    title: str  # name of its Kubernetes service, for messages
+    package: str | None = None  # the Pulumi provider; None if only the Kubernetes provider is needed
     pool_name: Form
     capacity: Mapping[str, CapacityRule]
-    compact: tuple[str, ...]
-    compact_zones: tuple[int, ...] = ()
-    placement_policy: Form | None = None
+    compact: tuple[str, ...]  # capacity types that support compact placement
+    compact_zones: tuple[int, ...] = ()  # allowed numbers of zones of a compact pool; empty for any number
+    placement_policy: Form | None = None  # form of an existing placement policy's name; None if pools cannot use one
     reserved_policy: bool = False
-    gpu_zones: bool = False
+    gpu_zones: bool = False  # whether GPU pools must name zones if the cluster's are unknown
     local_disk: Bytes | None = None
-    disk_key: bool = True
-    own_labels: tuple[str, ...] = ()
-    empty_labels: bool = True
-    names_gpus: bool = False
+    disk_key: bool = True  # whether each pool can have its own key for disks
+    own_labels: tuple[str, ...] = ()  # domains of labels and taints that only the cloud may set
+    empty_labels: bool = True  # whether a label can have an empty value
+    names_gpus: bool = False  # whether a pool needs the cloud's own name of the GPU, in addition to the machine type
     fabrics: tuple[str, ...]
-    fabric_operator: bool = False
+    fabric_operator: bool = False  # whether NVIDIA's Network Operator advertises the fabric to pods, and not the cloud
     infers: tuple[str, ...] | None = None
-    drivers: Mapping[str, DriverMode]
-    alternatives: bool = False
-    node_endpoints: tuple[NodeEndpoint, ...] = ()
-    topologies: tuple[TopologyRule, ...] = ()
+    drivers: Mapping[str, DriverMode]  # driver modes by name, the default first
+    alternatives: bool = False  # whether a spot pool can have several machine types
+    node_endpoints: tuple[NodeEndpoint, ...] = ()  # link-local addresses of nodes that pods of teams may call
+    topologies: tuple[TopologyRule, ...] = ()  # node labels with the place in the network; empty if unknown
     load_balancers: LoadBalancers | None = None
     admission: Admission | None = None
     hidden: Hidden | None = None
@@ -247,17 +194,12 @@ def clouds() -> Mapping[str, CloudRules]:
 
 
 def rules_of(service: str) -> CloudRules:
-    """The rules of a Kubernetes service; those of an existing cluster if it is unknown (`model.checks.nodes` warns)."""
+    """The rules of a Kubernetes service; if it is unknown, an existing cluster's rules (`model.checks.nodes` warns)."""
     return clouds().get(service) or clouds()["existing"]
 
 
 class FixedPrice(Fact):
-    """The price of a part of a cluster that is always there, in a region.
-
-    Attributes:
-        title: what it is.
-        hour: US dollars per hour, without traffic; None if it is unknown.
-    """
+    """Price of a permanent part of a cluster in US dollars per hour, without traffic; None if it is unknown."""
 
     title: str
     hour: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(known_price)]

@@ -1,4 +1,4 @@
-"""How machine types can be bought, and what of their CPU and memory pods can have: the rules of each cloud."""
+"""Purchase options of machine types, and their allocatable CPU and memory: the rules of each cloud."""
 
 from collections.abc import Sequence
 from typing import Annotated, Generic, Literal, Self, TypeAlias, TypeVar
@@ -45,19 +45,14 @@ class _Unseen(Fact):
 class Reserved(Fact):
     """CPU and memory of a cloud's machines that are not allocatable.
 
-    Attributes:
-        cpu: shares of the CPU that the kubelet reserves, each up to an amount.
-        memory: memory that the kubelet reserves: by such steps, or by the maximum number of pods (`few` on machines
-            with fewer than `below` CPUs), at most the share `most` of the machine.
-        eviction: the kubelet's eviction threshold in bytes.
-        unseen: share of the nominal memory that hypervisor, firmware and kernel use, so that the kubelet does not see
-            it.
+    `memory`: memory that the kubelet reserves: by such steps, or by the maximum number of pods (`few` on machines
+    with fewer than `below` CPUs), at most the share `most` of the machine.
     """
 
-    cpu: list[_Step[Cpu]]
+    cpu: list[_Step[Cpu]]  # shares of the CPU that the kubelet reserves, each up to an amount
     memory: _KubeMemory
-    eviction: Bytes
-    unseen: _Unseen
+    eviction: Bytes  # the kubelet's eviction threshold in bytes
+    unseen: _Unseen  # share of the nominal memory that hypervisor, firmware and kernel use
 
     def left(self, cpu: int, memory: int) -> tuple[float, float]:
         """Allocatable millicores and bytes of a machine, not rounded."""
@@ -78,20 +73,16 @@ CapacityType: TypeAlias = Literal["on-demand", "spot", "reserved", "capacity-blo
 
 
 class Purchase(Row):
-    """How a machine type can be bought. A capacity type that is neither in `has` nor in `lacks` is unknown.
+    """Purchase options of a machine type. A capacity type that is neither in `has` nor in `lacks` is unknown.
 
-    Attributes:
-        has: capacity types that it has.
-        lacks: capacity types that it does not have.
-        reservations: which reservations it has: created at any time at the price on demand, agreed for a date in the
-            future, or booked for some days in a calendar.
-        zones: the only zones that have it; empty if that is not known.
+    `reservations`: created at any time at the price on demand (`on-demand`), agreed for a date in the future
+    (`future`), or booked for some days (`calendar`).
     """
 
     has: tuple[CapacityType, ...]
     lacks: tuple[CapacityType, ...] = ()
     reservations: tuple[Literal["on-demand", "future", "calendar"], ...] = ()
-    zones: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()  # the only zones that have it; empty if that is unknown
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -102,10 +93,10 @@ class Purchase(Row):
 
 
 class PurchaseRow(Purchase, Fact):
-    """How the machine types of a family can be bought."""
+    """Purchase options of a family of machine types."""
 
 
 def purchase_of(machine: str, families: dict[str, PurchaseRow]) -> PurchaseRow | None:
-    """The row of a machine type: of the family with the longest name that its name starts with; None if unknown."""
+    """The row of the family with the longest matching name; None if the machine type is unknown."""
     fitting = [family for family in families if machine.startswith(family)]
     return families[max(fitting, key=len)] if fitting else None

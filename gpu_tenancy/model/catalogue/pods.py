@@ -1,4 +1,4 @@
-"""What pods have of engines of servers, and of the network between GPUs: the tables engines.yaml and fabrics.yaml."""
+"""Engines of servers (`engines.yaml`), and the network between GPUs (`fabrics.yaml`)."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,53 +11,44 @@ from gpu_tenancy.model.fields import Bytes, Count, Positive, ResourceName
 
 
 class Argument(Row):
-    """An argument that follows from the stack.
+    """A command-line argument that follows from the stack.
 
-    Attributes:
-        value: with placeholders; None for a switch.
-        of: the pods that have it; `none` if it would contradict the stack.
-        key: of the server, which sets it.
+    `of`: the pods with the argument; `none` if it would contradict the stack.
     """
 
     name: Annotated[str, Field(pattern=r"^--[a-z-]+$")]
     short: str = ""
-    value: str | None = None
+    value: str | None = None  # with placeholders; None for a switch
     of: Literal["all", "groups", "workers", "none"] = "all"
-    key: str
+    key: str  # key of the server that sets it
 
 
 class KeyCheck(Row):
-    """How an engine asks requests for a key: the variable with the key, and prefixes of the paths for which it asks."""
+    """An engine's check of API keys: the variable with the key, and prefixes of the checked paths."""
 
     env: str
     paths: tuple[str, ...]
 
 
 class Engine(Fact):
-    """An engine.
+    """An inference engine.
 
-    Attributes:
-        version: of the package that its facts were read in.
-        command: how it is started; the path of the model follows.
-        user, group: of its image; not root.
-        gpu_memory: percent of a GPU's memory that it fills.
-        metrics: names of its metrics, by key of `metrics` of a server.
-        buckets: bounds of its histograms in seconds, by the same keys.
+    `user`, `group`: of its image; not root.
     """
 
     title: str
-    version: str
-    command: tuple[str, ...]
+    version: str  # of the package in which its facts were read
+    command: tuple[str, ...]  # followed by the path of the model
     arguments: tuple[Argument, ...]
     port: Positive
     health: str
     user: Positive
     group: Count
-    gpu_memory: Annotated[int, Field(ge=1, le=100)]
+    gpu_memory: Annotated[int, Field(ge=1, le=100)]  # percent of a GPU's memory that it fills
     api_key: KeyCheck
     env: Mapping[str, str]
-    metrics: Mapping[str, str]
-    buckets: Mapping[str, tuple[float, ...]]
+    metrics: Mapping[str, str]  # names of its metrics, by key of `metrics` of a server
+    buckets: Mapping[str, tuple[float, ...]]  # bounds of its histograms in seconds, by the same keys
 
 
 @cache
@@ -67,7 +58,7 @@ def engines() -> Mapping[str, Engine]:
 
 
 class HostMount(Row):
-    """A path of the node (`host`) that a container has at `path`."""
+    """A path of the node (`host`), mounted in a container at `path`."""
 
     name: str
     host: Annotated[str, Field(pattern=r"^/")]
@@ -82,10 +73,9 @@ class Hugepages(Row):
 
 
 class Networks(Row):
-    """How GKE attaches the additional networks of a node to a pod: by `deviceMode`, from an index of interfaces.
+    """Attachment of a node's additional networks to a pod on GKE: by `deviceMode`, from an index of interfaces.
 
-    Attributes:
-        of_node: number of networks, the first of the machine's, that pods do not use.
+    `of_node` is the number of networks, the first of the machine's, that pods do not use.
     """
 
     mode: Literal["NetDevice", "RDMA"]
@@ -107,23 +97,20 @@ class Daemon(Row):
 class Installer(Row):
     """A DaemonSet that copies libraries to the nodes.
 
-    Attributes:
-        script: lines that run in the namespaces of the node first, in `node_image` with `nsenter`; default: its image.
-        arm64: image for nodes with Arm CPUs; None if the fabric has no such machines.
-        command: lines that run in its container.
+    `script`: lines that run first in the namespaces of the node, in `node_image` (default: `image`) with `nsenter`.
     """
 
     name: str
     image: str
     script: tuple[str, ...] = ()
     node_image: str | None = None
-    arm64: str | None = None
+    arm64: str | None = None  # image for nodes with Arm CPUs; None if the fabric has no such machines
     command: tuple[str, ...]
     mounts: tuple[HostMount, ...] = ()
 
 
 class Image(Row):
-    """A container image of an operator's custom resource."""
+    """A container image in an operator's custom resource."""
 
     repository: str
     image: str
@@ -131,35 +118,26 @@ class Image(Row):
 
 
 class FabricRow(Fact):
-    """What pods and nodes need for one fabric.
+    """Requirements of one fabric for pods and nodes.
 
     Attributes:
-        resource: extended resource of one interface; None if no device plugin offers one.
-        hugepages: huge pages that nodes reserve.
-        whole: whether only pods with all GPUs of their machine can use it.
-        dranet: whether GKE can create its networks, and pods claim the interfaces.
-        networks: how GKE attaches networks to pods; None on other clouds.
-        env, capabilities, mounts: of the workload's container: variables, capabilities and host paths.
-        devices: device files that the daemon needs.
-        daemon: sidecar of the pods.
-        installer: libraries on the nodes.
-        injector: image of the DaemonSet that adds device files to containers.
+        env, capabilities, mounts: of the workload's container.
         driver, plugin: images of the network driver and of the device plugin, for the Network Operator.
         pod_security: the strictest Pod Security Standard that accepts such pods.
     """
 
-    resource: ResourceName | None = None
-    hugepages: Hugepages | None = None
-    whole: bool = False
-    dranet: bool = False
-    networks: Networks | None = None
+    resource: ResourceName | None = None  # extended resource of one interface; None if no device plugin advertises one
+    hugepages: Hugepages | None = None  # huge pages that nodes reserve
+    whole: bool = False  # whether only pods with all GPUs of their machine can use it
+    dranet: bool = False  # whether GKE can create its networks, and pods claim the interfaces
+    networks: Networks | None = None  # attachment of networks to pods on GKE; None on other clouds
     env: Mapping[str, str] = {}
     capabilities: tuple[str, ...] = ()
     mounts: tuple[HostMount, ...] = ()
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # device files that the daemon needs
     daemon: Daemon | None = None
-    installer: Installer | None = None
-    injector: str | None = None
+    installer: Installer | None = None  # libraries on the nodes
+    injector: str | None = None  # image of the DaemonSet that adds device files to containers
     driver: Image | None = None
     plugin: Image | None = None
     pod_security: Literal["baseline", "privileged"] = "baseline"

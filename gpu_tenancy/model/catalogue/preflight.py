@@ -1,4 +1,4 @@
-"""What a preflight asks a cloud about, and what objects need besides the API server: two tables."""
+"""Facts for preflight checks of a cloud, and needs of objects besides the API server: two tables."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -11,11 +11,7 @@ from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 
 
 class AwsQuota(Row):
-    """A quota of EC2 in vCPUs, with its code and name in Service Quotas, for instances that are bought in one way.
-
-    Attributes:
-        families: prefixes of instance types, such as `g` or `p5`.
-    """
+    """A quota of EC2 in vCPUs, with its code and name in Service Quotas; `families` are prefixes of instance types."""
 
     code: Annotated[str, Field(pattern=r"^L-[0-9A-F]{8}$")]
     name: str
@@ -23,7 +19,7 @@ class AwsQuota(Row):
     families: list[str]
 
     def is_of_generation(self, family: str) -> bool:
-        """Whether it is for a generation such as `p5`, and a family such as `p5en` is of it."""
+        """Whether a family such as `p5en` belongs to the generation of this quota, such as `p5`."""
         names = (name for name in self.families if name[-1].isdigit() and family.startswith(name))
         return any(not family[len(name) :][:1].isdigit() for name in names)
 
@@ -40,13 +36,12 @@ Part: TypeAlias = Literal[
     "efs",
     "lustre",
 ]
-"""What a stack may have that needs further rights: a cluster to create, its network, people who log in, identities of
-service accounts, identities of teams with datasets, buckets to create, identities that read secrets, and these in a
-cluster to create, and file systems for claims of teams."""
+"""Part of a stack that needs further rights; `people` are people who log in, `identities` are of teams with datasets,
+`secrets` are of identities that read secrets, and `efs` and `lustre` are file systems for claims of teams."""
 
 
 class Rights(Fact):
-    """The rights that a deployment uses: for node pools in any cluster, and further ones that only some stacks need."""
+    """Rights of a deployment: for node pools in any cluster, and further rights by part of a stack."""
 
     rights: list[str]
     further: dict[Part, list[str]]
@@ -58,7 +53,7 @@ class Rights(Fact):
 
 
 class Aws(Rights):
-    """What is asked of AWS."""
+    """Preflight facts of AWS."""
 
     quotas: list[AwsQuota]
 
@@ -72,26 +67,19 @@ class Aws(Rights):
 
 
 class Gcp(Rights):
-    """What is asked of Google Cloud.
+    """Preflight facts of Google Cloud.
 
-    Attributes:
-        gpus: quota metric of a region, by the beginning of machine types.
-        pod_addresses: of the pods' range, for each node.
-        services: APIs that must be enabled, of any stack.
-        services_of_create: of a stack that creates the cluster.
-        services_of_service_accounts: with which CI jobs log in as service accounts.
-        services_of_storage: of shared storage, by the class that claims use.
-        on_bucket, on_folder, on_secret: rights on an existing bucket, managed folder or secret that a team gets a right
-            on.
+    `on_bucket`, `on_folder`, `on_secret`: rights on an existing bucket, managed folder or secret, to grant access to a
+    team.
     """
 
-    gpus: dict[str, str]
-    pod_addresses: int
-    services: list[str]
-    services_of_create: list[str]
-    services_of_service_accounts: list[str]
+    gpus: dict[str, str]  # quota metric of a region, by the beginning of machine types
+    pod_addresses: int  # number of addresses of the pods' range for each node
+    services: list[str]  # APIs that every stack needs
+    services_of_create: list[str]  # APIs for a stack that creates the cluster
+    services_of_service_accounts: list[str]  # APIs with which CI jobs log in as service accounts
     service_of_secrets: str
-    services_of_storage: dict[str, list[str]]
+    services_of_storage: dict[str, list[str]]  # APIs of shared storage, by class
     on_bucket: list[str]
     on_folder: list[str]
     on_secret: list[str]
@@ -102,10 +90,9 @@ class Gcp(Rights):
 
 
 class Azure(Rights):
-    """What is asked of Azure: resource providers and features that must be registered.
+    """Preflight facts of Azure: resource providers and features that must be registered.
 
-    Attributes:
-        on_scope: rights on an existing storage account or vault that a team gets a right on.
+    `on_scope` are rights on an existing storage account or vault, to grant access to a team.
     """
 
     providers: list[str]
@@ -115,7 +102,7 @@ class Azure(Rights):
 
 
 class Preflight(Row):
-    """The whole table."""
+    """Preflight facts of all clouds."""
 
     aws: Aws
     gcp: Gcp
@@ -124,7 +111,7 @@ class Preflight(Row):
 
 @cache
 def preflight() -> Preflight:
-    """The table."""
+    """The preflight table."""
     return read_rows("preflight", Preflight)
 
 
@@ -137,23 +124,14 @@ class Provider(Row):
 
 
 class Need(Fact):
-    """Something that objects need to work.
+    """A need of objects besides the API server."""
 
-    Attributes:
-        kinds: rendered kinds that need it.
-        of: who needs it, in the plural.
-        without: what happens without a provider.
-        means: what provides it in any cluster.
-        made: by cloud, what provides it in a cluster that this program creates.
-        cloud: by cloud, what provides it in every cluster of the cloud's Kubernetes service.
-    """
-
-    kinds: tuple[str, ...]
-    of: str = Field(alias="for")
-    without: str
-    means: str
-    made: Mapping[str, Provider] = {}
-    cloud: Mapping[str, str] = {}
+    kinds: tuple[str, ...]  # rendered kinds that need it
+    of: str = Field(alias="for")  # users of the need, in the plural
+    without: str  # consequence of a missing provider
+    means: str  # provider in any cluster
+    made: Mapping[str, Provider] = {}  # by cloud, provider in a cluster that this program creates
+    cloud: Mapping[str, str] = {}  # by cloud, provider in every cluster of the cloud's Kubernetes service
 
 
 @cache

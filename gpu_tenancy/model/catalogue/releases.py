@@ -1,4 +1,4 @@
-"""Pinned Helm charts, and how old the facts of the catalogue are."""
+"""Pinned Helm charts, and the age of the catalogue's facts."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +17,7 @@ _OCI: Final = "oci://"
 
 
 class Images(Fact):
-    """Architectures of CPUs on which all images of a chart's pods run, with those of hooks and of its program's pods.
-
-    None if they are unknown.
-    """
+    """CPU architectures of all images of a chart, with hooks and pods of its program; None if they are unknown."""
 
     architectures: Annotated[tuple[Architecture, ...] | None, BeforeValidator(known)]
 
@@ -28,23 +25,17 @@ class Images(Fact):
 class Chart(Fact):
     """A Helm chart, pinned to one version and, if it is known, to its digest.
 
-    Attributes:
-        chart: name in the repository, or the complete `oci://` reference.
-        repository: URL of an HTTP repository; None for an OCI reference.
-        version: one version, never a range.
-        digest: of the archive in an HTTP repository, of the manifest in an OCI registry; None if it is unknown.
-        digest_source: where the digest was read, or why it is unknown.
-        images: None if it has no pods.
+    `digest`: of the archive in an HTTP repository, of the manifest in an OCI registry; None if it is unknown.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    chart: Annotated[str, Field(min_length=1)]
-    repository: Url | None = None
-    version: Version
+    chart: Annotated[str, Field(min_length=1)]  # name in the repository, or the complete `oci://` reference
+    repository: Url | None = None  # None for an OCI reference
+    version: Version  # one version, never a range
     digest: Digest | None
-    digest_source: Annotated[str, Field(min_length=1)]
-    images: Images | None = None
+    digest_source: Annotated[str, Field(min_length=1)]  # where the digest was read, or why it is unknown
+    images: Images | None = None  # None if it has no pods
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -55,7 +46,7 @@ class Chart(Fact):
 
     @property
     def reference(self) -> str:
-        """The chart for Helm, with its digest where Helm checks one."""
+        """The chart for Helm, with its digest if Helm checks one."""
         return pinned(self.chart, self.digest)
 
 
@@ -70,19 +61,17 @@ def pinned(chart: str, digest: str | None) -> str:
 
 @cache
 def cloud_charts() -> Mapping[str, Chart]:
-    """The charts of clouds, by the name of their release."""
+    """The charts of clouds, by release."""
     return read_rows("releases", dict[str, Chart])
 
 
-OLD: Final = dt.timedelta(days=183)
-"""The age from which a fact is reported: half a year."""
-SOON: Final = dt.timedelta(days=60)
-"""How long before its end the support of a version is reported."""
+OLD: Final = dt.timedelta(days=183)  # age from which a fact is reported: half a year
+SOON: Final = dt.timedelta(days=60)  # time before the end of a version's support from which it is reported
 
 
 @dataclass(frozen=True, slots=True)
 class DatedFact:
-    """A part of a table with a source: `machines/aws prices` of the table `machines/aws`, with the source's date."""
+    """A dated part of a table, such as `machines/aws prices` of the table `machines/aws`."""
 
     name: str
     table: str
@@ -95,7 +84,7 @@ class DatedFact:
 
 @cache
 def dated_facts() -> tuple[DatedFact, ...]:
-    """Every part of the catalogue's tables that has a source and a date, the oldest first."""
+    """Every dated part of the catalogue's tables, the oldest first."""
     found = (
         fact
         for file in sorted(HERE.glob("**/*.yaml"))
@@ -131,12 +120,12 @@ def kubernetes_versions() -> Mapping[str, VersionTable]:
 
 
 def aging(service: str, version: str | None, charts: Iterable[str], today: dt.date) -> list[str]:
-    """What a stack uses and is older than half a year, and the end of support of its Kubernetes version, in words.
+    """Facts that a stack uses and that are older than half a year, and the end of support of its Kubernetes version.
 
     Args:
         service: the cloud whose machine types it uses.
         version: minor version of Kubernetes; None if it is unknown.
-        charts: names of the releases that it installs.
+        charts: releases that it installs.
         today: the day to compare with.
     """
     names = set(charts)

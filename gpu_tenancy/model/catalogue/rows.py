@@ -1,6 +1,6 @@
 """Rows of the YAML tables in this folder.
 
-The first read of a malformed table raises `pydantic.ValidationError`; a test reads all tables.
+The first read of a malformed table raises `pydantic.ValidationError`.
 """
 
 import datetime as dt
@@ -13,10 +13,8 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.model.yaml import read_table
 
 HERE: Final = Path(__file__).parent
-Architecture: TypeAlias = Literal["amd64", "arm64"]
-"""Of CPUs, as in the node label `kubernetes.io/arch`."""
+Architecture: TypeAlias = Literal["amd64", "arm64"]  # of CPUs, as in the node label `kubernetes.io/arch`
 Url: TypeAlias = Annotated[str, Field(pattern=r"^https://\S+$")]
-"""A source of facts."""
 
 
 class Row(BaseModel):
@@ -26,12 +24,7 @@ class Row(BaseModel):
 
 
 class Fact(Row):
-    """A row with its source.
-
-    Attributes:
-        source: URL of the facts, such as the documentation.
-        date: of the source, or when it was read if the source has no date.
-    """
+    """A row with its source, and the source's date; if it has none, the date of reading."""
 
     source: Url
     date: dt.date
@@ -44,19 +37,19 @@ def read_rows(table: str, form: type[_T]) -> _T:
     """The rows of a table of this folder.
 
     Args:
-        table: its name, without `.yaml`.
+        table: name without `.yaml`.
         form: type of the whole table, such as `dict[str, Gpu]`.
     """
     return TypeAdapter(form).validate_python(read_table(HERE / f"{table}.yaml"))
 
 
 def known(value: object) -> object:
-    """A fact of a row: `unknown` is None."""
+    """The value of a row; None for `unknown`."""
     return None if value == "unknown" else value
 
 
 def known_price(value: object) -> object:
-    """A price of a row: `unknown` is None, and nothing at all is an error.
+    """The price of a row; None for `unknown`.
 
     Raises:
         ValueError: the row has no price.

@@ -1,4 +1,4 @@
-"""Services of each cloud for storage of teams, and Fluid's caches: the tables `storage.yaml` and `caches.yaml`."""
+"""Storage services of each cloud (`storage.yaml`), and Fluid's caches (`caches.yaml`)."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,52 +21,37 @@ class Sizes(Row):
     step: Bytes
 
     def next(self, size: int) -> int | None:
-        """The smallest one that is not less than a size; None if that is too large."""
+        """The smallest allowed size that is not less than a size; None if that is too large."""
         found = self.start + max(0, -(-(size - self.start) // self.step)) * self.step
         return found if self.to is None or found <= self.to else None
 
 
 class StoragePrice(Fact):
-    """List price of a service in a region, in US dollars for a GiB in a month."""
+    """List price of a service in a region, in US dollars per GiB and month."""
 
     gib_month: Annotated[float, Field(gt=0)]
     region: str
 
 
 class StorageService(Fact):
-    """A service that volumes of a StorageClass are created in.
-
-    Attributes:
-        modes: what volumes it has.
-        provisioner: CSI driver of the StorageClass.
-        parameters: of a StorageClass that is made here; empty where it must exist.
-        needs: what such a StorageClass requires; empty where it is made here.
-        requires: what the network must have, which the stack does not create; empty for nothing.
-        since: first minor version of Kubernetes; None for all.
-        immediate: whether volumes are created before a pod needs them.
-        min: smallest size in bytes; None if unknown.
-        sizes: ranges of sizes that it takes; empty if it takes every size.
-        snapshots: whether its driver takes VolumeSnapshots.
-        snapshot_parameters: of a VolumeSnapshotClass that is made here.
-        price: None if it is unknown.
-    """
+    """A storage service for volumes of a StorageClass."""
 
     title: str
     modes: tuple[StorageMode, ...]
-    provisioner: str
-    parameters: Mapping[str, str] = {}
-    needs: str = ""
-    requires: str = ""
-    since: KubernetesVersion | None = None
-    immediate: bool = False
-    min: Bytes | None = None
-    sizes: tuple[Sizes, ...] = ()
-    snapshots: bool
-    snapshot_parameters: Mapping[str, str] = {}
-    price: Annotated[StoragePrice | None, BeforeValidator(known_price)]
+    provisioner: str  # CSI driver of the StorageClass
+    parameters: Mapping[str, str] = {}  # of a StorageClass that is made here; empty if it must exist
+    needs: str = ""  # requirements of such a StorageClass; empty if it is made here
+    requires: str = ""  # requirements of the network, which the stack does not create
+    since: KubernetesVersion | None = None  # first minor version of Kubernetes; None for all
+    immediate: bool = False  # whether volumes are created before a pod needs them
+    min: Bytes | None = None  # smallest size in bytes; None if unknown
+    sizes: tuple[Sizes, ...] = ()  # ranges of sizes; empty if every size is valid
+    snapshots: bool  # whether its driver supports VolumeSnapshots
+    snapshot_parameters: Mapping[str, str] = {}  # of a VolumeSnapshotClass that is made here
+    price: Annotated[StoragePrice | None, BeforeValidator(known_price)]  # None if it is unknown
 
     def next_size(self, size: int) -> int | None:
-        """The smallest size in bytes that it takes and that is not less than one; None if that is too large for it."""
+        """The smallest valid size in bytes that is not less than a size; None if that is too large."""
         if not self.sizes:
             return max(size, self.min or 0)
         fitting = (sizes.next(size) for sizes in self.sizes)
@@ -82,9 +67,8 @@ def storage_services() -> Mapping[str, Mapping[str, StorageService]]:
 class CacheContainer(Row):
     """A container of a cache, without the cache itself: CPU in millicores, memory in bytes.
 
-    Attributes:
-        heap: heap of Java in bytes, part of the memory; 0 for other programs.
-        direct: direct memory of Java in bytes, part of the memory; 0 without a bound.
+    `heap` and `direct` are Java's heap and direct memory in bytes, parts of the memory; 0 for other programs or no
+    bound.
     """
 
     cpu: Cpu
@@ -94,7 +78,7 @@ class CacheContainer(Row):
 
     @property
     def amounts(self) -> Amounts:
-        """CPU and memory."""
+        """CPU in millicores and memory in bytes."""
         return {CPU: self.cpu, MEMORY: self.memory}
 
 
@@ -107,40 +91,26 @@ class CachePods(Row):
 
 
 class CacheStore(Row):
-    """How a runtime mounts buckets of one kind.
+    """Mount of a bucket of one kind by a runtime."""
 
-    Attributes:
-        mount: URL of the mount, with `{bucket}`, `{prefix}` and `{account}`.
-        keyed: further options of the mount if a Secret is used.
-        secret: key of the Secret, by the option that is read from it.
-        identity: whether the pods can use the cloud identity of their ServiceAccount; else `why` not.
-    """
-
-    mount: str
+    mount: str  # URL with `{bucket}`, `{prefix}` and `{account}`
     options: Mapping[str, str] = {}
-    keyed: Mapping[str, str] = {}
-    secret: Mapping[str, str]
-    identity: bool
+    keyed: Mapping[str, str] = {}  # further mount options if a Secret is used
+    secret: Mapping[str, str]  # key of the Secret, by the option that is read from it
+    identity: bool  # whether the pods can use the cloud identity of their ServiceAccount; if not, `why` has the reason
     why: str = ""
 
 
 class CacheRow(Fact):
-    """A runtime of Fluid, with its kind and API version.
-
-    Attributes:
-        media: where it can keep the cache.
-        load: the pod that reads the dataset into the cache.
-        architectures: of CPUs on which the images of its pods run.
-        stores: by scheme of the bucket's URL.
-    """
+    """A runtime of Fluid, with its kind and API version."""
 
     kind: str
     api: str
-    media: tuple[Medium, ...]
+    media: tuple[Medium, ...]  # media for the cache
     pods: CachePods
-    load: CacheContainer
-    architectures: tuple[Architecture, ...]
-    stores: Mapping[str, CacheStore]
+    load: CacheContainer  # the pod that reads the dataset into the cache
+    architectures: tuple[Architecture, ...]  # CPU architectures of its images
+    stores: Mapping[str, CacheStore]  # by scheme of the bucket's URL
 
 
 @cache

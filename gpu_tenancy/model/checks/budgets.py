@@ -39,7 +39,7 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    """The budget must cover the requests of everything that the queues can admit at once."""
+    """The budget must cover the requests of all pods that the queues can admit at once."""
     shares = tree.team_shares.get(tree.queue_of(name), {})
     of_sidecars, gangs = sidecars(tree.stack.datasets, team), gangs_of(team, tree.flavors)
     admissible = add(admitted(shares, gangs), of_sidecars)
@@ -82,7 +82,7 @@ def _limits(path: Path, team: Team) -> Iterator[Problem]:
 
 
 def _claims(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    """The budget must cover the claims of datasets, of storage and of a notebook, and its bounds each of them."""
+    """The budget must cover the claims of datasets, storage and notebooks; its bounds must cover each claim."""
     sizes: dict[Path, int] = {
         ("datasets", key, "size"): dataset.size for key, dataset in tree.stack.datasets.items() if dataset.is_of(name)
     }
@@ -107,12 +107,11 @@ def _claims(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
             yield Problem(path, rule, fix, format_amount("storage", size), about=(bound,))
 
 
-_MONTH: Final = 30 * 86_400
-"""Seconds that a monthly budget is about."""
+_MONTH: Final = 30 * 86_400  # seconds of a monthly budget
 
 
 def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator[tuple[str, str]]:
-    """Why no alert can tell whether a monthly budget is exceeded, each with the fix."""
+    """Reasons why no alert can detect that a monthly budget is exceeded, each with the fix."""
     if (queue := tree.queue_of(name)) != name:
         yield f"the team uses the queue of {queue}, whose GPUs are counted there", f"set teams.{queue}.monthlyBudget"
         return

@@ -26,7 +26,7 @@ _S3_DRIVER: Final = "aws-mountpoint-s3-csi-driver"
 
 
 def data_problems(tree: Tree) -> Iterator[Problem]:
-    """Datasets, storage and scratch space that cannot be what the stack says."""
+    """Datasets, storage and scratch space with impossible settings."""
     yield from _buckets(tree.stack)
     yield from _driver(tree.stack)
     for name, team in tree.stack.teams.items():
@@ -45,7 +45,6 @@ def data_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _buckets(stack: Stack) -> Iterator[Problem]:
-    """Buckets to create: in the cloud of a cluster that is created here."""
     for name, dataset in stack.datasets.items():
         if dataset.create and not granted_here(stack.cluster, dataset):
             where = f"cluster.cloud {CLOUD_OF[dataset.scheme]} with cluster.create"
@@ -72,7 +71,7 @@ def _driver(stack: Stack) -> Iterator[Problem]:
 
 
 def _class(stack: Stack, storage: Storage, path: Path) -> Iterator[Problem]:
-    """The class that is made for a claim; in a cluster that exists, classes are its owner's, the default a disk."""
+    """In an existing cluster, StorageClasses are its owner's, and the default class is usually a disk."""
     if stack.cluster.creation is None:
         if storage.kind is not None:
             rule = "is made only in a cluster that is created here (cluster.create)"
@@ -107,7 +106,7 @@ def _minor(version: str) -> int:
 
 
 def _size(storage: Storage, service: StorageService, path: Path) -> Iterator[Problem]:
-    """A size that the service takes: a driver would round it up, above the budget of the team."""
+    """The size must be valid for the service: a driver would round it up, above the budget of the team."""
     place, size = (*path, "size"), format_bytes(storage.size)
     if service.min is not None and storage.size < service.min:
         rule = f"is less than {format_bytes(service.min)}, the minimum of {service.title}"
@@ -123,7 +122,7 @@ def _size(storage: Storage, service: StorageService, path: Path) -> Iterator[Pro
 
 
 def _mounted(tree: Tree) -> Iterator[Problem]:
-    """Volumes that workloads mount: storage of the team; a disk by one pod in all."""
+    """Volumes must be storage of the team; only one pod in all can mount a disk."""
     pods: Counter[tuple[str, str]] = Counter()
     for team, path, workload in workloads(tree):
         storage = tree.stack.teams[team].storage
@@ -153,7 +152,7 @@ def _scratch(tree: Tree) -> Iterator[Problem]:
 
 
 def _snapshots(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> Iterator[Problem]:
-    """Snapshots that nothing can take."""
+    """Snapshots that no class can take."""
     _, service = service_of(stack.cluster, storage)
     if service is None:
         if taken.kind is None:
@@ -173,11 +172,12 @@ def _snapshots(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> 
 
 
 _LONGEST_LABEL: Final = 62
-"""A longer label gets an ID of the Dataset: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go."""
+"""A longer label gets an ID of the Dataset:
+https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go."""
 
 
 def cache_problems(tree: Tree) -> Iterator[Problem]:
-    """Caches that Fluid cannot make, or that their nodes cannot have."""
+    """Caches that Fluid cannot make, or that do not fit their nodes."""
     for name, dataset, acceleration in accelerated(tree.stack.datasets):
         path: Path = ("datasets", name, "accelerate")
         if len(node_label(name)) > _LONGEST_LABEL:
@@ -206,7 +206,7 @@ def cache_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:
-    """The nodes must be there always: those that scale to 0 would stay for the cache."""
+    """A cache needs permanent nodes: nodes that scale to 0 would stay for the cache."""
     pools, always = f"pools.{flavor.pools[0].name}", flavor.always
     about: tuple[Path, ...] = tuple(("pools", pool.name) for pool in flavor.pools)
     if not flavor.node_labels:
@@ -228,7 +228,7 @@ def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[P
 
 
 def _disks(path: Path, tree: Tree, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:
-    """A part of the cache on a node's disk, where the disk is known: of the nodes that are created here."""
+    """The cache must fit on a node's disk, if this program creates the nodes."""
     if acceleration.medium != "ssd" or not tree.stack.cluster.NODES_MADE:
         return
     part = share(acceleration, replicas_of(acceleration, flavor.always))
@@ -245,7 +245,7 @@ def _disks(path: Path, tree: Tree, acceleration: Acceleration, flavor: Flavor) -
 
 
 def _fits(flavor: Flavor) -> Iterator[Problem]:
-    """The pods of all caches must fit on one node, since they can be on the same one."""
+    """The pods of all caches must fit on one node, because they can all run on the same node."""
     names = list(flavor.caches.by_dataset)
     others = f" of {', '.join(names)}" if len(names) > 1 else ""
     for resource in (CPU, MEMORY):

@@ -19,12 +19,11 @@ from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Level, Mig
 from gpu_tenancy.model.spec.workloads import Server, Training
 
-_GROUP: Final = 2
-"""Number of pod sets that Kueue can group: `model.plan.pods.grouped`."""
+_GROUP: Final = 2  # pod sets that Kueue can group: `model.plan.pods.grouped`
 
 
 def topology_problems(tree: Tree) -> Iterator[Problem]:
-    """Topologies of pools that Kueue could not use, and workloads that ask for what their flavor does not have."""
+    """Topologies of pools that Kueue cannot use, and workloads that request a level that their flavor does not have."""
     for flavor in tree.flavors.values():
         for pool in flavor.pools:
             if pool.levels != flavor.levels:
@@ -77,7 +76,7 @@ def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> It
 
 
 def _least(workload: Server | Training, role: str) -> int:
-    """The number of pods of a role that Kueue places together: of a group, or with which an elastic job can run."""
+    """The number of pods of a role that Kueue places together: of a group, or the minimum of an elastic job."""
     if isinstance(workload, Training) and workload.elastic:
         return workload.workers.min
     return workload.pods_by_role[role]
@@ -86,7 +85,6 @@ def _least(workload: Server | Training, role: str) -> int:
 def _role(
     tree: Tree, path: Path, workload: ResolvedServer | Training, level: Level, pods: tuple[PodSize, int]
 ) -> Iterator[Problem]:
-    """Problems of one role, by its size and the number of pods that run in one part of the network."""
     size, number = pods
     flavor, place = size.flavor, (*path, "together")
     known = [item.level for item in flavor.levels if item.level]
@@ -144,7 +142,6 @@ def _job(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
 
 
 def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -> Iterator[Problem]:
-    """Problems of the pods with GPUs, by role: their flavor, their number, and the GPUs of each."""
     place = (*path, "computeDomain")
     names = list(dict.fromkeys(size.flavor.name for size in sizes.values()))
     if len(names) > 1:
@@ -169,7 +166,7 @@ def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -
 
 
 def _domain(tree: Tree, path: Path, flavor: str, job: Training, pods: int) -> Iterator[Problem]:
-    """More pods than NVLink connects nodes, or pods that could run on nodes that it does not connect."""
+    """More pods than NVLink connects nodes, or pods that could run on unconnected nodes."""
     nodes, place = most_nodes(tree.pools_of(flavor)), (*path, "computeDomain")
     if nodes is None:
         return

@@ -66,7 +66,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _prices(stack: Stack, service: str) -> Iterator[Problem]:
-    """Prices of machines, and of classes of storage; what is priced by the hour has no price by size."""
+    """Machines are priced by the hour, classes of storage by size."""
     claims = [claim for team in stack.teams.values() for _, claim in stored(team)]
     classes = {*storage_services().get(service, {}), *(claim.storage_class for claim in claims if claim.storage_class)}
     own = [*stack.machines, *fixed_prices().get(service, {})]
@@ -203,7 +203,7 @@ def _dranet(resolved: ResolvedPool, fabric: str) -> Iterator[Problem]:
 
 
 def _somebody_elses(name: str, pool: Pool) -> Iterator[Problem]:
-    """Settings that would have no effect, because this program does not create the nodes."""
+    """Settings without effect, because this program does not create the nodes."""
     for key in ("zones", "compact", "placementPolicy", "fabric", "numa", "imageDisk"):
         if getattr(pool, to_snake(key)):
             yield Problem(("pools", name, key), *_NO_EFFECT)

@@ -29,7 +29,7 @@ from gpu_tenancy.model.spec.workloads import Training
 
 
 def operator_problems(tree: Tree) -> Iterator[Problem]:
-    """Problems of a stack's operators."""
+    """Missing operators, keys without effect, and conflicts between operators."""
     stack = tree.stack
     for name in operators():
         yield from _operator(tree, name, stack.operators.of(name))
@@ -66,7 +66,6 @@ def _place(name: str) -> Path:
 
 
 def _operator(tree: Tree, name: str, operator: Operator) -> Iterator[Problem]:
-    """An operator that the stack needs and does not have, and keys of it without effect, or that Helm would ignore."""
     place, by, chart = _place(name), installed_by(tree, name), operators()[name].release
     for key in ("version", "digest", "values") if by != "here" else ():
         if value := getattr(operator, key):
@@ -90,7 +89,7 @@ default): https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/features/kub
 
 
 def device_problems(tree: Tree) -> Iterator[Problem]:
-    """What does not work with GPUs of the DRA driver, which pods request as before: `nvidia.com/gpu`."""
+    """Features that do not work with GPUs of the DRA driver, which pods request as before: `nvidia.com/gpu`."""
     stack = tree.stack
     if not allocates_gpus(tree):
         return
@@ -134,12 +133,11 @@ def _pool(resolved: ResolvedPool) -> Iterator[Problem]:
         yield Problem((*place, "topology"), rule, fix, about=(_DRIVER,))
 
 
-_EVERYWHERE: Final[Architecture] = "amd64"
-"""The architecture that every image has; a described node without a machine type counts as one."""
+_EVERYWHERE: Final[Architecture] = "amd64"  # every image has it; a described node without a machine type counts as one
 
 
 def architecture_problems(tree: Tree) -> Iterator[Problem]:
-    """Images that are known not to run where the stack would run them.
+    """Images that are known not to run on the nodes where the stack would run them.
 
     A container whose image is for another architecture ends with "exec format error", or its image cannot be pulled.
     """
@@ -159,7 +157,7 @@ def architecture_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def unknown_architectures(tree: Tree) -> list[str]:
-    """What nobody has checked for Arm nodes of a stack, in words; empty without Arm nodes."""
+    """Images that were not checked for Arm nodes of a stack; empty without Arm nodes."""
     pools = _lacking_architecture(tree.pools.values(), (_EVERYWHERE,))
     named = [
         f"the images of {to_camel(name)} {chart.version}"
@@ -178,10 +176,7 @@ def unknown_architectures(tree: Tree) -> list[str]:
 
 
 def _installed(environment: Environment) -> Iterator[tuple[str, OperatorChart, tuple[Architecture, ...] | None]]:
-    """The charts that this program installs, with the architectures of their images.
-
-    The images of another version than the catalogue's are unknown (None).
-    """
+    """Charts that this program installs, with the architectures of their images (None: unknown or other version)."""
     for name, operator in operators().items():
         if installed_by(environment, name) == "here":
             version = environment.stack.operators.of(name).version
@@ -236,7 +231,7 @@ def provider_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def places(tree: Tree, name: str) -> Iterator[Path]:
-    """The places of a stack that have a need, by its name."""
+    """The places of a stack that have a need, by the need's name."""
     return _PLACES[name](tree)
 
 
@@ -290,4 +285,3 @@ _PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {
     "efaDevices": _workloads_with_efa,
     "gateways": _exposed,
 }
-"""Where a stack has each need."""

@@ -1,4 +1,4 @@
-"""Checks of pools and flavors: machine types, MIG profiles, zones, placement, and how the machines are bought."""
+"""Checks of pools and flavors: machine types, MIG profiles, zones, placement, and purchase options."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -97,10 +97,7 @@ def _distinct(flavors: Mapping[str, Flavor]) -> Iterator[Problem]:
 
 
 def zone_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
-    """Zones of a pool that do not have its machine type, and zones that a GPU pool must name.
-
-    Zones that the cloud does not have are another check's.
-    """
+    """Zones of a pool that do not have its machine type, and zones that a GPU pool must name."""
     pool, place = resolved.pool, ("pools", resolved.name, "zones")
     zones = resolved.cluster.node_zones(pool.zones)
     if machine.gpus and rules.gpu_zones and not zones:
@@ -180,7 +177,7 @@ _DAY: Final = 86400
 
 
 def capacity_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
-    """Problems of the way in which the machines of a pool are bought."""
+    """Capacity types that are unsupported, incomplete or unavailable for the machine type."""
     name, pool, kind, made = resolved.name, resolved.pool, resolved.pool.capacity.kind, resolved.cluster.NODES_MADE
     title, rule, place = rules.title, rules.capacity[kind], ("pools", name, "capacity")
     if rule.refused:
@@ -205,7 +202,7 @@ def capacity_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Pro
 
 
 def _lifetime(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterator[Problem]:
-    """The maximum lifetime of nodes that are provisioned for a time, and whether an autoscaler provisions them."""
+    """The maximum lifetime of nodes, and whether an autoscaler provisions them."""
     kind, place, queued = resolved.pool.capacity.kind, ("pools", resolved.name, "capacity"), rule.by_queue
     longest = getattr(resolved.pool.capacity, "max_run", None)
     if queued and (lacking := resolved.cluster.queued_rule()):
@@ -225,7 +222,7 @@ def _lifetime(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterato
 
 
 def empty_pool_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
-    """A pool from zero whose nodes have what no autoscaler knows, so that it adds no node, or too many of them."""
+    """A pool from zero with node resources that no autoscaler knows, so that it adds no node, or too many of them."""
     supply, way_out, shared = resolved.supply, resolved.cluster.autoscaler_hint, resolved.sharing_rule
     if rules.infers is None or way_out is None or supply is None or supply.min_nodes or not supply.max_nodes:
         return
@@ -246,7 +243,7 @@ def empty_pool_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[P
 
 
 def _bought(machine: Machine, kind: CapacityType, rules: CloudRules, place: Path) -> Iterator[Problem]:
-    """A machine type that nobody can buy in this way; what the catalogue does not know is not refused."""
+    """A machine type that is not sold with this capacity type; unknown options are not refused."""
     purchase = machine.purchase
     if purchase and (rules.capacity[kind].bought_as or kind) in purchase.lacks:
         read = f" (catalogue of {purchase.date})" if isinstance(purchase, PurchaseRow) else ""

@@ -114,7 +114,6 @@ def _total(amounts: Mapping[str, int], resource: str) -> str:
 
 
 def _group_key(tree: Tree, group: str, flavor: str, resource: str) -> Path:
-    """The section of a group's share of a resource."""
     if resource in {CPU, MEMORY} and tree.is_stated(group, flavor, resource):
         return ("cohorts", group, "quota", flavor, resource)
     return ("cohorts", group, "gpus" if flavor in tree.stack.cohorts[group].gpus else "quota", flavor)
@@ -188,17 +187,17 @@ def _pods(server: ResolvedServer, each: str) -> str:
     return f"{server.name}: {server.replicas.max}{surge}{groups} pods with {each} each"
 
 
-_NAMED: Final = 3
-"""Resources that an error names."""
+_NAMED: Final = 3  # resources that an error names
 
 
 def fair_sharing_problems(tree: Tree) -> Iterator[Problem]:
     """Guarantees of groups that Kueue would not keep, and policies without effect.
 
-    Kueue gives a queue its own nominal quota back whatever it borrows elsewhere (`preemptorWithinNominal` in
-    pkg/scheduler/preemption/preemption.go of v0.19.2), but has no such rule for the quota of a Cohort. There the shares
-    of Cohorts are compared, and a share is the largest of all resources and flavors. So a group that borrows CPUs does
-    not get its GPUs back from a group that borrows fewer. Only a group that never borrows always has the share 0.
+    Kueue reclaims a queue's own nominal quota whatever the queue borrows elsewhere (`preemptorWithinNominal` in
+    pkg/scheduler/preemption/preemption.go of v0.19.2), but has no such rule for the quota of a Cohort. There it
+    compares the shares of Cohorts, and a share is the largest of all resources and flavors. So a group that borrows
+    CPUs does not reclaim its GPUs from a group that borrows fewer. Only a group that never borrows always has the share
+    0.
     """
     if not tree.stack.fairness.even:
         return
@@ -215,7 +214,7 @@ def fair_sharing_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def usage_problems(tree: Tree) -> Iterator[Problem]:
-    """Usage over time where it decides nothing: no team shares a queue, or no resource that it counts is there."""
+    """Usage over time without effect: no team shares a queue, or no counted resource exists."""
     usage = tree.stack.fairness.usage
     if usage is not None:
         yield from _usage(tree, usage)
@@ -270,7 +269,7 @@ def _group_guarantee(tree: Tree, group: str, flavor: str, resource: str) -> Iter
 
 
 def _borrows(tree: Tree, group: str) -> Iterator[str]:
-    """What a group can borrow: `h100 GPUs`, `cpu of cpu`; GPUs first."""
+    """Amounts that a group can borrow: `h100 GPUs`, `cpu of cpu`; GPUs first."""
     for name, flavor in sorted(tree.flavors.items(), key=lambda item: item[1].resource is None):
         for resource in sorted(flavor.capacity, key=lambda resource: resource != flavor.resource):
             if borrowable(tree, group, name, resource):
@@ -299,7 +298,6 @@ def multikueue_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _job(path: Path, job: Training) -> Iterator[Problem]:
-    """What a worker would not run as the stack of the manager has it."""
     move = "move the job to the stack of a worker"
     if job.scheduler == "volcano" or job.gang:
         key = "gang" if job.gang else "scheduler"

@@ -37,7 +37,7 @@ def reference_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def mounted_at(workload: Workload, kind: Literal["dataset", "volume"], name: str) -> Path:
-    """The key by which a workload mounts a dataset or volume: that of its model, or of its mounts."""
+    """The key by which a workload mounts a dataset or volume: its model, or its mounts."""
     model = workload.model if isinstance(workload, Server) else None
     return ("model", kind) if model and getattr(model, kind) == name else (f"{kind}s", name)
 
@@ -138,7 +138,6 @@ def _without_gpus(tree: Tree, flavor: str, path: Path, fix: str) -> Iterator[Pro
 
 
 def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    """A team's name, cohort, priorities and flavors."""
     stack, path = tree.stack, ("teams", name)
     owner = owner_of(name)  # Guards and webhooks exclude the namespaces of the cluster's own pods.
     if owner is None and name == stack.metrics.prometheus.namespace:
@@ -164,7 +163,6 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
 
 
 def _workloads(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    """Flavors, priorities and datasets of a team's workloads, and names that their Services would share."""
     stack, path = tree.stack, ("teams", name)
     for kind, workloads in (("serving", team.serving), ("training", team.training)):
         for workload, spec in workloads.items():
@@ -205,7 +203,7 @@ def _queue(stack: Stack, name: str, team: Team) -> Iterator[Problem]:
 
 
 def people_problems(tree: Tree) -> Iterator[Problem]:
-    """People that the cluster cannot know, or that would be everybody of a team; and exemptions from guards."""
+    """People that the cluster cannot know, or that include everybody of a team; and exemptions from guards."""
     stack = tree.stack
     for path, entry in _entries(stack):
         found = person(entry)

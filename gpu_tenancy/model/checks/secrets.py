@@ -21,7 +21,7 @@ from gpu_tenancy.model.spec.workloads import Server, ServerWorker, Training
 
 
 def secret_problems(tree: Tree) -> Iterator[Problem]:
-    """Problems of the Secrets of teams, of how workloads use them, and of images and their registries."""
+    """Problems of teams' Secrets, of their use by workloads, and of images and their registries."""
     for name, team in tree.stack.teams.items():
         yield from _sources(tree, name, team)
         needed, budget = len(team.secrets), team.objects.secrets
@@ -135,7 +135,6 @@ def _sources(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
 
 
 def _images(tree: Tree, allowed: list[str]) -> Iterator[Problem]:
-    """Images of workloads and notebooks from other registries."""
     images: list[tuple[Path, str | None]] = []
     for _, path, workload in workloads(tree):
         images.append(((*path, "image"), workload.image))

@@ -1,4 +1,4 @@
-"""Checks of servers: engines and models, declared load, and what clients outside of the cluster reach."""
+"""Checks of servers: engines and models, declared load, and exposure outside of the cluster."""
 
 from bisect import bisect
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ def engine_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _run(path: Path, server: ResolvedServer, engine: Engine) -> Iterator[Problem]:
-    """What the engine needs, and what it sets itself."""
+    """Keys that the engine needs, and keys that it sets itself."""
     if server.model is None:
         fix = "add it: {dataset: NAME}, {volume: NAME} or {image: IMAGE}"
         yield Problem((*path, "model"), f"required key is missing: {engine.title} serves a model", fix)
@@ -94,7 +94,7 @@ def _image_and_end(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[P
 
 
 def _gpus(tree: Tree, path: Path, server: ResolvedServer, flavor: Flavor) -> Iterator[Problem]:
-    """GPUs that the engine cannot use as one, or that cannot hold the model."""
+    """GPUs between which the engine cannot split a model, or that cannot hold the model."""
     pools = [tree.pools[pool.name] for pool in flavor.pools if pool.name in tree.pools]
     engine, about = engine_of(server), (("pools",),)
     if shared := next((pool for pool in pools if pool.pool.sharing), None):
@@ -131,7 +131,7 @@ def _level(path: Path, server: ResolvedServer) -> Iterator[Problem]:
 
 
 def _signals(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
-    """Targets that nothing measures, and replicas that nothing could start again."""
+    """Targets without a metric, and scaling to zero without a signal to start replicas again."""
     scale_on, metrics = server.scale_on, tree.stack.metrics
     place, about = (*path, "scaleOn"), (("metrics",),)
     for key, target in targets(scale_on).items():
@@ -158,7 +158,7 @@ def _signals(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem
 
 
 def _load(tree: Tree, server: ResolvedServer, load: Load, pod: PodSize) -> Iterator[Problem]:
-    """Servers that cannot have the replicas for their load, or that scale too late for its latency."""
+    """Servers without quota for the replicas of their load, or that scale too late for its latency."""
     yield from _replicas(tree, server, size_of(server, load, pod), pod.flavor)
     target, path = server.scale_on.latency_p99, server.path
     if target is not None and load.latency is not None and target > load.latency:
@@ -168,7 +168,7 @@ def _load(tree: Tree, server: ResolvedServer, load: Load, pod: PodSize) -> Itera
 
 
 def size_of(server: Server, load: Load, pod: PodSize) -> Size:
-    """The size of a server of a stack from its load."""
+    """The size of a server for its load."""
     nodes = nodes_of(pod.flavor, pod.amounts)
     return Size(load.rate, load.per_replica, server.surge or 0, nodes, headroom=load.headroom == "node")
 
@@ -196,7 +196,6 @@ MOST_BACKENDS: Final = 16
 """Services of a rule of an HTTPRoute: https://gateway-api.sigs.k8s.io/reference/spec/#httprouterule."""
 
 _ALL: Final = 100
-"""Percent of the requests."""
 
 
 def exposure_problems(tree: Tree) -> Iterator[Problem]:
@@ -246,7 +245,7 @@ def _gateway(path: Path, spec: Team, gateway: str) -> Iterator[Problem]:
 
 
 def _exposed(path: Path, spec: Team, server: ResolvedServer, expose: ServerExpose) -> Iterator[Problem]:
-    """The same rules as those of the guard `expose`, which knows `network.expose` from the Namespace; and the key."""
+    """The rules of the guard `expose`, which reads `network.expose` from the Namespace; and the key."""
     yield from _host((*path, "host"), spec, expose.host)
     yield from _gateway((*path, "gateway"), spec, expose.gateway)
     if expose.reach == "public" and spec.network.expose.reach != "public":

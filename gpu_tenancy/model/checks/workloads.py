@@ -25,7 +25,7 @@ _COUNTED: Final = {
     "pods": "pods of the team's servers at their peak and its largest job",
     "jobs": "its servers or jobs of one kind",
 }
-"""What the stack itself creates, by key of `objects`."""
+"""Objects that the stack itself creates, by key of `objects`."""
 _RAY_NAME: Final = 47
 """Maximum length of a RayJob's name, above which KubeRay does not run it (`MaxRayJobNameLength` in
 https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go)."""
@@ -45,7 +45,7 @@ def workload_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def workloads(tree: Tree) -> Iterator[tuple[str, Path, ResolvedServer | Training]]:
-    """The servers and jobs of all teams, with their teams and their places in the stack."""
+    """The servers and jobs of all teams, with team and place in the stack."""
     for name, team in tree.stack.teams.items():
         for kind, specs in (("serving", team.serving), ("training", team.training)):
             for workload, spec in specs.items():
@@ -77,7 +77,7 @@ def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> It
 
 
 def part_problems(tree: Tree, path: Path, workload: Server | Training, size: PodSize | None) -> Iterator[Problem]:
-    """Pods that are alike: of a server, or of one role of a job."""
+    """Problems of pods that are alike: of a server, or of one role of a job."""
     team = str(path[1])
     if size is None:
         if workload.flavor is None:
@@ -138,7 +138,7 @@ def _metric(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]
 
 
 def _fabric(tree: Tree, path: Path, workload: Server | Training, flavor: Flavor) -> Iterator[Problem]:
-    """The network between GPUs: pods that ask for it and cannot use it, or that the namespace would reject."""
+    """Pods that request the network between GPUs and cannot use it, or that the namespace would reject."""
     team, place = str(path[1]), (*path, "fabric")
     reason = lack(tree, flavor.name, workload) if workload.gpus else "the pods have no GPUs"
     if workload.fabric and reason:
@@ -212,7 +212,7 @@ def _beyond(
 
 
 def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
-    """What KubeRay rejects, and the container that it adds to workers whatever the bounds of the team."""
+    """Names that KubeRay rejects, and the container that it adds to workers whatever the bounds of the team."""
     team, name = str(path[1]), str(path[-1])
     if len(name) > _RAY_NAME:
         rule = f"is the name of a RayJob, which has at most {_RAY_NAME} characters"
@@ -246,7 +246,7 @@ def notebook_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _reach(tree: Tree, team: str, path: Path, size: PodSize) -> Iterator[Problem]:
-    """A size above what the team can ever have."""
+    """A size above the team's maximum."""
     for resource, amount in size.amounts.items():
         limit = limits(tree, team, size.flavor, gang=False).get(resource, 0)
         reach = min(limit, potential_available(tree, team, size.flavor.name, resource))

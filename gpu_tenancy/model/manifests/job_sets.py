@@ -58,7 +58,7 @@ def deadline_of(job: JobPlan) -> dict[str, int]:
 
 
 def pod_template(job: JobPlan, role: RolePlan, container_name: str) -> dict[str, Any]:
-    """The pods of a role."""
+    """The pod template of a role."""
     return {
         "metadata": template_metadata(role.pod, pod_labels(job)),
         "spec": pod_spec(role.pod, container(role.pod, container_name)),
@@ -66,7 +66,7 @@ def pod_template(job: JobPlan, role: RolePlan, container_name: str) -> dict[str,
 
 
 def policy_of_failures(action: str) -> dict[str, Any]:
-    """What a Job does about an evicted pod, which is no failure of its own."""
+    """A Job's action for an evicted pod, which did not fail by itself."""
     return {"rules": [{"action": action, "onPodConditions": [dict(condition) for condition in EVICTED]}]}
 
 
@@ -102,7 +102,7 @@ def _failing(pod: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _policies(job: JobPlan) -> dict[str, Any]:
-    """When a JobSet is restarted, when it fails, and when it is deleted. Evictions do not use up its retries.
+    """When a JobSet is restarted, fails, and is deleted. Evictions do not use up its retries.
 
     https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/api/jobset/v1alpha2/jobset_types.go
     """
@@ -152,10 +152,9 @@ def _runtime_spec(framework: Framework, priority: str | None, job: JobPlan | Non
 
 
 def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
-    """As in Trainer's own runtimes: one replicated job, whose container gets what the TrainJob sets.
+    """As in Trainer's own runtimes: one replicated job, whose container gets the TrainJob's values.
 
-    It has no image of its own: TrainJobs must set one, so that none runs an image that nobody chose.
-
+    It has no image of its own: TrainJobs must set one.
     https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/runtimes
     """
     node: dict[str, Any] = {"name": NODE, "securityContext": rights()}
@@ -214,7 +213,7 @@ def train_job(job: JobPlan) -> dict[str, Any]:
 
 
 def _patch(job: JobPlan) -> dict[str, Any]:
-    """All that Trainer lets a TrainJob patch; the rest is in the runtime."""
+    """All fields that Trainer lets a TrainJob patch; the rest is in the runtime."""
     pod = job.pod
     node: dict[str, Any] = {"name": NODE, "securityContext": container_rights(pod), "volumeMounts": mounts(pod)}
     place: dict[str, Any] = {
@@ -246,7 +245,7 @@ def _computes(job: JobPlan) -> bool:
 
 
 def _mpi_jobs(job: JobPlan) -> dict[str, Any]:
-    """The replicated jobs: workers with sshd first, then the launcher, whose end is that of the job.
+    """The workers with sshd, then the launcher, whose end is the end of the job.
 
     Both are complete here, because resources of a TrainJob would apply to the launcher and not to its workers.
     """

@@ -40,8 +40,8 @@ def group_template(size: int, leader: dict[str, Any], worker: dict[str, Any]) ->
 def _ray_job(job: JobPlan) -> dict[str, Any]:
     """A RayJob whose Ray job KubeRay submits to the head by HTTP.
 
-    In the other modes, a pod or container of its own submits it: Kueue counts that too, and KubeRay makes the container
-    without the security context that namespaces of teams require.
+    In the other modes, a submitter pod or container adds to Kueue's count, and KubeRay makes the container without the
+    security context that namespaces of teams require.
     https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/apis/ray/v1/rayjob_types.go
     """
     spec = {
@@ -83,8 +83,8 @@ def _start(role: RolePlan) -> dict[str, str]:
 
 _ELASTIC: Final = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
 _MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"
-"""Annotations by which Kueue admits a Job with fewer pods, and of which each one has an index below their number:
-https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission."""
+"""Annotations by which Kueue admits a Job with fewer pods and lowers its completions, so that each pod has an index
+below their number: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission."""
 
 
 def job_manifest(job: JobPlan) -> dict[str, Any]:
@@ -123,7 +123,6 @@ _BUILDERS: Final[Mapping[str, Callable[[JobPlan], dict[str, Any]]]] = {
     "RayJob": _ray_job,
     "TrainJob": train_job,
 }
-"""What makes an object, by its kind."""
 
 
 def gang_manifest(gang: JobPlan) -> dict[str, Any]:

@@ -12,17 +12,15 @@ from gpu_tenancy.model.plan.secrets import References
 from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan
 from gpu_tenancy.model.spec.secrets import Variable
 
-NAME: Final = "app.kubernetes.io/name"
-"""Label by which a workload's Service and other objects select its pods."""
+NAME: Final = "app.kubernetes.io/name"  # label by which a workload's Service and other objects select its pods
 PART_OF: Final = "app.kubernetes.io/part-of"
 """Label by which the Service of a server with a burst selects the pods of both."""
 COMPONENT: Final = "app.kubernetes.io/component"
 """Label of the pods of a group with their role, by which a server's Service selects the leaders:
 https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/."""
 VOLCANO: Final = "volcano"
-"""Name of Volcano's scheduler."""
 STAYS: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""Annotations of pods by which node autoscalers do not evict them: Cluster Autoscaler, which GKE and AKS run too, and
+"""Annotations of pods by which node autoscalers do not evict them: Cluster Autoscaler (also on GKE and AKS) and
 Karpenter. They stop no preemption by Kueue, no upgrade of a node and no repair (read 2026-11-24):
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#what-types-of-pods-can-prevent-ca-from-removing-a-node,
 https://karpenter.sh/docs/concepts/disruption/#pod-level-controls."""
@@ -41,10 +39,7 @@ def labels_of(job: JobPlan) -> dict[str, str]:
 
 
 def pod_labels(job: JobPlan) -> dict[str, str]:
-    """Labels of the pods of a job.
-
-    What a person submits has no name here: it can be that of a server of the team, whose Service would send requests.
-    """
+    """Labels of the pods of a job; no name for a user's job, because a server's Service could select its pods."""
     return {} if job.user is not None else {NAME: job.name}
 
 
@@ -64,7 +59,7 @@ def tolerations(taints: Iterable[NodeTaint]) -> list[dict[str, str]]:
 
 
 def near(labels: Iterable[str]) -> dict[str, Any]:
-    """The affinity of pods that prefer nodes with these labels: those that have caches of their datasets.
+    """Affinity of pods that prefer nodes with caches of their datasets.
 
     Fluid's webhook would add the same to pods with a label, but its failure would reject them.
     """
@@ -88,12 +83,12 @@ def resources(pod: PodPlan) -> dict[str, Any]:
 
 
 def device_claims(pod: PodPlan) -> list[dict[str, str]]:
-    """The claims of a pod: of the channel of its job's ComputeDomain, and of interfaces; empty without."""
+    """Claims of the channel of the job's ComputeDomain, and of interfaces."""
     return [{"name": name, "resourceClaimTemplateName": template} for name, template in pod.claims.items()]
 
 
 def environment(pod: PodPlan) -> list[dict[str, Any]]:
-    """The environment variables, in a stable order: the fabric's, and those of the stack, which win."""
+    """The environment variables in a stable order: the fabric's, then the stack's, which override them."""
     named = {name: {"value": text} for name, text in {**(pod.fabric.env if pod.fabric else {}), **pod.env}.items()}
     named |= {name: {"valueFrom": _source(variable)} for name, variable in pod.references.variables.items()}
     return [{"name": name, **value} for name, value in sorted(named.items())]
@@ -107,14 +102,14 @@ def _source(variable: Variable) -> dict[str, Any]:
 
 
 def annotations(pod: PodPlan) -> dict[str, str]:
-    """Annotations of the pod: its place in the network, its devices, sidecars of its datasets, and that it stays."""
+    """Annotations of the pod: topology, devices, sidecars of datasets, and protection from node autoscalers."""
     devices: Mapping[str, str] = pod.fabric.annotations if pod.fabric else {}
     of_code = {ANNOTATION: pod.code} if pod.code else {}
     return {**pod.topology, **devices, **pod.volumes.annotations, **(STAYS if pod.stays else {}), **of_code}
 
 
 def template_metadata(pod: PodPlan, labels: Mapping[str, str], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Metadata of a pod template, with `more` annotations, whose values only the deployment may know."""
+    """Metadata of a pod template; values of the annotations in `more` may be known only during the deployment."""
     fields = {"labels": dict(labels), "annotations": {**annotations(pod), **(more or {})}}
     return {key: value for key, value in fields.items() if value}
 
@@ -131,7 +126,7 @@ def container_rights(pod: PodPlan) -> dict[str, Any]:
 
 
 def command(pod: PodPlan) -> list[str]:
-    """The command of a workload's container, which unpacks its code first; empty for that of the image."""
+    """The command of a workload's container, which unpacks its code first; empty for the image's command."""
     return unpacking(pod.command) if pod.code else list(pod.command)
 
 
@@ -188,7 +183,7 @@ def host_mounts(paths: Iterable[HostMount]) -> list[Any]:
 def volumes(pod: PodPlan) -> list[dict[str, Any]]:
     """The volumes of a pod. /dev/shm counts as the container's memory.
 
-    Scratch space is an emptyDir: on the node's local disks where these hold the ephemeral storage of pods. The pod does
+    Scratch space is an emptyDir: on the node's local disks if these hold the ephemeral storage of pods. The pod does
     not request it, because no quota of Kueue has ephemeral storage, and Kueue would not admit the pod.
     """
     size = {"sizeLimit": format_bytes(pod.shared_memory)} if pod.shared_memory else {}
@@ -241,12 +236,10 @@ POD_SECURITY: Final = {"seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def pod_security(pod: PodPlan) -> dict[str, Any]:
-    """The security context of a pod: with the user of its engine, and without root where the namespace rejects it.
+    """The security context of a pod: the user of its engine, and non-root if the namespace requires it.
 
-    The root of its storage is given to its group, once for each volume.
-
-    The files in it are not touched, or each start would visit all of them:
-    https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
+    The group of its storage is set on the root of each volume only once, because a recursive change would visit all
+    files: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
     """
     security: dict[str, Any] = {**POD_SECURITY}
     if pod.engine or pod.non_root:
@@ -268,7 +261,7 @@ def account(pod: PodPlan) -> dict[str, str]:
 def pod_spec(pod: PodPlan, workload_container: dict[str, Any]) -> dict[str, Any]:
     """A pod with one container, restricted to nodes with its GPU model, with its priority and without an API token.
 
-    What is empty is left out: Kueue removes empty fields from a job that it starts, and they would differ.
+    Empty fields are omitted: Kueue removes them from a job that it starts, and they would differ.
     """
     fields = {
         "nodeSelector": pod.node_labels,
@@ -293,11 +286,11 @@ def pod_spec(pod: PodPlan, workload_container: dict[str, Any]) -> dict[str, Any]
 
 
 _FILES: Final = "files-"
-"""Prefix of the volumes; the names of Secrets are too long for volumes, and could be those of others."""
+"""Prefix of the volumes; the names of Secrets are too long for volumes, and could clash with other volumes."""
 
 
 def variable_sources(references: References) -> list[dict[str, Any]]:
-    """The objects of which each key becomes a variable of a container, in the order of the stack: later ones win."""
+    """The objects whose keys become variables of a container, in the order of the stack: later ones override."""
     sources: list[dict[str, Any]] = []
     for source in references.sources:
         prefix = {"prefix": source.prefix} if source.prefix else {}
@@ -307,14 +300,12 @@ def variable_sources(references: References) -> list[dict[str, Any]]:
 
 
 def pull_secrets(references: References) -> list[dict[str, str]]:
-    """The Secrets with which a pod pulls its image; empty for those of its ServiceAccount."""
+    """The Secrets with which a pod pulls its image; empty for the Secrets of its ServiceAccount."""
     return [{"name": name} for name in references.pull]
 
 
-ANNOTATION: Final = "gpu-tenancy.dev/code"
-"""Of pods: the archive, a compressed tar in base64."""
-FOLDER: Final = "/code"
-"""Where the code is in the container, and its command runs."""
+ANNOTATION: Final = "gpu-tenancy.dev/code"  # of pods: the archive, a compressed tar in base64
+FOLDER: Final = "/code"  # folder of the code in the container, and working directory of its command
 _MOUNT: Final = "/gpu-tenancy"
 _UNPACK: Final = f'cd {FOLDER} && base64 -d {_MOUNT}/code | tar -xzf - && exec "$@"'
 
@@ -333,4 +324,3 @@ _CODE_MOUNTS: Final[list[dict[str, Any]]] = [
     {"name": "code", "mountPath": FOLDER},
     {"name": "code-archive", "mountPath": _MOUNT, "readOnly": True},
 ]
-"""Of a pod with code: where it is unpacked, and the archive."""

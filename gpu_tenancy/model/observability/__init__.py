@@ -31,12 +31,10 @@ _JINJA: Final = Environment(
     autoescape=False,  # noqa: S701 - PromQL and Markdown, not HTML
 )
 _SIZES: Final = {"stat": (4, 4), "row": (24, 1)}
-_SIZE: Final = (12, 8)
-"""Of panels of any other kind."""
+_SIZE: Final = (12, 8)  # of panels of any other kind
 _LONGEST_UID: Final = 40
 """Of a dashboard in Grafana: `MaxUIDLength` of pkg/util in grafana/grafana."""
-_NARROWEST: Final = 6
-"""Width of the panels of a server with many: four beside each other."""
+_NARROWEST: Final = 6  # width of the panels of a server with many: four beside each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +42,21 @@ class ObservabilityPlan:
     """Dashboards and alerts of one environment.
 
     Attributes:
-        dashboards: file name and JSON of each; without GPUs those of quotas and servers, empty without teams.
-        folders: Grafana's folder of each dashboard, by its file name: who it is for.
-        rules: groups of a PrometheusRule of monitoring.coreos.com/v1, which record or alert; empty without teams if
-            there are no GPUs.
-        opencost: namespace of an OpenCost, and prices of nodes in its format; None without.
+        dashboards: file name and JSON of each; without GPUs only of quotas and servers, empty without teams.
+        folders: Grafana's folder of each dashboard, by its file name.
+        rules: groups of a PrometheusRule of monitoring.coreos.com/v1; empty without teams and GPUs.
     """
 
     dashboards: tuple[tuple[str, str], ...] = ()
     rules: tuple[Mapping[str, Any], ...] = ()
     folders: Mapping[str, str] = field(default_factory=dict[str, str])
-    opencost: tuple[str, str] | None = None
+    opencost: tuple[str, str] | None = None  # namespace of an OpenCost, and prices of nodes in its format; None without
 
 
 def observability(
     tree: "Tree", servers: "Sequence[ServerPlan]", prices: Mapping[str, float | None]
 ) -> ObservabilityPlan:
-    """The dashboards and alerts of a stack.
-
-    Args:
-        tree: has the resources of the flavors, and the teams.
-        servers: the servers of all teams, with their latency targets.
-        prices: US dollars per GPU-hour by flavor.
-    """
+    """The dashboards and alerts of a stack, with US dollars per GPU-hour by flavor."""
     resources = tuple(sorted({flavor.resource for flavor in tree.flavors.values() if flavor.resource}))
     teams = tuple(tree.stack.teams)
     if not resources and not teams:
@@ -110,12 +100,11 @@ def observability(
 
 
 def _boards(names: Mapping[str, Any]) -> list[Any]:
-    """The rows of the dashboards that a stack has."""
     return [row for row in _table("dashboards.yaml") if _applies(row, names)]
 
 
 def _of_team(team: str, names: Mapping[str, Any]) -> Iterator[Dashboard]:
-    """The dashboards that are not the platform team's, with the namespace, queue and servers of one team only."""
+    """The dashboards of one team, without the platform team's."""
     servers = [server for server in names["servers"] if server.team == team]
     own = {**names, "on": replace(names["on"], teams=(team,)), "servers": servers, "alone": True}
     for row in _boards(own):
@@ -128,7 +117,7 @@ def _of_team(team: str, names: Mapping[str, Any]) -> Iterator[Dashboard]:
 
 
 def _group(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """A group of rules; one with `each` is repeated for each item of a mapping."""
+    """A group of rules; a rule with `each` is repeated for each item of a mapping."""
     rules = [
         _filled({key: value for key, value in rule.items() if key != "each"}, {**names, "name": name, "value": value})
         for rule in row["rules"]
@@ -147,7 +136,7 @@ def _dashboard(row: Mapping[str, Any], names: Mapping[str, Any]) -> Dashboard:
 
 
 def _names(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Names of what is around a row, and its own; each of these can use those before it."""
+    """Names around a row, and its own names; each of its own can use the earlier ones."""
     own = dict(names)
     for name, text in row.get("with", {}).items():
         own[name] = _filled(text, own)
@@ -175,7 +164,7 @@ def _applies(row: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
 
 
 def _filled(value: Any, names: Mapping[str, Any]) -> Any:
-    """A value of a table with what its texts have between << and >>."""
+    """A value of a table with the text between << and >> replaced."""
     if isinstance(value, str):
         return _template(value).render(names) if "<<" in value else value
     if isinstance(value, list):

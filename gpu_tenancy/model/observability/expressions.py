@@ -13,10 +13,7 @@ https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/cmd/gpu-kubel
 
 
 def _one_of(names: Sequence[str]) -> str:
-    """A regular expression for a quoted PromQL string that matches exactly these names.
-
-    Dots are in brackets, because a backslash would have to be doubled in PromQL.
-    """
+    """A PromQL regular expression for exactly these names; dots are in brackets, which need no double backslash."""
     return "|".join(name.replace(".", "[.]") for name in names)
 
 
@@ -29,10 +26,7 @@ series is below Prometheus' limit of 50 million samples."""
 class Expressions:
     """PromQL for one stack. A parameter `more` adds label matchers, such as `, node=~"$node"`.
 
-    Attributes:
-        seconds: `RECORDED_EVERY`.
-        resources: extended resources of the GPUs, such as `nvidia.com/gpu`; `cpu` for a stack without GPUs.
-        teams: namespaces of the teams.
+    `resources` are extended resources of the GPUs, such as `nvidia.com/gpu`; `cpu` for a stack without GPUs.
     """
 
     resources: tuple[str, ...]
@@ -46,7 +40,7 @@ class Expressions:
 
     @property
     def noun(self) -> str:
-        """What is counted: `GPUs`, or `CPUs` for a stack without GPUs."""
+        """Noun of the counted resource: `GPUs`, or `CPUs` for a stack without GPUs."""
         return "CPUs" if self.resources == (CPU,) else "GPUs"
 
     @property
@@ -73,7 +67,7 @@ class Expressions:
     def policy_changes(modifier: str = "") -> str:
         """Requests that changed or deleted admission policies or their bindings, by verb and resource.
 
-        Not the policies' creation (code 201), dry runs, and the status that a controller writes.
+        Without the policies' creation (code 201), dry runs, and status updates of controllers.
         """
         resources = "(validating|mutating)admissionpolic(ies|ybindings)"
         matchers = (
@@ -106,7 +100,7 @@ class Expressions:
 
     @staticmethod
     def of_pods(metric: str, more: str = "") -> str:
-        """A metric of dcgm-exporter with namespace and name of the pod in the labels that kube-state-metrics uses.
+        """A metric of dcgm-exporter with namespace and name of the pod in the labels of kube-state-metrics.
 
         A scrape without `honorLabels`, the default of the GPU Operator's chart, renames them to `exported_…`.
         """
@@ -139,10 +133,7 @@ class Expressions:
         return f"max by ({labels}) ({self.with_node(metric)})"
 
     def mode(self, more: str = "") -> str:
-        """How the GPUs of a node are used, by node: 0 exclusive, 1 shared, 2 MIG.
-
-        Shared GPUs are offered twice or more. A GPU that is lost makes fewer than twice as many.
-        """
+        """Use of the GPUs of a node, by node: 0 exclusive, 1 shared (advertised twice or more), 2 MIG."""
         partitions = f"""count by (node) ({self.with_node('DCGM_FI_DEV_FB_USED{GPU_I_ID!=""}')})"""
         gpus = f"count by (node) (count by (node, UUID) ({self.with_node('DCGM_FI_DEV_FB_USED')}))"
         capacity = self.capacity(more)
@@ -150,7 +141,7 @@ class Expressions:
 
     @staticmethod
     def described(by_node: str) -> str:
-        """An expression by node, with the node's internal IP and, where it has one, its role."""
+        """An expression by node, with the node's internal IP and, if it has one, its role."""
         info = "0 * max by (node, internal_ip) (kube_node_info)"
         role = "0 * topk by (node) (1, max by (node, role) (kube_node_role))"
         known = f"(({by_node}) + on (node) group_left (internal_ip) {info})"
@@ -158,7 +149,7 @@ class Expressions:
 
     @staticmethod
     def with_owner(by_job: str) -> str:
-        """An expression by Job, with the kind of the object that the Job is part of, where there is one."""
+        """An expression by Job, with the kind of the object that owns the Job, if there is one."""
         owner = '0 * max by (namespace, job_name, owner_kind) (kube_job_owner{owner_kind!=""})'
         joined = f"({by_job}) + on (namespace, job_name) group_left (owner_kind) {owner}"
         return f"{joined} or on (namespace, job_name) ({by_job})"
@@ -188,7 +179,7 @@ class Expressions:
         return f"{how} by (namespace, pod) ({of_pods}) * {joined} max by ({labels}) (kube_pod_info)"
 
     def of_cohort(self, metric: str) -> str:
-        """A metric of a cohort with all below it, by cohort, flavor and resource."""
+        """A metric of a cohort with its subtree, by cohort, flavor and resource."""
         return f"max by (cohort, flavor, resource) (kueue_cohort_subtree_{metric}{{{self.raw}}})"
 
     def quota(self, metric: str, more: str = "") -> str:
@@ -209,11 +200,11 @@ class Expressions:
 
     @property
     def quota_of_all(self) -> str:
-        """Quota that queues share: the root cohort's, without what queues do not lend."""
+        """Quota that queues share: the root cohort's, without quota that queues do not lend."""
         return f"max by (flavor, resource) (kueue_cohort_subtree_quota{{{self.raw}}})"
 
     def lendable(self, amount: str) -> str:
-        """An amount of each queue, or its lending limit where that is less; the limit is +Inf if there is none."""
+        """An amount of each queue, or its lending limit if that is less; the limit is +Inf if there is none."""
         limit = self.quota("kueue_cluster_queue_lending_limit")
         return f"({amount} <= {limit} or {limit})"
 
@@ -228,17 +219,17 @@ class Expressions:
 
     @property
     def below_guarantee(self) -> str:
-        """Reservations in flavors of queues with pending workloads that fit into what is left of the guarantee.
+        """Reservations in flavors of queues whose pending workloads fit into the unused guarantee.
 
-        Their mean request does, so the smallest one does.
+        Their mean request fits, so the smallest one does.
         """
         return f"{self._reserved} and {self._left} >= {self._mean_request}"
 
     @property
     def demand_within_guarantee(self) -> str:
-        """1 for each queue with a guarantee whose pending workloads fit into what is left of it, in any flavor.
+        """1 for each queue with a guarantee whose pending workloads fit into its unused part, in any flavor.
 
-        Not if workloads are pending that request none of the resources, because they wait for something else.
+        Not if pending workloads request none of the resources, because they wait for something else.
         """
         usable = f"{self.limit()} > 0"
         left = f"min by (cluster_queue, resource) ({self._left} and ({usable}))"
@@ -249,7 +240,7 @@ class Expressions:
         return f"({promised}) ^ 0 unless on (cluster_queue) ({short}) unless {others}"
 
     def grown(self, metric: str, by: str, more: str = "") -> str:
-        """What counters of Kueue grew by since the last evaluation, also from 0 after a restart.
+        """Growth of Kueue's counters since the last evaluation, also from 0 after a restart.
 
         Nothing while Prometheus has not read Kueue for as long.
         """
@@ -266,7 +257,7 @@ class Expressions:
 
     @property
     def guarantee_reserved(self) -> str:
-        """Flavors that a queue may use, with less left of the guarantee than pending workloads request in the mean."""
+        """Flavors that a queue may use, with less unused guarantee than the mean request of pending workloads."""
         return f"({self._left} < {self._mean_request} and ({self.limit()} > 0))"
 
     @property

@@ -28,17 +28,11 @@ def _limit(share: float, factor: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A service level with its PromQL.
+    """A service level with its PromQL."""
 
-    Attributes:
-        series: buckets of the waiting times of its workloads, recorded every `RECORDED_EVERY` seconds.
-        kind: label `level` of `gpu_tenancy:admissions` and `gpu_tenancy:admissions_late`: `guarantee` or `waiting`.
-        selected: label matchers of both.
-    """
-
-    series: str
-    kind: str
-    selected: str
+    series: str  # buckets of the waiting times of its workloads, recorded every `RECORDED_EVERY` seconds
+    kind: str  # label `level` of `gpu_tenancy:admissions` and `gpu_tenancy:admissions_late`: `guarantee` or `waiting`
+    selected: str  # label matchers of both series
     spec: ServiceLevel
 
     @property
@@ -66,7 +60,7 @@ class Level:
 
     @property
     def late(self) -> str:
-        """Those that had waited longer; within a bucket they are assumed to be spread evenly."""
+        """Late workloads of the last interval; within a bucket they are assumed to be spread evenly."""
         place = bisect_right(_BOUNDS, self.spec.within)
         low, high = _BOUNDS[place - 1], _BOUNDS[place]
         low_bucket, high_bucket = (self._up_to(f"{bound:g}([.]0)?") for bound in (low, high))
@@ -79,7 +73,7 @@ class Level:
         return f"sum by (cluster_queue) ({name}{{{matchers}}})"
 
     def over(self, what: str, window: str, more: str = "") -> str:
-        """What was recorded of it in a window, such as `admissions_late` in `30d`; `more` are further matchers."""
+        """A recorded series in a window, such as `admissions_late` in `30d`; `more` are further matchers."""
         return f"sum_over_time(gpu_tenancy:{what}{{{self.selected}{more}}}[{window}])"
 
     def burning(self, long: str, short: str, factor: float) -> str:
@@ -95,7 +89,7 @@ class Level:
 
 
 def levels(spec: ServiceLevels) -> Mapping[str, Level]:
-    """The service levels of a stack by priority class; that of guarantees has none."""
+    """The service levels of a stack by priority class; the level of guarantees has the key ""."""
     found = {"": Level("gpu_tenancy:guaranteed_wait_seconds_bucket", "guarantee", 'level="guarantee"', spec.guarantee)}
     for name, level in spec.waiting.items():
         of_class = f'priority_class="{name}"'
@@ -105,14 +99,14 @@ def levels(spec: ServiceLevels) -> Mapping[str, Level]:
 
 
 def series(metric: str, server: "ServerPlan", suffix: str = "", more: str = "") -> str:
-    """A metric of a server's pods. The labels are those that Prometheus adds to what a ServiceMonitor scrapes."""
+    """A metric of a server's pods, by the labels that Prometheus adds for a ServiceMonitor."""
     name, _, own = metric.partition("{")
     matchers = (f'namespace="{server.team}", service="{server.name}"', own.rstrip("}"), more)
     return f"{name}{suffix}{{{', '.join(filter(None, matchers))}}}"
 
 
 def rate(metric: str, server: "ServerPlan", window: str = "5m", suffix: str = "", more: str = "") -> str:
-    """How fast a counter of all pods of a server grows, per second."""
+    """Growth per second of a counter of all pods of a server."""
     return f"sum(rate({series(metric, server, suffix, more)}[{window}]))"
 
 
@@ -123,13 +117,10 @@ def quantile(of: float, histogram: str, server: "ServerPlan") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One service level of a server: which requests count against it.
+    """One service level of a server: `within` seconds of a histogram (`metric`), or a counter of failures.
 
-    Attributes:
-        what: of the requests that count against it, for texts.
-        metric: a histogram of seconds, or a counter of failures.
-        within: upper bound of a bucket of the histogram in seconds; None for failures.
-        requests: counter of requests, for failures.
+    `what` describes the violating requests, for texts. `within` is a bucket's upper bound; None for failures, which
+    have a counter of all requests (`requests`).
     """
 
     server: "ServerPlan"
@@ -147,7 +138,7 @@ class Promise:
         return f"100 * ({self.bad(long)}) > 100 * {limit} and ({self.bad(short)}) > {limit}"
 
     def bad(self, window: str) -> str:
-        """Share of the requests in a window that count against it; without requests, it has no value."""
+        """Share of the violating requests in a window; it has no value without requests."""
         if self.within is None:
             return f"{rate(self.metric, self.server, window)} / {rate(self.requests, self.server, window)}"
         bound = f'le=~"{self.within:g}([.]0)?"'
@@ -156,7 +147,7 @@ class Promise:
 
 
 def promises(servers: "Iterable[ServerPlan]") -> Mapping[str, Promise]:
-    """The service levels of all servers; that of failures needs no key of the stack."""
+    """The service levels of all servers; the level of failures needs no key of the stack."""
     found: list[Promise] = []
     for server in servers:
         names, level = server.metrics, server.level

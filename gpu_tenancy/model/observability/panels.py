@@ -20,47 +20,33 @@ _DASHES: Final = {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One expression of a panel.
-
-    Attributes:
-        legend: of its series (`{{label}}` is a placeholder), or the title of its column in a table.
-        bound: whether the line is a guarantee or a limit, not a measured value; it is dashed.
-        unit: of its column; default: the unit of the panel.
-        colours: thresholds of its column.
-        words: texts that a column shows instead of numbers.
-    """
+    """One expression of a panel."""
 
     expr: str
-    legend: str
-    bound: bool = False
-    unit: str = ""
+    legend: str  # of its series (`{{label}}` is a placeholder), or the title of its column in a table
+    bound: bool = False  # whether the line is a guarantee or a limit, not a measured value; it is dashed
+    unit: str = ""  # of its column; default: the unit of the panel
     colours: Colours = ()
-    words: Sequence[tuple[int, str]] = ()
+    words: Sequence[tuple[int, str]] = ()  # texts that a column shows instead of numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """One panel.
 
-    Attributes:
-        unit: Grafana's name of the unit: `short`, `percent`, `mbytes` (of 2^20), `s`.
-        help: description, if the title is not enough; the content of a panel of kind `text`.
-        empty: text without data. Not for tables with empty cells, because each of them would show it.
-        labels: labels that identify the rows of a table, with the titles of their columns; hidden without a title.
-        size: width in columns (of 24) and height in rows of the grid.
-        repeat: variable; the panel is repeated for each of its values.
+    `labels`: labels that identify the rows of a table, with the titles of their columns; hidden without a title.
     """
 
     title: str
     targets: tuple[Target, ...] = ()
     kind: Literal["stat", "timeseries", "table", "text", "row"] = "timeseries"
-    unit: str = "short"
-    help: str = ""
-    empty: str = ""
+    unit: str = "short"  # Grafana's name of the unit: `short`, `percent`, `mbytes` (of 2^20), `s`
+    help: str = ""  # description, if the title is not enough; the content of a panel of kind `text`
+    empty: str = ""  # text without data. Not for tables with empty cells, because each of them would show it
     labels: Sequence[tuple[str, str]] = ()
     colours: Colours = ((None, "text"),)
-    size: tuple[int, int] = (12, 8)
-    repeat: str = ""
+    size: tuple[int, int] = (12, 8)  # width in columns (of 24) and height in rows of the grid
+    repeat: str = ""  # variable; the panel is repeated for each of its values
 
 
 def to_data(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
@@ -203,9 +189,7 @@ _COLUMNS: Final = 24
 class Variable:
     """A template variable with one or several selected values.
 
-    Attributes:
-        values: the options, separated by commas; empty if `query` returns them. `All` selects them all.
-        query: `label_values(…)` of the data source; `All` then matches any value.
+    `values` are separated by commas; or `query` (`label_values(…)`) returns them, and `All` then matches any value.
     """
 
     name: str
@@ -216,7 +200,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One dashboard. Its `uid` must not change, because links contain it. It links to those with the same tag.
+    """One dashboard with links to dashboards of the same tag. Its `uid` must not change, because links contain it.
 
     The JSON model: https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/.
     Order and ids are fixed, so the same stack gives the same text.

@@ -1,7 +1,4 @@
-"""The stack summary: guarantees and limits of teams, capacity of flavors, and costs.
-
-Plain data for a report, computed from the stack alone.
-"""
+"""The stack summary: guarantees and limits of teams, capacity of flavors, and costs; from the stack alone."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -48,22 +45,17 @@ from gpu_tenancy.model.spec import Stack
 class Pool:
     """A node pool, with prices in US dollars per hour; None if they are unknown.
 
-    Attributes:
-        machine: machine type; empty for custom nodes.
-        gpus: allocatable GPUs of one node.
-        node: allocatable CPU (in thousandths) and memory (in bytes) of one node.
-        capacity: capacity type, such as `spot`.
-        floor, ceiling: for the minimum and the maximum of nodes.
+    `floor`, `ceiling`: for the minimum and the maximum of nodes.
     """
 
     name: str
-    machine: str
+    machine: str  # empty for custom nodes
     flavor: str
     resource: str
     gpus: int
-    node: dict[str, int]
+    node: dict[str, int]  # allocatable CPU in millicores and memory in bytes of one node
     nodes: Span
-    capacity: str
+    capacity: str  # capacity type, such as `spot`
     node_price: float | None
     floor: float | None
     ceiling: float | None
@@ -71,50 +63,34 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Capacity, guarantees and limits of one flavor's GPUs; of its CPU or memory where it has no GPUs, in base units.
+    """Capacity, guarantees and limits of one flavor's GPUs; of its CPU or memory without GPUs, in base units."""
 
-    Attributes:
-        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
-        product: GPU model, as in the node label; empty without GPUs.
-        capacity: allocatable GPUs, with the minimum and the maximum of nodes.
-        guaranteed: sum of all guarantees, including Volcano's; for a cohort with more quota than its teams, the
-            cohort's.
-        limits: sum of all teams' limits.
-        price: US dollars per hour for one GPU, or for a thousandth of a CPU; None if unknown.
-    """
-
-    flavor: str
+    flavor: str  # `Measure.label`
     resource: str
-    product: str
-    capacity: Span
-    guaranteed: int
+    product: str  # GPU model, as in the node label; empty without GPUs
+    capacity: Span  # allocatable GPUs, with the minimum and the maximum of nodes
+    guaranteed: int  # sum of all guarantees, including Volcano's; a cohort's, if it is more than its teams'
     limits: int
-    price: float | None
+    price: float | None  # US dollars per hour for one GPU, or for a millicore; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class TeamOutlook:
-    """One team with its GPUs and monthly cost.
-
-    Attributes:
-        cohort: cohort of its queue.
-        queue: team whose queue it uses, usually itself.
-        cost: of its own queue and gangs (0 where it uses the queue of another team, which pays), and of its storage.
-    """
+    """One team with its GPUs and monthly cost."""
 
     name: str
     owner: str
     cost_center: str
     tier: str
     cohort: str
-    queue: str
+    queue: str  # team whose queue it uses, usually itself
     holdings: tuple[Holding, ...]
-    cost: Cost
+    cost: Cost  # of its own queue and gangs, and of its storage; the team of a shared queue pays for the queue
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A cohort, with own quota, guarantee and limit (None: no limit) by what is counted: `Measure.label`."""
+    """A cohort, with own quota, guarantee and limit (None: no limit) by `Measure.label`."""
 
     name: str
     parent: str | None
@@ -125,24 +101,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """An inference server and the limit of its team's queue.
-
-    Attributes:
-        gpus: GPUs per replica: of one pod, or of all pods of a group of nodes.
-        replicas: minimum and maximum.
-        surge: additional replicas during a rollout with the maximum number of replicas.
-        limit: GPUs of the flavor that the team's queue admits at most.
-        warnings: what it cannot keep, each with its place in the stack and the fix.
-    """
+    """An inference server and the limit of its team's queue."""
 
     team: str
     name: str
     flavor: str
-    gpus: int
+    gpus: int  # GPUs per replica: of one pod, or of all pods of a group of nodes
     replicas: Span
-    surge: int
-    limit: int
-    warnings: tuple[str, ...] = ()
+    surge: int  # additional replicas during a rollout with the maximum number of replicas
+    limit: int  # GPUs of the flavor that the team's queue admits at most
+    warnings: tuple[str, ...] = ()  # violations of the server's bounds, each with its place in the stack and the fix
 
     @property
     def peak(self) -> int:
@@ -152,31 +120,23 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """A host by which clients outside of the cluster reach servers, or a notebook, which asks for its token.
-
-    Attributes:
-        reach: `internal` or `public`.
-        paths: prefixes of the paths that it opens.
-        key: Secret with the key that requests must have; empty without one.
-        servers: servers with their part of the requests in percent.
-    """
+    """A host with a route from outside of the cluster to servers, or to a notebook, which asks for its token."""
 
     team: str
     host: str
-    reach: str
+    reach: str  # `internal` or `public`
     gateway: str
-    paths: tuple[str, ...]
-    key: str
-    servers: tuple[tuple[str, int], ...]
+    paths: tuple[str, ...]  # prefixes of the paths
+    key: str  # Secret with the API key; empty without one
+    servers: tuple[tuple[str, int], ...]  # servers with their percentage of the requests
     notebook: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Network and data access of a team's namespace: who may call its servers, and buckets of datasets by name.
+    """Network and data access of a team's namespace: allowed clients of its servers, and buckets of datasets by name.
 
-    Attributes:
-        egress: CIDRs that its pods may reach over HTTPS, with those of its datasets' sidecars.
+    `egress` are CIDRs that its pods may reach over HTTPS, with the CIDRs of its datasets' sidecars.
     """
 
     team: str
@@ -191,26 +151,17 @@ class Access:
 class StackOutlook:
     """Summary of a stack; teams, pools and flavors in the stack's order.
 
-    Attributes:
-        standing: whether it is production and what follows: `environment prod-us: production (protected, guards deny)`.
-        grace: when the pods of a preempted workload stop.
-        borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
-        commands: what whoever administers the cloud must run so that people can log in.
-        fixed: what a created cluster always costs, which is part of no team's cost.
-        data_rights: what whoever administers the buckets must do, because the stack cannot.
-        network_needs: what the network must have before the first volume of shared storage.
-        adopts: objects that are taken over if they exist in the cluster already.
-        pulls: what lets the nodes pull images of the allowed registries.
-        workers: clusters in which the workloads run, with MultiKueue; empty if they run in this one.
+    `standing`: whether it is production, with the consequences: `environment prod-us: production (protected, guards
+    deny)`.
     """
 
     environment: str
     production: bool
     standing: str
-    grace: str
+    grace: str  # when the pods of a preempted workload stop
     fairness: str
     root: str
-    borrows_as_one: tuple[str, ...]
+    borrows_as_one: tuple[str, ...]  # with even fairness, the cohorts with bounds or a weight of their own; else empty
     groups: tuple[Group, ...]
     supply: tuple[Supply, ...]
     pools: tuple[Pool, ...]
@@ -220,20 +171,20 @@ class StackOutlook:
     ways_in: tuple[WayIn, ...]
     access: tuple[Access, ...]
     people: tuple[Membership, ...]
-    commands: tuple[str, ...]
-    adopts: tuple[str, ...]
-    workers: tuple[str, ...] = ()
+    commands: tuple[str, ...]  # commands that an administrator of the cloud must run so that people can log in
+    adopts: tuple[str, ...]  # existing objects that the stack takes over
+    workers: tuple[str, ...] = ()  # MultiKueue clusters in which the workloads run; empty if they run in this one
     data: tuple[DataAccess, ...] = ()
-    data_rights: tuple[str, ...] = ()
-    network_needs: tuple[str, ...] = ()
+    data_rights: tuple[str, ...] = ()  # tasks of the buckets' administrator, which the stack cannot do
+    network_needs: tuple[str, ...] = ()  # requirements of the network for shared storage
     secrets: tuple[SecretRow, ...] = ()
-    pulls: tuple[str, ...] = ()
+    pulls: tuple[str, ...] = ()  # rights of the nodes to pull images of the allowed registries
     caches: tuple[CacheOutlook, ...] = ()
-    fixed: tuple[FixedCost, ...] = ()
+    fixed: tuple[FixedCost, ...] = ()  # fixed costs of a created cluster, which are part of no team's cost
 
     @property
     def totals(self) -> tuple[Supply, ...]:
-        """What sums over flavors count: GPUs, or CPUs where no flavor has GPUs."""
+        """The measures that sums over flavors count: GPUs, or CPUs if no flavor has GPUs."""
         with_gpus = tuple(supply for supply in self.supply if is_extended(supply.resource))
         return with_gpus or tuple(supply for supply in self.supply if supply.resource == CPU)
 
@@ -244,7 +195,7 @@ class StackOutlook:
 
     @property
     def server_warnings(self) -> tuple[str, ...]:
-        """What servers cannot keep, each with its place in the stack and the fix."""
+        """Violations of servers' bounds, each with its place in the stack and the fix."""
         return tuple(warning for server in self.serving for warning in server.warnings)
 
 

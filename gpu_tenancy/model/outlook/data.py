@@ -1,4 +1,4 @@
-"""Data and people of teams: datasets, their rights and caches, storage, and who has which role."""
+"""Data and people of teams: datasets, their rights and caches, storage, and people's roles."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,26 +35,19 @@ _DEFAULT_CLASS: Final = "default StorageClass"
 class DataAccess:
     """A dataset or storage of a team.
 
-    Attributes:
-        place: URL of the folder, or the class of the storage.
-        right: `read`, or `read and write`.
-        size: of the storage in bytes; 0 for datasets, which have no size.
-        mounted_by: workloads of the stack that mount it, such as `job nightly`.
-        cost: of the storage, in US dollars per month; None if it is unknown, as for datasets, whose size is unknown.
-        snapshots: when the storage has snapshots and how many stay, such as `0 3 * * * UTC, 7 kept`; empty for none.
-        cached: whether Fluid makes the claim of a dataset, from a cache.
+    `cost`: of the storage, in US dollars per month; None if it is unknown, as for datasets, whose size is unknown.
     """
 
     team: str
     kind: Literal["dataset", "storage"]
     name: str
-    place: str
-    right: str
-    size: int = 0
-    mounted_by: tuple[str, ...] = ()
-    cached: bool = False
+    place: str  # URL of the folder, or the class of the storage
+    right: str  # `read`, or `read and write`
+    size: int = 0  # of the storage in bytes; 0 for datasets, which have no size
+    mounted_by: tuple[str, ...] = ()  # workloads of the stack that mount it, such as `job nightly`
+    cached: bool = False  # whether Fluid makes the claim of a dataset, from a cache
     cost: float | None = None
-    snapshots: str = ""
+    snapshots: str = ""  # schedule and number of kept snapshots, such as `0 3 * * * UTC, 7 kept`; empty for none
 
 
 def data_of(tree: Tree) -> Iterator[DataAccess]:
@@ -85,7 +78,7 @@ def _mounts(team: ResolvedTeam, name: str, *, storage: bool = False) -> tuple[st
 
 
 def network_needs(classes: Iterable[StorageClassPlan]) -> Iterator[str]:
-    """What the network must have before the first volume of shared storage: one sentence each."""
+    """Requirements of the network before the first volume of shared storage: one sentence each."""
     for made in classes:
         shared = "private services access" if made.parameters.get("connect-mode") == "PRIVATE_SERVICE_ACCESS" else ""
         if needs := made.service.requires or shared:
@@ -93,7 +86,7 @@ def network_needs(classes: Iterable[StorageClassPlan]) -> Iterator[str]:
 
 
 def rights_to_grant(stack: Stack) -> Iterator[str]:
-    """What whoever administers a bucket must do, because the stack cannot: one sentence or command each."""
+    """Tasks of a bucket's administrator, which the stack cannot do: one sentence or command each."""
     for team in stack.teams:
         for grant in data_grants(stack.datasets, team):
             dataset, place = stack.datasets[grant.dataset], grant.folder
@@ -146,10 +139,9 @@ class CacheOutlook:
     """The cache of a dataset, of a size in bytes, on a number of nodes of a flavor.
 
     Attributes:
-        cpu, memory: what its pods take from the nodes of the flavor, in millicores and bytes.
-        of_cpu, of_memory: that as a share of the maximum supply of the flavor.
-        mount_cpu, mount_memory: what each other node that mounts the dataset gives.
-        warm: whether it is filled once it is created.
+        cpu, memory: millicores and bytes that its pods take from the nodes of the flavor.
+        of_cpu, of_memory: the same as a share of the maximum supply of the flavor.
+        mount_cpu, mount_memory: amounts of the mount on each other node.
     """
 
     dataset: str
@@ -164,7 +156,7 @@ class CacheOutlook:
     of_memory: float
     mount_cpu: int
     mount_memory: int
-    warm: bool
+    warm: bool  # whether it is filled once it is created
 
 
 def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
@@ -191,12 +183,10 @@ def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The people who have a role.
+    """The people with a role: `lead`, `researcher` or `viewer` of a team; `admin` or `auditor` of the cluster.
 
-    Attributes:
-        team: where they have it; empty for the whole cluster.
-        role: `lead`, `researcher` or `viewer` of a team; `admin` or `auditor` of the cluster.
-        people: as the stack writes them, with their kind; of service accounts, each once.
+    `team` is empty for the whole cluster. `people` are as the stack writes them, with their kind; service accounts
+    once.
     """
 
     team: str
@@ -205,7 +195,7 @@ class Membership:
 
 
 def memberships(tree: Tree) -> Iterator[Membership]:
-    """Who has which role: administrators and auditors first, then the members of each team."""
+    """Roles of people: administrators and auditors first, then the members of each team."""
     people = tree.stack.people
     for role, entries in (("admin", people.admins), ("auditor", people.auditors)):
         if entries:

@@ -15,21 +15,13 @@ from gpu_tenancy.model.spec.tenancy import Shares
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Origin of one number of one object.
+    """Origin of one number of one object."""
 
-    Attributes:
-        object: `ClusterQueue ml-research`.
-        field: `a100 nvidia.com/gpu nominalQuota`.
-        value: as a Kubernetes quantity.
-        because: the rule, with its numbers.
-        paths: keys of the stack that determine the value, nearest first.
-    """
-
-    object: str
-    field: str
-    value: str
-    because: str
-    paths: tuple[Path, ...]
+    object: str  # `ClusterQueue ml-research`
+    field: str  # `a100 nvidia.com/gpu nominalQuota`
+    value: str  # as a Kubernetes quantity
+    because: str  # the rule, with its numbers
+    paths: tuple[Path, ...]  # keys of the stack that determine the value, nearest first
 
 
 def explain(tree: Tree, team: str) -> list[Reason]:
@@ -62,7 +54,7 @@ def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
 
 
 def _preempted(tree: Tree, team: str) -> Iterator[Reason]:
-    """What of a team's workloads can be preempted, by whom, and when its pods stop."""
+    """Preemptible amounts of a team's workloads, their preemptors, and when the pods stop."""
     queue, outlooks = tree.queue_of(team), {measure: Outlook(tree, measure) for measure in measures(tree)}
     for holding in holdings(tree, team, outlooks):
         for queues, when, amount in holding.preemptors:

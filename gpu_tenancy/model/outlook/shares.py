@@ -1,4 +1,4 @@
-"""GPUs of each team, or CPU and memory: guarantee, when everyone is busy, when alone; and what they cost."""
+"""GPUs of each team, or CPU and memory: guarantee, amounts when everyone is busy and when alone, and costs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,38 +27,28 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """GPUs of one flavor for one team; CPU or memory where the flavor has no GPUs, in base units.
+    """GPUs of one flavor for one team; CPU or memory if the flavor has no GPUs, in base units.
 
-    Attributes:
-        flavor: name of the flavor, with the resource where it has no GPUs: `Measure.label`.
-        resource: the counted resource.
-        scheduler: `Kueue`, or `Volcano` for gangs.
-        guaranteed: nominal quota.
-        limit: GPUs that its queue admits at most.
-        busy: GPUs when all teams request up to their limits.
-        alone: GPUs when no other team uses any.
-        lends: whether other teams may borrow its idle guarantee.
-        within: when workloads of its own queue preempt others there; empty if they never do.
-        preempting: queues of other teams that can preempt its workloads while it borrows, by when.
-        back: how it reclaims its guarantee: `immediately`, `from lower priorities`, `when borrowers finish`,
-            `never lent`; empty without a guarantee.
+    `preempting`: queues of other teams that can preempt its workloads while it borrows, by when.
+    `back`: how it reclaims its guarantee: `immediately`, `from lower priorities`, `when borrowers finish`,
+    `never lent`; empty without a guarantee.
     """
 
-    flavor: str
+    flavor: str  # `Measure.label`
     resource: str
-    scheduler: str
-    guaranteed: int
-    limit: int
-    busy: Span
-    alone: int
-    lends: bool
+    scheduler: str  # `Kueue`, or `Volcano` for gangs
+    guaranteed: int  # nominal quota
+    limit: int  # GPUs that its queue admits at most
+    busy: Span  # GPUs when all teams request up to their limits
+    alone: int  # GPUs when no other team uses any
+    lends: bool  # whether other teams may borrow its idle guarantee
     back: str
-    within: str = ""
+    within: str = ""  # when workloads of its own queue preempt others there; empty if they never do
     preempting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def preemptors(self) -> Iterator[tuple[tuple[str, ...], str, int]]:
-        """Queues, when they preempt, and of how much: its own, without a name, of all, others of what it borrows."""
+        """Preempting queues, when they preempt, and how much: the own queue (no name) all, others the borrowed part."""
         if self.within and self.limit:
             yield (), self.within, self.limit
         if borrowed := self.limit - self.guaranteed:
@@ -66,8 +56,7 @@ class Holding:
                 yield queues, f"{when}, while it borrows", borrowed
 
 
-OWN_QUEUE: Final = "its own"
-"""For the queue of a team, as one that preempts its workloads."""
+OWN_QUEUE: Final = "its own"  # shown for a team's queue as preemptor of the team's workloads
 _HIGHER: Final = "for workloads of higher priority"
 _WITHIN: Final = {
     "Never": "",
@@ -78,7 +67,7 @@ _BACK: Final = {"Any": "immediately", "LowerPriority": "from lower priorities", 
 
 
 class Outlook:
-    """GPUs of one flavor that each queue has when everyone is busy; CPU or memory where it has no GPUs."""
+    """GPUs of one flavor for each queue when everyone is busy; CPU or memory if it has no GPUs."""
 
     def __init__(self, tree: Tree, measure: Measure) -> None:
         self._tree = tree
@@ -120,7 +109,6 @@ class Outlook:
         return self._groups[name]
 
     def _together(self, cohort: str) -> Span:
-        """Sum of the children of a cohort."""
         if cohort not in self._sums:
             groups, teams = self._tree.children(cohort)
             shares = [self._tree.share(team, self._measure.flavor, self._measure.resource) for team in teams]
@@ -133,7 +121,7 @@ class Outlook:
 
 
 def grace_of(stack: Stack) -> str:
-    """When the pods of a preempted workload stop: what the guards allow."""
+    """When the pods of a preempted workload stop, by the guards' maximum."""
     if stack.guards_action != "deny":
         return f"after their own grace period, {DEFAULT_GRACE}s by default"
     grace = stack.guards.periods
@@ -181,8 +169,8 @@ class _Child:
 def even_amounts(tree: Tree, measure: Measure) -> dict[str, int]:
     """The amount of each queue when all borrow by weight up to their limits; rounded down.
 
-    The children of a Cohort keep their guarantees and fill up by weight until a limit or the quota ends; a Cohort among
-    them divides what it gets in the same way.
+    The children of a Cohort keep their guarantees and fill up by weight until a limit or the quota ends; a child Cohort
+    divides its amount in the same way.
     """
     found: dict[str, Fraction] = {}
     _divide(tree, measure, tree.root, Fraction(supply_of(tree, measure)), found)
@@ -208,7 +196,7 @@ def _divide(tree: Tree, measure: Measure, cohort: str, amount: Fraction, found: 
 
 
 def _filled(below: Sequence[_Child], amount: Fraction) -> list[Fraction]:
-    """What each child has of an amount: its guarantee, and its part of the rest up to its limit."""
+    """Each child's guarantee, and its part of the rest up to its limit."""
     have = [Fraction(child.guaranteed) for child in below]
     left: Fraction = amount - sum(have, Fraction())
     unfilled = {index for index, child in enumerate(below) if child.limit > child.guaranteed}
@@ -231,14 +219,9 @@ HOURS: Final = 730
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """US dollars per month; None if a price is unknown.
+    """US dollars per month of guarantees, limits and claims (`storage`, part of neither); None if a price is unknown.
 
-    A GPU costs its part of its node. Where nodes have no GPUs, a CPU costs its part, and memory is included.
-
-    Attributes:
-        guaranteed: of guarantees.
-        limit: of limits.
-        storage: of claims, which is part of neither.
+    A GPU costs its part of its node. Without GPUs, a CPU costs its part of the node, and memory is included.
     """
 
     guaranteed: float | None

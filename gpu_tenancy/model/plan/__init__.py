@@ -47,7 +47,7 @@ from gpu_tenancy.model.spec.tenancy import Priority, Worker
 
 @dataclass(frozen=True, slots=True)
 class TeamPlan:
-    """Everything of one team."""
+    """The namespace of one team and its objects."""
 
     namespace: NamespacePlan
     volumes: tuple[VolumePlan, ...]
@@ -79,44 +79,33 @@ class QueuesPlan:
 class Plan:
     """The plan of one environment.
 
-    Attributes:
-        operators: the releases to install, in order.
-        observability: dashboards and alerts; None if the stack has no Prometheus.
-        monitoring: namespace of Prometheus.
-        priorities: each is a PriorityClass and a WorkloadPriorityClass of its name.
-        access: what people may do in the cluster; None if the stack has no people.
-        manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
-        snapshot_classes: VolumeSnapshotClasses that are made here; None without snapshots.
-        notebooks: the teams with notebooks, and the seconds for which one may run.
-        flows: whose requests API Priority and Fairness keeps apart; empty without teams.
-        parts: names of the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
-        part: that is deployed in this run; None for the whole environment.
+    `snapshot_classes`: VolumeSnapshotClasses that are made here; None without snapshots.
     """
 
     environment: str
     cluster: ClusterPlan
-    operators: tuple[ReleasePlan, ...]
-    observability: ObservabilityPlan | None
-    monitoring: str
+    operators: tuple[ReleasePlan, ...]  # the releases to install, in order
+    observability: ObservabilityPlan | None  # None if the stack has no Prometheus
+    monitoring: str  # namespace of Prometheus
     fairness: Literal["hierarchical", "even"]
-    priorities: Mapping[str, Priority]
+    priorities: Mapping[str, Priority]  # each is a PriorityClass and a WorkloadPriorityClass of its name
     queues: QueuesPlan
     teams: tuple[TeamPlan, ...]
     guards: GuardsPlan
     infiniband: InfinibandPlan | None
-    access: AccessPlan | None
+    access: AccessPlan | None  # None if the stack has no people
     storage_classes: tuple[StorageClassPlan, ...]
-    manager: WorkerAccess | None
+    manager: WorkerAccess | None  # rights of a MultiKueue manager; None if the stack is not one of its workers
     caches: tuple[CachePlan, ...]
     snapshot_classes: tuple[StorageClassPlan, ...] | None
-    notebooks: Mapping[str, int]
-    flows: tuple[Subject, ...]
-    parts: tuple[str, ...]
-    part: str | None = None
+    notebooks: Mapping[str, int]  # the teams with notebooks, and the seconds for which one may run
+    flows: tuple[Subject, ...]  # users of teams, for API Priority and Fairness; empty without teams
+    parts: tuple[str, ...]  # names of the Pulumi stacks that divide it, in the order of their deployment; empty for one
+    part: str | None = None  # the part that is deployed in this run; None for the whole environment
 
 
 def plan(stack: Stack) -> Plan:
-    """The plan of a stack in which `gpu_tenancy.model.checks` finds no problems, with all defaults resolved."""
+    """The plan of a stack without problems in `gpu_tenancy.model.checks`, with all defaults resolved."""
     tree = Tree(stack)
     spaces = tuple(namespace(tree, name) for name in stack.teams)
     guarded = guards(tree, spaces)

@@ -36,43 +36,26 @@ class Surge:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """One pool, as a cloud creates it.
-
-    Attributes:
-        machine: the machine type; `machine.type` is the cloud's name for it.
-        labels: all labels of its nodes, with those of its driver mode.
-        zones: empty for all zones of the cluster.
-        compact: whether its nodes are placed close together.
-        placement_policy: existing policy for their placement; None if one is created, or none is needed.
-        fabric: the machine's network between GPUs, if it is to be configured.
-        dranet: whether GKE creates its networks, and pods claim the interfaces.
-        driver: name of its driver mode; None for a CPU pool, or another vendor's GPUs.
-        sharing: GPU sharing that the cloud configures; None if the GPU Operator does, or without sharing.
-        surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
-        huge_pages: huge pages of a node in bytes that its pods can request for the fabric.
-        alternatives: other machine types of its spot nodes.
-        image_disk: disk image or snapshot with container images; None without.
-        numa: policy of the kubelet's topology manager, with the static policy of its CPU manager; None for neither.
-    """
+    """One pool, as a cloud creates it."""
 
     name: str
     machine: Machine
     supply: PoolSupply
-    labels: Mapping[str, str]
+    labels: Mapping[str, str]  # all labels of its nodes, with the labels of its driver mode
     capacity: Capacity
-    zones: tuple[str, ...]
+    zones: tuple[str, ...]  # empty for all zones of the cluster
     compact: bool
-    placement_policy: str | None
-    fabric: Network | None
-    dranet: bool
+    placement_policy: str | None  # existing policy for compact placement; None if one is created, or none is needed
+    fabric: Network | None  # the machine's network between GPUs, if it is to be configured
+    dranet: bool  # whether GKE creates its networks, and pods claim the interfaces
     disk: Disk
-    driver: str | None
-    sharing: Sharing | None
-    surge: Surge
-    huge_pages: int
-    alternatives: tuple[Machine, ...]
-    numa: Numa | None
-    image_disk: str | None
+    driver: str | None  # name of its driver mode; None for a CPU pool, or another vendor's GPUs
+    sharing: Sharing | None  # GPU sharing that the cloud configures; None if the GPU Operator does, or without sharing
+    surge: Surge  # for upgrades; GPU pools never add nodes, because additional GPUs are expensive
+    huge_pages: int  # bytes of a node that its pods can request for the fabric
+    alternatives: tuple[Machine, ...]  # other machine types of its spot nodes
+    numa: Numa | None  # policy of the kubelet's topology manager, with the static CPU manager policy; None for neither
+    image_disk: str | None  # disk image or snapshot with container images
 
     @property
     def gpus(self) -> int:
@@ -98,37 +81,24 @@ class SystemNodes:
 class ClusterPlan:
     """A cluster and its node pools.
 
-    Attributes:
-        section: the stack's section.
-        protect: whether Pulumi refuses to delete clusters and pools.
-        tags: of all cloud resources.
-        pools: the pools to create; empty for an existing cluster.
-        system: system nodes of a cluster to create.
-        gpu_operator: values of the GPU Operator's chart that the pools need; empty without NVIDIA GPUs.
-        identities: those of teams to create, with their rights.
-        people: those whom the stack lets log in to the cluster: by access entries of EKS, or a role of the cloud.
-        service_accounts: those to create a cloud identity for.
-        readers: those to create a cloud identity for that reads a team's secrets.
-        registries: registries of images that the nodes get the right to read.
-        storage: StorageClasses for claims of teams, whose drivers and file systems are created with the cluster.
-        snapshots: whether volumes of teams have snapshots.
+    `storage`: StorageClasses for claims of teams, whose drivers and file systems are created with the cluster.
     """
 
     environment: str
     section: Cluster
-    protect: bool
-    tags: Mapping[str, str]
-    pools: tuple[NodePool, ...]
-    system: SystemNodes | None
-    gpu_operator: Mapping[str, Any]
-    identities: tuple[TeamIdentity, ...]
+    protect: bool  # whether Pulumi refuses to delete clusters and pools
+    tags: Mapping[str, str]  # of all cloud resources
+    pools: tuple[NodePool, ...]  # the pools to create; empty for an existing cluster
+    system: SystemNodes | None  # None for an existing cluster
+    gpu_operator: Mapping[str, Any]  # chart values that the pools need; empty without NVIDIA GPUs
+    identities: tuple[TeamIdentity, ...]  # cloud identities of teams to create, with their rights
     buckets: tuple[MadeBucket, ...]
-    people: tuple[Person, ...]
-    service_accounts: tuple[ServiceAccountPlan, ...]
-    readers: tuple[SecretReader, ...]
-    registries: tuple[str, ...]
+    people: tuple[Person, ...]  # people with access entries of EKS, or a role of the cloud
+    service_accounts: tuple[ServiceAccountPlan, ...]  # service accounts that get a cloud identity
+    readers: tuple[SecretReader, ...]  # cloud identities to create that read a team's secrets
+    registries: tuple[str, ...]  # registries that the nodes get the right to read
     storage: tuple[StorageClassPlan, ...]
-    snapshots: bool
+    snapshots: bool  # whether volumes of teams have snapshots
 
     def stores(self, kind: str) -> bool:
         """Whether claims of teams are volumes of a service of the cloud, such as `efs`."""
@@ -136,7 +106,7 @@ class ClusterPlan:
 
     @property
     def late_users(self) -> tuple[str, ...]:
-        """Placeholders for what the cloud decides: names of accounts, identities of teams, IDs of shared storage."""
+        """Placeholders for accounts, identities of teams and IDs of shared storage that the cloud decides."""
         found = (account.identity.name for account in self.service_accounts if account.identity)
         clients = (f"{CLIENT_ID_OF}{identity.name}" for identity in self.identities)
         of_readers = (name for reader in self.readers for name in reader.annotations.values())

@@ -53,7 +53,7 @@ def _times(price: float | None, nodes: int) -> float | None:
 
 
 def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
-    """The cost of each pool, by the stack's prices, else the catalogue's; of a worker's pool, its own stack says it."""
+    """The cost of each pool, by the stack's prices, else the catalogue's; a worker's pool has its own stack's price."""
     stack = environment.stack
     costs: list[PoolCost] = []
     for name, pool in environment.pools.items():
@@ -66,10 +66,9 @@ def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
 def prices(
     flavors: Mapping[str, Flavor], counted: Iterable[Measure], pools: Iterable[PoolCost]
 ) -> dict[str, float | None]:
-    """US dollars per hour for one unit of what is counted, by its label: a GPU, or a thousandth of a CPU.
+    """US dollars per hour for one GPU or millicore, by `Measure.label`; None if the price of a pool is unknown.
 
-    The node price divided by the node's GPUs or CPUs, averaged over pools by their GPUs or CPUs. None if the price of a
-    pool is unknown. Memory costs nothing of its own.
+    The node price divided by the node's GPUs or CPUs, averaged over pools by their GPUs or CPUs. Memory is free.
     """
     costs = {cost.pool: cost for cost in pools}
     by_label: dict[str, float | None] = {}
@@ -104,10 +103,9 @@ def opencost_prices(environment: Environment) -> str:
 
 
 def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Storage) -> float | None:
-    """US dollars for a claim in a month, at its size; None if the price is unknown.
+    """US dollars for a claim in a month, at its size, by the price of the stack, else of the catalogue.
 
-    The price is the stack's for its class, else the catalogue's. The default class of a cluster that exists has none,
-    because it is unknown which class that is.
+    None if the price is unknown, as for the default class of an existing cluster.
     """
     kind, service = service_of(cluster, storage)
     own = prices.get(storage.storage_class or kind)
@@ -118,12 +116,10 @@ def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: St
 
 @dataclass(frozen=True, slots=True)
 class FixedCost:
-    """What a created cluster always costs, in US dollars per hour; None if the price is unknown.
+    """A fixed cost of a created cluster in US dollars per `hour` for one of `number`; None if the price is unknown.
 
-    Attributes:
-        name: under `prices` of the stack.
-        hour: one of them.
-        source: of the price, with its date; `prices` for a price of the stack.
+    `name` is the key under `prices` of the stack. `source` has the date of the price; `prices` for a price of the
+    stack.
     """
 
     name: str
@@ -134,7 +130,7 @@ class FixedCost:
 
 
 def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:
-    """Control plane, system nodes at their minimum number, and way out of the network; none for existing clusters."""
+    """Control plane, system nodes at their minimum number, and network egress; none for existing clusters."""
     cluster = stack.cluster
     creation, listed = cluster.creation, fixed_prices().get(cluster.cloud, {})
     if creation is None or not isinstance(cluster, CloudCluster):
@@ -158,7 +154,7 @@ def _read(fact: Fact) -> str:
 def counted_on_demand(stack: Stack, resolved: ResolvedPool) -> bool:
     """Whether a pool of spot nodes counts at the price on demand, because the price of spot is unknown.
 
-    It is the most that spot costs: AWS never charges more
+    Spot costs at most that: AWS never charges more
     (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-spot-instances-history.html), Google grants a discount
     (https://cloud.google.com/compute/docs/instances/spot), and Azure evicts at that price unless another is set
     (https://learn.microsoft.com/azure/aks/spot-node-pool).
@@ -177,7 +173,6 @@ def _node(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> float | N
 
 
 def _price(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> Price | PriceEntry | None:
-    """The stack's price of the pool's machine, else the catalogue's."""
     machine = resolved.machine
     return None if machine is None else prices.get(machine.name) or machine.price
 

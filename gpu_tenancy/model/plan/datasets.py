@@ -57,7 +57,7 @@ class VolumePlan:
 
 
 def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
-    """A volume for each dataset that a team may mount; Fluid makes those of datasets with a cache."""
+    """A volume for each dataset that a team may mount; Fluid makes the volumes of datasets with a cache."""
     return tuple(
         _volume(tree.stack.cluster, name, dataset, team)
         for name, dataset in tree.stack.datasets.items()
@@ -119,17 +119,16 @@ def _options(place: Folder, *, writable: bool) -> tuple[str, ...]:
 
 
 STORAGE_GROUP: Final = 1000
-"""Group that the root of a team's storage is given to, so that users other than root can write. Its number has no
-meaning: pods of the team have it besides the groups of their image."""
+"""Group of the root of a team's storage, so that users other than root can write. Its number has no meaning: pods of
+the team have it besides the groups of their image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
     """A claim of the team in a container, at a path.
 
-    Attributes:
-        volume: its name in the pod: names of claims are too long for volumes, and could be those of others.
-        cached: whether Fluid mounts it, which mounts it again in running pods after a failure.
+    `volume` is a short name, unique in the pod. If Fluid mounts it (`cached`), running pods get a new mount after a
+    failure.
     """
 
     volume: str
@@ -141,27 +140,20 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """Volumes of a pod, with scratch space on the node.
+    """Volumes of a pod, with scratch space on the node."""
 
-    Attributes:
-        mounts: claims that the container mounts: of datasets, then of the team's storage.
-        annotations: of the pod, for the sidecars of datasets.
-        group: that can write the team's storage; None without storage.
-        model: image with the model of a server, and its path; None without.
-    """
-
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[Mount, ...] = ()  # claims of datasets, then of the team's storage
     scratch: Scratch | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    group: int | None = None
-    model: tuple[str, str] | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])  # of the pod, for the sidecars of datasets
+    group: int | None = None  # group that can write the team's storage; None without storage
+    model: tuple[str, str] | None = None  # image with the model of a server, and its path; None without
 
 
 NO_MOUNTS: Final = Mounts()
 
 
 def mounts_of(datasets: Mapping[str, Dataset], name: str, team: Team, workload: Workload) -> Mounts:
-    """What a workload mounts; names that do not exist are reported by `model.checks`."""
+    """The mounts of a workload; names that do not exist are reported by `model.checks`."""
     model = workload.model if isinstance(workload, Server) else None
     of_model = {model.dataset, model.volume} if model else set[str | None]()
     from_buckets = [
@@ -190,8 +182,8 @@ def mounts_of(datasets: Mapping[str, Dataset], name: str, team: Team, workload: 
 
 
 ROOT: Final = "data"
-"""Folder of an Alluxio cache that has the dataset. Fluid writes the options of a mount at the root into a ConfigMap,
-with paths in place of the values of Secrets, and copies it to the namespaces of teams:
+"""Folder of an Alluxio cache with the dataset. Fluid writes the options of a mount at the root into a ConfigMap, with
+paths in place of the values of Secrets, and copies it to the namespaces of teams:
 https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/ddc/alluxio/transform.go."""
 CLAIM_SIZE: Final = "pvc.fluid.io/resources.requests.storage"
 """Annotation of a Dataset with the size of its claims. Without it, they request 100Pi:
@@ -214,38 +206,24 @@ class CachePod:
 class CachePlan:
     """The cache of a dataset.
 
-    Attributes:
-        dataset: name of the dataset, which all of Fluid's objects have.
-        spec: the cache as in the stack.
-        kind: Fluid's kind of the runtime.
-        mount: URL of what is cached.
-        path: where the cache has it.
-        mount_name: name of the mount; of a JuiceFS cache, the file system.
-        secret: name and key of the Secret by option of the mount.
-        node_labels: labels of the nodes that have the cache.
-        tolerated: taints of those nodes.
-        replicas: number of nodes with a part of the cache.
-        size: size of the part of each node in bytes.
-        claim: size of the claims in bytes.
-        writable: whether a team writes.
-        load: name and amounts of the pod that reads the whole dataset; None if it is not read in advance.
+    `load`: name and amounts of the pod that reads the whole dataset; None if it is not read in advance.
     """
 
-    dataset: str
+    dataset: str  # name of all of Fluid's objects for it
     spec: Acceleration
-    kind: str
+    kind: str  # Fluid's kind of the runtime
     api: str
-    mount: str
-    path: str
-    mount_name: str
+    mount: str  # URL of the cached data
+    path: str  # path of the data in the cache
+    mount_name: str  # of a JuiceFS cache, the file system
     options: Mapping[str, str]
-    secret: Mapping[str, tuple[str, str]]
-    node_labels: Mapping[str, str]
+    secret: Mapping[str, tuple[str, str]]  # name and key of the Secret by option of the mount
+    node_labels: Mapping[str, str]  # labels of the nodes with the cache
     tolerated: tuple[NodeTaint, ...]
-    replicas: int
-    size: int
-    claim: int
-    writable: bool
+    replicas: int  # number of nodes with a part of the cache
+    size: int  # bytes of the part of each node
+    claim: int  # bytes of the claims
+    writable: bool  # whether a team writes
     pods: tuple[CachePod, ...]
     load: tuple[str, Amounts] | None
 
@@ -293,10 +271,10 @@ def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
 
 
 def node_label(dataset: str) -> str:
-    """Label, with value `true`, of the nodes that have a part of a cache.
+    """Label, with value `true`, of the nodes with a part of a cache.
 
-    Fluid sets it: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go. Names that are too long
-    get an ID of the Dataset, which is not known here; `model.checks.data` refuses them.
+    Fluid sets it: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go. A longer name gets an
+    unknown ID of the Dataset; `model.checks.data` refuses it.
     """
     return f"fluid.io/s-{CACHES}-{dataset}"
 

@@ -19,32 +19,26 @@ from gpu_tenancy.model.spec.teams import Gang
 class Flavor:
     """Nodes of one ResourceFlavor.
 
-    Attributes:
-        resource: extended resource of its GPUs; None for CPU nodes.
-        product: model of its GPUs, as in the node label.
-        node_labels: labels that its pods select nodes by.
-        pools: its pools, in the stack's order.
-        gangs: quota of Volcano's gangs, which is subtracted from what the queues share.
-        caches: what caches of datasets take, which is subtracted too.
+    `gangs`: quota of Volcano's gangs, which is subtracted from the supply of the queues.
     """
 
     name: str
-    resource: str | None
-    product: str | None
-    node_labels: Mapping[str, str]
+    resource: str | None  # extended resource of its GPUs; None for CPU nodes
+    product: str | None  # model of its GPUs, as in the node label
+    node_labels: Mapping[str, str]  # labels that its pods select nodes by
     taints: tuple[NodeTaint, ...]
     pools: tuple[PoolSupply, ...]
     gangs: Amounts = field(default_factory=dict[str, int])
-    caches: TakenByCaches = NOTHING_TAKEN
+    caches: TakenByCaches = NOTHING_TAKEN  # amounts of datasets' caches, which are subtracted too
 
     @property
     def levels(self) -> Levels:
-        """Levels of the network of its nodes, which all its pools have; empty without a topology."""
+        """Levels of the network that all its pools have; empty without a topology."""
         return self.pools[0].levels
 
     @property
     def tolerated(self) -> tuple[NodeTaint, ...]:
-        """The taints of its nodes without those of GPUs, each once."""
+        """The taints of its nodes without GPU taints, each once."""
         return tuple(dict.fromkeys(taint for pool in self.pools for taint in pool.tolerated))
 
     @cached_property
@@ -63,7 +57,7 @@ class Flavor:
 
     @cached_property
     def per_gpu(self) -> dict[str, int]:
-        """A GPU's share of the CPU and memory that caches leave of a node, the least of its pools; empty without."""
+        """A GPU's share of the CPU and memory beside caches, the least of its pools; empty without GPUs."""
         if self.resource is None:
             return {}
         return {
@@ -115,11 +109,10 @@ def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:
 
 @dataclass(frozen=True, eq=False)
 class Environment:
-    """A stack with what follows from it and the catalogue alone; `shares.Tree` adds the shares of its teams.
+    """A stack with values that follow from it and the catalogue; `shares.Tree` adds the shares of its teams.
 
-    Attributes:
-        written: the stack as the user wrote it. Unknown references are ignored; `checks` reports them.
-        installs: who installs each operator, as `needs.installed_by` decided it.
+    `written` is the stack as the user wrote it; unknown references are ignored, and reported by `checks`.
+    `installs` caches the decisions of `needs.installed_by`.
     """
 
     written: Stack
@@ -137,12 +130,12 @@ class Environment:
 
     @cached_property
     def all_pools(self) -> Mapping[str, ResolvedPool]:
-        """The pools of the cluster, then those of its workers."""
+        """The pools of the cluster, then its workers' pools."""
         elsewhere = {name: resolved(self.stack, name, pool) for name, pool in self.stack.elsewhere.items()}
         return {**self.pools, **{name: pool for name, pool in elsewhere.items() if name not in self.pools}}
 
     def pools_of(self, flavor: str) -> list[ResolvedPool]:
-        """The pools of the cluster whose nodes are of a flavor."""
+        """The pools of the cluster with nodes of a flavor."""
         return [pool for pool in self.pools.values() if pool.flavor == flavor]
 
     def gpu_pools(self, vendor: str = "") -> Iterator[ResolvedPool]:
@@ -161,7 +154,7 @@ class Environment:
 
 
 KEY: Final = f"{NAMESPACE}:part"
-"""Config key of the Pulumi stacks into which an environment is divided; its value is the name of the part."""
+"""Config key of the Pulumi stacks that divide an environment; its value is the name of the part."""
 CLUSTER: Final = "cluster"
 OPERATORS: Final = "operators"
 TENANCY: Final = "tenancy"

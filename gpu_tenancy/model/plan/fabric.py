@@ -1,4 +1,4 @@
-"""The network between GPUs of different machines: who uses it, and what a pod requests or claims for it."""
+"""The network between GPUs of different machines: its users, and the requests or claims of their pods."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,24 +22,19 @@ _PAGE: Final = 2 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class PodFabric:
-    """What a pod and its container have for the network between GPUs, which is named like `efa`.
+    """Fields of a pod and its container for the network between GPUs, such as `efa`.
 
-    Attributes:
-        devices: requests, same as limits: interfaces, and huge pages in bytes.
-        env: environment variables; those of the workload win.
-        mounts: paths of the node in the workload's container.
-        daemon: sidecar; None without.
-        claim: ResourceClaimTemplate from which it claims its interfaces; None if it does not claim them.
+    `env`: environment variables; the workload's variables override them.
     """
 
     name: str
-    devices: Amounts
+    devices: Amounts  # requests, same as limits: interfaces, and huge pages in bytes
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    mounts: tuple[HostMount, ...] = ()
+    mounts: tuple[HostMount, ...] = ()  # paths of the node in the workload's container
     capabilities: tuple[str, ...] = ()
-    daemon: Daemon | None = None
-    claim: str | None = None
+    daemon: Daemon | None = None  # sidecar
+    claim: str | None = None  # ResourceClaimTemplate of its interfaces; None if it does not claim them
 
     @property
     def host_mounts(self) -> tuple[HostMount, ...]:
@@ -51,8 +46,7 @@ class PodFabric:
 def uses_fabric(workload: Workload) -> bool:
     """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
 
-    They do if several GPU pods exchange data, as those of a distributed job or of a group do. Pods that do not
-    communicate with each other, such as those of a server of one node, gain nothing from it.
+    They need it if several GPU pods exchange data, as in a distributed job or in a group. Servers of one node do not.
     """
     if workload.fabric is not None:
         return workload.fabric
@@ -98,7 +92,7 @@ def _machines_lack(pools: Sequence[ResolvedPool], workload: Workload) -> str | N
 
 
 def pod_fabric(environment: Environment, flavor: str, workload: Workload) -> PodFabric | None:
-    """What pods of a workload have for the fabric of a flavor's nodes; None if they do not or cannot use it."""
+    """Fields of a workload's pods for the fabric of a flavor's nodes; None if they do not or cannot use it."""
     if not workload.gpus or not uses_fabric(workload) or lack(environment, flavor, workload):
         return None
     pools = environment.pools_of(flavor)
@@ -154,12 +148,12 @@ def node_pages(machine: Machine, fabric: str) -> int:
 
 
 def network_name(network: FabricNetwork) -> str:
-    """Name of GKE's objects for an additional network: that of its subnetwork, which no other network has."""
+    """Name of GKE's objects for an additional network: its subnetwork's, which is unique."""
     return network.subnetwork.rpartition("/")[2]
 
 
 def _interfaces(machine: Machine, gpus: int) -> int:
-    """The share of a number of GPUs in the interfaces of their machine, rounded down."""
+    """The interfaces of a number of GPUs on their machine, rounded down."""
     return machine.network.interfaces * gpus // machine.gpus if machine.network and machine.gpus else 0
 
 
@@ -182,7 +176,7 @@ def _annotations(section: Cluster, row: FabricRow, fabric: str, machine: Machine
 
 
 def claimed_on(environment: Environment) -> dict[str, tuple[str, ...]]:
-    """Resources that pods can claim, each with the flavors on whose nodes they can; only those that there are."""
+    """Resources that pods can claim, each with the flavors on whose nodes they can; empty ones are omitted."""
     flavors = {CHANNELS: connected_flavors(environment), INTERFACES: tuple(claiming_flavors(environment))}
     return {resource: names for resource, names in flavors.items() if names}
 
@@ -190,14 +184,14 @@ def claimed_on(environment: Environment) -> dict[str, tuple[str, ...]]:
 def channels_of(job: str) -> str:
     """Name of the ResourceClaimTemplate from which the pods of a job claim their channels.
 
-    The driver's controller makes a ResourceClaimTemplate for each ComputeDomain, by which each pod claims a channel of
-    its node: https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1.
+    The driver's controller makes it for each ComputeDomain; each pod claims a channel of its node:
+    https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1.
     """
     return f"{job}-channel"
 
 
 def connected_flavors(environment: Environment) -> tuple[str, ...]:
-    """The flavors on whose nodes pods can claim channels: NVLink connects the machines of all of their pools.
+    """Flavors whose pods can claim channels: NVLink connects the machines of all of their pools.
 
     Empty if the driver does not run in the cluster, or if workers of MultiKueue run the jobs.
     """
@@ -221,6 +215,6 @@ def is_connected(pools: Iterable[ResolvedPool]) -> bool:
 
 
 def most_nodes(pools: Collection[ResolvedPool]) -> int | None:
-    """The most machines of a flavor's pools that NVLink connects; None if it is unknown for one of them."""
+    """The maximum number of a flavor's machines that NVLink connects; None if it is unknown for a pool."""
     nodes = [pool.nvlink.nodes for pool in pools if pool.nvlink and pool.nvlink.nodes]
     return max(nodes) if nodes and len(nodes) == len(pools) else None

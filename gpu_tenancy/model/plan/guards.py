@@ -1,8 +1,8 @@
-"""Guards: what tenants with all permissions in their namespace must not do, as admission policies.
+"""Guards: admission policies for tenants with all permissions in their namespace.
 
 Facts that differ by namespace are annotations of the Namespace. So the policies are the same for one team and for
-3,000, no parameter object can be missing, and whatever is created in a namespace comes after its facts. A policy of its
-own protects the annotations from tenants who can edit their Namespace.
+3,000, no parameter object can be missing, and each object in a namespace is created after its facts. A separate policy
+protects the annotations from tenants who can edit their Namespace.
 """
 
 import re
@@ -28,11 +28,10 @@ from gpu_tenancy.model.spec.teams import Team
 
 FACTS: Final = "guards.gpu-tenancy.dev/"
 """Prefix of the annotations of a Namespace with the facts about its team."""
-SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-"""System namespaces of Kubernetes."""
+SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")  # system namespaces of Kubernetes
 _VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL, "deviceclass.resource.kubernetes.io/")
-"""Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions, and of those by which a
-container requests devices of a DeviceClass:
+"""Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions, and of resources by
+which a container requests devices of a DeviceClass:
 https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource."""
 _ABOVE: Final = ("system:masters", "system:nodes")
 """Groups that are always exempt: the first can do everything, including deleting these policies; kubelets create only
@@ -50,11 +49,9 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of the pods in a namespace.
+    """Bounds of the pods in a namespace, by the priority classes (`classes`) that they may use.
 
-    Attributes:
-        classes: priority classes that its pods may use.
-        must_name: whether the namespace's quota rejects pods without a class.
+    `must_name` is whether the namespace's quota rejects pods without a class.
     """
 
     team: Team
@@ -66,8 +63,8 @@ class Bounds:
     def annotations(self) -> dict[str, str]:
         """The annotations of the Namespace: lists separated by commas, amounts as `resource=amount`.
 
-        What is as in most namespaces is left out, so that an edit of the stack's priorities changes no Namespace.
-        Resources of GPUs that are not listed have no maximum.
+        Common values are omitted, so that an edit of the stack's priorities changes no Namespace. GPU resources that
+        are not listed have no maximum.
         """
         team, limits, expose = self.team, self.namespace.limits, self.team.network.expose
         gang = bool(team.gangs) or any(job.gang for job in team.training.values())
@@ -107,54 +104,34 @@ class GuardsPlan:
     """The admission policies: their scope, rules and action.
 
     Attributes:
-        action: what happens to objects that violate a policy.
-        label: of the namespaces that the policies apply to.
-        spared: namespaces that are always excluded, whatever their labels.
-        exempt: users and groups that the policies do not apply to.
         makers: accounts that create pods for owners that were evaluated before, and change admitted objects.
-        caches: accounts of the operator of caches, whose owners are not evaluated; None without.
-        frameworks: Kueue's integrations.
-        external: kinds (`group/Kind`) whose children Kueue leaves to their operator.
-        trainer: group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer.
-        priorities: priority classes of the stack, with their values.
-        preempting: those of them whose pods preempt others.
-        taints: keys of the GPU taints of the nodes that have each resource; the flavors tolerate the other taints.
-        names: prefixes of GPU resources.
-        max_per_node: maximum of each GPU resource on any node of the stack.
-        registries: registries of images, each with the start of a path; empty for any.
-        members: whether teams have members, whose rights the policies complete.
-        channels: whether pods can claim channels of ComputeDomains.
-        claims: whether pods can claim these or interfaces, so that Kueue admits pods with claims.
-        grace: maximum termination grace periods of pods with GPUs, in seconds.
-        defaults: whether the cluster has MutatingAdmissionPolicies, which complete what members of teams submit.
-        internal: annotations of Services by which a load balancer is internal, of the cluster's cloud; of all clouds if
-            it is unknown.
-        public: annotations by which a load balancer is public.
+        taints: keys of the GPU taints of the nodes, by resource; the flavors tolerate the other taints.
+        internal: annotations of Services with an internal load balancer, of all clouds if the cluster's is unknown.
     """
 
-    action: Literal["deny", "warn", "audit", "off"]
-    label: tuple[str, str]
-    spared: tuple[str, ...]
-    exempt: tuple[str, ...]
+    action: Literal["deny", "warn", "audit", "off"]  # for objects that violate a policy
+    label: tuple[str, str]  # of the namespaces that the policies apply to
+    spared: tuple[str, ...]  # namespaces that are always excluded, whatever their labels
+    exempt: tuple[str, ...]  # users and groups that the policies do not apply to
     makers: tuple[str, ...]
-    caches: str | None
-    frameworks: tuple[str, ...]
-    external: tuple[str, ...]
-    trainer: str | None
-    priorities: Mapping[str, int]
+    caches: str | None  # accounts of the operator of caches, whose owners are not evaluated; None without
+    frameworks: tuple[str, ...]  # Kueue's integrations
+    external: tuple[str, ...]  # kinds (`group/Kind`) whose children Kueue leaves to their operator
+    trainer: str | None  # group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer
+    priorities: Mapping[str, int]  # values of the priority classes
     taints: Mapping[str, tuple[str, ...]]
-    names: tuple[str, ...]
-    max_per_node: Mapping[str, int]
-    members: bool
+    names: tuple[str, ...]  # prefixes of GPU resources
+    max_per_node: Mapping[str, int]  # maximum of each GPU resource on any node of the stack
+    members: bool  # whether teams have members, whose rights the policies complete
     teams: Mapping[str, Bounds]
-    registries: tuple[str, ...]
-    channels: bool
-    claims: bool
-    preempting: tuple[str, ...]
-    defaults: bool
-    grace: Grace
+    registries: tuple[str, ...]  # registries of images, each with the start of a path; empty for any
+    channels: bool  # whether pods can claim channels of ComputeDomains
+    claims: bool  # whether pods can claim channels or interfaces, so that Kueue admits pods with claims
+    preempting: tuple[str, ...]  # priority classes whose pods preempt others
+    defaults: bool  # whether MutatingAdmissionPolicies complete the objects that members of teams submit
+    grace: Grace  # maximum termination grace periods of pods with GPUs, in seconds
     internal: Mapping[str, str]
-    public: Mapping[str, str]
+    public: Mapping[str, str]  # annotations of a public load balancer
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -212,7 +189,6 @@ def _taints(tree: Tree) -> dict[str, tuple[str, ...]]:
 
 
 def _key(framework: str) -> str:
-    """Group and kind of an external framework: `Job.v1alpha1.batch.volcano.sh`."""
     kind, _, group = framework.split(".", 2)
     return f"{group}/{kind}"
 
@@ -257,12 +233,12 @@ def is_allowed(image: str, prefixes: Iterable[str]) -> bool:
 
 
 def own_images() -> tuple[str, ...]:
-    """Images that this program adds to pods of teams: daemons of fabrics. They are allowed besides the stack's list."""
+    """Images that this program adds to pods of teams (daemons of fabrics), allowed besides the stack's list."""
     return tuple(sorted({full_path(row.daemon.image) for row in fabrics().values() if row.daemon}))
 
 
 def pull_rights(stack: Stack) -> tuple[str, ...]:
-    """What lets the nodes pull images of the allowed registries, and what others must give; empty without `images`."""
+    """Rights of the nodes to pull images of the allowed registries, here or by others; empty without `images`."""
     if not (stack.images.allowed or stack.images.registries):
         return ()
     return tuple(stack.cluster.pull_rights(stack.images.registries))

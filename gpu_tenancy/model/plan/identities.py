@@ -1,4 +1,4 @@
-"""Cloud identities and service accounts of teams: what their pods and their CI jobs may do."""
+"""Cloud identities and service accounts of teams: rights of their pods and CI jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,27 +17,22 @@ from gpu_tenancy.model.spec.people import Person
 class DataGrant:
     """The right of a team on the folder of a dataset.
 
-    Attributes:
-        writes: whether the team also creates, changes and deletes objects.
-        key: ARN of the KMS key of the bucket; None for a bucket without a key of its own.
-        account: resource ID of the storage account on Azure; None for one in the cluster's resource group.
+    `account`: resource ID of the storage account on Azure; None for one in the cluster's resource group.
     """
 
     dataset: str
     folder: Folder
-    writes: bool
-    key: str | None = None
+    writes: bool  # whether the team also creates, changes and deletes objects
+    key: str | None = None  # ARN of the KMS key of the bucket; None for a bucket without its own key
     account: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TeamIdentity:
-    """The identity of a team in the cluster's cloud.
+    """The identity of a team in the cluster's cloud, for the ServiceAccounts (`accounts`) of its pods.
 
-    Attributes:
-        name: of the IAM role or managed identity; GKE has none, because its ServiceAccounts are principals themselves.
-        accounts: the ServiceAccounts of the team that have it: those that pods of the team can run with.
-        datasets: its rights on datasets, one for each folder.
+    `name` is of the IAM role or managed identity; GKE's ServiceAccounts are principals. `datasets` has each folder
+    once.
     """
 
     team: str
@@ -48,11 +43,9 @@ class TeamIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MadeBucket:
-    """A bucket that the stack creates.
+    """A bucket that the stack creates; `folders` is empty if a dataset is the whole bucket alone.
 
-    Attributes:
-        folders: those of its datasets; empty if a dataset is the whole bucket alone.
-        key: ARN of its KMS key; None for the cloud's own.
+    `key` is the ARN of its KMS key; None for the cloud's own.
     """
 
     bucket: Folder
@@ -83,13 +76,13 @@ def granted_here(cluster: Cluster, dataset: Dataset) -> bool:
 
 
 def caches_grants(datasets: Mapping[str, Dataset]) -> tuple[DataGrant, ...]:
-    """The rights that caches need on datasets, whoever grants them; on each folder once, sorted."""
+    """The rights that caches need on datasets, by any grantor; on each folder once, sorted."""
     cached = ((name, dataset) for name, dataset, cache in accelerated(datasets) if has_identity(dataset, cache))
     return _grants((name, dataset, dataset.written) for name, dataset in cached)
 
 
 def data_grants(datasets: Mapping[str, Dataset], team: str) -> tuple[DataGrant, ...]:
-    """The rights that a team needs on datasets without a cache, whoever grants them; on each folder once, sorted."""
+    """The rights that a team needs on datasets without a cache, by any grantor; on each folder once, sorted."""
     own = ((name, dataset) for name, dataset in datasets.items() if dataset.is_of(team))
     return _grants((name, dataset, dataset.writes(team)) for name, dataset in own if dataset.accelerate is None)
 
@@ -123,16 +116,15 @@ def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
 
 
 ACCOUNTS_OF_PODS: Final = ("default", ACCOUNT)
-"""ServiceAccounts that pods of a team may run with, so that their rights would be everybody's."""
+"""ServiceAccounts of a team's pods, whose rights would be everybody's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountPlan:
     """A service account of a team.
 
-    Attributes:
-        subject: claim `sub` of the tokens of its CI job; None without a cloud identity.
-        identity: its cloud identity as the cluster knows it; None without.
+    `subject` is the claim `sub` of its CI job's tokens, and `identity` its cloud identity as the cluster knows it; None
+    without a cloud identity.
     """
 
     team: str
@@ -142,12 +134,12 @@ class ServiceAccountPlan:
     identity: Person | None = None
 
     def __str__(self) -> str:
-        """As a review lists it: with the subject, because another one is somebody else."""
+        """As reviews list it: the subject is part of the identity."""
         return f"serviceaccount:{self.team}/{self.name}" + (f" ({self.subject})" if self.subject else "")
 
     @property
     def people(self) -> tuple[Person, ...]:
-        """Everybody that it is to the API server."""
+        """Its names for the API server."""
         account = Person("serviceaccount", f"{self.team}/{self.name}")
         return (account, self.identity) if self.identity else (account,)
 

@@ -1,6 +1,6 @@
 """A team's namespace: labels, ResourceQuotas, LimitRange, network rules.
 
-Each class rejects what the API server would reject, or accept but ignore.
+Each class rejects values that the API server would reject, or accept but ignore.
 """
 
 from collections import Counter
@@ -33,10 +33,7 @@ _COMPUTE: Final = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """A ResourceQuota, in the resources' base units.
-
-    Attributes:
-        scope: the pods that it counts: `In` or `NotIn` priority classes; None for all.
+    """A ResourceQuota in base units; `scope` selects pods `In` or `NotIn` priority classes, None for all.
 
     Raises:
         ValueError: an extended resource with another prefix than `requests.`, which the API server accepts but never
@@ -100,27 +97,18 @@ class LimitRange:
 class NetworkRules:
     """Traffic that the default-deny NetworkPolicy allows.
 
-    Attributes:
-        ports: by server.
-        grouped: servers of several nodes, of which only the leaders answer requests.
-        gateways: where requests of clients outside of the cluster come from, by server that they reach.
-        notebooks: where requests of browsers outside of the cluster come from, by the notebook that they reach.
-        from_cluster: whether all namespaces may call the servers, or only the team's own pods.
-        egress: CIDRs that the team's pods may reach over HTTPS.
-        data: CIDRs that the sidecars of the team's datasets must reach over HTTPS.
-        monitors: how Prometheus scrapes servers, by server; without servers that are not scraped.
-        node_endpoints: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
-        kuberay: namespace of KubeRay, which calls the dashboards of Ray's heads; None without.
+    `gateways`, `notebooks`: exposure outside of the cluster, by server and by notebook.
+    `node_endpoints`: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
     """
 
-    ports: dict[str, int]
-    from_cluster: bool
-    egress: tuple[str, ...]
-    monitors: dict[str, Monitor]
+    ports: dict[str, int]  # by server
+    from_cluster: bool  # whether all namespaces may call the servers, or only the team's own pods
+    egress: tuple[str, ...]  # CIDRs that the team's pods may reach over HTTPS
+    monitors: dict[str, Monitor]  # scraping by Prometheus, by server
     node_endpoints: tuple[NodeEndpoint, ...]
-    kuberay: str | None
-    data: tuple[str, ...]
-    grouped: frozenset[str]
+    kuberay: str | None  # namespace of KubeRay, which calls the dashboards of Ray's heads; None without
+    data: tuple[str, ...]  # CIDRs that the sidecars of the team's datasets must reach over HTTPS
+    grouped: frozenset[str]  # servers of several nodes, of which only the leaders answer requests
     gateways: dict[str, ServerExpose]
     notebooks: dict[str, NotebooksExpose]
 
@@ -129,15 +117,7 @@ class NetworkRules:
 class NamespacePlan:
     """A team's namespace and its bounds.
 
-    Attributes:
-        queue: the team's ClusterQueue.
-        usage_weight: weight of the team's past usage in this queue; None if usage does not count.
-        annotations: facts about the team that the guards need.
-        service_accounts: names of the ServiceAccounts for the team's CI jobs.
-        manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
-        pull_secrets: Secrets with which pods of the team's workloads pull their images.
-        interfaces: numbers of RDMA interfaces for which it has a ResourceClaimTemplate.
-        protect: whether Pulumi refuses to delete it: in production, while the stack declares claims in it.
+    `manager`: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
     """
 
     name: str
@@ -145,15 +125,15 @@ class NamespacePlan:
     quotas: tuple[ResourceQuota, ...]
     limits: LimitRange
     network: NetworkRules
-    queue: str
-    usage_weight: float | None
+    queue: str  # the team's ClusterQueue
+    usage_weight: float | None  # weight of the team's past usage in this queue; None if usage does not count
     bindings: tuple[TeamBinding, ...]
-    service_accounts: tuple[str, ...]
+    service_accounts: tuple[str, ...]  # ServiceAccounts for CI jobs
     manager: WorkerAccess | None
-    pull_secrets: tuple[str, ...]
-    interfaces: tuple[int, ...]
-    protect: bool
-    annotations: dict[str, str] = field(default_factory=dict[str, str])
+    pull_secrets: tuple[str, ...]  # Secrets for the images of the team's workloads
+    interfaces: tuple[int, ...]  # numbers of RDMA interfaces with a ResourceClaimTemplate
+    protect: bool  # whether Pulumi refuses to delete it: in production, while the stack declares claims in it
+    annotations: dict[str, str] = field(default_factory=dict[str, str])  # facts about the team that the guards need
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
@@ -263,11 +243,10 @@ WORKLOADS: Final = "count/workloads.kueue.x-k8s.io"
 
 
 def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
-    """What the stack itself creates in a team's namespace, by key of `objects`.
+    """Objects of the stack itself in a team's namespace, by key of `objects`.
 
-    Servers and hosts of notebooks have a Service each, and so have gangs and all jobs but Jobs, so that their pods find
-    each other. Of a server of several nodes, each group has one, too. Pods are those of all servers at their peak, and
-    of the largest job.
+    Servers, hosts of notebooks, gangs and all jobs but Jobs have a Service each; so has each group of a server of
+    several nodes. Pods count all servers at their peak, and the largest job.
     """
     servers, jobs = team.serving.values(), team.training.values()
     of_kinds = Counter(
@@ -289,7 +268,7 @@ def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
 def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
     """The maximum number of objects of each kind, by its name in a ResourceQuota.
 
-    The kinds with pods are those that Kubernetes and the stack's operators serve. Kueue creates one Workload for each
+    Kinds with pods are the kinds of Kubernetes and of the stack's operators. Kueue creates one Workload for each
     object of them, or for each of its pods.
     """
     own, least = team.objects.model_dump(exclude_none=True), needed(environment, team)
@@ -314,10 +293,9 @@ class Defaults(NamedTuple):
 
 
 def ratios(team: Team) -> dict[str, Fraction]:
-    """The maximum ratio of a container's limit to its request, by resource, where the budget sets both.
+    """The maximum ratio of a container's limit to its request, by resource, if the budget sets both.
 
-    The queue admits by requests only. The maximum ratio keeps the sum of all limits within the budget, whatever the
-    queue admits.
+    The queue admits by requests only. The ratio keeps the sum of all limits within the budget.
     """
     maximum: dict[str, Fraction] = {}
     for resource in (CPU, MEMORY):

@@ -1,4 +1,4 @@
-"""The operators that a stack needs, and who installs them."""
+"""The operators that a stack needs, and their installers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
@@ -17,8 +17,7 @@ from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.operators import Install
 from gpu_tenancy.model.spec.roles import Framework
 
-Reason: TypeAlias = tuple[Path, str]
-"""A place of the stack that needs an operator, and why."""
+Reason: TypeAlias = tuple[Path, str]  # a place of the stack that needs an operator, and the reason
 _Condition: TypeAlias = Callable[[Environment, str], Reason | None]
 """The first reason why a stack needs an operator, by its field; None without one."""
 
@@ -26,8 +25,7 @@ AMD, INTEL, NVIDIA = (operators()[name].gpus for name in ("amd_gpu_operator", "i
 """Domains of the GPU resources of each vendor."""
 OF_JOBS: Final = tuple(name for name, operator in operators().items() if operator.needed == "jobs")
 """Operators, by field, that run kinds of jobs."""
-_OF_GROUPS: Final = "lws"
-"""Operator, by field, that runs servers of several nodes."""
+_OF_GROUPS: Final = "lws"  # operator, by field, of servers of several nodes
 _NO_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"
 """Label of nodes whose image has a device plugin, so that the GPU Operator runs none."""
 CLAIMS: Final = (1, 34)
@@ -46,22 +44,19 @@ def nvlink_pool(environment: Environment) -> str | None:
 
 
 def provider_of(stack: Stack, need: Need) -> str | None:
-    """The cloud's own part, or the resource of this program in a cluster that it creates, that provides a need.
-
-    None where nothing does without a declaration.
-    """
+    """The cloud's part, or this program's resource in a created cluster, that provides a need; None without one."""
     service = stack.cluster.cloud
     made = need.made.get(service) if stack.cluster.creation is not None else None
     return need.cloud.get(service) or (made.by if made else None)
 
 
 def has(stack: Stack, name: str) -> bool:
-    """Whether a cluster has what a row of `gpu_tenancy/model/catalogue/needs.yaml` names, as far as is known."""
+    """Whether a cluster has a need of `gpu_tenancy/model/catalogue/needs.yaml`, as far as is known."""
     return name in set[str](stack.cluster.provides) or provider_of(stack, needs()[name]) is not None
 
 
 def predates(cluster: Cluster, version: tuple[int, int]) -> bool:
-    """Whether the cluster's Kubernetes is older than a version; False where its version is unknown."""
+    """Whether the cluster's Kubernetes is older than a version; False if its version is unknown."""
     return cluster.kubernetes is not None and tuple(map(int, cluster.kubernetes.split("."))) < version
 
 
@@ -99,10 +94,9 @@ def has_plugin(mode: DriverMode) -> bool:
 
 
 def installed_by(environment: Environment, name: str) -> Install:
-    """Who installs an operator (by its field in `Operators`): as set in the stack, or by default.
+    """Installer of an operator (by its field in `Operators`): as set in the stack, or by default.
 
-    In an existing cluster, operators count as installed by default, except those that another operator needs which is
-    installed here.
+    In an existing cluster, operators count as installed by default, except operators that one installed here needs.
     """
     if name not in environment.installs:
         environment.installs[name] = environment.stack.operators.of(name).install or _by_default(environment, name)
@@ -117,7 +111,7 @@ def _by_default(environment: Environment, name: str) -> Install:
 
 
 def there(environment: Environment, name: str) -> bool:
-    """Whether an operator runs in the cluster, whoever installs it."""
+    """Whether an operator runs in the cluster, by any installer."""
     return installed_by(environment, name) != "off"
 
 
@@ -173,7 +167,6 @@ def _operators(environment: Environment, name: str) -> Reason | None:
 
 
 def _gangs(environment: Environment, _: str) -> Reason | None:
-    """Gangs, or Jobs with `gang`."""
     for team in environment.stack.teams.values():
         if team.gangs or any(job.scheduler == "volcano" or job.gang for job in team.training.values()):
             return ("teams",), "teams have gangs"
@@ -203,7 +196,6 @@ def _latency(environment: Environment, name: str) -> Reason | None:
 
 
 def _jobs(environment: Environment, name: str) -> Reason | None:
-    """A job of one of its kinds, or a server that it runs."""
     for team in environment.stack.teams.values():
         for job in team.training.values():
             if job.kind.operator == name:
@@ -247,5 +239,4 @@ CONDITIONS: Final[Mapping[str, _Condition]] = {
     "jobs": _jobs,
     "secrets": _secrets,
     "caches": _caches,
-}
-"""Conditions by their names in the descriptions of operators."""
+}  # conditions by their names in the descriptions of operators

@@ -1,4 +1,4 @@
-"""Notebooks of a team: what its people can start, as the ConfigMap of the team has it."""
+"""Notebooks of a team: images and sizes for its people, as the ConfigMap of the team has them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,12 +36,9 @@ class OfferedHome:
 
 @dataclass(frozen=True, slots=True)
 class NotebooksOffer:
-    """What people of a team can start; the first image and the first size are the defaults.
+    """Notebooks that people of a team can start; the first image and the first size are the defaults.
 
-    Attributes:
-        idle: seconds without activity after which a notebook stops.
-        longest: seconds after which it stops, whatever it does.
-        hosts: by which browsers reach notebooks, by their names.
+    They stop after `idle` seconds without activity, at the latest after `longest` seconds. `hosts` are by notebook.
     """
 
     images: tuple[str, ...]
@@ -53,7 +50,7 @@ class NotebooksOffer:
 
 
 def notebooks(tree: Tree, team: str) -> NotebooksOffer | None:
-    """What people of a team can start; None without notebooks."""
+    """The notebooks that people of a team can start; None without notebooks."""
     spec = tree.stack.teams[team].notebooks
     if spec is None:
         return None

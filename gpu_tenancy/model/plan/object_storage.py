@@ -1,4 +1,4 @@
-"""Object storage in a cluster: CSI drivers with their sidecars, the pods of caches, and what these take of nodes."""
+"""Object storage in a cluster: CSI drivers with their sidecars, the pods of caches, and their use of nodes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,10 +15,8 @@ from gpu_tenancy.model.spec.workloads import Workload
 class Sidecar:
     """A container that a driver's webhook adds to each pod with its volumes.
 
-    Attributes:
-        annotations: annotations of the pod, without which the webhook does nothing.
-        limits: annotation for each resource of the sidecar, as limit and request.
-        amounts: the sidecar's CPU and memory without such annotations.
+    The webhook requires `annotations` of the pod. `limits` names an annotation for each resource, as limit and request;
+    `amounts` are the CPU and memory without such annotations.
     """
 
     annotations: Mapping[str, str]
@@ -28,21 +26,18 @@ class Sidecar:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A CSI driver for object storage.
+    """A CSI driver for object storage; it mounts without a sidecar if `sidecar` is None.
 
-    Attributes:
-        sidecar: what it adds to pods; None if it mounts without one.
-        from_pods: what the pod's own network must reach, because the sidecar reads the bucket; empty if a daemon of the
-            node does. NetworkPolicies of teams allow the addresses of the node (`nodeEndpoints` in
-            `catalogue/clouds.yaml`) and `egress`; if the network resolves the names to other addresses, the team's
-            `network.egress` must include those.
-        egress: CIDRs of what is reached, over HTTPS.
+    `from_pods`: names that the pod's network must reach for the sidecar; empty if a daemon of the node reads the
+    bucket. NetworkPolicies of teams allow the addresses of the node (`nodeEndpoints` in
+    `catalogue/clouds.yaml`) and `egress`; other addresses of these names must be in the team's
+    `network.egress`.
     """
 
     name: str
     sidecar: Sidecar | None = None
     from_pods: tuple[str, ...] = ()
-    egress: tuple[str, ...] = ()
+    egress: tuple[str, ...] = ()  # CIDRs, over HTTPS
 
 
 DRIVERS: Final = {
@@ -116,13 +111,10 @@ def egress_of_datasets(datasets: Iterable[Dataset], team: str) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True, order=True)
 class Folder:
-    """A folder of a bucket, or a whole bucket.
+    """A folder of a bucket, or a whole bucket; `scheme` of the URL is the service.
 
-    Attributes:
-        scheme: of its URL: the service.
-        bucket: the bucket; on Azure, the container.
-        prefix: the folder, without slashes around it; empty for the whole bucket.
-        account: on Azure, the storage account; else empty.
+    On Azure, `bucket` is the container and `account` the storage account. `prefix` has no slashes around it; it is
+    empty for the whole bucket.
     """
 
     scheme: Scheme
@@ -160,14 +152,11 @@ _MIB: Final = 2**20
 class TakenByCaches:
     """CPU and memory that caches take from the nodes of a flavor.
 
-    Attributes:
-        total: of all nodes together.
-        node: most of one node: a worker and the mount of each dataset, all masters and loads.
-        every: least of each node: the mounts, and the workers of datasets that have one on each node.
-        by_dataset: the total of each dataset.
+    `node`: most of one node: a worker and the mount of each dataset, all masters and loads.
+    `every`: least of each node: the mounts, and the workers of datasets that have one on each node.
     """
 
-    total: Amounts = field(default_factory=dict[str, int])
+    total: Amounts = field(default_factory=dict[str, int])  # of all nodes together
     node: Amounts = field(default_factory=dict[str, int])
     every: Amounts = field(default_factory=dict[str, int])
     by_dataset: Mapping[str, Amounts] = field(default_factory=dict[str, Amounts])
@@ -200,9 +189,9 @@ def replicas_of(acceleration: Acceleration, always: int) -> int:
 def taken(  # noqa: PLR0913 - of a flavor
     datasets: Mapping[str, Dataset], teams: Mapping[str, Team], flavor: str, *, gpus: bool, always: int, most: int
 ) -> TakenByCaches:
-    """What the caches of a stack's datasets take from a flavor.
+    """CPU and memory that caches take from a flavor; `gpus` is whether its nodes have GPUs.
 
-    `gpus` is whether its nodes have GPUs; `always` and `most` are the numbers of nodes that its pools have.
+    `always` and `most` are the minimum and maximum numbers of nodes of its pools.
     """
     by_dataset: dict[str, Amounts] = {}
     nodes: list[Amounts] = []
@@ -235,7 +224,7 @@ def accelerated(datasets: Mapping[str, Dataset]) -> Iterator[tuple[str, Dataset,
 
 
 def _reaches(teams: Mapping[str, Team], dataset: Dataset, flavor: str) -> bool:
-    """Whether pods of the dataset's teams can run on nodes with GPUs; those without are open to all teams."""
+    """Whether pods of the dataset's teams can run on nodes with GPUs; other nodes are open to all teams."""
     own = [(team, teams.get(team.queue or name, team)) for name, team in teams.items() if dataset.is_of(name)]
     return any(flavor in owner.gpus or flavor in owner.quota or flavor in team.gangs for team, owner in own)
 

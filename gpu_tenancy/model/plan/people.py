@@ -1,9 +1,9 @@
-"""Who may do what: roles, and whom each is bound to in the cluster and in the namespaces of teams.
+"""Roles of people, and their bindings in the cluster and in the namespaces of teams.
 
 API Priority and Fairness keeps requests of teams to the API server apart from those of operators and of each other:
 https://kubernetes.io/docs/concepts/cluster-administration/flow-control/. The flows are users: by namespace, a user
-could fill the queues of another team with requests that RBAC rejects, which is asked only afterwards. A user fills only
-some of the queues, which shuffle sharding chooses, so the requests of all others pass.
+could fill the queues of another team with requests that RBAC rejects only afterwards. A user fills only some of the
+queues, which shuffle sharding chooses, so the requests of all others pass.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,13 +23,10 @@ from gpu_tenancy.model.spec.people import Members, Person, person
 TeamRole: TypeAlias = Literal["lead", "researcher", "viewer"]
 TEAM_ROLES: Final[tuple[TeamRole, ...]] = ("lead", "researcher", "viewer")
 """Roles in a team; each includes the next."""
-PREFIX: Final = "gpu-tenancy-"
-"""Start of the names of ClusterRoles and bindings."""
-ADMIN: Final = "cluster-admin"
-"""ClusterRole of administrators, which Kubernetes has."""
+PREFIX: Final = "gpu-tenancy-"  # start of the names of ClusterRoles and bindings
+ADMIN: Final = "cluster-admin"  # ClusterRole of administrators, which Kubernetes has
 AUDITOR: Final = f"{PREFIX}auditor"
-MEMBER: Final = f"{PREFIX}member"
-"""ClusterRole that members of teams have in the whole cluster."""
+MEMBER: Final = f"{PREFIX}member"  # ClusterRole that members of teams have in the whole cluster
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,29 +49,22 @@ class TeamBinding:
 
 @dataclass(frozen=True, slots=True)
 class AccessPlan:
-    """What people may do in the cluster.
+    """Rights of people in the cluster.
 
-    Attributes:
-        roles: ClusterRoles that somebody has, with the rules that apply in the cluster.
-        admins: subjects of `cluster-admin`.
-        members: subjects of the role that all members of teams have in the cluster.
-        principals: IAM roles and users, for the access entries of EKS.
-        logins: those whom the stack lets log in to the cluster: principals, and those to whom it assigns a role of the
-            cloud.
-        commands: what whoever administers the cloud must run for the others.
+    `logins`: people whose login the stack configures: principals, and people with a role of the cloud.
     """
 
-    roles: Mapping[str, tuple[Rule, ...]]
-    admins: tuple[Subject, ...]
+    roles: Mapping[str, tuple[Rule, ...]]  # ClusterRoles in use, with the rules that apply in the cluster
+    admins: tuple[Subject, ...]  # subjects of `cluster-admin`
     auditors: tuple[Subject, ...]
-    members: tuple[Subject, ...]
-    principals: tuple[Person, ...]
+    members: tuple[Subject, ...]  # subjects of the role that all members of teams have in the cluster
+    principals: tuple[Person, ...]  # IAM roles and users, for the access entries of EKS
     logins: tuple[Person, ...]
-    commands: tuple[str, ...]
+    commands: tuple[str, ...]  # commands for the cloud's administrator to let the others log in
 
 
 def resolved(names: Mapping[str, str], entries: Iterable[str]) -> tuple[Person, ...]:
-    """The people of a list, each once, sorted. Its entries are people, or some of the names (`people.names`)."""
+    """The people of a list of people and `people.names`, each once, sorted."""
     found = (person(names.get(entry, entry)) for entry in entries)
     return tuple(sorted({one for one in found if one}))
 
@@ -100,9 +90,9 @@ def group_of(principal: Person) -> str:
 
 
 def bindings(tree: Tree, team: str) -> tuple[TeamBinding, ...]:
-    """The RoleBindings of a team's namespace: its members and service accounts, and members of cohorts above it.
+    """The RoleBindings of a team's members and service accounts, and of members of cohorts above it.
 
-    Who has several roles gets the one that includes the others.
+    A person with several roles gets the one that includes the others.
     """
     cohorts, names = tree.stack.cohorts, tree.stack.people.names
     above = [cohorts[name] for name in tree.above(tree.cohort_of(tree.queue_of(team))) if name in cohorts]
@@ -127,7 +117,7 @@ def subjects(people: Iterable[Person]) -> tuple[Subject, ...]:
 
 
 def access(tree: Tree) -> AccessPlan | None:
-    """What people may do in the cluster, beside the bindings of each team; None if the stack has no people."""
+    """Rights of people in the cluster, beside the bindings of each team; None if the stack has no people."""
     stack = tree.stack
     by_team = [binding for team in stack.teams for binding in bindings(tree, team)]
     names = stack.people.names
@@ -153,7 +143,7 @@ def access(tree: Tree) -> AccessPlan | None:
 
 
 def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
-    """The rules of a role that apply: those of its operators, and of snapshots, hosts and claims of devices if any."""
+    """The rules of a role that apply to the cluster's operators and to snapshots, hosts and claims of devices."""
     snapshots, claimed = takes_snapshots(environment.stack.teams), claimed_on(environment)
     exposed = any(
         (team.notebooks and team.notebooks.expose) or any(server.expose for server in team.serving.values())
@@ -175,25 +165,21 @@ def accounts(namespace: str) -> str:
     return f"system:serviceaccounts:{namespace}"
 
 
-FLOW_NAME: Final = "gpu-tenancy-teams"
-"""Name of the FlowSchema and of its PriorityLevelConfiguration."""
+FLOW_NAME: Final = "gpu-tenancy-teams"  # name of the FlowSchema and of its PriorityLevelConfiguration
 FLOW_PRECEDENCE: Final = 8000
-"""Before `service-accounts` (9000), whose level operators share, and after those of the control plane (up to 900)."""
+"""Before `service-accounts` (9000), whose level operators share, and after the control plane's (up to 900)."""
 FLOW_SHARES: Final = 40
-"""Of the seats of the API server, to the 245 of the levels that Kubernetes has: as many as `workload-high`, in which
-the controllers of kube-system are."""
-FLOW_LENDABLE: Final = 50
-"""Percent of its seats that others use while teams do not."""
-FLOW_BORROWED: Final = 100
-"""Percent of its seats that teams use of what others lend, at most."""
+"""Of the seats of the API server, to the 245 of Kubernetes' own levels: as many as `workload-high`, the level of
+the controllers of kube-system."""
+FLOW_LENDABLE: Final = 50  # percent of its seats that others use while teams do not
+FLOW_BORROWED: Final = 100  # percent of its seats that teams borrow at most
 FLOW_QUEUES: Final = 128
 """Queues, of which each flow has `FLOW_HAND`: two users have the same ones in one of 5 billion cases."""
 FLOW_HAND: Final = 6
-FLOW_LENGTH: Final = 50
-"""Requests that wait in one queue."""
+FLOW_LENGTH: Final = 50  # requests that wait in one queue
 
 
 def flows(teams: Mapping[str, tuple[TeamBinding, ...]]) -> tuple[Subject, ...]:
-    """Whose requests are those of teams, by the bindings of each: members, and all service accounts in namespaces."""
+    """API users of teams: members by their bindings, and all service accounts in the teams' namespaces."""
     members = {subject for bindings in teams.values() for binding in bindings for subject in binding.subjects}
     return tuple(sorted({*members, *(Subject("Group", accounts(team)) for team in teams)}))

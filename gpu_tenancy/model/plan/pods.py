@@ -1,4 +1,4 @@
-"""The size of a workload's pods, the flavor that they run on, and what they ask of the levels of its network."""
+"""The size of a workload's pods, their flavor, and their annotations for the levels of its network."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def is_gang(workload: Workload) -> bool:
 
 
 def parts(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[str, ResolvedServer | Training]:
-    """A workload's roles, each as a workload with the keys of its pods; a server of one node is one without a name.
+    """A workload's roles, each as a workload with the keys of its pods; a server of one node has one without a name.
 
     A role without GPUs runs on the flavor of the others' GPUs, if the team has no flavor of CPUs only.
     """
@@ -104,10 +104,7 @@ def usual_shared_memory(memory: int) -> int:
 
 
 def _part(tree: Tree, team: str, flavor: Flavor, workload: Workload) -> dict[str, int]:
-    """The GPUs' share of the machine, minus 10 % for the node's daemons, within the team's limit.
-
-    A pod without GPUs gets the team's default requests of containers.
-    """
+    """The GPUs' share of the machine, minus 10 % for daemons, within the team's limit; without GPUs, team defaults."""
     owner: Team = tree.stack.teams[team]
     if not workload.gpus or flavor.resource is None:
         request = owner.containers.default_request
@@ -130,8 +127,8 @@ def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, in
 def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:
     """Annotations of a workload's pods on a flavor with these levels.
 
-    Pods without a condition have one, too: in a queue with other flavors that have no topology, Kueue does not admit
-    pods without any of the annotations to this flavor ("supports only TopologyAwareScheduling").
+    Pods without a condition have one, too: in a queue with flavors without a topology, Kueue does not admit pods
+    without any of the annotations to this flavor ("supports only TopologyAwareScheduling").
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/tas_flavorassigner.go
     """
     if not levels or (isinstance(workload, Training) and workload.scheduler == "volcano"):
@@ -144,14 +141,14 @@ def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:
 
 
 def placed_roles(roles: Mapping[str, Workload]) -> tuple[str, ...]:
-    """The roles of a workload that `together` applies to: those with GPUs, or all if none has any."""
+    """The roles of a workload that `together` applies to: roles with GPUs, or all if none has any."""
     return tuple(name for name, part in roles.items() if part.gpus) or tuple(roles)
 
 
 def grouped(requests: Mapping[str, Mapping[str, str]], placed: Collection[str]) -> dict[str, dict[str, str]]:
     """Annotations by role, so that Kueue selects one part of the network for both of two placed roles.
 
-    Pods of other roles run on any nodes. `model.checks` refuses what Kueue cannot group:
+    Pods of other roles run on any nodes. `model.checks` refuses sets that Kueue cannot group:
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/tas_validation.go
     """
     made = {name: dict(request) for name, request in requests.items()}

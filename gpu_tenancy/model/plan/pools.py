@@ -1,4 +1,4 @@
-"""The pools of a stack, each with its machine: its GPUs, what one provides to pods, its network and its supply."""
+"""The pools of a stack with their machines: GPUs, resources for pods, network and supply."""
 
 import re
 from collections.abc import Mapping
@@ -16,12 +16,9 @@ from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.pools import HOSTNAME, Level, MachineEntry, Pool
 
 NVIDIA: Final = "nvidia.com/gpu"
-"""The default resource of a GPU."""
 GPU_TAINT_VALUE: Final = "present"
-POOL_LABEL: Final = "gpu-tenancy.dev/pool"
-"""Node label with the pool's name."""
-CAPACITY_LABEL: Final = "gpu-tenancy.dev/capacity"
-"""Node label with the way its machines are bought, such as `spot`."""
+POOL_LABEL: Final = "gpu-tenancy.dev/pool"  # node label with the pool's name
+CAPACITY_LABEL: Final = "gpu-tenancy.dev/capacity"  # node label with the capacity type, such as `spot`
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 """Node label that selects the MIG configuration of a node for the GPU Operator's MIG manager:
 https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html."""
@@ -41,7 +38,7 @@ class NodeTaint:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """How a queue requests nodes that are provisioned all at once for one workload: `model.catalogue.clouds.ByQueue`.
+    """Request of nodes by a queue, all at once for one workload: `model.catalogue.clouds.ByQueue`.
 
     `seconds` is the maximum lifetime of the nodes; None without a maximum.
     """
@@ -53,7 +50,7 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class TopologyLevel:
-    """One level of the network, by the node label whose value names the part; `level` None: jobs cannot ask for it."""
+    """One level of the network, by the node label whose value names the part; jobs cannot ask for a `level` None."""
 
     label: str
     level: Level | None = None
@@ -66,7 +63,7 @@ _NODE: Final = TopologyLevel(HOSTNAME, "node")
 
 
 def levels_of(pool: Pool, rules: CloudRules) -> Levels:
-    """The levels of a pool's nodes: only the node where the cloud has no labels, which `model.checks` reports."""
+    """The levels of a pool's nodes: only the node if the cloud has no labels, which `model.checks` reports."""
     topology = pool.topology
     if topology is None:
         return ()
@@ -78,33 +75,25 @@ def levels_of(pool: Pool, rules: CloudRules) -> Levels:
 
 
 def cloud_labels(pool: Pool, rules: CloudRules) -> TopologyRule | None:
-    """The labels that the cloud sets on nodes of a pool's machine type; None where none are known."""
+    """The labels that the cloud sets on nodes of a pool's machine type; None if none are known."""
     return next((rule for rule in rules.topologies if (pool.machine or "").startswith(rule.machines)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSupply:
-    """The supply of one pool.
-
-    Attributes:
-        node: allocatable resources of one node: CPU, memory, and its GPUs by resource name.
-        labels: node labels that pods can select nodes by.
-        capacity: the kind of capacity, such as `spot`.
-        provisioning: how the queue requests such nodes; None if pending pods make the autoscaler add them.
-        max_nodes: number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`.
-    """
+    """The supply of one pool."""
 
     name: str
     flavor: str
-    node: Amounts
+    node: Amounts  # allocatable resources of one node: CPU, memory, and its GPUs by resource name
     resource: str | None
     product: str | None
-    labels: Mapping[str, str]
+    labels: Mapping[str, str]  # node labels that pods can select nodes by
     taints: tuple[NodeTaint, ...]
-    capacity: str
-    provisioning: Provisioning | None
+    capacity: str  # capacity type, such as `spot`
+    provisioning: Provisioning | None  # request by the queue; None if pending pods make the autoscaler add nodes
     min_nodes: int
-    max_nodes: int
+    max_nodes: int  # number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`
     levels: Levels = ()
 
     @property
@@ -114,7 +103,7 @@ class PoolSupply:
 
     @property
     def node_labels(self) -> dict[str, str]:
-        """The labels of a node of the pool, without those of its driver: see `ResolvedPool.node_labels`."""
+        """The labels of a node of the pool, without its driver's: see `ResolvedPool.node_labels`."""
         return {**self.labels, POOL_LABEL: self.name, CAPACITY_LABEL: self.capacity}
 
     @property
@@ -141,7 +130,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class NodeDisk:
-    """A disk of a node, its size in bytes; a local one is the machine's own, whose size nobody can change."""
+    """A disk of a node, its size in bytes; a local one is the machine's own, with a fixed size."""
 
     size: int
     local: bool
@@ -149,11 +138,9 @@ class NodeDisk:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedPool:
-    """A pool with its machine type and the rules of its cloud.
+    """A pool with its machine type and the rules of its cloud; `grows` is whether an autoscaler adds nodes.
 
-    Attributes:
-        machine: its machine type: the stack's row, else the catalogue's; None if neither has one.
-        grows: whether an autoscaler adds nodes up to `nodes.max`.
+    `machine` is the stack's row, else the catalogue's; None if neither has one.
     """
 
     name: str
@@ -205,7 +192,7 @@ class ResolvedPool:
 
     @property
     def sharing_rule(self) -> SharingRule | None:
-        """What configures its GPU sharing, and how; None without sharing, or if it is not supported."""
+        """The configuration of its GPU sharing; None without sharing, or if it is not supported."""
         return self.mode.sharing(self.pool.sharing.way) if self.pool.sharing and self.mode else None
 
     @property
@@ -250,7 +237,7 @@ class ResolvedPool:
 
     @property
     def node_labels(self) -> dict[str, str]:
-        """All labels of its nodes, with those by which the GPU Operator configures drivers and GPU sharing."""
+        """All labels of its nodes, with the labels by which the GPU Operator configures drivers and GPU sharing."""
         sharing, rule = self.pool.sharing, self.sharing_rule
         of_sharing: dict[str, str] = {}
         if sharing and rule and rule.by == "operator":
@@ -285,7 +272,7 @@ class ResolvedPool:
 
     @cached_property
     def supply(self) -> PoolSupply | None:
-        """What it supplies; None if its machine type or MIG profile is unknown (`model.checks.pools` reports it)."""
+        """Its supply; None if its machine type or MIG profile is unknown (`model.checks.pools` reports it)."""
         pool, cut, gpus = self.pool, self.cut, self.gpus
         if (pool.machine and self.machine is None) or cut is None:
             return None

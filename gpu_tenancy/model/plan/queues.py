@@ -1,13 +1,13 @@
 """Kueue's and Volcano's queues: flavors, cohorts, cluster queues, local queues, gang queues.
 
-Each class rejects what the API server, Kueue or Volcano would reject, or accept but never act on.
+Each class rejects values that the API server, Kueue or Volcano would reject, or accept but ignore.
 
 With `fairness: hierarchical` each group is a Cohort. With `even`, Kueue compares the shares of a Cohort's children
-(pkg/scheduler/preemption/fairsharing/least_common_ancestor.go of v0.19.2), and the share of a Cohort counts only what
-it borrows beyond the quota of its whole subtree (pkg/cache/scheduler/fair_sharing.go). So a Cohort borrows as one, and
-what one of its teams does not use of its guarantee is for its other teams first. For teams that share evenly whatever
-their group, a group is a Cohort only if it adds something to its teams: a limit that binds, a guarantee above theirs,
-or a weight. Guarantee and limit of any other group follow from its teams.
+(pkg/scheduler/preemption/fairsharing/least_common_ancestor.go of v0.19.2), and the share of a Cohort counts only its
+borrowing beyond the quota of its whole subtree (pkg/cache/scheduler/fair_sharing.go). So a Cohort borrows as one, and
+the unused guarantee of a team is for the Cohort's other teams first. For teams that share evenly whatever their group,
+a group is a Cohort only if it adds something to its teams: a limit that binds, a guarantee above theirs, or a weight.
+Guarantee and limit of any other group follow from its teams.
 """
 
 from collections.abc import Container, Mapping
@@ -41,9 +41,7 @@ class ResourceFlavor:
 
     The flavor does not tolerate the GPU taint; pods that request GPUs do so themselves. So CPU workloads never run on
     GPU nodes, even if the CPU nodes are full. The flavor adds tolerations for all other taints of its nodes.
-
-    Attributes:
-        topology: node labels of the levels of its Topology, which has the flavor's name; empty without one.
+    `topology` has the node labels of the levels of its Topology, which has the flavor's name.
     """
 
     name: str
@@ -57,10 +55,8 @@ class ResourceFlavor:
 class ProvisioningCheck:
     """An AdmissionCheck that delays a workload until the autoscaler has provisioned all of its nodes.
 
+    It ignores workloads that do not request `resource`.
     https://kueue.sigs.k8s.io/docs/concepts/admission_check/provisioning_request/
-
-    Attributes:
-        resource: the check ignores workloads that do not request it.
     """
 
     name: str
@@ -73,20 +69,15 @@ class ProvisioningCheck:
 class ClusterQueue:
     """A team's ClusterQueue.
 
-    Attributes:
-        namespaces: whose workloads it accepts.
-        checks: provisioning checks, for some of its flavors.
-        dispatches: whether its workloads run in the clusters of MultiKueue's workers.
-        by_usage: whether past usage decides which of its namespaces is next.
-        claimed: what pods can claim, such as channels of ComputeDomains: its flavors on whose nodes they can. The quota
-            for it never binds, so it is not part of `spec`, and neither reports nor the simulation have it.
+    `claimed`: flavors by claimable resource, such as channels of ComputeDomains. Its quota never binds, so it is not
+    part of `spec`, and neither reports nor the simulation have it.
     """
 
     spec: kueue.ClusterQueue
-    namespaces: tuple[str, ...]
-    checks: tuple[ProvisioningCheck, ...] = ()
-    dispatches: bool = False
-    by_usage: bool = False
+    namespaces: tuple[str, ...]  # whose workloads it accepts
+    checks: tuple[ProvisioningCheck, ...] = ()  # provisioning checks, for some of its flavors
+    dispatches: bool = False  # whether its workloads run in the clusters of MultiKueue's workers
+    by_usage: bool = False  # whether past usage decides which of its namespaces is next
     claimed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def __post_init__(self) -> None:
@@ -104,7 +95,7 @@ class ClusterQueue:
 
     @property
     def name(self) -> str:
-        """Its name, that of the team."""
+        """The name of its team."""
         return self.spec.name
 
 
@@ -150,7 +141,7 @@ def gang_queue_name(team: str, flavor: str) -> str:
 
 
 def resource_flavors(tree: Tree) -> tuple[ResourceFlavor, ...]:
-    """The flavors, CPU nodes first. Those of a MultiKueue manager have no taints: Kueue compares them in the worker."""
+    """The flavors, CPU nodes first. A MultiKueue manager's have no taints: Kueue compares them in the worker."""
     of_nodes = not tree.stack.dispatches
     return tuple(
         ResourceFlavor(
@@ -270,13 +261,13 @@ def _unused_quotas(tree: Tree) -> Quotas:
 
 
 def potential_available(tree: Tree, team: str, flavor: str, resource: str) -> int:
-    """What a team's queue could use if all others used nothing; 0 where its queue does not exist."""
+    """The amount that a team's queue could use if all others used nothing; 0 if its queue does not exist."""
     queue = tree.queue_of(team)
     return _unused_quotas(tree).potential_available(queue, (flavor, resource)) if queue in tree.team_shares else 0
 
 
 def preemption_times(tree: Tree, team: str, flavor: str, resource: str) -> dict[str, tuple[str, ...]]:
-    """Queues that can preempt workloads of a team while its queue borrows, by when; empty where its queue is none."""
+    """Queues that can preempt a team's workloads while its queue borrows, by when; empty without its queue."""
     queue = tree.queue_of(team)
     found = preemptors(_unused_quotas(tree), queue, (flavor, resource), ever=True) if queue in tree.team_shares else ()
     return {when: tuple(names) for when, names in by_time(found).items()}
@@ -312,7 +303,7 @@ def cohort_parents(tree: Tree) -> dict[str, str | None]:
 
 
 def cohort_of_queue(tree: Tree, team: str) -> str:
-    """The Cohort of a team's ClusterQueue: that of its group, or the nearest one above."""
+    """The Cohort of a team's ClusterQueue: its group's, or the nearest one above."""
     return _nearest(tree, tree.cohort_of(team), cohort_parents(tree))
 
 
@@ -338,7 +329,7 @@ def cohort_weight(tree: Tree, cohort: str) -> float | None:
 
 
 def reach(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
-    """The most that a group's teams could use together by their limits and those of groups in it."""
+    """The most that a group's teams could use together by their limits and the limits of groups in it."""
     groups, teams = tree.children(cohort)
     below = 0
     for group in groups:
@@ -356,7 +347,7 @@ def borrowable(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
 
 
 def _adds_bounds(tree: Tree, group: str) -> bool:
-    """Whether a group has a weight, a guarantee above its children's, or a limit below what its teams could use."""
+    """Whether a group has a weight, a guarantee above its children's, or a limit below its teams' reach."""
     if tree.stack.cohorts[group].weight is not None:
         return True
     for flavor, shares in tree.stated.get(group, {}).items():
@@ -370,7 +361,6 @@ def _adds_bounds(tree: Tree, group: str) -> bool:
 
 
 def _nearest(tree: Tree, name: str | None, kept: Container[str]) -> str:
-    """The first group that is a Cohort, from a group upwards."""
     return next((cohort for cohort in tree.above(name) if cohort in kept), tree.root)
 
 

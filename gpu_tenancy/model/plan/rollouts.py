@@ -1,4 +1,4 @@
-"""Replicas of a server: how many carry its load, with headroom, and how a new version is rolled out.
+"""Replicas of a server for its load, with headroom, and its rollouts.
 
 A rollout is within the quota, and has no fewer replicas than the server's minimum.
 """
@@ -22,12 +22,9 @@ from gpu_tenancy.model.spec.cluster import service_of
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes that a server's replicas run on: numbers of them that are always there, and at most.
+    """Numbers of nodes for a server's replicas: replicas that fit on `each`, nodes that `always` exist, and at `most`.
 
-    Attributes:
-        each: the most replicas that one node has room for.
-        always: the scheduler spreads replicas over them (a preferred anti-affinity), while nodes that an autoscaler
-            adds are filled first.
+    The scheduler spreads replicas over the permanent nodes (a preferred anti-affinity), and fills added nodes first.
     """
 
     each: int
@@ -51,21 +48,13 @@ def nodes_of(flavor: Flavor, pod: Amounts) -> Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Replicas for a load.
-
-    Attributes:
-        rate: requests per second at the peak, in thousandths.
-        per_replica: requests per second that one replica answers, in thousandths.
-        surge: replicas that a rollout adds; without, it replaces one at a time.
-        nodes: None if they are unknown: then only the headroom for a rollout counts.
-        headroom: whether the load is carried while a node is lost or a replica is replaced.
-    """
+    """Replicas for a load; `rate` and `per_replica` are thousandths of requests per second."""
 
     rate: int
     per_replica: int
-    surge: int = 0
-    nodes: Nodes | None = None
-    headroom: bool = True
+    surge: int = 0  # replicas that a rollout adds; without, it replaces one at a time
+    nodes: Nodes | None = None  # None if they are unknown: then only the headroom for a rollout counts
+    headroom: bool = True  # whether the load is carried while a node is lost or a replica is replaced
 
     @property
     def needed(self) -> int:
@@ -74,7 +63,7 @@ class Size:
 
     @property
     def replicas(self) -> int:
-        """Replicas with headroom: without the replicas that can be lost at once, those that are needed remain."""
+        """Replicas with headroom: enough remain when one node, or one replica of a rollout, is lost."""
         count = self.needed
         while count - self._lost(count) < self.needed:
             count += 1
@@ -86,7 +75,7 @@ class Size:
         return self.replicas + self.surge
 
     def _lost(self, replicas: int) -> int:
-        """The more of what a lost node and a rollout without surge take."""
+        """The larger of the losses by a node and by a rollout without surge."""
         if not self.headroom:
             return 0
         return max(self.nodes.lost_with_one(replicas) if self.nodes else 0, 0 if self.surge else 1)
@@ -103,7 +92,7 @@ class Size:
 
 
 def in_flight(per_replica: int, latency: float) -> int:
-    """The most requests that one replica answers at a time, on average: the mean latency is below its percentile.
+    """The mean number of requests that one replica answers at a time: the mean latency is below its percentile.
 
     By Little's law, from thousandths of requests per second and seconds: https://en.wikipedia.org/wiki/Little%27s_law.
     """
@@ -117,9 +106,9 @@ SCHEDULED_WITHIN: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The bounds of a rollout: replicas that it adds (maxSurge), and that it can take first (maxUnavailable).
+    """The bounds of a rollout: replicas that it adds (maxSurge), and that it can remove first (maxUnavailable).
 
-    `warning` is what it cannot keep, with the fix; empty if nothing.
+    `warning` is a violated bound with the fix; empty if none.
     """
 
     surge: int
@@ -128,7 +117,7 @@ class Rollout:
 
     @property
     def at_maximum(self) -> int:
-        """Replicas for which there is quota in addition to the maximum: where it removes one first, there is none."""
+        """Replicas with quota in addition to the maximum: 0 if a rollout removes one first."""
         return 0 if self.unavailable else self.surge
 
     @property
@@ -140,9 +129,9 @@ class Rollout:
 def rollout(tree: Tree, server: ResolvedServer, size: PodSize) -> Rollout:
     """The bounds of a rollout of a server, whose replicas an autoscaler sets.
 
-    With quota for one more replica than the maximum, it adds one. Else it adds one below the number of replicas for
-    which quota is guaranteed, and takes one first from there on, because the additional one would wait forever. Only a
-    percentage says both: rounded down, it is 0 for fewer replicas.
+    With quota for one more replica than the maximum, it adds one. Else it adds one below the number of replicas with
+    guaranteed quota, and removes one first from there on, because the additional one would wait forever. Only a
+    percentage expresses both: rounded down, it is 0 for fewer replicas.
     https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-unavailable
     """
     least, most = max(1, server.replicas.min), server.replicas.max
@@ -173,12 +162,11 @@ def rollout(tree: Tree, server: ResolvedServer, size: PodSize) -> Rollout:
 
 
 def waiting_in_rollouts(tree: Tree, name: str) -> dict[str, int]:
-    """What pods of servers request that wait in the queue while a rollout removes the old ones.
+    """Requests of servers' pods that wait in the queue while a rollout removes the old ones.
 
-    A ResourceQuota without room for them would reject them. Their controller then tries again after pauses that double
-    up to 1000 s, whatever ends in the meantime
+    A ResourceQuota without room would reject them, and their controller retries with pauses that double up to 1000 s
     (https://pkg.go.dev/k8s.io/client-go/util/workqueue#DefaultTypedControllerRateLimiter). Like `compute.waiting`, the
-    room is only for namespaces in which nothing but the queue decides what runs; where that has room, it has this, too.
+    room is only for namespaces in which nothing but the queue decides what runs.
     """
     team = tree.stack.teams[name]
     if team.compute.waiting or team.gangs or tree.stack.guards_action != "deny":
@@ -196,7 +184,7 @@ def _fewer(least: int) -> str:
 
 
 def _room(tree: Tree, server: ResolvedServer, size: PodSize) -> tuple[str, int]:
-    """The resource of which least is guaranteed, and for how many replicas: beside the team's other servers."""
+    """The resource with the least guaranteed quota, and for how many replicas: beside the team's other servers."""
     owner, flavor = tree.queue_of(server.team), size.flavor.name
     taken = dict.fromkeys(size.amounts, 0)
     for user in tree.users[owner]:
@@ -219,7 +207,7 @@ KARPENTER_DRAINS: Final = 90
 
 
 def interruption_warnings(tree: Tree, server: ResolvedServer, flavor: Flavor) -> Iterator[str]:
-    """Requests that a spot node does not complete, and what the base of a server carries without its burst."""
+    """Requests that a spot node does not complete, and the share of the load without a server's burst."""
     place = dotted(server.written_at())
     within = _within(tree, flavor)
     rest = within - DEREGISTERED_AFTER if within is not None else 0

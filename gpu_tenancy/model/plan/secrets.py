@@ -1,4 +1,4 @@
-"""Secrets of teams, and what each workload uses of them: never their values."""
+"""Secrets of teams, and their use by workloads: never their values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,20 +18,16 @@ READER: Final = "secret-reader"
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What a pod uses of Secrets and ConfigMaps.
+    """Secrets and ConfigMaps that a pod uses.
 
-    Attributes:
-        variables: of the container, by name: values of a key, or of a field of the pod.
-        sources: of the container's other variables.
-        files: what the container mounts, read-only, by directory.
-        pull: Secrets with which the pod pulls its image; empty for those of its ServiceAccount.
-        from_config: Secrets among them that this program makes from the Pulumi config, with the config's names.
+    `variables`: of the container, by name: values of a key, or of a field of the pod.
+    `from_config`: Secrets that this program makes from the Pulumi config, with the config's names.
     """
 
     variables: Mapping[str, Variable] = field(default_factory=dict[str, Variable])
-    sources: tuple[EnvSource, ...] = ()
-    files: Mapping[str, FileSource] = field(default_factory=dict[str, FileSource])
-    pull: tuple[str, ...] = ()
+    sources: tuple[EnvSource, ...] = ()  # of the container's other variables
+    files: Mapping[str, FileSource] = field(default_factory=dict[str, FileSource])  # read-only mounts, by directory
+    pull: tuple[str, ...] = ()  # Secrets with which the pod pulls its image; empty for its ServiceAccount's
     from_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
@@ -39,7 +35,7 @@ NO_REFERENCES: Final = References()
 
 
 def references(team: Team, workload: Workload) -> References:
-    """What the pods of a workload use of Secrets and ConfigMaps."""
+    """Secrets and ConfigMaps that the pods of a workload use."""
     names = secrets_of(workload)
     pull = (*team.image_pull_secrets, *workload.image_pull_secrets) if workload.image_pull_secrets else ()
     return References(
@@ -71,11 +67,9 @@ def secrets_of(workload: Workload) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A secret manager of a cloud in one place, as a SecretStore of a team.
+    """A secret manager in one region (AWS), project (GCP) or vault (Azure), as a SecretStore of a team.
 
-    Attributes:
-        place: region on AWS, project on GCP, vault on Azure.
-        group: resource group of the vault on Azure; else empty.
+    `group` is the resource group of the vault on Azure; else empty.
     """
 
     manager: Literal["aws", "gcp", "azure"]
@@ -90,12 +84,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSecret:
-    """A Secret, and its ExternalSecret, that External Secrets copies from a secret manager.
+    """A Secret, and its ExternalSecret, that External Secrets copies from a secret manager every `refresh` seconds.
 
-    Attributes:
-        remote: its name in the store.
-        keys: field of its value by key; the whole value has the field "". Empty for all fields.
-        refresh: seconds between two readings.
+    `remote` is its name in the store. `keys` has the field of its value by key ("" for the whole value); empty for all.
     """
 
     name: str
@@ -110,27 +101,20 @@ class CopiedSecret:
 class SecretReader:
     """The cloud identity of a team that may read exactly its own secrets.
 
-    Attributes:
-        team: its namespace; its ServiceAccount there is `READER`.
-        secrets: what it may read, by store, sorted.
-        annotations: of its ServiceAccount: its identity in the cloud. Names that only the cloud decides are late.
-        cluster: what Google Cloud needs to know the cluster whose account it is.
+    `annotations`: of its ServiceAccount, with its cloud identity; names that the cloud decides are late.
     """
 
-    team: str
-    secrets: tuple[tuple[Store, tuple[str, ...]], ...]
+    team: str  # its namespace; its ServiceAccount there is `READER`
+    secrets: tuple[tuple[Store, tuple[str, ...]], ...]  # names by store, sorted
     annotations: Mapping[str, str]
-    cluster: Mapping[str, str]
+    cluster: Mapping[str, str]  # Google Cloud's data of the ServiceAccount's cluster
 
 
 @dataclass(frozen=True, slots=True)
 class TeamSecrets:
-    """The Secrets of a team's namespace that this program makes or has made.
+    """The Secrets of a team's namespace that this program makes, or External Secrets copies; never others.
 
-    Attributes:
-        of_config: with values of the Pulumi config, by name.
-        copied: by External Secrets.
-        reader: the identity that reads them; None without copies.
+    `of_config` are by name. `reader` is None without copies.
     """
 
     of_config: Mapping[str, Secret]
@@ -200,30 +184,23 @@ UNDECLARED: Final = "not declared"
 
 @dataclass(frozen=True, slots=True)
 class SecretRow:
-    """A Secret of a team, as reports list it: never its values.
-
-    Attributes:
-        source: where its values come from, or `UNDECLARED`.
-        users: workloads that read it, and `image pulls` for registries.
-        restarts: whether pods of servers restart when the value changes.
-        right: the right to read it in the cloud, and who gives it; empty for other sources.
-    """
+    """A Secret of a team, as reports list it: never its values."""
 
     team: str
     name: str
-    source: str
-    users: tuple[str, ...]
-    restarts: bool
-    right: str
+    source: str  # source of its values, or `UNDECLARED`
+    users: tuple[str, ...]  # workloads that read it, and `image pulls` for registries
+    restarts: bool  # whether pods of servers restart when the value changes
+    right: str  # the right to read it in the cloud, and its grantor; empty for other sources
 
     @property
     def reach(self) -> str:
-        """What happens when the value changes."""
+        """The effect of a changed value."""
         return "servers restart" if self.restarts else "pods keep the old value until they restart"
 
 
 def _right(cluster: Cluster, team: str, secret: Secret | None) -> str:
-    """The right of the team's identity to read a secret: made here, or what the owner of the cluster must do."""
+    """The right of the team's identity to read a secret: made here, or a task of the cluster's owner."""
     if secret is None or secret.from_ is None:
         return ""
     account = f"ServiceAccount {team}/{READER}"

@@ -34,7 +34,7 @@ def grace_period(server: ResolvedServer) -> int | None:
 
 
 def of_server(argument: Argument, server: ResolvedServer) -> str | None:
-    """What the stack sets for an argument; None for a switch, and for one that it never sets."""
+    """The stack's value of an argument; None for a switch, and for an argument that the stack never sets."""
     return argument.value and argument.value.format(
         port=server.port,
         name=server.model.served if server.model else "",
@@ -59,21 +59,14 @@ def _run(engine: Engine, server: ResolvedServer, *, worker: bool) -> ResolvedSer
 
 @dataclass(frozen=True, slots=True)
 class RoutePlan:
-    """An HTTPRoute from a host of a Gateway to the Services of servers.
-
-    Attributes:
-        gateway: namespace and name.
-        paths: prefixes of the paths that it opens.
-        timeout: of a request, in seconds; 0 for none.
-        backends: names of the Services, each with its part of the requests in percent.
-    """
+    """An HTTPRoute from a host of a Gateway to the Services of servers."""
 
     host: str
-    gateway: tuple[str, str]
+    gateway: tuple[str, str]  # namespace and name
     listener: str
-    paths: tuple[str, ...]
-    timeout: int
-    backends: tuple[tuple[str, int], ...]
+    paths: tuple[str, ...]  # prefixes of the paths
+    timeout: int  # of a request, in seconds; 0 for none
+    backends: tuple[tuple[str, int], ...]  # names of the Services, with their percentage of the requests
 
 
 def route(server: ResolvedServer) -> RoutePlan | None:

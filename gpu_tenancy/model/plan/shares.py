@@ -1,7 +1,7 @@
 """Guarantees and limits of each node of the cohort tree, by resource.
 
-The rules are those of the quota model: a GPU has a share of the machine's CPU and memory; a cohort's own quota is its
-guarantee minus its children's; the root's own quota is everything that is not guaranteed.
+A GPU has a share of the machine's CPU and memory; a cohort's own quota is its guarantee minus its children's; the
+root's own quota is everything that is not guaranteed.
 """
 
 from collections import defaultdict
@@ -16,8 +16,7 @@ from gpu_tenancy.model.plan.object_storage import sidecars
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import CpuShare, MemoryShare, Shares
 
-DEFAULT_ROOT = "org"
-"""Name of the root cohort of a stack without cohorts."""
+DEFAULT_ROOT = "org"  # name of the root cohort of a stack without cohorts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,8 @@ class Share:
         return self.guaranteed if self.limit is None else self.limit
 
 
-FlavorShares: TypeAlias = Mapping[str, Share]
-"""Shares by resource."""
-NodeShares: TypeAlias = Mapping[str, FlavorShares]
-"""Shares by flavor and resource."""
+FlavorShares: TypeAlias = Mapping[str, Share]  # shares by resource
+NodeShares: TypeAlias = Mapping[str, FlavorShares]  # shares by flavor and resource
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +69,9 @@ class Tree(Environment):
     def by_usage(self, queue: str) -> bool:
         """Whether past usage decides which team of a queue is next: Kueue's AdmissionFairSharing.
 
-        Kueue sums what the workloads of a LocalQueue use, each resource by its weight and whatever the flavor, lets the
-        sum decay, and admits first what the LocalQueue with the smallest sum has pending. It compares LocalQueues of
-        the same ClusterQueue only, so a queue of one team has no use for it.
-        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/keps/4136-admission-fair-sharing
+        Kueue sums the usage of a LocalQueue, each resource by its weight and whatever the flavor, lets the sum decay,
+        and admits first from the LocalQueue with the smallest sum. It compares LocalQueues of the same ClusterQueue
+        only. https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/keps/4136-admission-fair-sharing
         """
         return self.stack.fairness.usage is not None and len(self.users.get(queue, ())) > 1
 
@@ -99,15 +95,15 @@ class Tree(Environment):
         return {name: self._said(cohort) for name, cohort in self.stack.cohorts.items() if cohort.parent is not None}
 
     def shares_of(self, team: str) -> NodeShares:
-        """The shares of the queue that a team uses; empty where that queue does not exist."""
+        """The shares of the queue that a team uses; empty if that queue does not exist."""
         return self.team_shares.get(self.queue_of(team), {})
 
     def share(self, queue: str, flavor: str, resource: str) -> Share:
-        """A queue's share of a resource; nothing where it has none."""
+        """A queue's share of a resource; empty if it has none."""
         return _of(self.team_shares.get(queue, {}), flavor, resource)
 
     def above(self, cohort: str | None) -> Iterator[str]:
-        """A cohort and those above it, up to the root."""
+        """A cohort and its ancestors, up to the root."""
         while cohort is not None:
             yield cohort
             cohort = self.parents.get(cohort)
@@ -139,7 +135,7 @@ class Tree(Environment):
         return found
 
     def children_guaranteed(self, cohort: str, flavor: str, resource: str) -> dict[str, int]:
-        """The guarantees of a cohort's children, without those of 0."""
+        """The guarantees of a cohort's children, without zeros."""
         groups, teams = self.children(cohort)
         amounts = {name: self.guaranteed(name, flavor, resource) for name in groups}
         for name in teams:  # A team and a cohort may have the same name.
@@ -218,7 +214,6 @@ def _of(shares: NodeShares, flavor: str, resource: str) -> Share:
 
 
 _OF_GPUS: Final = ("guaranteed", "limit")
-"""Fields of a quota that are GPUs."""
 
 
 def _flavor_shares(shares: Shares, flavor: Flavor) -> FlavorShares:
@@ -268,10 +263,7 @@ class Measure:
 
     @property
     def label(self) -> str:
-        """The flavor's name, with the resource where it has no GPUs: `a100`, `general CPUs`, `general memory`.
-
-        Of a flavor that is named `cpu`, the resource alone: `CPUs`, `memory`.
-        """
+        """The flavor's name, and the resource if it has no GPUs: `a100`, `general CPUs`, or `CPUs` of flavor `cpu`."""
         noun = {CPU: "CPUs", MEMORY: "memory"}.get(self.resource)
         if noun is None:
             return self.flavor
@@ -284,9 +276,9 @@ def flavor_of(label: str, resource: str) -> str:
 
 
 def measures(tree: Tree) -> tuple[Measure, ...]:
-    """What is counted in a stack, in the order of its flavors, GPUs first.
+    """Counted resources of a stack, in the order of its flavors, GPUs first.
 
-    A flavor without GPUs is counted where a team's share of it matters: see `measures_of`.
+    A flavor without GPUs is counted if a team's share of it matters: see `measures_of`.
     """
     used = {measure.flavor for queue in tree.team_shares for measure in measures_of(tree, queue)}
     with_gpus = [Measure(name, flavor.resource) for name, flavor in tree.flavors.items() if flavor.resource]
@@ -295,9 +287,9 @@ def measures(tree: Tree) -> tuple[Measure, ...]:
 
 
 def measures_of(tree: Tree, queue: str) -> Iterator[Measure]:
-    """What is counted of a queue: its GPUs, and flavors without GPUs if it has quota there or has no GPUs at all.
+    """Counted resources of a queue: GPUs, and flavors without GPUs if it has quota there or no GPUs at all.
 
-    Queues with GPUs may use all CPU nodes by default, so that a share of them which the stack does not set is no news.
+    Queues with GPUs may use all CPU nodes by default, so a default share of them is not reported.
     """
     shares, spec = tree.team_shares[queue], tree.stack.teams[queue]
     gpus = [(name, tree.flavors[name].resource) for name in shares]
@@ -309,5 +301,5 @@ def measures_of(tree: Tree, queue: str) -> Iterator[Measure]:
 
 
 def supply_of(tree: Tree, measure: Measure) -> int:
-    """What the queues share: the maximum of the flavor's pools, without what is reserved for Volcano's gangs."""
+    """The supply that queues share: the maximum of the flavor's pools, without the quota of Volcano's gangs."""
     return tree.supply(measure.flavor).get(measure.resource, 0)

@@ -1,4 +1,4 @@
-"""What servers scale on besides CPU: latency and PromQL, and who serves these metrics to the autoscaler.
+"""Metrics for the scaling of servers besides CPU: latency and PromQL, and their provider for the autoscaler.
 
 The ServiceMonitor, the query of KEDA's ScaledObject and the rule of prometheus-adapter are all derived from the
 histogram's name in the stack; both queries have the same expression.
@@ -26,16 +26,12 @@ _CHART: Final = "kube-prometheus-stack"
 _LONGEST: Final = 26
 """Length to which that chart truncates its full name: `kube-prometheus-stack.fullname` in its templates/_helpers.tpl
 (https://github.com/prometheus-community/helm-charts, read 2026-11-21)."""
-_PORT: Final = 9090
-"""Port of its service: `prometheus.service.port` in the chart's values."""
+_PORT: Final = 9090  # port of its service: `prometheus.service.port` in the chart's values
 
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """How Prometheus, in its namespace, scrapes a port of the pods of a server.
-
-    `release` is the value of the label by which Prometheus selects ServiceMonitors.
-    """
+    """Scraping of a server's pods by Prometheus in its `namespace`; `release` is its label of ServiceMonitors."""
 
     port: int
     release: str
@@ -61,7 +57,7 @@ def monitor(environment: Environment, server: ResolvedServer) -> Monitor | None:
 
 
 def histogram_of(metrics: Metrics, server: Server) -> str | None:
-    """The histogram of a server's latency: its own, else that of the stack; None if an adapter serves the metric."""
+    """The histogram of a server's latency: its own, else the stack's; None if an adapter serves the metric."""
     return server.metrics.latency or metrics.histogram
 
 
@@ -94,10 +90,7 @@ def of_service(server: ResolvedServer) -> str:
 
 
 def query(metrics: Metrics, server: ResolvedServer) -> Query | None:
-    """KEDA's query for a server: the average of its pods' percentiles, as an autoscaler does with a pod metric.
-
-    None if servers do not scale with KEDA.
-    """
+    """KEDA's query: the average of the pods' percentiles, like a pod metric's; None if KEDA does not scale."""
     percentile = per_pod(metrics, server)
     if percentile is None or metrics.by == "adapter":
         return None
@@ -105,15 +98,11 @@ def query(metrics: Metrics, server: ResolvedServer) -> Query | None:
 
 
 def pod_p99(histogram: str, matchers: str, by: str) -> str:
-    """PromQL of the 99th percentile of latency in the last minutes, in seconds.
+    """PromQL of the 99th percentile of latency in the last minutes, in seconds, of a classic histogram.
 
     A pod without requests has no percentile (0/0 is NaN, which a comparison drops); it counts as 0, so that an idle
     server scales down. A pod that is not scraped, or without buckets, has no value.
-
-    Args:
-        histogram: name of a classic histogram in seconds.
-        matchers: label matchers, without braces.
-        by: labels that identify a pod, separated by commas.
+    `by` are labels that identify a pod, separated by commas.
     """
     buckets, count = f"{histogram}_bucket{{{matchers}}}", f"{histogram}_count{{{matchers}}}"
     return (
@@ -123,10 +112,10 @@ def pod_p99(histogram: str, matchers: str, by: str) -> str:
 
 
 def adapter_rules(environment: Environment) -> list[dict[str, object]]:
-    """Rules of prometheus-adapter for the metrics that the stack's servers scale on.
+    """Rules of prometheus-adapter for the metrics that the stack's servers scale on: the chart's `rules.custom`.
 
-    For the chart's value `rules.custom`; empty if the adapter does not serve the metric, or has a rule already
-    (`metrics.latencyP99` without a histogram). The format: docs/config.md of kubernetes-sigs/prometheus-adapter.
+    Empty if the adapter does not serve the metric, or has a rule already (`metrics.latencyP99` without a histogram).
+    The format: docs/config.md of kubernetes-sigs/prometheus-adapter.
     """
     metrics = environment.stack.metrics
     if metrics.by != "adapter":
@@ -164,13 +153,10 @@ _OWN: Final = {"namespace": "namespace", "pod": "pod"}
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A metric that a server scales on.
+    """A metric that a server scales on, named as an adapter serves it.
 
-    Attributes:
-        name: as an adapter serves it.
-        target: for the average of the pods; for `total`, what one pod carries of the whole.
-        query: KEDA's query; None if an adapter serves the metric.
-        total: whether the query is of the whole server, not the average of its pods.
+    `target` is for the average of the pods; for `total`, the part of the whole that one pod carries. `query` is KEDA's;
+    None if an adapter serves the metric.
     """
 
     name: str
@@ -181,11 +167,9 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A key of `scaleOn`.
+    """A key of `scaleOn`; its signal needs keys of the server's `metrics`, the first of which names it.
 
-    Attributes:
-        metrics: keys of the server's `metrics` that it needs, the first of which names it.
-        template: PromQL of one of them, by the labels of a pod; several are summed.
+    `template` is PromQL of one metric, by the labels of a pod; several are summed.
     """
 
     metrics: tuple[str, ...]
@@ -208,8 +192,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rate": Kind(("requests",), f"sum by ({{by}}) (rate({{series}}[{WINDOW}]))", _OWN),
     "cache": Kind(("cache",), "100 * max by ({by}) ({series})", _OWN),
     "gpu": Kind((), "avg by ({by}) ({series})", _EXPORTED),
-}
-"""The signals by their keys of `scaleOn`."""
+}  # the signals by their keys of `scaleOn`
 
 
 def names_of(kind: Kind, server: ResolvedServer) -> tuple[str, ...] | None:

@@ -12,44 +12,30 @@ from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Snapshots, Storage
 from gpu_tenancy.model.spec.teams import Team
 
-_PREFIX: Final = "gpu-tenancy-"
-"""Start of the names of StorageClasses that are made here."""
+_PREFIX: Final = "gpu-tenancy-"  # start of the names of StorageClasses that are made here
 
 
 @dataclass(frozen=True, slots=True)
 class StorageClassPlan:
-    """A StorageClass of a cluster that is created here, or the VolumeSnapshotClass of the same name.
-
-    Attributes:
-        kind: name of the service.
-        keep: whether a volume stays when its claim is deleted, or what the cloud stores of a snapshot.
-        parameters: of the StorageClass, for its driver; IDs that only the cloud decides have placeholders.
-    """
+    """A StorageClass of a cluster that is created here, or the VolumeSnapshotClass of the same name."""
 
     name: str
     kind: str
     service: StorageService
-    keep: bool
-    parameters: Mapping[str, str]
+    keep: bool  # whether a volume, or the cloud's data of a snapshot, stays when the object is deleted
+    parameters: Mapping[str, str]  # for the driver of the StorageClass; IDs that the cloud decides have placeholders
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimPlan:
-    """A claim of a team.
-
-    Attributes:
-        size: in bytes.
-        access_mode: https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes.
-        storage_class: None for the cluster's default class.
-        service: title of the service; empty if the class is not made here.
-    """
+    """A claim of a team, of a size in bytes."""
 
     name: str
     team: str
     size: int
-    access_mode: str
-    storage_class: str | None
-    service: str
+    access_mode: str  # https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes.
+    storage_class: str | None  # None for the cluster's default class
+    service: str  # title of the service; empty if the class is not made here
 
 
 def claims(cluster: Cluster, name: str, team: Team) -> Iterator[ClaimPlan]:
@@ -71,7 +57,7 @@ def claim_of(cluster: Cluster, team: str, name: str, storage: Storage) -> ClaimP
 
 
 def stored(team: Team) -> Iterator[tuple[Path, Storage]]:
-    """All storage of a team, with its place below the team: that of its claims, and that of a notebook."""
+    """All storage of a team (claims and a notebook's), with its place below the team."""
     for name, storage in team.storage.items():
         yield ("storage", name), storage
     if team.notebooks:
@@ -119,13 +105,9 @@ https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/."""
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """Snapshots of a claim.
+    """Snapshots of a claim by five fields of cron in UTC; `keep` is the number of complete snapshots that stay.
 
-    Attributes:
-        schedule: as five fields of cron, in UTC.
-        keep: how many complete snapshots stay.
-        snapshot_class: name of the VolumeSnapshotClass.
-        kept: whether this class keeps what the cloud stores of a snapshot that is deleted.
+    `kept` is whether the class keeps the cloud's data of a deleted snapshot.
     """
 
     team: str
@@ -137,7 +119,7 @@ class SnapshotPlan:
 
     @property
     def name(self) -> str:
-        """Of the CronJob, which is in one namespace with those of other teams."""
+        """Name of the CronJob, which shares a namespace with other teams' CronJobs."""
         digest = sha256(f"{self.team}/{self.claim}".encode()).hexdigest()[:8]
         return f"{self.team[:_SHOWN]}-{self.claim[:_SHOWN]}-{digest}"
 

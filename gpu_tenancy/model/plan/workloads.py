@@ -53,44 +53,35 @@ class PodPlan:
     """One kind of pod of a workload.
 
     Attributes:
-        amounts: requests and limits, in base units: CPU, memory, GPUs.
-        node_labels: node selector: its GPU's model.
-        tolerated: taints of those nodes.
-        shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default, None for what the memory of
-            the pod allows.
-        caches: labels of nodes that it prefers, because they have caches of its datasets.
-        topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
+        shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default, None for up to the pod's
+            memory.
+        topology: annotations by which Kueue selects its nodes; empty if the flavor has no topology.
         channel: ResourceClaimTemplate from which it claims a channel of its job's ComputeDomain; None without.
-        stays: whether node autoscalers leave it where it runs.
-        engine: what serves in it; None for jobs and custom servers.
-        non_root: whether the namespace rejects pods that may run as root.
-        ends: seconds for which it answers requests after its deletion has begun, and its grace period; None for the
+        ends: seconds for which it answers requests after its deletion has begun, and its grace period; None for
             defaults.
-        account: its ServiceAccount; None for the default of the namespace.
-        code: archive of the folder in which its command runs, as `tenancy submit --code` packs it; empty without.
     """
 
     image: str
     command: tuple[str, ...]
     args: tuple[str, ...]
     env: dict[str, str]
-    amounts: Amounts
-    node_labels: dict[str, str]
+    amounts: Amounts  # requests and limits, in base units: CPU, memory, GPUs
+    node_labels: dict[str, str]  # node selector: its GPU's model
     tolerated: tuple[NodeTaint, ...]
     priority: str | None
     shared_memory: int | None = 0
     fabric: PodFabric | None = None
     volumes: Mounts = NO_MOUNTS
     references: References = NO_REFERENCES
-    caches: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()  # labels of preferred nodes, which have caches of its datasets
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
     channel: str | None = None
-    stays: bool = False
-    engine: Engine | None = None
-    non_root: bool = False
+    stays: bool = False  # whether node autoscalers leave it where it runs
+    engine: Engine | None = None  # None for jobs and custom servers
+    non_root: bool = False  # whether the namespace rejects pods that may run as root
     ends: tuple[int, int] | None = None
-    account: str | None = ACCOUNT
-    code: str = ""
+    account: str | None = ACCOUNT  # its ServiceAccount; None for the default of the namespace
+    code: str = ""  # archive of the command's folder, as `tenancy submit --code` packs it
 
     @property
     def claims(self) -> dict[str, str]:
@@ -108,11 +99,7 @@ class PodPlan:
 class Scaling:
     """An autoscaler's bounds and targets.
 
-    Attributes:
-        cpu: target utilization in percent of the requested CPU, or None.
-        latency: pod metric and its target in seconds, or None.
-        per_pod: PromQL of the latency of each pod; None if an adapter serves only the metric.
-        query: KEDA's query of that metric, averaged over the pods; None if an adapter serves it for each pod.
+    `query`: KEDA's query of the latency, averaged over the pods; None if an adapter serves it for each pod.
 
     Raises:
         ValueError: no target, a metric without a unit, or a query without a target.
@@ -120,10 +107,10 @@ class Scaling:
 
     minimum: int
     maximum: int
-    cpu: int | None
-    latency: tuple[str, float] | None
+    cpu: int | None  # target utilization in percent of the requested CPU
+    latency: tuple[str, float] | None  # pod metric and its target in seconds
     query: Query | None = None
-    per_pod: str | None = None
+    per_pod: str | None = None  # PromQL of the latency of each pod; None if an adapter serves only the metric
     signals: tuple[Signal, ...] = ()
 
     @property
@@ -147,17 +134,6 @@ class Scaling:
 class ServerPlan:
     """A Deployment, or a LeaderWorkerSet, with its Service and autoscaler.
 
-    Attributes:
-        pod: its pods; of a group of nodes, the leader.
-        replicas: a fixed number; None with an autoscaler.
-        scaling: the autoscaler; None with a fixed number.
-        startup: maximum startup time in seconds.
-        monitor: how Prometheus scrapes its pods; None if it does not.
-        nodes: number of pods of each replica.
-        worker: the other pods of each replica; None if a replica is one pod.
-        route: of clients outside of the cluster; None without one.
-        service: the Service of a server and of its burst; empty for a server without a burst.
-
     Raises:
         ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
     """
@@ -165,20 +141,20 @@ class ServerPlan:
     name: str
     team: str
     queue: str
-    pod: PodPlan
+    pod: PodPlan  # its pods; of a group of nodes, the leader
     port: int
     health: str
-    startup: int
+    startup: int  # maximum startup time in seconds
     rollout: Rollout
-    replicas: int | None
+    replicas: int | None  # a fixed number; None with an autoscaler (`scaling`)
     scaling: Scaling | None
     monitor: Monitor | None = None
-    nodes: int = 1
-    worker: PodPlan | None = None
+    nodes: int = 1  # number of pods of each replica
+    worker: PodPlan | None = None  # the other pods of each replica; None if a replica is one pod
     metrics: ServerMetrics = NO_METRICS
     level: ServerLevel = field(default_factory=ServerLevel)
     route: RoutePlan | None = None
-    service: str = ""
+    service: str = ""  # the Service of a server and of its burst; empty for a server without a burst
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
@@ -187,7 +163,7 @@ class ServerPlan:
 
     @property
     def has_service(self) -> bool:
-        """Whether it has a Service, route and monitor of its own: a burst shares those of its server."""
+        """Whether it has its own Service, route and monitor: a burst shares its server's."""
         return self.service in {"", self.name}
 
     @property
@@ -216,36 +192,25 @@ class JobPlan:
 
     A gang is one, too: a Volcano Job in a queue of Volcano, of which all pods of all tasks start, or none.
 
-    Attributes:
-        roles: its pods, the launcher, head or leader first; a Job, and a TrainJob of pytorch or jax, have one.
-        gang: whether Volcano starts all of its pods at once or none.
-        deadline: seconds after which it, or each pod of a gang, is terminated; None for no deadline.
-        keep: seconds after which it is deleted when finished.
-        least: number of pods that it can run with; None for all.
-        success: roles whose pods must succeed; empty for all.
-        runtime: of a TrainJob; None for other kinds.
-        dispatched: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
-        entrypoint: command that is submitted to the pods; empty for other kinds than a RayJob.
-        groups: number of groups of a LeaderWorkerSet, each with the pods of `roles`.
-        user: whose it is, as a label, if a person submits it; empty for nobody's, None for a job of a stack.
+    `dispatched`: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
     """
 
     name: str
     team: str
     queue: str
     framework: Framework
-    roles: tuple[RolePlan, ...]
-    gang: bool
+    roles: tuple[RolePlan, ...]  # the launcher, head or leader first; a Job, and a TrainJob of pytorch or jax, have one
+    gang: bool  # whether Volcano starts all of its pods at once or none
     retries: int
-    deadline: int | None
-    keep: int
-    least: int | None = None
-    success: tuple[str, ...] = ()
-    runtime: str | None = None
+    deadline: int | None  # seconds after which it, or each pod of a gang, is terminated; None for no deadline
+    keep: int  # seconds after which it is deleted when finished
+    least: int | None = None  # number of pods that it can run with; None for all
+    success: tuple[str, ...] = ()  # roles whose pods must succeed; empty for all
+    runtime: str | None = None  # of a TrainJob; None for other kinds
     dispatched: bool = False
-    entrypoint: tuple[str, ...] = ()
-    groups: int = 1
-    user: str | None = None
+    entrypoint: tuple[str, ...] = ()  # command of a RayJob
+    groups: int = 1  # number of groups of a LeaderWorkerSet, each with the pods of `roles`
+    user: str | None = None  # label value if a person submits it; empty for nobody's, None for a job of a stack
 
     @property
     def channels(self) -> str | None:
@@ -320,7 +285,7 @@ def class_runtime(framework: Framework, priority: str) -> str:
 
 
 def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[str, PodPlan]:
-    """The pods of a workload by role; empty if the flavor of one is ambiguous, which `model.checks` reports."""
+    """The pods of a workload by role; empty if a flavor is ambiguous, which `model.checks` reports."""
     of_role = parts(tree, team, workload)
     pods = {name: pod for name, part in of_role.items() if (pod := _pod(tree, team, part))}
     if len(pods) < len(of_role):
@@ -330,7 +295,7 @@ def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[st
 
 
 def _deadline(tree: Tree, team: str, job: Training) -> int | None:
-    """Its own, else that of its team, if its kind can have one."""
+    """The job's deadline, else the team's, if its kind can have one."""
     usual = None if any(key == "deadline" for key, _ in job.kind.lacks) else tree.stack.teams[team].deadline
     deadline = usual if job.deadline is None else job.deadline
     return None if deadline is None else int(deadline)
@@ -412,7 +377,7 @@ def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
 
 @dataclass(frozen=True, slots=True)
 class RuntimePlan:
-    """A TrainingRuntime of Kubeflow Trainer: what the pods of its TrainJobs have, and what TrainJobs cannot patch.
+    """A TrainingRuntime of Kubeflow Trainer: pod fields of its TrainJobs, and fields that TrainJobs cannot patch.
 
     `job` is the only job that uses it; None for a runtime for users.
     """

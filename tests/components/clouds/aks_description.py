@@ -1,7 +1,7 @@
-"""AKS's own description of its API: the models of azure-mgmt-containerservice, and what its pages say beside them.
+"""AKS's own description of its API: the models of azure-mgmt-containerservice, and rules of its documentation.
 
-The models are those of API version 2026-08-01, the only one in the package; pulumi-azure-native speaks 2025-09-01, of
-whose clusters and pools the later version has every property, by the same name. The types of the Pulumi SDK refuse the
+The models are those of API version 2026-08-01, the only one in the package; pulumi-azure-native uses 2025-09-01. The
+later version has every property of its clusters and pools, by the same name. The types of the Pulumi SDK refuse the
 properties that the later version adds.
 """
 
@@ -31,7 +31,7 @@ TAINT: Final = re.compile(
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that the description says of one place of some inputs."""
+    """A problem at one place of some inputs."""
 
     kind: Literal["problem", "required", "enumerated"]
     place: Place
@@ -230,23 +230,20 @@ CALLS: Final[Mapping[str, Callable[..., object]]] = {
     POOL: AgentPoolsOperations.begin_create_or_update,
 }
 RULES: Final[Mapping[str, Sequence[Rule]]] = {CLUSTER: CLUSTER_RULES, POOL: POOL_RULES}
+# Properties of Azure Resource Manager around a resource's; Pulumi's inputs are flat.
 ENVELOPE: Final = {"id", "name", "type", "systemData", "properties"}
-"""What Azure Resource Manager puts around a resource's properties; Pulumi's inputs are flat."""
+# Maps of the API from ids to nothing, which are lists of ids in Pulumi.
 AS_LISTS: Final = {("ManagedClusterIdentity", "userAssignedIdentities")}
-"""Maps of the API from ids to nothing, which are lists of ids in Pulumi."""
 DASHED: Final = models.ManagedClusterPropertiesAutoScalerProfile
 """The model whose properties are written with dashes in the API, as flags of the autoscaler."""
 
 UNDESCRIBED: Final = "no description of this service is among the development dependencies"
 
-Annotation: TypeAlias = Any
-"""A type as Python writes it at run time."""
+Annotation: TypeAlias = Any  # a type as Python writes it at run time
 
 
 @dataclass(frozen=True)
 class Property:
-    """A property of one of the API's models."""
-
     annotation: Annotation
     required: bool
     writable: bool
@@ -275,7 +272,6 @@ def properties(model: type) -> Mapping[str, Property]:
 
 
 def _stripped(annotation: Annotation) -> Annotation:
-    """A type without `None`."""
     rest = [argument for argument in get_args(annotation) if argument is not NoneType]
     if get_origin(annotation) not in {Union, UnionType} or len(rest) == len(get_args(annotation)):
         return annotation
@@ -350,7 +346,6 @@ def path(token: str) -> Sequence[str]:
 
 
 def findings(token: str, inputs: Inputs) -> Iterator[Finding]:
-    """All that AKS says of what is sent."""
     for name in path(token):
         yield Finding("required", (name,)) if name in inputs else Finding("problem", (name,), f"{name} is missing")
         if not isinstance(inputs.get(name, ""), str):
@@ -365,13 +360,13 @@ def findings(token: str, inputs: Inputs) -> Iterator[Finding]:
 
 
 def problems_of(model: type, value: Mapping[str, Any]) -> list[str]:
-    """What AKS would refuse of a part of a request."""
+    """AKS's errors for a part of a request."""
     found = [finding for finding in _object(model, value, ()) if finding.kind == "problem"]
     return [f"{'.'.join(map(str, finding.place))}: {finding.text}" for finding in found]
 
 
 class AksDescription:
-    """What AKS says of its clusters and node pools."""
+    """The descriptions of AKS's clusters and node pools."""
 
     stacks: Sequence[str] = ("prod-azure",)
     types = frozenset(BODIES)

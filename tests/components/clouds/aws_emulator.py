@@ -1,7 +1,7 @@
-"""AWS as moto emulates it, and the calls with which the AWS provider creates what a stack registers.
+"""AWS emulated by moto, and the calls with which the AWS provider creates a stack's resources.
 
 The provider itself is a program that no package has: its calls are those of `eks_calls`, in the engine's order, each
-with what the calls before it answered.
+with the answers of the calls before it.
 """
 
 import os
@@ -34,11 +34,10 @@ CONFIG: Final[Any] = botocore_config
 EXCEPTIONS: Final[Any] = botocore_exceptions
 PARSERS: Final[Any] = botocore_parsers
 SESSION: Final[Any] = botocore_session
-JMESPATH: Final[Any] = jmespath
-"""Without types, since the packages have none."""
-MANAGED: Final = {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}
-"""Has moto know AWS' own policies."""
+JMESPATH: Final[Any] = jmespath  # without types, since the packages have none
+MANAGED: Final = {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}  # moto loads AWS' own policies
 LOGIN: Final = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+# Places of values in an answer that other resources use.
 RESULTS: Final[Mapping[str, Mapping[str, str]]] = {
     "CreateRole": {"arn": "Role.Arn", "id": "Role.RoleName"},
     "CreateCluster": {"arn": "cluster.arn", "url": "cluster.identity.oidc.issuer"},
@@ -54,7 +53,6 @@ RESULTS: Final[Mapping[str, Mapping[str, str]]] = {
     "CreateNatGateway": {"id": "NatGateway.NatGatewayId"},
     "CreateRouteTable": {"id": "RouteTable.RouteTableId"},
 }
-"""Where an answer has what other resources take of it."""
 KNOWN: Final[Mapping[str, str]] = {
     "version": "1",
     "policy": '{"Version": "2012-10-17", "Statement": []}',
@@ -67,7 +65,7 @@ NOT_OF_A_CREATION: Final = frozenset({"ModifyLaunchTemplate", "ScheduleKeyDeleti
 
 @dataclass
 class Emulator:
-    """moto's server, and what the calls to it ended with.
+    """moto's server, and the results of the calls to it.
 
     Attributes:
         answered: operations that succeeded, with the number of calls.
@@ -83,11 +81,10 @@ class Emulator:
     _made: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
     def client(self, service: str) -> Any:
-        """botocore's client of a service."""
         return _client(self.url, self.region, service)
 
     def create(self, stack: Iterable[Registration]) -> None:
-        """Creates what a stack registers on AWS, in the order that is given."""
+        """Creates a stack's AWS resources, in the given order."""
         for resource in stack:
             inputs, own = self._resolved(resource), dict[str, str]()
             for call in CALLS[resource.type]:
@@ -103,7 +100,7 @@ class Emulator:
             self._made[resource.urn] = own
 
     def _others(self, call: Call, request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, str]:
-        """What AWS creates with a resource and moto does not, and what the provider asks for after the call."""
+        """Resources that AWS creates with a resource and moto does not, and the provider's reads after the call."""
         match call.operation:
             case "CreateBucket":
                 return {"id": request["Bucket"]}
@@ -155,7 +152,7 @@ class Emulator:
         return cast("Mapping[str, Any]", answer)
 
     def _resolved(self, resource: Registration) -> Mapping[str, Any]:
-        """The inputs, with what only the cloud knows; without it where no call answered it."""
+        """The inputs with values of the cloud's answers; without a value that no call answered."""
         inputs: dict[str, Any] = deepcopy(dict(resource.inputs))
         for path in sorted(resource.unknown_paths, key=str, reverse=True):
             needed = [
@@ -209,7 +206,7 @@ def _client(url: str, region: str, service: str) -> Any:
 
 @contextmanager
 def emulated() -> Generator[str]:
-    """moto's server on the loopback as long as it is open; returns its address."""
+    """moto's server on the loopback while the block runs; yields its address."""
     with socket.socket() as chosen:
         chosen.bind((LOOPBACK, 0))
         port = chosen.getsockname()[1]

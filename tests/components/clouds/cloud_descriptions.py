@@ -1,4 +1,4 @@
-"""Questions that a test asks a cloud's description of its API, IAM policies, and names that clouds keep."""
+"""Protocol of a cloud's description of its API, IAM policies, and names that clouds keep."""
 
 import json
 import operator
@@ -14,29 +14,24 @@ from pydantic import BaseModel, ConfigDict
 
 from gpu_tenancy.engine.recording import Registration
 
-Inputs: TypeAlias = Mapping[str, Any]
-"""Inputs of one resource as Pulumi sends them: plain JSON, camelCase keys."""
+Inputs: TypeAlias = Mapping[str, Any]  # of one resource as Pulumi sends them: plain JSON, camelCase keys
 
-Place: TypeAlias = tuple[str | int, ...]
-"""Where in the inputs: keys and list positions."""
+Place: TypeAlias = tuple[str | int, ...]  # keys and list positions in the inputs
 
 
 class Description(Protocol):
-    """A cloud's own description of its API, held against what we send.
+    """A cloud's own description of its API, compared with our inputs.
 
-    Inputs go by the Pulumi provider's names; each description knows how they map to the API's, and reports an input
-    that maps to nothing.
+    Inputs have the Pulumi provider's names; each description maps them to the API's, and reports an input without a
+    mapping.
     """
 
-    stacks: Sequence[str]
-    """Names of the stacks that go to this cloud."""
-    types: frozenset[str]
-    """Type tokens of the resources that it describes, such as `aws:eks/nodeGroup:NodeGroup`."""
-    undescribed: Mapping[str, str]
-    """Type tokens of the cloud's resources that it does not describe, and why."""
+    stacks: Sequence[str]  # names of the stacks on this cloud
+    types: frozenset[str]  # type tokens of the described resources, such as `aws:eks/nodeGroup:NodeGroup`
+    undescribed: Mapping[str, str]  # type tokens of the cloud's other resources, and why they are not described
 
     def problems(self, token: str, inputs: Inputs) -> list[str]:
-        """What the cloud would refuse: unknown names, values outside an enumeration or pattern, what is missing."""
+        """The cloud's errors: unknown names, values outside an enumeration or pattern, missing values."""
         ...
 
     def required(self, token: str, inputs: Inputs) -> list[Place]:
@@ -44,7 +39,7 @@ class Description(Protocol):
         ...
 
     def enumerated(self, token: str, inputs: Inputs) -> list[Place]:
-        """Places of the inputs whose values are one of a few words."""
+        """Places of the inputs whose values are an enumeration."""
         ...
 
 
@@ -55,13 +50,9 @@ _EVERYONE: Final = {"AWS": "*"}
 
 
 def allowed(policy: str, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
-    """Whether a policy allows a request.
+    """Whether a policy (a JSON document) allows an action such as `s3:GetObject` on an ARN.
 
-    Args:
-        policy: the JSON document.
-        action: such as `s3:GetObject`.
-        resource: the ARN.
-        context: the request's values of condition keys.
+    `context` has the request's values of condition keys.
 
     Raises:
         KeyError: the policy has an element or an operator that this evaluator does not know.
@@ -107,17 +98,14 @@ def _list(value: Any) -> list[str]:
 # A model of what clouds keep of a stack that was destroyed: the names that are in use when it is created again
 
 
-LISTED: Final = "aws:cloudwatch/getLogGroups:getLogGroups"
-"""Pulumi's function that lists log groups."""
+LISTED: Final = "aws:cloudwatch/getLogGroups:getLogGroups"  # Pulumi's function that lists log groups
 LOG_GROUP: Final = "aws:cloudwatch/logGroup:LogGroup"
+# Types of encryption keys: without the key, its data is lost.
 KEYS: Final = {"aws:kms/key:Key", "gcp:kms/cryptoKey:CryptoKey"}
-"""Types of encryption keys: without one, what it encrypted is lost."""
 Name: TypeAlias = tuple[str, ...]
 
 
 class Row(BaseModel):
-    """A row of names.yaml."""
-
     model_config = ConfigDict(extra="forbid")
 
     name: list[str] = []
@@ -128,34 +116,32 @@ class Row(BaseModel):
 
 @cache
 def rows() -> Mapping[str, Row]:
-    """The rows by type of resource."""
     table: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "names.yaml").read_text(encoding="utf-8"))
     return {type_: Row.model_validate(row) for type_, row in table.items()}
 
 
 class InUseError(Exception):
-    """What is to be deleted has something in it that stays."""
+    """Another resource, which stays, is in the deleted one."""
 
 
 class TakenError(Exception):
-    """A name is in use, or what has it is not what the stack declares."""
+    """A name is in use, or its resource differs from the declared one."""
 
 
 @dataclass
 class Clouds:
-    """All accounts: inputs of what exists, by type and name."""
+    """All accounts: inputs of existing resources, by type and name."""
 
     exist: dict[Name, Mapping[str, Any]] = field(default_factory=dict[Name, Mapping[str, Any]])
-    scheduled: list[str] = field(default_factory=list[str])
-    """Keys whose deletion was scheduled, by name in the program."""
+    scheduled: list[str] = field(default_factory=list[str])  # keys whose deletion was scheduled, by name in the program
     _made: int = 0
 
     def answers(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the program can ask before it registers anything."""
+        """Answers to the program before it registers anything."""
         return {LISTED: {"logGroupNames": [name[1] for name in self.exist if name[0] == LOG_GROUP], "arns": []}}
 
     def create(self, stack: Iterable[Registration]) -> dict[str, Name | None]:
-        """Creates what a stack registers, and takes over what it imports; returns the state: names by URN.
+        """Creates a stack's resources, and takes over imported ones; returns the state: names by URN.
 
         Raises:
             TakenError: a name is in use.
@@ -189,7 +175,7 @@ class Clouds:
             raise TakenError(f"inputs to import do not match {name}: {differing}")
 
     def destroy(self, stack: Iterable[Registration], state: Mapping[str, Name | None]) -> None:
-        """Destroys what a stack registered, in the order that is given.
+        """Destroys a stack's resources, in the given order.
 
         Raises:
             InUseError: something stays in a network that is deleted.

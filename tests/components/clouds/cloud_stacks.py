@@ -1,4 +1,4 @@
-"""Small stacks on each cloud of which a test changes one thing, and what their clusters register."""
+"""Small stacks on each cloud of which a test changes one thing, and the registrations of their clusters."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -13,10 +13,8 @@ REGION: Final = "eu-central-1"
 SUBNETS: Final = {f"{REGION}a": "subnet-0a1b2c3d4e5f60001", f"{REGION}b": "subnet-0a1b2c3d4e5f60002"}
 DEPLOYER: Final = "arn:aws:iam::111122223333:role/deployer"
 RESERVATION: Final = "cr-0a1b2c3d4e5f60718"
-LIST: Final = "aws:autoscaling/getAmiIds:getAmiIds"
-"""Pulumi's function that lists Auto Scaling groups."""
-READ: Final = "aws:autoscaling/getGroup:getGroup"
-"""Pulumi's function that reads one of them."""
+LIST: Final = "aws:autoscaling/getAmiIds:getAmiIds"  # Pulumi's function that lists Auto Scaling groups
+READ: Final = "aws:autoscaling/getGroup:getGroup"  # Pulumi's function that reads one of them
 SUBSCRIPTION: Final = "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
 GROUPS: Final = f"/subscriptions/{SUBSCRIPTION}/resourceGroups"
 SUBNET: Final = f"{GROUPS}/network/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes"
@@ -27,18 +25,16 @@ A100: Final = "Standard_ND96amsr_A100_v4"
 
 
 def sent(sections: Data, answers: Mapping[str, Mapping[str, Any]] = NO_ANSWERS) -> list[Registration]:
-    """All that the cluster of a stack registers; functions of clouds answer by token."""
+    """All registrations of a stack's cluster; functions of clouds answer by token."""
     return list(cluster(sections, answers).rendered.registrations)
 
 
 def one(made: list[Registration], token: str, name: str = "") -> Registration:
-    """The one resource of a type, and of a name where there are several."""
     (registration,) = [resource for resource in made if resource.type == token and name in {"", resource.name}]
     return registration
 
 
 def typed(made: list[Registration], token: str) -> list[Any]:
-    """All resources of a type."""
     return [cast("Any", resource) for resource in made if resource.type == token]
 
 
@@ -46,13 +42,13 @@ def typed(made: list[Registration], token: str) -> list[Any]:
 
 
 def eks_section(**more: Any) -> Data:
-    """A cluster that exists."""
+    """An existing cluster."""
     here: Data = {"cloud": "aws", "name": "ml", "region": REGION, "subnets": SUBNETS}
     return here | more
 
 
 def eks_creation(section: Data | None = None, **more: Any) -> Data:
-    """A cluster to be made."""
+    """A cluster to create."""
     smallest: Data = {"version": "1.35", "system": {"machine": "m7i.4xlarge"}, "admins": [DEPLOYER]}
     return eks_section(**(section or {}), create=smallest | more)
 
@@ -63,7 +59,7 @@ def eks_pool(machine: str = "p5.48xlarge", nodes: int | Data = 2, **more: Any) -
 
 
 def eks_stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) -> Data:
-    """Nodes without GPUs, sixteen H100s, and a team that is guaranteed nothing."""
+    """Nodes without GPUs, sixteen H100s, and a team without a guarantee."""
     own = {"cpu": eks_pool("m7i.8xlarge", 3), "gpu": eks_pool()}
     return {
         "environment": environment,
@@ -77,7 +73,7 @@ def eks_stack(cluster: Data | None = None, environment: str = "dev", **pools: Da
 
 
 def aks_section(**more: Any) -> Data:
-    """A cluster that exists."""
+    """An existing cluster."""
     here: Data = {
         "cloud": "azure",
         "name": "ml",
@@ -90,7 +86,7 @@ def aks_section(**more: Any) -> Data:
 
 
 def aks_creation(**more: Any) -> Data:
-    """A cluster to be made."""
+    """A cluster to create."""
     here: Data = {
         "version": "1.35",
         "system": {"machine": "Standard_D16s_v5"},
@@ -109,12 +105,12 @@ def aks_pool(machine: str = A100, **more: Any) -> Data:
 
 
 def aks_partitions(machine: str, profile: str) -> Data:
-    """Partitions of GPUs beside whole ones."""
+    """Partitions of GPUs in addition to whole ones."""
     return aks_pool(machine, nodes=4, sharing={"mig": {"profile": profile}}, labels={"example.com/cut": "yes"})
 
 
 def aks_stack(cluster: Data | None = None, environment: str = "dev", **pools: Data) -> Data:
-    """Nodes without GPUs, eight A100s that may become 32, and a team that is guaranteed eight."""
+    """Nodes without GPUs, 8 to 32 A100s, and a team that is guaranteed eight."""
     own = {"cpu": {"machine": "Standard_D32s_v5", "nodes": 3}, "gpu": aks_pool(labels={"example.com/whole": "yes"})}
     driver = next((pool["driver"] for pool in pools.values() if "driver" in pool), None)
     return {
@@ -127,18 +123,17 @@ def aks_stack(cluster: Data | None = None, environment: str = "dev", **pools: Da
 
 
 def aks_nodes(sections: Data, name: str = "gpu") -> Registration:
-    """The node pool of a pool."""
     (registration,) = (node for node in typed(sent(sections), POOL) if node.name.endswith(f"-{name}"))
     return registration
 
 
 def aks_inputs(sections: Data, name: str = "gpu") -> Any:
-    """What is sent for a pool."""
+    """The registered inputs of a pool."""
     return cast("Any", aks_nodes(sections, name).inputs)
 
 
 def aks_cluster(sections: Data) -> Any:
-    """What is sent for a cluster that is made."""
+    """The registered inputs of a created cluster."""
     return cast("Any", one(sent(sections), CLUSTER).inputs)
 
 
@@ -146,7 +141,7 @@ def aks_cluster(sections: Data) -> Any:
 
 
 def gke_creation(**more: Any) -> Data:
-    """A cluster to be made."""
+    """A cluster to create."""
     here: Data = {
         "version": "1.35",
         "network": "ml",
@@ -160,7 +155,6 @@ def gke_creation(**more: Any) -> Data:
 
 
 def gke_stack(**cluster: Any) -> Data:
-    """Up to four nodes with L4s in one zone, and a team without GPUs; the keys change the cluster."""
     pools: Data = {"l4": {"machine": "g2-standard-48", "nodes": {"min": 0, "max": 4}}}
     here: Data = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1-a"}
     return {"cluster": {**here, **PROVIDED, **cluster}, "pools": pools, "teams": {"a": team(gpus={})}}

@@ -1,7 +1,7 @@
-"""What AWS says of its own APIs, by botocore's service models.
+"""AWS' descriptions of its own APIs, by botocore's service models.
 
 A resource of Pulumi's becomes one API call or more. A walk along the call's shapes finds unknown names, values outside
-an enumeration, a pattern or a length; botocore's own validator adds types, ranges and what is missing.
+an enumeration, a pattern or a length; botocore's own validator adds types, ranges and missing values.
 """
 
 import re
@@ -19,7 +19,7 @@ RENAMES: Final[Mapping[tuple[str, str], str]] = {
     ("ServerSideEncryptionByDefault", "kmsMasterKeyId"): "KMSMasterKeyID",
     ("ServerSideEncryptionByDefault", "sseAlgorithm"): "SSEAlgorithm",
 }
-"""Nested inputs whose member has quite another name, by shape. All others have the member's, but for a capital."""
+"""Nested inputs whose member has a different name, by shape. All others differ in a capital only."""
 
 DOCUMENTED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("LaunchTemplateInstanceNetworkInterfaceSpecificationRequest", "InterfaceType"): frozenset(
@@ -28,12 +28,12 @@ DOCUMENTED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("CreateAccessEntryRequest", "type"): frozenset({"STANDARD", "EC2_LINUX", "FARGATE_LINUX", "HYBRID_LINUX"}),
     ("Tag", "ResourceType"): frozenset({"auto-scaling-group"}),
 }
-"""Members whose few words stand only in their documentation, where a test looks them up."""
+"""Members whose enumeration is only in their documentation; a test compares it."""
 
+# Members whose enumeration is in another shape.
 ELSEWHERE: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("CreateNodegroupRequest", "instanceTypes"): ("ec2", "InstanceType"),
 }
-"""Members whose words another shape lists."""
 
 UNDESCRIBED: Final[Mapping[str, str]] = {
     "pulumi:providers:aws": "it is a client's configuration and no call; the stack's own pattern checks its region",
@@ -42,14 +42,13 @@ UNDESCRIBED: Final[Mapping[str, str]] = {
 
 @dataclass
 class _Walk:
-    """One pass along a call's shapes: builds the request and notes what it sees on the way."""
+    """One pass along a call's shapes: builds the request and records problems."""
 
     found: list[str] = field(default_factory=list[str])
     required: list[Place] = field(default_factory=list[Place])
     enumerated: list[Place] = field(default_factory=list[Place])
 
     def value(self, shape: Shape, value: Any, at: Place, words: frozenset[str] = frozenset()) -> Any:
-        """The value as the API takes it."""
         if value == UNKNOWN:
             return _stand_in(shape)
         if shape.kind == "structure":
@@ -74,7 +73,6 @@ class _Walk:
         return request
 
     def member(self, shape: Shape, name: str, value: Any, at: Place) -> Any:
-        """The value of one member."""
         if name in shape.required:
             self.required.append(at)
         elsewhere = ELSEWHERE.get((shape.name, name))
@@ -97,7 +95,7 @@ class _Walk:
         ]
 
     def _tag(self, shape: Shape, names: tuple[str, str], pair: tuple[str, str], at: Place) -> Any:
-        """A tag: its length and its characters count, and nobody is to misspell its key."""
+        """Checks the length, the characters and the key of a tag."""
         return {
             name: self.value(shape.member(name), text, (*at, pair[0])) for name, text in zip(names, pair, strict=True)
         }
@@ -138,20 +136,20 @@ class _Walk:
 
 
 def _member(shape: Shape, key: str) -> str | None:
-    """Name of the member that an input becomes, if there is one."""
+    """The member for an input, if there is one."""
     name = RENAMES.get((shape.name, key))
     return name or next((name for name in (key, big(key)) if name in shape.members), None)
 
 
 def _tag_names(shape: Shape) -> tuple[str, str] | None:
-    """What a tag's key and value are called, where the list is one of tags."""
+    """Names of a tag's key and value, if the list is one of tags."""
     return next(
         (pair for pair in (("Key", "Value"), ("TagKey", "TagValue")) if set(shape.items.members) == set(pair)), None
     )
 
 
 def _fits(pattern: str, value: str) -> bool:
-    r"""Whether a text matches a pattern, in Java's words: `\p{L}` and its like, and surrogate pairs."""
+    r"""Whether a text matches a pattern with Java's syntax: `\p{L}` and its like, and surrogate pairs."""
     pattern = pattern.replace(r"\uD800\uDC00-\uDBFF\uDFFF", r"\U00010000-\U0010FFFF")
     plain = re.sub(r"\\p\{(\w+)\}", lambda found: {"L": r"\w", "Z": r"\s", "N": r"\d"}.get(found[1][0], r"\w"), pattern)
     anchored = pattern.startswith("^") or pattern.endswith("$")
@@ -160,7 +158,7 @@ def _fits(pattern: str, value: str) -> bool:
 
 
 def _stand_in(shape: Shape) -> Any:
-    """A value that passes, for one that only the cloud knows."""
+    """A valid value in place of one that only the cloud knows."""
     empty: Mapping[str, Any] = {"integer": 1, "long": 1, "boolean": True, "list": [], "map": {}, "structure": {}}
     return empty.get(shape.kind, "x" * max(shape.least, 20))
 
@@ -194,25 +192,22 @@ def _descend(shape: Shape, steps: Steps) -> Shape:
 
 
 class EksDescription:
-    """EKS and what goes with it, by botocore."""
+    """EKS and related services, by botocore."""
 
     stacks: Sequence[str] = ("dev-aws", "prod-aws")
     types: frozenset[str] = frozenset(CALLS)
     undescribed: Mapping[str, str] = UNDESCRIBED
 
     def problems(self, token: str, inputs: Inputs) -> list[str]:
-        """What AWS would refuse."""
         calls = CALLS[token]
         known = {name for call in calls for name in call.inputs}
         unknown = [f"{name} maps to nothing of {token}" for name in inputs if name not in known]
         return unknown + [f"{call.operation}: {wrong}" for call in calls for wrong in request_of(call, inputs)[0]]
 
     def required(self, token: str, inputs: Inputs) -> list[Place]:
-        """Places without which AWS refuses the call."""
         return _once(place for call in CALLS[token] for place in _check(call, inputs)[1].required)
 
     def enumerated(self, token: str, inputs: Inputs) -> list[Place]:
-        """Places of a few words."""
         return _once(place for call in CALLS[token] for place in _check(call, inputs)[1].enumerated)
 
 
@@ -221,13 +216,13 @@ def _once(places: Iterable[Place]) -> list[Place]:
 
 
 def request_of(call: Call, inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
-    """What is wrong with one call, and its request."""
+    """The problems of one call, and its request."""
     found, _, request = _check(call, inputs)
     return found, request
 
 
 def _check(call: Call, inputs: Inputs) -> tuple[list[str], _Walk, dict[str, Any]]:
-    """What is wrong with one call, what the walk saw, and the request."""
+    """The problems of one call, the walk, and the request."""
     shape = input_of(call)
     walk = _Walk()
     request: dict[str, Any] = {}

@@ -13,8 +13,7 @@ import yaml
 from botocore import loaders, model, validate
 
 Steps: TypeAlias = tuple[str, ...]
-WHOLE: Final = "-"
-"""The input goes nowhere in this call."""
+WHOLE: Final = "-"  # the call does not have the input
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Call:
     """One API call of a resource.
 
     Attributes:
-        inputs: where each input goes: a path of member names. An input that is not here goes nowhere.
+        inputs: path of member names for each input; the call does not have other inputs.
         fixed: members that the provider fills in by itself.
     """
 
@@ -46,13 +45,13 @@ def _call(row: Mapping[str, Any]) -> Call:
 
 
 _ROWS: Final = yaml.safe_load(Path(__file__).with_name("eks_calls.yaml").read_text(encoding="utf-8"))
+# By Pulumi's type token.
 CALLS: Final[Mapping[str, Sequence[Call]]] = {token: [_call(row) for row in rows] for token, rows in _ROWS.items()}
-"""The calls by Pulumi's type token."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A type of an API's, as its model describes it.
+    """A type of an API, from its model.
 
     Attributes:
         kind: `structure`, `list`, `map`, `string`, `boolean`, `integer`, …
@@ -74,12 +73,10 @@ class Shape:
     longest: int | None
 
     def member(self, name: str) -> "Shape":
-        """The shape of one member."""
         return shape_of(self.api, self.members[name])
 
     @property
     def items(self) -> "Shape":
-        """The shape of a list's items, or of a map's values."""
         return shape_of(self.api, self.item)
 
 
@@ -91,7 +88,6 @@ def service(name: str) -> Any:
 
 @cache
 def shape_of(api: str, name: str) -> Shape:
-    """One shape of an API's model."""
     row = service(api)["shapes"][name]
     return Shape(
         api=api,
@@ -109,12 +105,11 @@ def shape_of(api: str, name: str) -> Shape:
 
 
 def input_of(call: Call) -> Shape:
-    """The shape of a call's input."""
     return shape_of(call.service, service(call.service)["operations"][call.operation]["input"]["shape"])
 
 
 def refusals(call: Call, request: Mapping[str, Any]) -> list[str]:
-    """What botocore itself says of a request: types, ranges, what is missing."""
+    """botocore's errors for a request: types, ranges, missing values."""
     api = cast("Any", model).ServiceModel(service(call.service), call.service)
     validation = (
         cast("Any", validate).ParamValidator().validate(request, api.operation_model(call.operation).input_shape)

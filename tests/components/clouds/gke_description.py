@@ -1,8 +1,8 @@
-"""What Google says of GKE's API, held against what we send: the messages of google-cloud-container, version v1.
+"""GKE's API, compared with our inputs: the messages of google-cloud-container, version v1.
 
 Pulumi's inputs become the message of a CreateCluster or CreateNodePool request, by the table of names that differ; an
-input that maps to no field does not parse. Those messages carry no word on what is required, and some fields of a few
-words are plain strings there: `gke_rules.yaml` has both, each with its source.
+input that maps to no field does not parse. The messages do not mark required fields, and some enumerations are plain
+strings there: `gke_rules.yaml` has both, each with its source.
 """
 
 import re
@@ -21,17 +21,17 @@ from google.protobuf.message import Message
 
 from gpu_tenancy.engine.recording import UNKNOWN
 
-Names: TypeAlias = tuple[str, ...]
-"""A place without list positions."""
+Names: TypeAlias = tuple[str, ...]  # a place without list positions
 
 CLUSTER: Final = "gcp:container/cluster:Cluster"
 POOL: Final = "gcp:container/nodePool:NodePool"
+# Lists of Pulumi that are maps in the API, with the input that is the key.
 KEYED: Final[Mapping[Names, str]] = {("maintenancePolicy", "maintenanceExclusions"): "exclusionName"}
-"""Lists of Pulumi that are maps in the API, with the input that is the key."""
+# Lists of Pulumi that are one message in the API.
 SINGLE: Final[frozenset[Names]] = frozenset(
     {("maintenancePolicies",), ("maintenancePolicies", "exclusionUntilEndOfSupports")}
 )
-"""Lists of Pulumi that are one message in the API."""
+# Inputs in the request's path, or only the provider's.
 OF_PROVIDER: Final[Mapping[str, Mapping[str, type]]] = {
     POOL: {"cluster": str, "location": str, "project": str},
     CLUSTER: {
@@ -42,17 +42,15 @@ OF_PROVIDER: Final[Mapping[str, Mapping[str, type]]] = {
         "networkingMode": str,
     },
 }
-"""Inputs that are in the request's path, or only the provider's."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A field that must exist wherever the message that it is in exists.
+    """A required field of a message.
 
     Attributes:
         within: names that lead to that message.
-        key: the field.
-        when: another field of the message with a value, without which there is no need.
+        when: another field of the message with a value, without which the field is not required.
     """
 
     within: Names
@@ -89,8 +87,6 @@ MESSAGES: Final[Mapping[str, Any]] = {CLUSTER: types.Cluster, POOL: types.NodePo
 
 
 class GkeDescription:
-    """GKE's messages and the tables beside them."""
-
     stacks: Sequence[str] = ("prod-gcp",)
     types: frozenset[str] = frozenset(MESSAGES)
     undescribed: Mapping[str, str] = {
@@ -107,7 +103,6 @@ class GkeDescription:
     }
 
     def problems(self, token: str, inputs: Inputs) -> list[str]:
-        """What GKE would refuse."""
         problems = [f"{need.key} is missing in {_shown(at)}" for at, need, there in _needs(token, inputs) if not there]
         for key, kind in OF_PROVIDER[token].items():
             if key in inputs and not isinstance(inputs[key], kind):
@@ -122,11 +117,10 @@ class GkeDescription:
         return problems
 
     def required(self, token: str, inputs: Inputs) -> list[Place]:
-        """Places without which GKE refuses the call."""
         return list(dict.fromkeys((*at, need.key) for at, need, there in _needs(token, inputs) if there))
 
     def enumerated(self, token: str, inputs: Inputs) -> list[Place]:
-        """Places of a few words, by the messages or the table beside them."""
+        """Enumerations, by the messages or the table beside them."""
         return [place for place, value in _leaves(inputs) if isinstance(value, str) and _of_few_words(token, place)]
 
 
@@ -150,7 +144,7 @@ def _leaves(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:
 
 
 def _things(value: object, names: Names, place: Place = ()) -> Iterator[tuple[Place, Mapping[str, object]]]:
-    """Every thing at the end of some names, through lists on the way."""
+    """Each value at the end of some names, through lists on the way."""
     if isinstance(value, list):
         for index, inner in enumerate(cast("list[object]", value)):
             yield from _things(inner, names, (*place, index))
@@ -187,7 +181,7 @@ def _text_problems(token: str, place: Place, value: object) -> Iterator[str]:
 
 
 def _request(token: str, value: Any, names: Names = ()) -> Any:
-    """Inputs under the API's names."""
+    """Inputs with the API's names."""
     if isinstance(value, list):
         items = [_request(token, item, names) for item in cast("list[Any]", value)]
         if names in SINGLE:
@@ -214,7 +208,7 @@ def _field(message: Descriptor, name: str) -> FieldDescriptor | None:
 
 
 def _stand_ins(value: Any, message: Descriptor) -> Any:
-    """The same with something that parses for what only the cloud will know."""
+    """The same with a valid value in place of one that only the cloud knows."""
     made: dict[str, Any] = {}
     for key, inner in value.items():
         field = _field(message, key)

@@ -1,4 +1,4 @@
-"""AKS and GKE: what replaces a pool, kubeconfigs, rights, and the inputs that AKS would refuse."""
+"""AKS and GKE: inputs that replace a pool, kubeconfigs, rights, and inputs that AKS would refuse."""
 
 import base64
 import json
@@ -76,10 +76,10 @@ UPDATED = {
     *("enableAutoScaling", "minCount", "maxCount", "count", "nodeLabels", "nodeTaints", "tags", "upgradeSettings"),
     *("orchestratorVersion", "securityProfile"),
 }
+# https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go.
 BY_PROVIDER = {"vmSize", "gpuInstanceProfile"}
-"""https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go."""
+# In the path of the request, so another value is another pool.
 NAMES = {"agentPoolName", "resourceGroupName", "resourceName"}
-"""In the path of the request, so another value is another pool."""
 CONSTANT = {"mode": "User", "type": "VirtualMachineScaleSets", "osType": "Linux", "osSKU": "Ubuntu"}
 
 
@@ -141,7 +141,6 @@ def test_all_taggable_resources_have_the_stacks_tags() -> None:
 
 
 def credentials(user: Data, server: str = "https://ml.example.com:443") -> ListManagedClusterUserCredentialsResult:
-    """What AKS answers."""
     cluster = {"server": server, "certificate-authority-data": "Q0E="}
     config = {
         "clusters": [{"name": "ml", "cluster": cluster}],
@@ -254,7 +253,7 @@ def test_role_assignments_have_stable_names() -> None:
 
 
 def windows(sections: Data) -> dict[str, Any]:
-    """Maintenance windows that are sent, by the name of their configuration."""
+    """Registered maintenance windows, by the name of their configuration."""
     return {
         str(resource.inputs["configName"]): resource.inputs["maintenanceWindow"]
         for resource in sent(sections)
@@ -284,7 +283,7 @@ WHOLE: Final = aks_stack(
 
 
 def places(value: object, at: Place = ()) -> Iterator[Place]:
-    """The place of every key of some inputs, but for those of the stack's own maps."""
+    """The place of every key of some inputs, except in the stack's own maps."""
     if isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, object]", value).items():
             yield (*at, key)
@@ -295,7 +294,7 @@ def places(value: object, at: Place = ()) -> Iterator[Place]:
 
 
 def without(value: object, place: Place) -> tuple[Any, Any, Any]:
-    """A copy of some inputs with something taken out: the copy, what was around it, and the thing itself."""
+    """Inputs without one value: the copy, the value's container, and the value."""
     copy: Any = deepcopy(value)
     around = copy
     for part in place[:-1]:

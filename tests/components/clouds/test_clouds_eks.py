@@ -78,7 +78,6 @@ def template(sections: Data) -> Any:
 
 
 def hints(sections: Data) -> dict[str, str]:
-    """Tags that the GPU pool's Auto Scaling group gets."""
     tags = [resource.inputs["tag"] for resource in typed(sent(sections), TAG) if "pool-gpu" in resource.name]
     return {tag["key"].removeprefix("k8s.io/cluster-autoscaler/node-template/"): tag["value"] for tag in tags}
 
@@ -141,7 +140,7 @@ def test_node_template_tag(case: str) -> None:
 
 
 def user_data(sections: Data) -> Any:
-    """The configuration of a node: of Bottlerocket its settings, else the spec for nodeadm."""
+    """The configuration of a node: Bottlerocket's settings, else the spec for nodeadm."""
     config = base64.b64decode(template(sections)["userData"]).decode()
     if config.startswith("["):
         return tomllib.loads(config)["settings"]
@@ -273,7 +272,7 @@ def test_inputs_of_a_created_cluster_match_awss_model(autoscaler: str) -> None:
 
 
 def refused(made: list[Registration]) -> list[str]:
-    """What AWS would refuse of all that is sent."""
+    """AWS' errors for all registrations."""
     sent = [resource for resource in made if resource.type.startswith("aws:") and not resource.external_id]
     assert sent
     return [problem for resource in sent for problem in DESCRIPTION.problems(resource.type, resource.inputs)]
@@ -331,6 +330,7 @@ def test_pools_follow_the_add_ons_and_these_the_control_plane() -> None:
     assert one(registrations, CLUSTER).urn in first.dependencies
 
 
+# A program with add-ons of an existing control plane.
 ADDONS_ALONE: Final = """
 from components.clouds.aws.control_plane import BEFORE_NODES, Addons
 from components.clouds.aws.nodes import ClusterContext
@@ -339,7 +339,6 @@ section = made.cluster.section
 context = ClusterContext(section, section.subnets, pulumi.Output.from_input("sg-1"), {}, protect=False)
 Addons("alone", context, BEFORE_NODES, pulumi.Output.from_input("1.36"))
 """
-"""A program with add-ons of a control plane that exists."""
 
 
 def test_the_version_of_an_add_on_is_the_answer_of_eks() -> None:
@@ -424,7 +423,7 @@ def test_karpenters_permissions_are_limited_to_the_cluster() -> None:
 
 @pytest.mark.parametrize(("capacity", "may"), [("spot", True), ("on-demand", False)])
 def test_in_a_new_account_ec2_can_create_its_role_for_spot(capacity: str, *, may: bool) -> None:
-    """As for Auto Scaling, whose own policy allows it; a stack of a second cluster cannot create the role again."""
+    """Auto Scaling's own policy allows it, too; a stack of a second cluster cannot create the role again."""
     made = sent(eks_stack(KARPENTER, gpu=eks_pool(nodes={"min": 0, "max": 4}, capacity=capacity)))
     policies = [str(each.inputs["policy"]) for each in typed(made, "aws:iam/rolePolicy:RolePolicy")]
     role = "arn:aws:iam::111122223333:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
@@ -469,12 +468,12 @@ def registered(sections: Data, live: Mapping[str, int] | None = None) -> Registr
 
 
 def answers(live: Mapping[str, int] | None) -> Mapping[str, Mapping[str, Any]]:
-    """What AWS answers of the Auto Scaling group of the pool; None before it exists."""
+    """AWS' answer about the Auto Scaling group of the pool; None before it exists."""
     return {LIST: {"names": ["eks-gpu-1"], "arns": []}, READ: live} if live else NO_ANSWERS
 
 
 def after_ignoring(inputs: Mapping[str, Any], stored: Mapping[str, Any], ignored: Sequence[str]) -> dict[str, Any]:
-    """Inputs with the stored values of `ignoreChanges`, as Pulumi's engine takes them.
+    """Inputs with the stored values of `ignoreChanges`, as in Pulumi's engine.
 
     https://www.pulumi.com/docs/iac/concepts/options/ignorechanges/
     """
@@ -500,7 +499,7 @@ def scaling_request(inputs: Mapping[str, Any], stored: Mapping[str, Any]) -> Map
 
 @dataclass
 class NodeGroup:
-    """A node group in the cloud, with what Pulumi's state has of it."""
+    """A node group in the cloud, and its inputs in Pulumi's state."""
 
     stored: Mapping[str, Any]
     minimum: int
@@ -533,7 +532,7 @@ class NodeGroup:
 
 
 def gpus(minimum: int, maximum: int, **more: Any) -> Data:
-    """A stack with bounds of its GPU pool."""
+    """A stack with these bounds of its GPU pool."""
     return eks_stack(gpu=eks_pool(nodes={"min": minimum, "max": maximum}, **more))
 
 
@@ -620,7 +619,6 @@ def test_the_desired_size_is_the_current_one() -> None:
 
 
 def fixed() -> Data:
-    """A stack without an autoscaler."""
     return eks_stack(eks_section(autoscaler="none"))
 
 

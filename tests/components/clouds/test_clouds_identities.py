@@ -47,7 +47,6 @@ GOOGLES_PEOPLE: Final = [
 
 
 def with_people(sections: Data, *entries: str, **people: Any) -> Data:
-    """A stack whose team has these researchers."""
     teams = {"a": {**sections["teams"]["a"], "members": {"researchers": list(entries)}}}
     return {**sections, "teams": teams, "people": people}
 
@@ -172,7 +171,6 @@ AKS_PROVIDER: Final = f"https://{ISSUER}"
 
 
 def with_robot(sections: Data, provider: str | None = None, subject: str | None = SUBJECT, name: str = "ci") -> Data:
-    """A stack whose team has a robot."""
     robot = {"role": "researcher", **({"subject": subject} if subject else {})}
     cluster = {**sections["cluster"], **({"identityProvider": provider} if provider else {})}
     return {
@@ -383,7 +381,7 @@ def registered(sections: Data) -> tuple[Registration, ...]:
 
 
 def reader(sections: Data) -> Any:
-    """The ServiceAccount as which External Secrets reads the team's secrets."""
+    """The ServiceAccount with which External Secrets reads the team's secrets."""
     accounts = [one for one in registered(sections) if one.type.endswith(":ServiceAccount")]
     (found,) = (one for one in accounts if cast("Any", one.inputs)["metadata"]["name"] == "secret-reader")
     return found

@@ -25,13 +25,11 @@ ZONES: Final = [f"{REGION}{zone}" for zone in "abc"]
 
 
 def eks(environment: str = "dev", **more: Any) -> Data:
-    """A cluster on EKS with its network."""
     cluster = eks_creation({"subnets": {}}, **({"zones": ZONES} | more))
     return eks_stack(cluster, environment)
 
 
 def gke(environment: str = "dev", **more: Any) -> Data:
-    """A cluster on GKE with its network."""
     create = {"version": "1.35", "system": {"machine": "n2-standard-16"}, **more}
     cluster = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1", "create": create}
     pools = {
@@ -51,14 +49,14 @@ def aks(environment: str = "dev", **more: Any) -> Data:
 
 @dataclass(frozen=True)
 class Cloud:
-    """How a cloud's network looks.
+    """The network of a cloud.
 
     Attributes:
         kept: types of resources that production keeps.
         ranges: the parts of its addresses.
-        egress: type of the resource that lets out.
-        subnet: how the names of its subnets begin, where resources name them.
-        placed: where they name it, by their types.
+        egress: type of the resource for egress.
+        subnet: prefix of its subnets' names, if resources name them.
+        placed: resources that name the subnet, by type.
     """
 
     stack: Callable[..., Data]
@@ -110,12 +108,10 @@ CLOUDS: Final = {
 
 
 def made(sections: Data) -> list[Registration]:
-    """All that the cluster of a stack registers."""
     return list(cluster_of(sections).rendered.registrations)
 
 
 def at(inputs: Any, path: tuple[str, ...]) -> Any:
-    """A value inside inputs."""
     for step in path:
         inputs = inputs[int(step)] if step.isdigit() else inputs[step]
     return inputs
@@ -417,7 +413,7 @@ WIRED: Final = {
 
 
 def of(cloud: str) -> pytest.MarkDecorator:
-    """Every machine type of a cloud with a fabric, and what the vendor says of it."""
+    """Every machine type of a cloud with a fabric, and the vendor's data."""
     return pytest.mark.parametrize(("machine", "facts"), VENDORS[cloud]["machines"].items())
 
 

@@ -74,7 +74,7 @@ def _snake(name: str) -> str:
 
 
 def with_other(inputs: Any, path: list[str]) -> Any:
-    """Inputs with another value at a path; what is missing on the way is made."""
+    """Inputs with another value at a path; missing parents are created."""
     if not path or path == ["*"]:
         return "another"
     if isinstance(inputs, list):
@@ -134,6 +134,7 @@ def reviewed(folder: Path, before: Data, after: Data) -> Verdict:
     return verdict(outlook(now.stack), Comparison("main", "abc1234", outlook(was.stack), ()), found, None)
 
 
+# Another value of a key of a stack, the verdict, and the start of a reason.
 CHANGES: dict[str, tuple[object, str, str]] = {
     "prod-gcp cluster.create.podRange": (
         "others",
@@ -171,7 +172,6 @@ CHANGES: dict[str, tuple[object, str, str]] = {
         "Replaces the pool a100mig (4 nodes, 28 GPUs, used by ml-experiments, deleted first): gpuInstanceProfile",
     ),
 }
-"""Another value of a key of a stack, the verdict, and how a reason begins."""
 
 
 @pytest.mark.slow
@@ -274,14 +274,14 @@ STACKS_AGAIN: Final[Mapping[str, Data]] = {
 
 
 def sent(sections: Data, clouds: Clouds) -> list[Registration]:
-    """What a stack registers in its cloud, in an order in which it is created."""
+    """Cloud registrations of a stack, in an order of their creation."""
     graph = Graph(cluster(sections, clouds.answers()).rendered)
     ordered = [graph.known[urn] for urn in graph.order()]
     return [one for one in ordered if one.type.startswith(("aws:", "gcp:", "azure-native:")) and not one.external_id]
 
 
 def declared_again() -> set[str]:
-    """Types of all resources of clouds that a module of components/clouds names."""
+    """Types of all cloud resources in modules of components/clouds."""
     found: set[str] = set()
     for module in walk_packages(components.clouds.__path__, "components.clouds."):
         names = vars(import_module(module.name))
@@ -292,7 +292,7 @@ def declared_again() -> set[str]:
 
 
 def _types(names: Mapping[str, Any], node: ast.AST) -> set[str]:
-    """The type of a resource that an expression such as `aws.iam.Role` is."""
+    """The resource type of an expression such as `aws.iam.Role`."""
     value: Any = None
     match node:
         case ast.Name(id=name):
@@ -352,7 +352,7 @@ def registration(type_: str, **inputs: Json) -> Registration:
 
 
 def test_the_model_refuses_what_clouds_refuse() -> None:
-    """What the program did before: a ring with a fixed name, a log group that is deleted, and a key that goes."""
+    """Formerly: a ring with a fixed name, a log group that is deleted, and a key that is deleted."""
     ring = registration("gcp:kms/keyRing:KeyRing", name="r", project="p", location="l")
     log = registration(LOG_GROUP, name="/aws/eks/ml/cluster", retentionInDays=365)
     key = registration("aws:kms/key:Key")

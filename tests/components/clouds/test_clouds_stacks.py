@@ -1,4 +1,4 @@
-"""The resources of clouds that stacks become: tables of cases, descriptions of clouds, and running pods."""
+"""The cloud resources of stacks: tables of cases, descriptions of clouds, and running pods."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -29,14 +29,13 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "azure": aks_description.DESCRIPTION,
 }
 PACKAGES: Final = {"aws": "aws:", "gcp": "gcp:", "azure": "azure-native:"}
-FREE: Final = {"labels", "nodeLabels", "resourceLabels", "tags", "tagsAll"}
-"""Maps whose keys are the stack's own."""
+FREE: Final = {"labels", "nodeLabels", "resourceLabels", "tags", "tagsAll"}  # maps whose keys are the stack's own
 CLOUD_OF: Final = {stack: cloud for cloud, description in DESCRIPTIONS.items() for stack in description.stacks}
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One resource of a stack, and who can judge it."""
+    """One resource of a stack, and its description."""
 
     cloud: str
     stack: str
@@ -58,7 +57,7 @@ class Sent:
 
 
 def sent_to(cloud: str, stack: str) -> list[Sent]:
-    """All that a stack sends to its cloud; what it only reads is not sent."""
+    """All resources that a stack sends to its cloud, without reads."""
     registrations = [
         registration
         for registration in stack_of_repository(stack).rendered.registrations
@@ -69,7 +68,7 @@ def sent_to(cloud: str, stack: str) -> list[Sent]:
 
 @cache
 def described(stack: str) -> list[Sent]:
-    """What a stack sends that its cloud describes."""
+    """The resources that the cloud's description has."""
     return [
         resource for resource in sent_to(CLOUD_OF[stack], stack) if resource.resource.type in resource.description.types
     ]
@@ -77,7 +76,7 @@ def described(stack: str) -> list[Sent]:
 
 @cache
 def kinds(stack: str) -> list[Sent]:
-    """One of each way a type of resource is sent, by the keys that it has: mutations of twins would say the same."""
+    """One resource for each set of keys of a type: mutations of others would be the same."""
     found: dict[tuple[str, str], Sent] = {}
     for resource in described(stack):
         found.setdefault((resource.resource.type, repr(sorted(map(str, keys(resource.inputs))))), resource)
@@ -85,7 +84,7 @@ def kinds(stack: str) -> list[Sent]:
 
 
 def unnoticed(stack: str, mutants: Callable[[Sent], Mapping[Place, Inputs]]) -> list[str]:
-    """The places of a stack where its cloud's description has nothing against what is no longer right."""
+    """The places of a stack where its cloud's description does not report an invalid value."""
     return [
         f"{resource} {place}"
         for resource in kinds(stack)
@@ -106,7 +105,7 @@ def keys(value: object, at: Place = ()) -> Iterator[Place]:
 
 
 def changed(inputs: Inputs, place: Place, key: str | int | None, value: object = None) -> Inputs:
-    """The inputs with what is at a place under another key, or with another value, or gone where there is no key."""
+    """The inputs with the value at a place renamed or replaced, or deleted if there is no key."""
     copy = deepcopy(dict(inputs))
     around: Any = copy
     for part in place[:-1]:
@@ -192,8 +191,7 @@ def test_resources_of_a_stack(case: Case) -> None:
 
 
 CLOUD_STACKS: Final = ("dev-aws", "prod-aws", "prod-gcp", "prod-azure")
-SYSTEM: Final = ("::cluster-system-group", "::cluster-gpu-tenancy-system")
-"""Ends of the URNs of system nodes."""
+SYSTEM: Final = ("::cluster-system-group", "::cluster-gpu-tenancy-system")  # ends of the URNs of system nodes
 POOLS: Final = {"NodeGroup", "NodePool", "AgentPool"}
 
 
@@ -204,7 +202,7 @@ def pools(found: Graph) -> set[str]:
 
 @pytest.mark.parametrize("name", [*CLOUD_STACKS, "karpenter"])
 def test_a_pool_without_capacity_blocks_nothing_in_the_cluster(name: str) -> None:
-    """All pools fail, and what waits for them with them: no object, release or right is among these."""
+    """All pools and their dependents fail: no object, release or right is among these."""
     dependencies = Graph(
         platform(on_karpenter()).rendered if name == "karpenter" else stack_of_repository(name).rendered
     )
@@ -219,7 +217,7 @@ def on_karpenter() -> Data:
 
 
 def test_the_program_goes_on_after_failed_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with `--continue-on-error`: all else is registered, with the inputs that it has anyway."""
+    """As with `--continue-on-error`: all other resources are registered with the same inputs."""
     body = "from components.platform import build\nbuild(made)"
     expected = program(on_karpenter(), body).rendered.registrations
     register = RecordingMonitor.RegisterResource
@@ -246,7 +244,7 @@ AKS: Final = "azure-native:containerservice:AgentPool"
 
 
 def judged(kind: str, inputs: Any) -> bool | None:
-    """Whether an input ends running pods only where it must; None for one that ends none."""
+    """Whether an input ends running pods only if required; None if it ends none."""
     if kind == "kubernetes:helm.sh/v3:Release" and inputs["name"] == "cluster-autoscaler":
         flags = inputs["values"]["extraArgs"]
         below = [flags[f"scale-down-{of}utilization-threshold"] for of in ("", "gpu-")]

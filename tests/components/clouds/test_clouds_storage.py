@@ -36,14 +36,12 @@ ASSOCIATION: Final = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 
 
 def with_datasets(sections: Data, **datasets: Any) -> Data:
-    """A stack of two teams, of which only the first has the datasets."""
     teams = {"a": sections["teams"]["a"], "b": team(gpus={})}
     named = {name: {"teams": ["a"], **dataset} for name, dataset in datasets.items()}
     return {**sections, "teams": teams, "datasets": named}
 
 
 def data(made: list[Registration], token: str) -> list[Any]:
-    """Inputs of all resources of a type that are for data."""
     return [cast("Any", one.inputs) for one in made if one.type == token and "-data" in one.name]
 
 
@@ -97,7 +95,7 @@ def test_on_s3_a_reader_can_only_read_its_folder() -> None:
 
 
 def test_a_reader_on_s3_has_two_actions_and_a_writer_three_more() -> None:
-    """The operations of S3 are those of botocore's description; some have another action, which is listed here."""
+    """The operations of S3 are those of botocore's description; operations with another action are listed here."""
     operations = {f"s3:{name}" for name in service("s3")["operations"]}
     actions = operations | {"s3:ListBucket", "s3:PutObjectAcl", "s3:BypassGovernanceRetention", "s3:PutBucketPolicy"}
     place, context = f"{BUCKET}/v3/0.tar", {"s3:prefix": "v3/"}

@@ -1,4 +1,4 @@
-"""Programs of others: stacks on an emulator of AWS, and charts of clouds."""
+"""Foreign programs: stacks on an emulator of AWS, and charts of clouds."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -35,6 +35,7 @@ from gpu_tenancy.model.source import Source
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
+# Operations that moto does not have; only AWS' own descriptions check them.
 UNKNOWN: Final = {
     "ec2:CreatePlacementGroup",
     "eks:AssociateAccessPolicy",
@@ -42,9 +43,7 @@ UNKNOWN: Final = {
     "eks:CreateAddon",
     "eks:CreatePodIdentityAssociation",
 }
-"""Operations that moto does not have: what they send is compared with AWS' own descriptions only."""
-REFUSED: Final = ("CreateNatGateway",)
-"""moto does not know regional NAT gateways, and wants a subnet."""
+REFUSED: Final = ("CreateNatGateway",)  # moto does not know regional NAT gateways, and requires a subnet
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,6 @@ def everything() -> Rendered:
 
 
 def created(url: str, region: str, rendered: Rendered) -> Emulator:
-    """The emulator with all that a stack registers on AWS."""
     emulator, graph = Emulator(url, region), Graph(rendered)
     ordered = [graph.known[urn] for urn in graph.order()]
     emulator.create(one for one in ordered if one.type.startswith("aws:") and not one.external_id)
@@ -90,7 +88,7 @@ def test_each_call_is_accepted_with_the_answers_before_it(server: str, name: str
 
 
 def test_a_name_that_is_in_use_is_refused(server: str) -> None:
-    """So the emulator would notice what a second `pulumi up` meets without the takeover of the log group."""
+    """So the emulator would reject the second `pulumi up` without the takeover of the log group."""
     emulator = Emulator(server, "eu-west-1")
     (log,) = (one for one in stack_of_repository("dev-aws").rendered.registrations if one.type.endswith(":LogGroup"))
     emulator.create([log])
@@ -100,7 +98,7 @@ def test_a_name_that_is_in_use_is_refused(server: str) -> None:
 
 
 def test_doctor_asks_it_by_aws_own_command_line(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What moto does not have is unknown, not missing: quotas of EC2, the simulation of rights, EKS' versions."""
+    """Operations that moto lacks are unknown, not missing: quotas of EC2, simulation of rights, EKS' versions."""
     emulator = Emulator(server, "us-west-2")
     ec2 = emulator.client("ec2")
     network = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
@@ -140,7 +138,6 @@ def with_fabric(cluster: Data) -> Data:
 
 @pytest.fixture(scope="module")
 def releases() -> dict[str, ReleasePlan]:
-    """The releases of clusters with either autoscaler."""
     made: dict[str, ReleasePlan] = {}
     for section in (eks_creation(), eks_section(autoscaler="karpenter")):
         for resource in sent(with_fabric(section)):
@@ -154,7 +151,7 @@ def releases() -> dict[str, ReleasePlan]:
 
 @pytest.fixture(scope="module")
 def objects(releases: dict[str, ReleasePlan], report: Report) -> Objects:
-    """What a chart creates; the test is skipped for charts that cannot be rendered here."""
+    """The objects of a chart; the test is skipped for charts that cannot be rendered here."""
     return lambda chart: rendered(releases[chart], report)
 
 
@@ -222,6 +219,5 @@ def test_every_object_of_karpenter_has_its_definition(objects: Objects) -> None:
 
 
 def _required(pod: dict[str, Json]) -> list[dict[str, Json]]:
-    """The expressions that a node must match."""
     path = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     return [dict(row) for term in maps_at(pod, *path) for row in maps_at(term, "matchExpressions")]

@@ -1,4 +1,4 @@
-"""What tests on a real Kueue share."""
+"""Fixtures for tests on a real Kueue."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ from gpu_tenancy.kube.client import Manifest
 
 @dataclass(slots=True)
 class Research:
-    """The stack `local` with a researcher, for files that find it one after the other; each leaves it as it was."""
+    """The stack `local` with a researcher, which test files share one after another; each leaves it unchanged."""
 
     queueing: Queueing
     as_found: AsFound
@@ -24,14 +24,12 @@ class Research:
     _deployed: ExitStack = field(default_factory=ExitStack)
 
     def up(self) -> Researcher:
-        """Deploys it if it is not there."""
         if self.member is None:
             self.member = self._deployed.enter_context(researching(self.queueing, self.folder))
             self.as_found.keep(self._kept(self.member))
         return self.member
 
     def down(self, member: Researcher) -> None:
-        """Removes it."""
         kept, self.member = self._kept(member), None
         self._deployed.close()
         self.as_found.release(kept)
@@ -42,13 +40,12 @@ class Research:
 
 @pytest.fixture(scope="session")
 def research(queueing: Queueing, queueing_as_found: AsFound, tmp_path_factory: pytest.TempPathFactory) -> Research:
-    """The stack `local`, for the files that share it."""
     return Research(queueing, queueing_as_found, tmp_path_factory.mktemp("rita"))
 
 
 @pytest.fixture(scope="module")
 def researcher(research: Research, request: pytest.FixtureRequest) -> Iterator[Researcher]:
-    """A researcher of the stack `local`, which stays for the next file if that asks for one, too."""
+    """A researcher of the stack `local`; the stack stays if the next file asks for one, too."""
     rita = research.up()
     yield rita
     if shared_deployment(request.config.stash[NEXT]) != "research":

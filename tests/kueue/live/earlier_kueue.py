@@ -28,8 +28,8 @@ from gpu_tenancy.model.yaml import read_table
 
 MODULE: Final = "sigs.k8s.io/kueue"
 VERSION: Final = "v0.18.4"
+# Of the module and of its go.mod.
 SUMS: Final = ("h1:+Vs1H5sjXeSGG8BxvkrJCrpovB0vpuIHfkwSmlNSkyc=", "h1:r+uAz3Srk1KTIGUXcZ2vFHNAsbzxPyp4BQsUYeovpAE=")
-"""Of the module and of its go.mod."""
 
 
 def source(cache: Path) -> str:
@@ -50,18 +50,17 @@ def source(cache: Path) -> str:
 
 
 def program(cache: Path) -> Path:
-    """Where its manager is, or would be built."""
+    """The path of its manager."""
     return built(cache, "kueue", source(cache))
 
 
 def build_program(cache: Path, report: Report) -> None:
-    """Builds its manager into the cache, unless it is there."""
     if not program(cache).is_file():
         build(cache, report, {"kueue": f"{MODULE}/cmd/kueue"}, source=source(cache), what=f"Kueue {VERSION}")
 
 
 def _definitions(cache: Path, report: Report, storage: str) -> dict[Pin, Path]:
-    """Its definitions, with objects stored in a version of the API."""
+    """Its definitions, with a storage version of the API."""
     module = Module(MODULE, VERSION, "config/components/crd/bases", SUMS)
     folder = definitions.module_folders([module], find_go((1, 21), cache, report))[module] / module.folder
     found: dict[Pin, Path] = {}
@@ -76,7 +75,7 @@ def _definitions(cache: Path, report: Report, storage: str) -> dict[Pin, Path]:
 
 
 def _without_gates(item: Wanted) -> Wanted:
-    """Kueue exits for gates that it does not know, and the stack sets DisableWaitForPodsReady of 0.19."""
+    """Kueue exits for unknown gates, and the stack sets DisableWaitForPodsReady of 0.19."""
     values = with_more(item.release.values, {"controllerManager": {"featureGates": None}})
     return replace(item, release=replace(item.release, values=values))
 

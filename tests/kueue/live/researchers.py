@@ -35,7 +35,7 @@ WORK: Final = frozenset(
 
 @dataclass(frozen=True)
 class Researcher:
-    """A member of the group ml-research, who has what the stack gives this group and nothing else.
+    """A member of the group ml-research, with the group's rights in the stack only.
 
     Attributes:
         own: the cluster as this person.
@@ -61,7 +61,7 @@ class Researcher:
         return [pod for pod in found if f"{text_at(pod, 'metadata', 'name')}-".startswith(f"{name}-")]
 
     def running(self, name: str, count: int) -> list[Manifest]:
-        """Waits until an object has exactly these pods, and all have started."""
+        """Waits until an object has exactly `count` pods, and all have started."""
 
         def started() -> list[Manifest] | None:
             pods = self.pods(name)
@@ -87,7 +87,7 @@ def sections() -> Data:
 def researching(
     queueing: Queueing, folder: Path, stack_of: Data | None = None, team: str = TEAM
 ) -> Generator[Researcher]:
-    """A stack on the platform, else `local`, and somebody of its group with the name of a team."""
+    """A stack on the platform (default: `local`), and a member of the group with a team's name."""
     source = Source(stack_of or sections())
     declared = load(source)
     queueing.run(declared)
@@ -111,7 +111,6 @@ def researching(
 
 
 def identified(researcher: Researcher, person: Person, folder: Path) -> Path:
-    """The kubeconfig of somebody else of the stack."""
     config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
     kept = {key: value for key, value in config["users"][0]["user"].items() if not key.startswith("as")}
     config["users"][0]["user"] = impersonating(kept, person)

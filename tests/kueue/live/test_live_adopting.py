@@ -1,4 +1,4 @@
-"""A cluster that others made is adopted while jobs run in it: they run on, and afterwards nothing is left to change."""
+"""A foreign cluster is adopted while jobs run in it: they continue to run, and the stack is unchanged afterwards."""
 
 import json
 from collections import Counter
@@ -57,7 +57,7 @@ def guaranteed(queue: Manifest) -> list[str]:
 
 
 def state(cluster: Cluster) -> dict[str, Any]:
-    """What must not change: pods on their nodes, workloads with their quota, and queues."""
+    """The state that must not change: pods on their nodes, workloads with their quota, and queues."""
     found: dict[str, Any] = {}
     for side in SIDES:
         for pod in cluster.list("v1", "Pod", namespace=side):
@@ -86,7 +86,7 @@ def planned(file: Path) -> Preview:
 
 
 def served(cluster: Cluster, manifest: Manifest) -> bool:
-    """Whether the platform has the kind: those of operators that it does not run are left out."""
+    """Whether the platform has the kind: kinds of operators that it does not run are left out."""
     try:
         cluster.resource(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
     except UnknownKindError:
@@ -96,7 +96,7 @@ def served(cluster: Cluster, manifest: Manifest) -> bool:
 
 @contextmanager
 def working(queueing: Queueing) -> Generator[dict[str, Any]]:
-    """A cluster that others made, whose jobs run; what must not change. The jobs are deleted at the end."""
+    """A foreign cluster with running jobs; yields the state that must not change. The jobs are deleted at the end."""
     cluster = queueing.cluster
     with applied(queueing, "kueue-named"):
         for side in SIDES:
@@ -187,7 +187,7 @@ def lives(cluster: Cluster, stack: Preview) -> dict[Reference, str]:
 
 
 def install(queueing: Queueing, stack: Preview) -> None:
-    """The definitions of all kinds of a stack, and waits until clients can read their schemas."""
+    """Installs the definitions of all kinds of a stack, and waits until clients can read their schemas."""
     platform = queueing.platform
     pins = needed(read_pins(), api_groups(stack.objects))
     platform.install(fetch(pins, platform.cache, queueing.report), queueing.report)
@@ -195,7 +195,7 @@ def install(queueing: Queueing, stack: Preview) -> None:
 
 
 def without_adopt(content: str) -> str:
-    """A stack's file without the names of objects to adopt, as its author leaves it after the first deployment."""
+    """A stack's file without names of objects to adopt, as after the first deployment."""
     found = yaml.safe_load(content)
     del found["config"]["gpu-tenancy:cluster"]["adopt"]
     return yaml.safe_dump(found, sort_keys=False)

@@ -1,7 +1,7 @@
-"""Random scenarios on the real Kueue and in the simulation: a part of what `make agree` plays.
+"""Random scenarios on the real Kueue and in the simulation: a part of `make agree`.
 
-At the end of each the queues are changed while workloads run, and what Kueue preempts and admits must be what a preview
-of the change foresees from the cluster. Others are made by hand: a queue that borrows, and one that could preempt it.
+At the end of each, the queues are changed while workloads run: Kueue must preempt and admit the workloads that a
+preview of the change forecasts. Other scenarios are written by hand: a queue that borrows, and a possible preemptor.
 """
 
 import json
@@ -26,11 +26,9 @@ from gpu_tenancy.kueue import Quotas, preemptors
 from gpu_tenancy.kueue.scenarios import read_tenancy
 
 SEED = 20261122
-EACH = 1
-"""Scenarios of each class, without fair sharing and with."""
+EACH = 1  # scenarios of each class, without fair sharing and with
 WORKLOADS = 6
-RECORDED = ("off-c04-02", "on-c11-08")
-"""Recordings with preemptions, short ones."""
+RECORDED = ("off-c04-02", "on-c11-08")  # short recordings with preemptions
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "kueue-0.19.2.jsonl"
 
 
@@ -39,6 +37,7 @@ PRIORITIES = {"low": 0, "mid": 60, "high": 100}
 ANY = {"reclaimWithinCohort": "Any"}
 LOWER = {"reclaimWithinCohort": "LowerPriority"}
 ABOVE = {**ANY, "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 50}}
+# The root's own quota, the quota of the queue that could preempt, and its policies.
 TAKERS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "lent": (2, {"nominal": 2}, ANY),
     "lower": (2, {"nominal": 2}, LOWER),
@@ -47,11 +46,10 @@ TAKERS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "cohort": (2, {"nominal": 0, "cohort": "side"}, ANY),
     "above": (4, {"nominal": 0}, ABOVE),
 }
-"""The root's own quota, the quota of the queue that could preempt, and its policies."""
 
 
 def borrowing(name: str, priorities: tuple[str, str], *, fair: bool) -> dict[str, Any]:
-    """All four GPUs are borrowed, and another queue requests two of them; four where it could borrow two others."""
+    """All four GPUs are borrowed, and another queue requests two of them; four if it could borrow two others."""
     own, quota, policies = TAKERS[name]
 
     def line(**quota: int) -> list[dict[str, Any]]:
@@ -107,8 +105,8 @@ class Results:
     """The comparison in one mode.
 
     Attributes:
-        changes: how many changes did what was foreseen.
-        others: those that did something else when they were played again, carefully, or that do not count.
+        changes: number of changes with the forecast result.
+        others: changes with another result when they were repeated carefully, or that do not count.
     """
 
     compared: list[Compared]
@@ -117,7 +115,7 @@ class Results:
 
 
 def clear(cluster: Cluster) -> None:
-    """Deletes all that scenarios have left, for a platform that others use."""
+    """Deletes all leftovers of scenarios, for a shared platform."""
     namespace = Reference("v1", "Namespace", kueue.NAMESPACE)
     cluster.delete(namespace, wait=0)
     empty(cluster, kueue.NAMESPACE)
@@ -134,7 +132,7 @@ def clear(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module", params=[True, False], ids=["fair sharing on", "fair sharing off"])
 def played(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[Results]:
-    """The comparison in one mode; fair sharing off is last, as the platform had it."""
+    """The comparison in one mode; fair sharing off is last, to restore the platform's mode."""
     fair: bool = request.param
     chosen = scenarios(fair=fair)
     with stage(queueing.platform, chosen, queueing.report, fair=fair, then=change) as on:
@@ -184,7 +182,7 @@ def test_only_the_named_queues_preempt_a_borrower(results: list[Compared]) -> No
 
 
 def test_kueue_reproduces_its_recordings(results: list[Compared]) -> None:
-    """So the player plays as the recorder did."""
+    """So the player has the same results as the recorder."""
     played = [one for one in results if "observed" in one.scenario]
     assert len(played) == 1
     for one in played:

@@ -1,4 +1,4 @@
-"""What members of teams read of borrowed GPUs, evictions and broken nodes, with their own rights, on 80 columns."""
+"""Members' view of borrowed GPUs, evictions and broken nodes, with their own rights, on 80 columns."""
 
 import fcntl
 import os
@@ -30,7 +30,6 @@ WIDTH: Final = 80
 
 
 def job(team: str, name: str) -> Manifest:
-    """A pod with eight GPUs."""
     requests: Json = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "8"}
     container: Json = {
         "name": "main",
@@ -43,7 +42,7 @@ def job(team: str, name: str) -> Manifest:
 
 
 def asked(kubeconfig: Path, *words: str) -> str:
-    """What a command prints on a terminal, in one line; each of its lines fits the screen."""
+    """The output of a command on a terminal, in one line; each of its lines fits the screen."""
     screen, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, WIDTH, 0, 0))
     command = [sys.executable, "-m", "gpu_tenancy", *words, "--kubeconfig", str(kubeconfig)]
@@ -59,7 +58,7 @@ def asked(kubeconfig: Path, *words: str) -> str:
 
 
 def _more(screen: int) -> bytes:
-    """What a terminal shows next; nothing once its program has ended."""
+    """The next output of a terminal; empty after its program has ended."""
     try:
         return os.read(screen, 65536)
     except OSError:
@@ -72,7 +71,7 @@ def has(cluster: Cluster, team: str, kind: str) -> bool | None:
 
 @contextmanager
 def scarce(cluster: Cluster) -> Generator[None]:
-    """Without the quota of the root, so that the A100s are those that the researcher's team is guaranteed."""
+    """Without the quota of the root, so that only the A100s that the researcher's team is guaranteed exist."""
     found: Any = cluster.get(KUEUE, "Cohort", "org")
     before = found["spec"]["resourceGroups"]
     after = deepcopy(before)

@@ -1,4 +1,4 @@
-"""A burst on spot nodes under the real Kueue: both serve behind one Service, and the base still does without them."""
+"""A burst on spot nodes under the real Kueue: base and burst serve behind one Service, and the base works alone."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -34,13 +34,11 @@ SECTIONS: Final[Data] = stack(
 
 
 class Served:
-    """The stack on the platform."""
-
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
     def ready(self, labels: str) -> dict[str, str]:
-        """Pods with these labels that answer, with the capacity of their nodes."""
+        """Ready pods with these labels, with the capacity of their nodes."""
         nodes = {text_at(node, "metadata", "name"): node for node in self.cluster.list("v1", "Node")}
         found: dict[str, str] = {}
         for pod in self.pods(labels):
@@ -70,7 +68,7 @@ class Served:
         }
 
     def wait(self, base: int, burst: int) -> None:
-        """Until so many pods of both are ready on their nodes, and the Service selects them, and no other pods."""
+        """Waits until the pods of both are ready on their nodes, and the Service selects exactly these pods."""
 
         def served() -> bool:
             behind, (of_base, of_burst) = self.ready(self.selected), map(self.ready, (BASE, BURST))

@@ -1,6 +1,6 @@
-"""Jobs with a ComputeDomain under the real Kueue and Kubeflow Trainer: channels are counted, and pods get theirs.
+"""Jobs with a ComputeDomain under the real Kueue and Kubeflow Trainer: Kueue counts channels, and pods get them.
 
-NVIDIA's driver is played by the embedded platform: `gpu_tenancy.embedded.drivers`.
+The embedded platform acts for NVIDIA's driver: `gpu_tenancy.embedded.drivers`.
 """
 
 import re
@@ -66,17 +66,13 @@ def sections() -> Data:
 
 @dataclass(frozen=True)
 class Running:
-    """The stack on the platform."""
-
     cluster: Cluster
 
     def workload(self, owner: str) -> Any:
-        """The Workload of a job."""
         found = self.cluster.list(KUEUE, "Workload", namespace=TEAM)
         return next((one for one in found if f"-{owner}-" in text_at(one, "metadata", "name")), None) or {}
 
     def admitted(self, owner: str) -> Any:
-        """How Kueue admits the pods of a job."""
         self.cluster.wait_for(
             lambda: is_true(self.workload(owner), "Admitted"), timeout=PATIENCE, what=f"the admission of {owner}"
         )
@@ -91,7 +87,7 @@ class Running:
         ]
 
     def racks(self, name: str) -> set[str]:
-        """The racks of a job's pods, when all are on a node of their own."""
+        """The racks of a job's pods, when each is on its own node."""
         nodes = {text_at(one, "metadata", "name"): one for one in self.cluster.list("v1", "Node")}
 
         def placed() -> list[str]:
@@ -167,7 +163,7 @@ def test_the_namespace_quota_counts_gpus_and_no_channels(running: Running) -> No
 
 
 def asked(running: Running, manifest: Any) -> tuple[fit.Fitting, Why]:
-    """What `fit` says of a job before it is submitted, and `why` when it is and the reason is known."""
+    """The result of `fit` before a job is submitted, and of `why` afterwards when the reason is known."""
     cluster = running.cluster
     demanded = demand(manifest, TEAM)
     state = read(cluster, fit.KINDS, TEAM, only=fit.OWN).joined(read(cluster, (), TEAM, only=kinds_claimed([demanded])))
@@ -187,7 +183,7 @@ def asked(running: Running, manifest: Any) -> tuple[fit.Fitting, Why]:
 
 
 def own_job(running: Running, name: str, template: str) -> Any:
-    """A job of a user: as the declared one, of one pod with one GPU."""
+    """A user's job: as the declared one, of one pod with one GPU."""
     manifest: Any = deepcopy(dict(running.cluster.get("batch/v1", "Job", "plain", TEAM) or {}))
     pod = manifest["spec"]["template"]
     own = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}

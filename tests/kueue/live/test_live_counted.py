@@ -1,6 +1,6 @@
-"""Of each kind that Kueue integrates, Kueue counts what the pods hold on nodes, or it is refused.
+"""For each kind that Kueue integrates, Kueue counts the pods' resources on nodes, or the object is refused.
 
-A table of kinds from `kinds.yaml` and of ways to write resources: what Kueue admitted beside what the scheduler placed.
+A table of kinds from `kinds.yaml` and of ways to write resources: Kueue's admitted amounts and the scheduled ones.
 """
 
 from collections.abc import Iterator
@@ -42,6 +42,7 @@ def _container(name: str, requested: Any, limits: Any, **more: Any) -> Any:
 
 ONE: Final = {GPU: "1"}
 PLAIN: Final = _container("plain", {"cpu": "1"}, {"cpu": "1"})
+# Parts of a pod spec, by the place of GPUs or CPUs.
 FORMS: Final[dict[str, Any]] = {
     "both": {"containers": [_container("main", ONE, ONE)]},
     "limits": {"containers": [_container("main", None, ONE)]},
@@ -56,7 +57,7 @@ FORMS: Final[dict[str, Any]] = {
         "resources": {"requests": {"cpu": "3", "memory": "9Gi"}, "limits": {"cpu": "3", "memory": "9Gi"}},
     },
 }
-"""Parts of a pod spec, by what they write GPUs or CPUs under."""
+# Other fields of each kind. A kind that Kueue integrates and that is not here fails.
 AROUND: Final[dict[str, Any]] = {
     "Pod": {},
     "Deployment": {"replicas": 2, "selector": {"matchLabels": {"app": "counted"}}},
@@ -74,10 +75,8 @@ AROUND: Final[dict[str, Any]] = {
     "RayJob": {"entrypoint": "python /tune.py", "submissionMode": "HTTPMode"},
     "RayService": {"serveConfigV2": "", "upgradeStrategy": {"type": "None"}},
 }
-"""What each kind has beside its pod templates. A kind that Kueue integrates and that is not here fails."""
 IN_RAY: Final = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
-NEVER: Final = ("Pod", "Job", "JobSet", "RayCluster", "RayJob", "RayService")
-"""Kinds whose pods can end."""
+NEVER: Final = ("Pod", "Job", "JobSet", "RayCluster", "RayJob", "RayService")  # kinds whose pods can end
 
 
 def written(kind: WorkloadKind, form: str) -> Any:
@@ -102,7 +101,7 @@ def written(kind: WorkloadKind, form: str) -> Any:
 
 
 def within(found: Any, path: list[str]) -> Any:
-    """What is at a path, of the first item of each list."""
+    """The value at a path, of the first item of each list."""
     for field in path:
         inner: Any = found.setdefault(field, {})
         found = cast("list[Any]", inner)[0] if isinstance(inner, list) else inner
@@ -115,7 +114,7 @@ def name_of(kind: WorkloadKind, form: str) -> str:
 
 @pytest.fixture(scope="module")
 def boss(researcher: Researcher) -> Iterator[Researcher]:
-    """Somebody with all rights in the namespace, for kinds that no role of people may create."""
+    """A user with all rights in the namespace, for kinds that no role of people may create."""
     rbac = "rbac.authorization.k8s.io"
     subject: Any = {"kind": "User", "name": "boss", "apiGroup": rbac}
     binding: Any = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": "boss", "namespace": TEAM}}
@@ -131,7 +130,7 @@ def boss(researcher: Researcher) -> Iterator[Researcher]:
 
 
 def counted_and_held(cluster: Cluster, made: Manifest) -> tuple[dict[str, int], dict[str, int]] | None:
-    """What Kueue counts of an object and what its pods hold on nodes; None as long as a pod waits or is missing."""
+    """Kueue's count of an object and its pods' resources on nodes; None while a pod is pending or missing."""
     pods = [one for one in cluster.list("v1", "Pod", namespace=TEAM) if belongs(one, made)]
     uids = {text_at(made, "metadata", "uid"), *(text_at(pod, "metadata", "uid") for pod in pods)}
     counted: dict[str, int] = {}
@@ -174,7 +173,7 @@ def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kin
 
 
 def stays(pod: Manifest) -> bool:
-    """Whether node autoscalers leave a pod where it is."""
+    """Whether node autoscalers do not evict a pod."""
     return STAYS.items() <= map_at(pod, "metadata", "annotations").items()
 
 

@@ -1,4 +1,4 @@
-"""`tenancy cluster inspect` on clusters that others made, applied as kubectl would, where Kueue decides."""
+"""`tenancy cluster inspect` on foreign clusters, applied as by kubectl, with the real Kueue."""
 
 import json
 from collections.abc import Generator, Iterator
@@ -26,8 +26,7 @@ from gpu_tenancy.model.plan.pools import NodeTaint
 
 QUEUE: Final = ("kueue.x-k8s.io/v1beta2", "ClusterQueue")
 VOLCANO: Final = "scheduling.volcano.sh"
-EVERYWHERE: Final = {"gpus-without-queue"}
-"""What each breaks on a real cluster, which has the namespace `default`."""
+EVERYWHERE: Final = {"gpus-without-queue"}  # broken rules on every real cluster, which has the namespace `default`
 
 
 def shape(node: Any) -> NodeShape:
@@ -40,7 +39,7 @@ def shape(node: Any) -> NodeShape:
 
 @contextmanager
 def applied(queueing: Queueing, name: str) -> Generator[list[Manifest]]:
-    """Applies a cluster, waits until Kueue has seen its queues, and deletes all but its namespaces in the end."""
+    """Applies a cluster, waits until Kueue has processed its queues, and deletes all but its namespaces in the end."""
     cluster, made = queueing.cluster, objects(name)
     bring_nodes(cluster, [shape(each) for each in made if each["kind"] == "Node"])
     found = [each for each in made if each["kind"] != "Node"]
@@ -136,7 +135,7 @@ def test_who_is_preempted_next_is_who_kueue_preempts(queueing: Queueing) -> None
 
 
 def _simulated(kubeconfig: Path) -> Any:
-    """The survey once the pod of the borrower is on its node and Kueue has written what it holds."""
+    """The survey once the pod of the borrower is on its node and Kueue has written its usage."""
     found = inspected(kubeconfig)
     return found if found["gpus"][0]["used"] and not found["notSimulated"] else None
 

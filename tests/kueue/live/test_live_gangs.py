@@ -13,12 +13,10 @@ from gpu_tenancy.cli.main import app
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.references import Reference
 
-QUEUE: Final = "ml-research-l4"
-"""Volcano's queue of the team: it guarantees 4 L4 GPUs, and has no more."""
+QUEUE: Final = "ml-research-l4"  # Volcano's queue of the team: 4 L4 GPUs, guaranteed and limit
 GPU: Final = "nvidia.com/gpu"
 L4, A100 = "NVIDIA-L4", "NVIDIA-A100-SXM4-80GB"
-NODES: Final = 16
-"""Nodes with L4 GPUs, four each."""
+NODES: Final = 16  # nodes with L4 GPUs, four each
 
 
 def pod(product: str, gpus: int, **more: Json) -> dict[str, Json]:
@@ -69,7 +67,7 @@ def rows(rita: Researcher, scheduler: str) -> dict[str, int]:
 
 
 def why(rita: Researcher, name: str, reason: str) -> str:
-    """What `tenancy why` says once it gives a reason: controllers need a moment."""
+    """The output of `tenancy why` once it gives a reason: controllers need a moment."""
 
     def said() -> str | None:
         text = " ".join(asked(rita, "why", f"{TEAM}/{name}").split())
@@ -80,7 +78,7 @@ def why(rita: Researcher, name: str, reason: str) -> str:
 
 @pytest.fixture
 def rita(researcher: Researcher) -> Iterator[Researcher]:
-    """A researcher, whose jobs are gone afterwards."""
+    """A researcher, whose jobs are deleted afterwards."""
     yield researcher
     for kind in (("batch.volcano.sh/v1alpha1", "Job"), ("batch/v1", "Job")):
         for one in researcher.cluster.list(*kind, namespace=TEAM, metadata_only=True):

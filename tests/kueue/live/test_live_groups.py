@@ -38,6 +38,7 @@ APPLIED: Final = (
     "PodDisruptionBudget", "LeaderWorkerSet", "HorizontalPodAutoscaler",
 )  # fmt: skip
 PATIENCE: Final = 90
+# Racks of two nodes with eight GPUs each, as many as a group needs, and quota for three groups.
 SECTIONS: Final[Data] = stack(
     pools={"h100": pool(nodes=6, topology={"block": "example.com/block", "rack": RACK})},
     teams={
@@ -52,20 +53,16 @@ SECTIONS: Final[Data] = stack(
         )
     },
 )
-"""Racks of two nodes with eight GPUs each, as many as a group needs, and quota for three groups."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """The stack on the platform."""
-
     cluster: Cluster
     plan: Plan
     objects: dict[str, Manifest]
 
     @property
     def groups(self) -> Manifest:
-        """The live LeaderWorkerSet."""
         return self.cluster.get(*LEADER_WORKER_SET, "chat", TEAM) or {}
 
     def pods(self, labels: str = SET) -> list[Manifest]:
@@ -84,7 +81,7 @@ class Served:
         ]
 
     def run(self, *groups: str) -> None:
-        """Waits until exactly these groups run, all of their pods."""
+        """Waits until all pods of exactly these groups run."""
         wanted = sorted([*groups, *groups])
         self.cluster.wait_for(lambda: self.running() == wanted, timeout=PATIENCE, what=f"the pods of groups {groups}")
 
@@ -179,7 +176,7 @@ def test_a_group_waits_until_all_its_quota_is_free(served: Served) -> None:
 
 
 def _scale(served: Served, *, minimum: int) -> None:
-    """Sets the autoscaler's minimum, which it brings without any metric."""
+    """Sets the autoscaler's minimum, which it applies without any metric."""
     served.cluster.patch(Reference.of(served.objects["HorizontalPodAutoscaler"]), {"spec": {"minReplicas": minimum}})
 
 
@@ -191,7 +188,7 @@ def _why(served: Served, asked: Manifest | None = None) -> str:
 
 @pytest.mark.parametrize(("before", "after"), [(5, 2), (2, 3)], ids=["while it waits", "while it runs"])
 def test_why_explains_scaled_stateful_sets(served: Served, before: int, after: int) -> None:
-    """Whether Kueue ends the Workload as OutOfSync or not. Of a LeaderWorkerSet it follows the number, as above."""
+    """With and without an eviction as OutOfSync. Kueue adapts a LeaderWorkerSet's Workload, as above."""
     served.run("0", "1")
     gpus, name = {"nvidia.com/gpu": "4"}, f"from-{before}"
     labels = {"app": name}

@@ -46,7 +46,6 @@ def tenancy(researcher: Researcher, *words: object, kubeconfig: Path | None = No
 
 @pytest.fixture
 def pair(researcher: Researcher) -> Iterator[Any]:
-    """A TrainJob of two running pods."""
     words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", 4, "--nodes", 2, "--framework", "pytorch")
     done = tenancy(researcher, "submit", "--name", "pair", *words)
     assert done.exit_code == 0, done.output
@@ -93,9 +92,9 @@ def test_what_gpus_do_is_asked_in_the_pods(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing runs in pods of simulated nodes, so another kubectl answers, for one of them as a person would.
+    """Nothing runs in pods of simulated nodes, so another kubectl answers for one of them.
 
-    Of the other one it says what the real kubectl says of a node that is simulated.
+    For the other one, it prints the real kubectl's error for a simulated node.
     """
     first, _ = sorted(text_at(pod, "metadata", "name") for pod in researcher.running("pair", 2))
     researcher.cluster.wait_for(

@@ -1,4 +1,4 @@
-"""Each kind of job as Kueue sees it: `tenancy fit` must count the pods and requests of Kueue's Workload."""
+"""Each kind of job in Kueue: `tenancy fit` must count the pods and requests of Kueue's Workload."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -44,7 +44,7 @@ SECTIONS: Final = stack(
 
 @pytest.fixture(scope="module")
 def workloads(queueing: Queueing) -> Iterator[dict[str, tuple[Manifest, Manifest]]]:
-    """Each job of the stack with the Workload that Kueue made of it; its queue has no quota, so that no pod starts."""
+    """Each job of the stack with Kueue's Workload; its queue has no quota, so that no pod starts."""
     queueing.run(load(Source(SECTIONS)))
     cluster = queueing.cluster
     labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
@@ -73,7 +73,6 @@ def workloads(queueing: Queueing) -> Iterator[dict[str, tuple[Manifest, Manifest
 
 
 def moved(manifest: Any) -> Any:
-    """The same object in the namespace of these tests."""
     return {**manifest, "metadata": {**manifest["metadata"], "namespace": HOME}}
 
 

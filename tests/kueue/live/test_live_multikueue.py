@@ -38,8 +38,8 @@ QUEUES: Final = "kueue.x-k8s.io/v1beta2"
 
 
 WORKERS: Final = ("west", "east")
+# Jobs of the manager, each with as many GPUs as one worker has.
 JOBS: Final = {"nightly": ("batch/v1", "Job"), "finetune": TRAIN_JOB}
-"""Jobs of the manager, each with as many GPUs as one worker has."""
 
 
 def stacks() -> dict[str, Data]:
@@ -59,12 +59,7 @@ def stacks() -> dict[str, Data]:
 
 @dataclass(frozen=True)
 class Clusters:
-    """A manager and its workers.
-
-    Attributes:
-        platforms: by stack.
-        clusters: their API servers, by stack.
-    """
+    """A manager and its workers, by stack."""
 
     project: Project
     platforms: Mapping[str, Platform]
@@ -79,7 +74,7 @@ class Clusters:
         return self.clusters[where].get(*JOBS[name], name, "ml")
 
     def workload(self, name: str, where: str = "hub") -> "Manifest | None":
-        """The Workload of a job, or its copy in a worker; None where there is none."""
+        """The Workload of a job, or its copy in a worker."""
         called = next((_name(one) for one in self._workloads("hub") if _is_of(one, name)), "")
         return next((one for one in self._workloads(where) if _name(one) == called), None)
 
@@ -87,7 +82,7 @@ class Clusters:
         return tuple(self.clusters[where].list(QUEUES, "Workload", namespace="ml"))
 
     def home(self, name: str) -> str:
-        """The worker in which a job runs, as the manager says; empty until it is admitted."""
+        """The worker of a job, by the manager's record; empty until it is admitted."""
         return text_at(self.workload(name) or {}, "status", "clusterName")
 
     def wait_for_home(self, name: str) -> str:
@@ -98,7 +93,6 @@ class Clusters:
         return found
 
     def why(self, name: str) -> str:
-        """What `tenancy why` says about a job of the manager."""
         state = read(self.manager, KINDS, "ml")
         found = why(target_of(look_up(self.manager, "ml", name), state), state)
         return " ".join((*found.lines, found.reason))
@@ -114,7 +108,7 @@ def _is_of(workload: Manifest, job: str) -> bool:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Clusters]:
-    """All stacks, deployed as a user does; the manager can reach its workers."""
+    """All stacks, deployed as by a user; the manager can reach its workers."""
     folder = tmp_path_factory.mktemp("multikueue")
     project = Project.at(folder / "project")
     for name, sections in stacks().items():
@@ -128,7 +122,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[C
 
 
 def run(made: Clusters, worker: str, *arguments: object) -> str:
-    """What `tenancy access worker-kubeconfig WORKER` prints."""
+    """The output of `tenancy access worker-kubeconfig WORKER`."""
     reached = made.platforms[worker].kubeconfig
     place = "--project", made.project.folder, "--kubeconfig", reached
     given = ["access", "worker-kubeconfig", worker, *place, "--for", "1h", *arguments]
@@ -138,7 +132,6 @@ def run(made: Clusters, worker: str, *arguments: object) -> str:
 
 
 def condition(manifest: Manifest, kind: str) -> str:
-    """The status of a condition; empty where there is none."""
     conditions = at(manifest, "status", "conditions")
     found = conditions if isinstance(conditions, list) else []
     return next((text_at(one, "status") for one in found if isinstance(one, dict) and one.get("type") == kind), "")

@@ -1,4 +1,4 @@
-"""Notebooks with the rights of a researcher of the stack `local`, and what stops them, with its own rights."""
+"""Notebooks with the rights of a researcher of the stack `local`, and the CronJob that stops them."""
 
 import json
 import os
@@ -60,7 +60,6 @@ def listed(researcher: Researcher) -> list[Any]:
 
 @pytest.fixture
 def lab(researcher: Researcher) -> Iterator[Manifest]:
-    """A running notebook with a GPU."""
     done = notebook(researcher, "start", "lab", "--size", "gpu")
     assert done.exit_code == 0, done.output
     assert "it stops when idle for 1h, and after 12h" in done.stdout
@@ -156,7 +155,7 @@ def test_what_the_team_is_not_offered_is_named(researcher: Researcher, words: tu
 
 @pytest.mark.parametrize("level", ["restricted", "baseline"])
 def test_pod_security_admits_its_pod(researcher: Researcher, level: str) -> None:
-    """The API server judges the pod in a namespace with that level, with a dry run."""
+    """A dry run in a namespace with that level."""
     shown = notebook(researcher, "start", "lab", "--dry-run")
     wanted = demand(yaml.safe_load(shown.stdout), TEAM)
     pod = pod_of(wanted, wanted.templates[0])
@@ -207,7 +206,7 @@ def test_open_reads_the_token_and_forwards_the_port(
 
 @pytest.fixture
 def hosted(researcher: Researcher) -> Iterator[None]:
-    """A host for the notebook `lab`, but for its route: no Gateway API is on this platform."""
+    """A host for the notebook `lab`, without its route: this platform has no Gateway API."""
     own: Any = sections()
     own["cluster"]["provides"] = [*own["cluster"]["provides"], "gateways"]
     team: Any = own["teams"][TEAM]
@@ -236,7 +235,7 @@ def test_notebooks_with_a_host_open_at_the_host(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No controller of Gateways runs here: what a Gateway would ask is the Service, and the policy that lets it."""
+    """No controller of Gateways runs here: the test reads the Service, and the policy that allows the Gateway."""
     (container,) = maps_at(lab, "spec", "containers")
     assert {"name": "NOTEBOOK_HOST", "value": "lab.lab.example.com"} in maps_at(container, "env")
     own = researcher.own
@@ -297,7 +296,7 @@ def test_people_of_a_team_lead_no_host_elsewhere(researcher: Researcher, tmp_pat
 
 
 class Stops:
-    """The CronJob of the platform, as the API server has it: its command with the real kubectl, as its account."""
+    """The CronJob of the platform on the API server: its command with the real kubectl, as its account."""
 
     def __init__(self, researcher: Researcher, folder: Path) -> None:
         job: Any = researcher.cluster.get("batch/v1", "CronJob", "stop", NOTEBOOK_STOPS)
@@ -327,7 +326,7 @@ class Stops:
 
 
 def state(researcher: Researcher, pod: Manifest, *, ready: bool, running: str) -> None:
-    """Has the kubelet say of the container of a notebook whether it is ready, and since when it runs."""
+    """Sets readiness and start time of a notebook's container, as a kubelet."""
     status: Any = {
         "name": "notebook",
         "image": "i",

@@ -1,4 +1,4 @@
-"""What a plain `kubectl create job` gets of its team: a maximum run time, and Secrets to pull images with."""
+"""Defaults of a team for a plain `kubectl create job`: a maximum run time, and Secrets to pull images with."""
 
 import shutil
 import subprocess
@@ -38,7 +38,7 @@ KINDS: Final[dict[str, tuple[str, Any, str]]] = {
     "RayCluster": ("ray.io/v1", RAY, ""),
     "Pod": ("v1", JOB["template"]["spec"], ""),
 }
-"""Of each kind its API version, a spec, and the path of what has a field for the maximum run time."""
+"""For each kind: API version, a spec, and the path of the object with a field for the maximum run time."""
 
 
 def stack_of(pulls: list[str]) -> Any:
@@ -151,7 +151,7 @@ def test_a_team_gets_and_loses_secrets_while_it_exists(bounded: Researcher) -> N
 
 
 def test_an_update_of_an_older_job_gives_it_no_maximum_run_time(bounded: Researcher) -> None:
-    """Of a job that exists, the API server would refuse the change."""
+    """The API server would refuse the change of an existing job."""
     old: Any = written("Job", suspend=True)
     reference = Reference.of(bounded.cluster.create(old))
     try:

@@ -40,7 +40,6 @@ def kueue_object(kind: str, namespace: str = "", **spec: Json) -> Manifest:
 
 
 def job(name: str) -> Manifest:
-    """A job of two CPUs."""
     container: Json = {"name": "main", "image": "example.com/job:1", "resources": {"requests": {"cpu": "2"}}}
     return {
         "apiVersion": "batch/v1",
@@ -52,7 +51,6 @@ def job(name: str) -> Manifest:
 
 @pytest.fixture
 def queue(queueing: Queueing) -> Iterator[None]:
-    """A queue with three CPUs."""
     quota: Json = [{"name": NAME, "resources": [{"name": "cpu", "nominalQuota": 3}]}]
     labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
     objects: list[Manifest] = [
@@ -71,7 +69,6 @@ def queue(queueing: Queueing) -> Iterator[None]:
 
 
 def configuration(queueing: Queueing) -> dict[str, Json]:
-    """Of Kueue's manager."""
     found = queueing.cluster.get("v1", "ConfigMap", "kueue-manager-config", "kueue-system") or {}
     return yaml.safe_load(text_at(found, "data", "controller_manager_config.yaml"))
 
@@ -89,7 +86,7 @@ def test_what_exceeds_the_quota_is_pending(queueing: Queueing) -> None:
 
 
 def workload(queueing: Queueing, name: str) -> Any:
-    """Of a job; None if it has none yet."""
+    """The Workload of a job; None if it has none yet."""
     found = queueing.cluster.list(KUEUE, "Workload", namespace=NAME)
     return next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
 
@@ -113,7 +110,7 @@ def webhooks(queueing: Queueing) -> set[str]:
 
 
 def converted(queueing: Queueing) -> dict[str, Json]:
-    """The generations of the definitions whose objects Kueue converts: a change has the API server serve them anew."""
+    """The generations of the definitions with conversion by Kueue: after a change, the API server serves them again."""
     found = queueing.cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     return {
         text_at(one, "metadata", "name"): at(one, "metadata", "generation")
@@ -152,7 +149,7 @@ def sections(fairness: Any) -> Data:
 
 @pytest.fixture(params=[USAGE, "hierarchical"], ids=["by usage", "by priority"])
 def next_team(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The stack's objects on the platform; the team that is expected to be next."""
+    """The stack's objects on the platform; yields the expected next team."""
     declared = Source(sections(request.param))
     queueing.run(load(declared))
     rendered = render(ROOT, project="gpu-tenancy", stack="usage", config=to_config(declared))
@@ -181,7 +178,7 @@ def usage_job(team_name: str, name: str, priority: str | None = None) -> Manifes
 
 
 def is_admitted(cluster: Cluster, team_name: str, name: str) -> bool | None:
-    """Of a job; None before Kueue knows it."""
+    """Whether a job is admitted; None before Kueue knows it."""
     found = cluster.list(KUEUE, "Workload", namespace=team_name)
     workload = next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
     return None if workload is None else is_true(workload, "Admitted")
@@ -216,7 +213,7 @@ def test_the_team_that_used_less_is_next(queueing: Queueing, next_team: str) -> 
 
 
 def measured(cluster: Cluster) -> int:
-    """CPU that the first team's LocalQueue consumed over time, as Kueue tells; the first sample can be of no time."""
+    """CPU that the first team's LocalQueue consumed over time, by Kueue's status; the first sample can be empty."""
     found: Any = cluster.get(KUEUE, "LocalQueue", HEAVY, HEAVY) or {}
     status = found.get("status", {}).get("fairSharing", {}).get("admissionFairSharingStatus", {})
     return amounts(status.get("consumedResources")).get("cpu", 0)
@@ -277,7 +274,7 @@ def _pods(queueing: Queueing, job: str) -> tuple[Manifest, ...]:
 
 
 def admitted(queueing: Queueing, *names: str) -> None:
-    """Waits until one of them is: of two that were created in one second, Kueue admits either."""
+    """Waits until one of them is admitted: of two that were created in one second, Kueue admits either."""
 
     def one() -> bool:
         found = [held_workload(queueing, name) for name in names]
@@ -338,7 +335,7 @@ def by_kubectl(team: Queueing, pod: Any) -> None:
 
 
 def by_requests(team: Queueing, pod: Any) -> None:
-    """Sends what kubectl sends."""
+    """Sends kubectl's requests."""
     patch = pod["initContainers"][0]["args"][-1]
     _, kind, name, _ = pod["containers"][0]["args"]
     with as_its_account(team, pod) as own:

@@ -28,8 +28,6 @@ GUARANTEE = "namespace1 gets its 10 CPUs at once, whatever others borrow"
 
 @dataclass(frozen=True)
 class Elastic:
-    """The stack on the platform."""
-
     cluster: Cluster
     tree: Tree
 

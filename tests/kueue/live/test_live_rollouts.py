@@ -24,6 +24,7 @@ APPLIED: Final = (
 )  # fmt: skip
 PATIENCE: Final = 90
 REMOVES_FIRST: Final = "or set maxUnavailable: 1, so that an old pod is removed first"
+# Quota for four replicas with a node each.
 SECTIONS: Final[Data] = stack(
     guards="deny",
     pools={"h100": pool(nodes=4)},
@@ -31,12 +32,11 @@ SECTIONS: Final[Data] = stack(
         TEAM: team(gpus={"h100": {"guaranteed": 32}}, serving={"chat": server(gpus=8, replicas={"min": 3, "max": 4})})
     },
 )
-"""Quota for four replicas with a node each."""
 
 
 @dataclass
 class Served:
-    """The stack on the platform, and how few replicas were available since `least` was set."""
+    """The stack on the platform; `least` is the minimum of available replicas since it was set."""
 
     cluster: Cluster
     objects: dict[str, Manifest]
@@ -50,7 +50,7 @@ class Served:
         return list(self.cluster.list("v1", "Pod", namespace=TEAM, labels="app.kubernetes.io/name=chat"))
 
     def available(self) -> list[str]:
-        """Images of the pods that answer."""
+        """Images of the available pods."""
         ready = [pod for pod in self.pods() if not at(pod, "metadata", "deletionTimestamp") and is_true(pod, "Ready")]
         self.least = min(self.least, len(ready))
         return [text_at(maps_at(pod, "spec", "containers")[0], "image") for pod in ready]
@@ -60,7 +60,7 @@ class Served:
         self.cluster.wait_for(lambda: self.available() == [image] * replicas, timeout=PATIENCE, what=what)
 
     def scale(self, replicas: int) -> None:
-        """Has the autoscaler bring a number of replicas, without any metric."""
+        """Sets the number of replicas by the autoscaler, without any metric."""
         minimum: Any = {"spec": {"minReplicas": replicas}}
         self.cluster.patch(Reference.of(self.objects["HorizontalPodAutoscaler"]), minimum)
         self.cluster.patch(self.reference, {"spec": {"replicas": replicas}})
@@ -109,7 +109,7 @@ def test_a_rollout_at_the_minimum_adds_a_replica_first(served: Served) -> None:
 
 
 def test_a_rollout_that_only_adds_replicas_waits_at_full_quota(served: Served) -> None:
-    """What the bounds of the stack prevent: the new pod is pending, and without room in the ResourceQuota rejected."""
+    """The bounds of the stack prevent this: the new pod is pending, and rejected if the ResourceQuota is used up."""
     served.scale(4)
     served.wait(4, "registry.example.com/serve:1.0")
     served.roll("registry.example.com/serve:3.0", maxUnavailable=0)

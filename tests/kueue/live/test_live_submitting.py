@@ -1,4 +1,4 @@
-"""What a researcher of the stack `local` submits: samples, jobs by one line, and jobs that follow others."""
+"""A researcher's submissions in the stack `local`: samples, jobs by one line, and jobs that follow others."""
 
 import json
 from collections.abc import Iterator
@@ -183,7 +183,7 @@ def api_of(kind: str) -> str:
 
 
 def _priority(made: Manifest, expected: str | None) -> str:
-    """The class of its pods; those of a TrainJob have none, but its Workload has."""
+    """The priority class of its pods; a TrainJob's is in its Workload."""
     return expected if expected is not None else "" if made["kind"] == "TrainJob" else "ml-high"
 
 
@@ -214,7 +214,7 @@ def test_train_jobs_have_the_class_that_a_quota_requires(researcher: Researcher)
 
 
 def test_cpu_work_waits_for_cpu_nodes(researcher: Researcher) -> None:
-    """The reason why flavors do not tolerate the taint of their nodes."""
+    """This is why flavors do not tolerate the taint of their nodes."""
     (sample,) = (one["object"] for one in SAMPLES if one["of"] == "Kueue, sample-job")
     spec: Any = {**sample["spec"], "parallelism": 30, "completions": 30}
     made = researcher.submit({**sample, "metadata": {"name": "many"}, "spec": spec})

@@ -1,4 +1,4 @@
-"""Teams that are renamed, wait for quota or have GPUs of the DRA driver, on the real Kueue."""
+"""Teams that are renamed, are pending or have GPUs of the DRA driver, on the real Kueue."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,7 @@ STORAGE: Final[Data] = {"scratch": {"size": "1Gi"}}
 
 
 def renamed_sections(old: int | None, new: int | None, storage: Data) -> Data:
-    """Both teams with their guarantees; None where a team is not there. What they may use stays."""
+    """Both teams with their guarantees; None if a team is not in the stack. Limits are unchanged."""
     shares = {name: amount for name, amount in ((OLD, old), (NEW, new)) if amount is not None}
     teams = {name: team(gpus={"h100": {"guaranteed": amount, "limit": 16}}) for name, amount in shares.items()}
     if storage:
@@ -53,8 +53,6 @@ def renamed_sections(old: int | None, new: int | None, storage: Data) -> Data:
 
 @dataclass(slots=True)
 class Deployed:
-    """A platform with the present version of the stack."""
-
     queueing: Queueing
     objects: list[Manifest] = field(default_factory=list[Manifest])
     sections: Data = field(default_factory=dict[str, Any])
@@ -65,13 +63,13 @@ class Deployed:
         return [dict(item.manifest) for kind in APPLIED for item in found if item.kind == kind]
 
     def foreseen(self, wanted: Data) -> tuple[Effect, list[str]]:
-        """What a change does, and why it is blocked."""
+        """The effects of a change, and the reasons for which it is blocked."""
         seen = effect(read(self.queueing.cluster, KINDS), Proposal(self.rendered(wanted), STACK))
         before, after = (outlook(load(Source(one))) for one in (self.sections, wanted))
         return seen, list(claims_lost(before, after, seen))
 
     def deploy(self, wanted: Data) -> None:
-        """Applies a version of the stack, and deletes what it has no more."""
+        """Applies a version of the stack, and deletes objects that it no longer has."""
         cluster, objects = self.queueing.cluster, self.rendered(wanted)
         for manifest in objects:
             cluster.apply(manifest)
@@ -156,7 +154,7 @@ def test_a_team_is_renamed_while_its_jobs_run(deployed: Deployed) -> None:
 
 
 def test_a_moved_guarantee_is_reclaimed_from_the_old_team(deployed: Deployed) -> None:
-    """Why the guarantee moves last: the job of the new team ends one of the old."""
+    """Therefore the guarantee moves last: the job of the new team preempts one of the old."""
     jobs = [deployed.submit(name, OLD) for name in ("first", "second")]
     for one in jobs:
         deployed.admitted(one)
@@ -219,6 +217,7 @@ DRIVEN: Final = (
     "Namespace", "ResourceQuota", "ServiceAccount", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "Job",
 )  # fmt: skip
 PATIENCE: Final = 60
+# A node with eight GPUs, of which a team may use six: one of its two jobs runs.
 SECTIONS: Data = stack(
     pools={"cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"}), "h100": pool(nodes=1)},
     teams={
@@ -229,7 +228,6 @@ SECTIONS: Data = stack(
         )
     },
 )
-"""A node with eight GPUs, of which a team may use six: one of its two jobs runs."""
 CLASS: Manifest = {
     "apiVersion": RESOURCE,
     "kind": "DeviceClass",
@@ -239,7 +237,7 @@ CLASS: Manifest = {
 
 
 def slice_of(node: NodeShape) -> Manifest:
-    """What the driver publishes of a node."""
+    """The driver's ResourceSlice of a node."""
     devices: Json = [{"name": f"gpu-{number}"} for number in range(int(node.capacity[GPU]))]
     published: Json = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
     return {

@@ -1,4 +1,4 @@
-"""Where the real Kueue places the pods of jobs, and what `why` and `fit` say of those that it cannot place."""
+"""Placement of jobs' pods by the real Kueue, and `why` and `fit` for jobs that do not fit."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -56,8 +56,6 @@ SECTIONS: Data = stack(
 
 @dataclass(frozen=True)
 class Placed:
-    """The stack on the platform."""
-
     cluster: Cluster
     plan: Plan
     jobs: dict[str, Manifest]
@@ -137,7 +135,7 @@ def test_fit_foresees_that_no_rack_is_large_enough(placed: Placed) -> None:
 
 
 def test_fit_and_why_name_a_missing_annotation(placed: Placed) -> None:
-    """The queue has CPU nodes without a topology, so Kueue does not take pods for the topology without annotation."""
+    """The queue has CPU nodes without a topology, so Kueue ignores the topology for pods without the annotation."""
     plain: Any = deepcopy(placed.jobs["fits"])
     plain["metadata"]["name"] = "plain"
     del plain["spec"]["template"]["metadata"]["annotations"]

@@ -1,4 +1,4 @@
-"""`tenancy ui` for a researcher on a real Kueue: what it shows, and what it does when the API server is away."""
+"""`tenancy ui` for a researcher on a real Kueue: its content, and an outage of the API server."""
 
 import http.client
 import json
@@ -23,8 +23,7 @@ from researchers import TEAM, Researcher
 from starts import GUARD
 
 pytestmark = pytest.mark.platform
-PATIENCE: Final = 600.0
-"""Seconds until the board shows a change; 10 are usual."""
+PATIENCE: Final = 600.0  # seconds until the board shows a change; 10 are usual
 JOB: Final[Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -43,7 +42,7 @@ JOB: Final[Any] = {
 
 
 class Road:
-    """A port that leads to the API server, until it is closed; then also what is under way ends."""
+    """A port that leads to the API server, until it is closed with all of its connections."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.open = True
@@ -85,7 +84,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 @contextmanager
 def command(kubeconfig: Path) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """The command as a person runs it, and the address that it prints."""
+    """The command and the address that it prints."""
     # As in a terminal: what is started in the background, as CI may be, ignores Ctrl-C.
     words = ["env", "--default-signal=INT", sys.executable, "-m", "gpu_tenancy", "ui", TEAM]
     words += ["--kubeconfig", str(kubeconfig)]
@@ -108,7 +107,7 @@ def boards(address: str) -> Iterator[Any]:
 
 
 def until(found: Iterator[Any], holds: Callable[[Any], bool]) -> Any:
-    """The first board of which something holds."""
+    """The first board for which a condition holds."""
     end = time.monotonic() + PATIENCE
     for board in found:
         if holds(board):

@@ -1,4 +1,4 @@
-"""Kueue of the minor version before, upgraded to the pinned one by `up` while jobs run, and its objects migrated.
+"""The earlier minor version of Kueue, upgraded to the pinned one by `up` while jobs run, and its objects migrated.
 
 Four minutes; building the earlier version takes two more, and more beside others. It runs where that was built once.
 """
@@ -45,7 +45,6 @@ TEAM: Final = "vision"
 
 
 def sections() -> Data:
-    """Two teams that share eight GPUs, and a server."""
     return {
         "cluster": dict(EXISTING),
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1)},
@@ -78,7 +77,7 @@ class Place:
         return is_true(self.workloads().get(name, {}), "Admitted")
 
     def seen(self) -> dict[str, Any]:
-        """What an upgrade must not change: workloads with their conditions, and running pods."""
+        """The state that an upgrade must not change: workloads with their conditions, and running pods."""
         pods = self.cluster.list("v1", "Pod", namespace=TEAM)
         return {
             "workloads": {
@@ -109,7 +108,6 @@ class Place:
         return done.output
 
     def doctor(self) -> dict[str, list[str]]:
-        """The verdicts of the upgrade's checks."""
         printed = CliRunner().invoke(
             app,
             [
@@ -123,7 +121,7 @@ class Place:
 
 
 def _conditions(workload: Manifest) -> Sequence[Json]:
-    """Type, status and time of each, which changes when it was false in between."""
+    """Type, status and time of each; the time changes if the condition was false in between."""
     names = ("type", "status", "lastTransitionTime")
     return [[condition.get(name) for name in names] for condition in maps_at(workload, "status", "conditions")]
 
@@ -239,7 +237,7 @@ def stored(place: Place) -> dict[str, tuple[str, ...]]:
 
 
 def resource_versions(place: Place) -> dict[str, list[str]]:
-    """Of flavors and priority classes, which nobody else writes."""
+    """Of flavors and priority classes, which only the stack writes."""
     return {
         kind: [text_at(one, "metadata", "resourceVersion") for one in place.cluster.list(QUEUES, kind)]
         for kind in ("ResourceFlavor", "WorkloadPriorityClass")
@@ -247,7 +245,7 @@ def resource_versions(place: Place) -> dict[str, list[str]]:
 
 
 def without_old(place: Place, name: str) -> Manifest:
-    """A definition as a later version of Kueue will have it: without v1beta1."""
+    """A definition of a future version of Kueue: without v1beta1."""
     live: Any = place.cluster.get(*DEFINITION, name)
     versions = [version for version in live["spec"]["versions"] if version["name"] == "v1beta2"]
     metadata: Json = {"name": name}

@@ -1,8 +1,7 @@
-"""The operators: each is one file of this folder, `FIELD.yaml`, by its field in `Operators`.
+"""The operators, each in a file `FIELD.yaml` of this folder, by its field in `Operators`.
 
-A file has two documents. The first one describes the operator (`Description`). The second one has the values that its
-charts and their subcharts accept, and is read only for a stack that sets values.
-
+A file's first document describes the operator (`Description`). The second has the accepted values of its charts and
+their subcharts, and is read only for a stack that sets values.
 The first read of a malformed description raises `pydantic.ValidationError`.
 """
 
@@ -27,7 +26,7 @@ class Probe(Row):
     """An object (`manifest`) whose dry run succeeds when the webhooks of an operator are ready.
 
     An operator has none if it has no webhooks, if they have `failurePolicy: Ignore`, or if they validate no object of
-    this project. Intel's webhooks fail closed and have no probe yet. `resource` is the plural of its kind, as in roles.
+    this project. Intel's webhooks fail closed and have no probe yet. `resource` is the plural of the kind.
     """
 
     resource: str
@@ -44,7 +43,7 @@ CRITICAL: Final = ("system-node-critical", "system-cluster-critical")
 
 
 class Requests(Row):
-    """CPU in thousandths, and memory in bytes."""
+    """CPU in millicores, and memory in bytes."""
 
     cpu: Cpu = 0
     memory: Bytes = 0
@@ -54,65 +53,46 @@ class OperatorChart(Chart):
     """A chart of an operator.
 
     Attributes:
-        namespace: where it is installed.
-        privileged: whether its pods need privileged access to the node, for devices, drivers or metrics.
-        priority_classes: those of its pods, with those of hooks and those that its controller creates.
-        daemons: the nodes on which it runs DaemonSets: those with the operator's GPUs (`gpus`), or every node.
-        requests: of one replica of each of its Deployments, which run on nodes without GPUs.
-        definitions: what keeps its CRDs when the release is uninstalled: Helm, because they are in the chart's `crds`
-            folder (`helm`); a value that this program sets (`value`); or nothing, because they are templates
-            (`nobody`).
-        serves: API groups of this operator: their objects depend on its webhooks, and are deleted before it.
-        values: Helm values; the text `{FIELD}` is whether the operator of this field runs in the cluster. What else
-            depends on the stack is in `model.plan.operators.values`.
-        probe: None without relevant webhooks.
+        daemons: nodes of its DaemonSets: nodes with the operator's GPUs (`gpus`), or every node.
+        definitions: CRDs survive an uninstall by Helm, because they are in the chart's `crds` folder (`helm`); by a
+            value that this program sets (`value`); or not, because they are templates (`nobody`).
+        values: Helm values; `{FIELD}` stands for whether that operator runs. `model.plan.operators.values` has the
+            rest.
     """
 
     namespace: Annotated[str, Field(min_length=1)]
     daemons: Literal["gpus", "every"] | None = None
-    privileged: bool = False
-    priority_classes: tuple[str, ...] = ()
-    requests: Requests = Requests()
+    privileged: bool = False  # whether its pods need privileged access to the node, for devices, drivers or metrics
+    priority_classes: tuple[str, ...] = ()  # of its pods, hooks, and pods that its controller creates
+    requests: Requests = Requests()  # of one replica of each of its Deployments, which run on nodes without GPUs
     definitions: Literal["helm", "value", "nobody"] = "helm"
-    serves: tuple[str, ...] = ()
+    serves: tuple[str, ...] = ()  # API groups, whose objects depend on its webhooks and are deleted before it
     values: Mapping[str, Any] = {}
-    probe: Probe | None = None
+    probe: Probe | None = None  # None without relevant webhooks
 
 
 class Description(Row):
     """One operator.
 
-    Attributes:
-        title: its name, for people.
-        description: of its key in the stack, in Markdown.
-        example: of its key.
-        installed_if: when it is installed by default, in Markdown.
-        needed: when a stack needs it: a condition of `model.plan.needs`.
-        required: the condition by which a stack does not work without it; default: `needed`.
-        gpus: domain of the GPU resources that it advertises, with a slash.
-        after: field of the operator that is installed before it.
-        requires: reasons why it needs other operators if it is installed, by their fields.
-        charts: by the name of the release, in the order of installation. The stack's values apply to the last one.
-        definitions: its custom resource definitions, which `embedded.definitions.pins` reads.
-        controllers: its programs on the embedded platform, which `embedded.controllers.table` reads.
+    `charts`: by release, in the order of installation. The stack's values apply to the last one.
     """
 
     title: str
-    description: str
-    example: Any
-    installed_if: str
-    needed: str
-    required: str | None = None
-    gpus: str = ""
-    after: str | None = None
-    requires: Mapping[str, str] = {}
+    description: str  # of its key in the stack, in Markdown
+    example: Any  # of its key
+    installed_if: str  # condition of the default installation, in Markdown
+    needed: str  # condition of `model.plan.needs` under which a stack needs it
+    required: str | None = None  # condition under which a stack does not work without it; default: `needed`
+    gpus: str = ""  # domain of the GPU resources that it advertises, with a slash
+    after: str | None = None  # field of the operator that is installed before it
+    requires: Mapping[str, str] = {}  # reasons why it needs other operators if it is installed, by their fields
     charts: Annotated[Mapping[str, OperatorChart], Field(min_length=1)]
-    definitions: tuple[Mapping[str, Any], ...] = ()
-    controllers: Mapping[str, Any] = {}
+    definitions: tuple[Mapping[str, Any], ...] = ()  # its CustomResourceDefinitions, for `embedded.definitions.pins`
+    controllers: Mapping[str, Any] = {}  # its programs on the embedded platform, for `embedded.controllers.table`
 
     @property
     def release(self) -> str:
-        """The release that the stack's version, digest and values apply to."""
+        """The release to which the stack's version, digest and values apply."""
         return tuple(self.charts)[-1]
 
 
@@ -130,38 +110,32 @@ def operators() -> Mapping[str, Description]:
 
 @cache
 def charts() -> Mapping[str, OperatorChart]:
-    """The charts of all operators by the name of their release, in the order of installation."""
+    """The charts of all operators by release, in the order of installation."""
     return {name: chart for operator in operators().values() for name, chart in operator.charts.items()}
 
 
-Keys: TypeAlias = tuple[str, ...]
-"""Path of a key in a chart's values."""
+Keys: TypeAlias = tuple[str, ...]  # path of a key in a chart's values
 
-FREE: Final = "*"
-"""Suffix of a key in the table: any keys are allowed below it."""
-_Sections: TypeAlias = dict[Keys, dict[str, bool]]
-"""Keys of each section, and whether any keys are allowed below them."""
+FREE: Final = "*"  # suffix of a key in the table: any keys are allowed below it
+_Sections: TypeAlias = dict[Keys, dict[str, bool]]  # keys of each section, and whether any keys are allowed below them
 
 
 class ChartValues(Fact):
     """The values that one chart supports; the source is its `values.yaml`. Helm ignores unknown values silently.
 
-    A row has facts alone, no defaults and no descriptions: `tests/originals.py` generates and compares it. Keys
-    below a free key are not checked. If a stack sets another version of a chart, the keys of this version apply.
+    A row has no defaults and no descriptions: `tests/originals.py` generates and compares it. Keys below a free key are
+    not checked. If a stack sets another version of a chart, the keys of this version apply.
 
     Attributes:
-        version: of the chart, of which subcharts are those that it pins; None if the row is not compared with the file
-            (`tests/originals.py`).
-        sha256: of the file, in hexadecimal; None like `version`.
-        contains: subcharts, by their rows in this or another file; each has the section of its name.
-        keys: keys of each section, separated by spaces, by the section's dotted path (`.` for the top level); with `*`
-            behind a key under which anything may stand.
-        also: further keys that the chart's schema or templates know, and its `values.yaml` has in comments at most.
+        version: also pins the subcharts; None if `tests/originals.py` does not compare the row with the file.
+        keys: keys of each section, separated by spaces, by the section's dotted path (`.` for the top level); a key
+            with the suffix `*` allows any keys below it.
+        also: further keys of the chart's schema or templates, which `values.yaml` has only in comments or not at all.
     """
 
     version: str | None = None
-    sha256: str | None = None
-    contains: tuple[str, ...] = ()
+    sha256: str | None = None  # of the file, in hexadecimal; None like `version`
+    contains: tuple[str, ...] = ()  # rows of its subcharts in this or another file; each has the section of its name
     keys: Mapping[str, str]
     also: Mapping[str, str] = {}
 
@@ -204,7 +178,7 @@ def _unknown(sections: _Sections, values: Mapping[str, Any], place: Keys) -> Ite
 
 
 def chart_values() -> Mapping[str, ChartValues]:
-    """The supported values of each chart, by the name of its release.
+    """The supported values of each chart, by release.
 
     Raises:
         pydantic.ValidationError: a table is malformed.
@@ -219,7 +193,7 @@ def contained_values() -> Mapping[str, ChartValues]:
 
 @cache
 def _accepted() -> tuple[Mapping[str, ChartValues], Mapping[str, ChartValues]]:
-    """The rows of charts and those of subcharts; LeaderWorkerSet is a chart, and a subchart of Trainer."""
+    """Rows of charts and rows of subcharts; LeaderWorkerSet is a chart, and a subchart of Trainer."""
     of_charts: dict[str, ChartValues] = {}
     contained: dict[str, ChartValues] = {}
     for name, operator in operators().items():

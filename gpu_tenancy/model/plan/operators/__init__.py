@@ -17,33 +17,24 @@ from gpu_tenancy.model.plan.operators.values import values_of
 class ReleasePlan:
     """One Helm release of an operator, with the name of its row in the catalogue.
 
-    Attributes:
-        chart: its name in the repository, or the whole `oci://` reference, with the digest if it is known.
-        repository: None for an OCI reference.
-        digest: of the chart: the stack's, else the catalogue's for the catalogue's version; None if it is unknown.
-        values: derived from the stack, overridden by the stack's own values.
-        serves: API groups of this operator: their objects depend on its webhooks, and are deleted before it.
-        privileged: whether its pods need privileged access to the node.
-        critical: whether pods of it can have a priority class of the system: by the chart, by values, or unknown in
-            another version.
-        definitions_go: whether uninstalling it deletes its CRDs, and so all of their objects.
-        probe: dry run that succeeds when its webhooks are ready; None without relevant webhooks.
-        reads: permissions (get, list, watch) that its chart does not grant: API group and resource.
+    `critical`: whether its pods can have a priority class of the system: by the chart, by values, or unknown in
+    another version.
+    `reads`: permissions (get, list, watch) that its chart does not grant: API group and resource.
     """
 
     name: str
-    chart: str
-    repository: str | None
+    chart: str  # name in the repository, or the whole `oci://` reference, with the digest if it is known
+    repository: str | None  # None for an OCI reference
     version: str
     namespace: str
-    values: Mapping[str, Any]
-    serves: tuple[str, ...]
-    privileged: bool = False
+    values: Mapping[str, Any]  # derived from the stack, overridden by the stack's own values
+    serves: tuple[str, ...]  # API groups, whose objects depend on its webhooks and are deleted before it
+    privileged: bool = False  # whether its pods need privileged access to the node
     critical: bool = False
-    definitions_go: bool = False
-    probe: Probe | None = None
+    definitions_go: bool = False  # whether uninstalling it deletes its CRDs, and so all of their objects
+    probe: Probe | None = None  # dry run that succeeds when its webhooks are ready; None without relevant webhooks
     reads: tuple[tuple[str, str], ...] = ()
-    digest: str | None = None
+    digest: str | None = None  # the stack's, else the catalogue's for the catalogue's version; None if it is unknown
 
 
 def releases(environment: Environment) -> tuple[ReleasePlan, ...]:
@@ -57,7 +48,7 @@ def releases(environment: Environment) -> tuple[ReleasePlan, ...]:
 
 
 def running(environment: Environment) -> Mapping[str, tuple[ReleasePlan, ...]]:
-    """The releases of each operator that runs in the cluster, whoever installs it, as this program would install them.
+    """All operators that run in the cluster, with their releases as this program would install them.
 
     The stack must pass `gpu_tenancy.model.checks`.
     """

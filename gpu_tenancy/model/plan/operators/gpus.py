@@ -29,8 +29,8 @@ INTEL_LABEL: Final = ("intel.feature.node.kubernetes.io/gpu", "true")
 """Node label that Intel's chart selects nodes by:
 https://github.com/intel/helm-charts/blob/main/charts/gpu-device-plugin/values.yaml"""
 JOB_PODS: Final = "kueue.x-k8s.io/podset,kueue.x-k8s.io/managed!=true"
-"""Selector of the pods that end: Kueue labels all pods that it admits, and those that it manages one by one, such as
-those of Deployments, also as managed."""
+"""Selector of the pods that end: Kueue labels all pods that it admits, and also labels as managed the pods that it
+manages one by one, such as a Deployment's."""
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
 """Path of the driver if the GPU Operator's driver container installs it; a driver of the node image is at /.
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/values.yaml"""
@@ -64,7 +64,7 @@ def clashes(environment: Environment) -> Iterator[tuple[ResolvedPool, ResolvedPo
 
 
 def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
-    """One set of values over another, as in Helm: mappings are merged, other values replaced."""
+    """Merges values as Helm does: mappings are merged, other values replaced."""
     out: Values = dict(values)
     for key, value in more.items():
         before = out.get(key)
@@ -110,11 +110,11 @@ def _plugin_config(strategy: str, sharing: Sharing | None = None) -> str:
 
 
 def _driver_upgrades(environment: Environment) -> Values:
-    """How a new driver comes to the nodes: one node at a time, which is cordoned, and when its jobs have ended.
+    """Upgrades the driver on one node at a time, which is cordoned, when its jobs have ended.
 
     Without a selector, the operator evicts every pod that has GPUs. Pods of servers never end: they are evicted, within
-    their PodDisruptionBudgets, and their emptyDir volumes are lost. Volcano's pods have no label in common with those
-    of Kueue, so that Volcano's with such a volume stop the upgrade of their node.
+    their PodDisruptionBudgets, and their emptyDir volumes are lost. Volcano's pods share no label with Kueue's, so a
+    Volcano pod with such a volume stops the upgrade of its node.
     https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/vendor/github.com/NVIDIA/k8s-operator-libs/pkg/upgrade/pod_manager.go
     """
     return {
@@ -127,7 +127,7 @@ def _driver_upgrades(environment: Environment) -> Values:
 
 
 def nvidia_values(environment: Environment) -> Values:
-    """Values of the GPU Operator: those of the pools' driver modes, and metrics if there is a Prometheus.
+    """Values of the GPU Operator for the pools' driver modes, and metrics if there is a Prometheus.
 
     `dcgmExporter.serviceMonitor.enabled` is always set: its default changed between 26.3 and 26.7.
     """
@@ -163,8 +163,8 @@ def dra_values(environment: Environment) -> Values:
 def _domains_alone(environment: Environment) -> bool:
     """Whether the DRA driver is installed for compute domains alone, unless its own values say otherwise.
 
-    It is if machines with NVLink between them need it by default, or if such nodes have a device plugin for their GPUs:
-    of the GPU Operator installed here, or of the nodes.
+    It is if machines with NVLink need it by default, or if their GPUs have a device plugin, of the GPU Operator or of
+    nodes.
     """
     if nvlink_pool(environment) is None:
         return False
@@ -187,7 +187,7 @@ def allocates_gpus(environment: Environment) -> bool:
 def amd_values(environment: Environment) -> Values:
     """Values of AMD's GPU operator: tolerations for the pools' taints, and no driver, which is in the node image.
 
-    So there is no kernel module to manage either, and none of KMM's programs, whose images are `latest`:
+    So it needs no kernel module management (KMM), whose images are `latest`:
     https://github.com/ROCm/gpu-operator/blob/v1.5.1/docs/installation/kubernetes-helm.md.
     """
     tolerations = tolerations_for(environment.gpu_pools(AMD))

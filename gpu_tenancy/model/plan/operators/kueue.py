@@ -65,7 +65,7 @@ def kueue_values(environment: Environment) -> Values:
 
 
 def kueue_reads(environment: Environment) -> tuple[tuple[str, str], ...]:
-    """Permissions (get, list, watch) that Kueue needs in addition to those of its chart: API group and resource."""
+    """Permissions (get, list, watch) that Kueue needs in addition to its chart's: API group and resource."""
     gangs = _GANG_READS if there(environment, "volcano") else ()
     caches = tuple((_FLUID, plural) for plural in _CACHES.values()) if there(environment, "fluid") else ()
     return (*gangs, *caches)
@@ -116,8 +116,7 @@ def _configuration(environment: Environment) -> dict[str, Any]:
 def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
     """The weight of every resource that queues cover: of one GPU, partition or time slice, of one CPU, and of one byte.
 
-    Kueue's default is 1, for a byte of memory too. Memory is 0 unless the stack says otherwise, because its bytes would
-    outnumber everything else.
+    Kueue's default is 1. Memory is 0 by default, because its bytes would outnumber everything else.
     """
     gpus: dict[str, float] = {}
     for pool in environment.all_pools.values():
@@ -129,7 +128,7 @@ def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
 
 
 def _dispatching(origin: str, section: MultiKueue) -> dict[str, Any]:
-    """MultiKueue of a manager. `origin` marks what it created, for its garbage collection in the workers."""
+    """MultiKueue of a manager. `origin` marks its objects in the workers, for its garbage collection."""
     return {
         "gcInterval": "1m0s",
         "origin": origin,
@@ -141,8 +140,7 @@ def _dispatching(origin: str, section: MultiKueue) -> dict[str, Any]:
 def _teams_alone(monitoring: str) -> dict[str, Any]:
     """Selector for the teams' namespaces only, so that pods of the cloud are never gated.
 
-    System namespaces are also excluded by name, in case somebody labels them by mistake; Kueue rejects a selector that
-    matches kube-system.
+    System namespaces are excluded by name against labels by mistake; Kueue rejects a selector that matches kube-system.
     """
     spared = sorted({"kube-system", monitoring, *(row.namespace for row in charts().values())})
     others = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": spared}
@@ -150,7 +148,7 @@ def _teams_alone(monitoring: str) -> dict[str, Any]:
 
 
 def integrations(environment: Environment) -> dict[str, list[str]]:
-    """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`).
+    """The kinds that Kueue queues (`frameworks`), and kinds whose children it leaves alone (`externalFrameworks`).
 
     Workloads have the label of a job's user, by which `tenancy cost` sums.
     """
@@ -189,18 +187,12 @@ Deployment are dispatched one by one. `pkg/controller/jobs/*/*_multikueue_adapte
 
 @dataclass(frozen=True, slots=True)
 class WorkerAccess:
-    """What the manager may do in the cluster of a worker, by a ServiceAccount in Kueue's namespace.
-
-    Attributes:
-        reads: rules in the whole cluster: Kueue lists and watches without a namespace.
-        writes: rules in the namespaces of teams only.
-        of_others: whether Kueue, and so its namespace, is not installed by this stack.
-    """
+    """Rights of the manager in the cluster of a worker, by a ServiceAccount in Kueue's namespace."""
 
     account: Subject
-    reads: tuple[Rule, ...]
-    writes: tuple[Rule, ...]
-    of_others: bool
+    reads: tuple[Rule, ...]  # in the whole cluster: Kueue lists and watches without a namespace
+    writes: tuple[Rule, ...]  # in the namespaces of teams only
+    of_others: bool  # whether Kueue, and so its namespace, is not installed by this stack
 
 
 def kueue_namespace() -> str:
@@ -211,7 +203,7 @@ def kueue_namespace() -> str:
 def worker_access(environment: Environment) -> WorkerAccess | None:
     """The rights of the manager in a worker; None if the stack is no worker.
 
-    Kueue's own script also gives rights for kinds that the stack has not, and to write in all namespaces:
+    Kueue's own script also gives rights for other kinds, and to write in all namespaces:
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/site/static/examples/multikueue/create-multikueue-kubeconfig.sh
     """
     section = environment.stack.multikueue

@@ -1,4 +1,4 @@
-"""Helm values that follow from the stack, in addition to those of the operators' descriptions."""
+"""Helm values that follow from the stack, in addition to the values in the operators' descriptions."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -22,18 +22,12 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import MetricsStorage, service_of
 from gpu_tenancy.model.spec.operators import Receiver, SecretKey
 
-_MELLANOX: Final = "15b3"
-"""PCI vendor ID of the interfaces."""
+_MELLANOX: Final = "15b3"  # PCI vendor ID
 
 
 @dataclass(frozen=True, slots=True)
 class InfinibandPlan:
-    """The NicClusterPolicy, of which a cluster has one: images of the network driver and of the device plugin.
-
-    Attributes:
-        pools: whose nodes get the driver and the device plugin.
-        config: the plugin's configuration, as JSON.
-    """
+    """The NicClusterPolicy, of which a cluster has one, for the nodes of `pools`; `config` is the plugin's, as JSON."""
 
     pools: tuple[str, ...]
     taints: tuple[NodeTaint, ...]
@@ -43,10 +37,9 @@ class InfinibandPlan:
 
 
 def network_values(environment: Environment) -> Values:
-    """Values of the Network Operator: the GPU Operator's node feature discovery, if it is there.
+    """Values of the Network Operator, with node feature discovery only if the GPU Operator's is not there.
 
-    Two of them would replace each other's labels. That of the GPU Operator labels nodes by PCI vendor, as the Network
-    Operator expects:
+    Two of them would replace each other's labels. The GPU Operator's also labels nodes by PCI vendor, as required:
     https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/deployments/gpu-operator/values.yaml.
     """
     own = not there(environment, "gpu_operator")
@@ -97,7 +90,6 @@ def values_of(environment: Environment, name: str, chart: OperatorChart) -> Valu
 
 
 def _filled(environment: Environment, values: Any) -> Any:
-    """Values with whether an operator runs in place of `{FIELD}`."""
     if isinstance(values, dict):
         return {key: _filled(environment, value) for key, value in cast("Values", values).items()}
     if isinstance(values, str) and values[1:-1] in operators() and values == f"{{{values[1:-1]}}}":
@@ -106,7 +98,6 @@ def _filled(environment: Environment, values: Any) -> Any:
 
 
 def _volcano(environment: Environment) -> Values:
-    """The chart's scheduler configuration, or `_SCHEDULER` if gangs have a guarantee."""
     if not any(gang.guaranteed for team in environment.stack.teams.values() for gang in team.gangs.values()):
         return {}
     return {"custom": {"scheduler_config_override": yaml.safe_dump(_SCHEDULER, sort_keys=False)}}
@@ -123,9 +114,9 @@ def _lws(environment: Environment) -> Values:
 
 
 def _prometheus(environment: Environment) -> Values:
-    """Its objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus.
+    """Objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus.
 
-    The chart makes no rules for components that are switched off, nor for alerts on what a cloud runs.
+    The chart makes no rules for disabled components, nor for alerts on components that a cloud runs.
     """
     hidden = rules_of(service_of(environment.stack.cluster)).hidden
     own = environment.stack.metrics.prometheus.model_copy(update={"address": None})
@@ -139,7 +130,7 @@ def _prometheus(environment: Environment) -> Values:
 
 
 def _volumes(stack: Stack) -> Values:
-    """Volumes of Prometheus and Alertmanager; none where they would stay pending for want of a class."""
+    """Volumes of Prometheus and Alertmanager; none if they would stay pending without a class."""
     storage = stack.metrics.storage or MetricsStorage()
     if storage.storage_class is None and not has(stack, "defaultStorageClass"):
         return {}
@@ -183,7 +174,6 @@ _VALUES: Final[Mapping[str, Callable[[Environment], Values]]] = {
     "kubeflow-trainer": _trainer,
     "lws": _lws,
 }
-"""By the name of the release."""
 
 
 _FILES: Final = {
@@ -191,19 +181,18 @@ _FILES: Final = {
     "pagerduty": ("pagerduty_configs", "routing_key_file"),
     "webhook": ("webhook_configs", "url_file"),
 }
-NOBODY: Final = "null"
-"""The chart's receiver, which sends nothing."""
+NOBODY: Final = "null"  # the chart's receiver, which sends nothing
 _PLATFORM: Final = "platform"
 _SWITCH: Final = "dead-mans-switch"
 OF_CLOUD: Final = ("KubeAPIErrorBudgetBurn", "KubeAPITerminatedRequests")
-"""Alerts of the chart on API servers: nobody but the cloud can act on them where it runs the control plane."""
+"""Alerts of the chart on API servers: only the cloud can act on them if it runs the control plane."""
 
 
 def alertmanager_values(stack: Stack) -> Values:
     """Values of the chart; none if the stack names no receiver.
 
-    Source of the keys: https://prometheus.io/docs/alerting/latest/configuration/ (2026-11-26); of the alerts Watchdog
-    and InfoInhibitor, which is for inhibitions only: kube-prometheus-stack 88.5.3.
+    Keys: https://prometheus.io/docs/alerting/latest/configuration/ (2026-11-26); alerts Watchdog and InfoInhibitor,
+    which is for inhibitions only: kube-prometheus-stack 88.5.3.
     """
     alerts = stack.metrics.alerts
     named: dict[str, SecretKey | None] = {_PLATFORM: alerts.receiver, _SWITCH: alerts.dead_mans_switch}
@@ -227,7 +216,7 @@ def _receiver(name: str, spec: SecretKey) -> Mapping[str, Any]:
 
 
 def _routes(stack: Stack) -> Iterator[Values]:
-    """In order: the first that matches gets an alert, and with `continue` later ones too.
+    """In order: an alert takes the first match, and with `continue` later ones too.
 
     An alert on a team's queue is for the team and for the platform team, which can give it quota or nodes. An alert on
     objects in the team's namespace is for the team alone.
