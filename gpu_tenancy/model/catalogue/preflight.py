@@ -16,7 +16,7 @@ class AwsQuota(Row):
     code: Annotated[str, Field(pattern=r"^L-[0-9A-F]{8}$")]
     name: str
     capacity: Literal["on-demand", "spot"]
-    families: list[str]
+    families: tuple[str, ...]
 
     def is_of_generation(self, family: str) -> bool:
         """Whether a family such as `p5en` belongs to the generation of this quota, such as `p5`."""
