@@ -116,7 +116,6 @@ class WorkloadKind(_Row):
     operator: str | None = None
     pods: tuple[Pods, ...] = ()
     patches: tuple[Steps, ...] = ()
-    communicate: bool = False
     groups: Groups | None = None
     gang: Steps = ()
     deadline: Steps = ()
