@@ -10,18 +10,10 @@ from pulumi.runtime.settings import get_monitor
 from pulumi_kubernetes.flowcontrol import v1 as flowcontrol
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from gpu_tenancy.model.plan import Plan, TeamPlan
+from gpu_tenancy.model.plan import Plan, TeamPlan, people
 from gpu_tenancy.model.plan.people import (
     ADMIN,
     AUDITOR,
-    FLOW_BORROWED,
-    FLOW_HAND,
-    FLOW_LENDABLE,
-    FLOW_LENGTH,
-    FLOW_NAME,
-    FLOW_PRECEDENCE,
-    FLOW_QUEUES,
-    FLOW_SHARES,
     MEMBER,
     PREFIX,
     AccessPlan,
@@ -119,24 +111,28 @@ class FlowControl(Component):
     def __init__(self, name: str, flows: tuple[Subject, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:FlowControl", name, opts)
         limited: flowcontrol.LimitedPriorityLevelConfigurationArgsDict = {
-            "nominal_concurrency_shares": FLOW_SHARES,
-            "lendable_percent": FLOW_LENDABLE,
-            "borrowing_limit_percent": FLOW_BORROWED,
+            "nominal_concurrency_shares": people.FLOW_SHARES,
+            "lendable_percent": people.FLOW_LENDABLE,
+            "borrowing_limit_percent": people.FLOW_BORROWED,
             "limit_response": {
                 "type": "Queue",
-                "queuing": {"queues": FLOW_QUEUES, "hand_size": FLOW_HAND, "queue_length_limit": FLOW_LENGTH},
+                "queuing": {
+                    "queues": people.FLOW_QUEUES,
+                    "hand_size": people.FLOW_HAND,
+                    "queue_length_limit": people.FLOW_LENGTH,
+                },
             },
         }
         level = flowcontrol.PriorityLevelConfiguration(
             f"{name}-level",
-            metadata={"name": FLOW_NAME},
+            metadata={"name": people.FLOW_NAME},
             spec={"type": "Limited", "limited": limited},
             opts=self.own,
         )
         resources = {key: ["*"] for key in ("verbs", "api_groups", "resources", "namespaces")}
         spec: Any = {
-            "priority_level_configuration": {"name": FLOW_NAME},
-            "matching_precedence": FLOW_PRECEDENCE,
+            "priority_level_configuration": {"name": people.FLOW_NAME},
+            "matching_precedence": people.FLOW_PRECEDENCE,
             "distinguisher_method": {"type": "ByUser"},
             "rules": [
                 {
@@ -146,7 +142,7 @@ class FlowControl(Component):
                 }
             ],
         }
-        flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": FLOW_NAME}, spec=spec, opts=self.after(level))
+        flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": people.FLOW_NAME}, spec=spec, opts=self.after(level))
 
 
 def _of_flow(subject: Subject) -> dict[str, Any]:

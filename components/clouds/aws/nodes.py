@@ -275,7 +275,17 @@ def system_pool(nodes: SystemNodes) -> NodePool:
         name=f"{SYSTEM}-{kind}",
         machine=nodes.machine,
         supply=PoolSupply(
-            SYSTEM, "", {}, None, None, {}, (), "on-demand", None, min_nodes=nodes.minimum, max_nodes=nodes.maximum
+            name=SYSTEM,
+            flavor="",
+            node={},
+            resource=None,
+            product=None,
+            labels={},
+            taints=(),
+            capacity="on-demand",
+            provisioning=None,
+            min_nodes=nodes.minimum,
+            max_nodes=nodes.maximum,
         ),
         labels={POOL_LABEL: SYSTEM},
         capacity=OnDemand(kind="on-demand"),
