@@ -51,6 +51,11 @@ def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
                 if spec.lends is False:
                     key, why = "lends", "lends: false"
                 yield Reason(name, f"{field} lendingLimit", "0", why, (("teams", queue, key),))
+        guarantee = tree.guarantee(queue, flavor)
+        if guarantee.units:
+            because = f"{guarantee}; Kueue reclaims only for a job that fits into nominalQuota in every resource"
+            paths, _, _ = _origin(spec, queue, tree.flavors[flavor], CPU)
+            yield Reason(name, f"{flavor} largest job", guarantee.bound, because, paths)
 
 
 def _preempted(tree: Tree, team: str) -> Iterator[Reason]:
@@ -73,16 +78,21 @@ def _origin(spec: Shares, queue: str, flavor: Flavor, resource: str) -> tuple[tu
     if resource == flavor.resource:
         return (whole,), stated, stated
     quota = spec.quota.get(flavor.name)
-    if quota and getattr(quota, resource) is not None:
+    said = getattr(quota, resource) if quota else None
+    if said and (flavor.resource is None or "guaranteed" in said.model_fields_set):
         return (("teams", queue, "quota", flavor.name, resource),), stated, stated
     if flavor.resource is not None:
         gpus = spec.gpus.get(flavor.name) or quota
         share = Share(gpus.guaranteed, gpus.limit) if gpus else Share()
         part = format_amount(resource, flavor.per_gpu[resource])
         each = f"{part} per GPU: allocatable of the node divided by its GPUs"
-        return (whole, *pools), f"{share.guaranteed} GPUs, {each}", f"{share.effective_limit} GPUs, {each}"
-    rest = "compute budget minus the GPU flavors, at most the capacity of the nodes; not guaranteed"
-    return (("teams", queue, "compute", "requests", resource), *pools), rest, rest
+        of_limit = stated if said else f"{share.effective_limit} GPUs, {each}"
+        return (whole, *pools), f"{share.guaranteed} GPUs, {each}", of_limit
+    rest = "compute budget minus the GPU flavors, at most the capacity of the nodes"
+    other = quota and (quota.cpu if resource == MEMORY else quota.memory)
+    follows = f"share of the node that belongs to its guaranteed {'CPUs' if resource == MEMORY else 'memory'}"
+    of_guarantee = follows if other and other.guaranteed else "not guaranteed"
+    return (("teams", queue, "compute", "requests", resource), *pools), of_guarantee, rest
 
 
 def _gangs(tree: Tree, team: str) -> Iterator[Reason]:

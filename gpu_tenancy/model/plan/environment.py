@@ -69,6 +69,15 @@ class Flavor:
             for resource in (CPU, MEMORY)
         }
 
+    def follows(self, resource: str, amount: int) -> dict[str, int]:
+        """The memory that an amount of CPU has as its share of a node without GPUs, or the CPU of memory.
+
+        Of several pools, the one with the least of it decides.
+        """
+        other = MEMORY if resource == CPU else CPU
+        nodes = [{r: max(0, pool.node[r] - self.caches.node.get(r, 0)) for r in (CPU, MEMORY)} for pool in self.pools]
+        return {other: min((amount * node[other] // node[resource] for node in nodes if node[resource]), default=0)}
+
     @property
     def always(self) -> int:
         """Number of nodes that its pools always have."""

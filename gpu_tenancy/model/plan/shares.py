@@ -1,7 +1,7 @@
 """Guarantees and limits of each node of the cohort tree, by resource.
 
-A GPU has a share of the machine's CPU and memory; a cohort's own quota is its guarantee minus its children's; the
-root's own quota is everything that is not guaranteed.
+A guarantee is a vector of GPUs, CPU and memory; by default a GPU has its share of the machine. A cohort's own quota is
+its guarantee minus its children's; the root's own quota is everything that is not guaranteed.
 """
 
 from collections import defaultdict
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add
 from gpu_tenancy.model.plan.environment import Environment, Flavor, gang_amounts
 from gpu_tenancy.model.plan.object_storage import sidecars
@@ -91,8 +92,15 @@ class Tree(Environment):
 
     @cached_property
     def stated(self) -> dict[str, NodeShares]:
-        """The stack's shares of each cohort below the root, with the GPUs' share of CPU and memory."""
-        return {name: self._said(cohort) for name, cohort in self.stack.cohorts.items() if cohort.parent is not None}
+        """The stack's shares of each cohort below the root, with the machine's share of CPU and memory."""
+        return {
+            name: {
+                flavor: {**_follows(self.flavors[flavor], shares), **shares}
+                for flavor, shares in self._said(cohort).items()
+            }
+            for name, cohort in self.stack.cohorts.items()
+            if cohort.parent is not None
+        }
 
     def shares_of(self, team: str) -> NodeShares:
         """The shares of the queue that a team uses; empty if that queue does not exist."""
@@ -107,6 +115,12 @@ class Tree(Environment):
         while cohort is not None:
             yield cohort
             cohort = self.parents.get(cohort)
+
+    def guarantee(self, queue: str, flavor: str) -> Guarantee:
+        """The largest job of a flavor for which a queue reclaims what it lent."""
+        shares = self.team_shares.get(queue, {}).get(flavor, {})
+        amounts = {resource: share.guaranteed for resource, share in shares.items()}
+        return Guarantee(flavor, self.flavors[flavor].resource or CPU, amounts)
 
     def lends(self, team: str) -> bool:
         """Whether others may borrow a team's guarantee; default: if it has no servers."""
@@ -194,7 +208,7 @@ class Tree(Environment):
         return {name: (said | open_flavors)[name] for name in self.flavors if name in said or name in open_flavors}
 
     def _borrowed(self, flavor: Flavor, said: FlavorShares, left: dict[str, int | None]) -> FlavorShares:
-        """CPU flavors: the default is no guarantee, and a limit of the supply and the remaining budget."""
+        """CPU flavors: the default is a guarantee that follows the other resource's, and all that is left as limit."""
         shares: dict[str, Share] = {}
         for resource, amount in flavor.capacity.items():
             if resource in said:
@@ -205,7 +219,7 @@ class Tree(Environment):
             limit = capacity if room is None else max(0, min(capacity, room))
             if room is not None:
                 left[resource] = room - limit
-            shares[resource] = Share(0, limit)
+            shares[resource] = Share(min(_follows(flavor, said).get(resource, Share()).guaranteed, limit), limit)
         return shares
 
 
@@ -224,14 +238,25 @@ def _flavor_shares(shares: Shares, flavor: Flavor) -> FlavorShares:
         resource: Share(part * guaranteed, None if limit is None else part * limit)
         for resource, part in flavor.per_gpu.items()
     }
-    said = {CPU: _amount_share(quota.cpu), MEMORY: _amount_share(quota.memory)} if quota else {}
-    given = {resource: said.get(resource) or of_machine.get(resource) for resource in (CPU, MEMORY)}
+    said = {CPU: quota.cpu, MEMORY: quota.memory} if quota else {}
+    given = {resource: _amount_share(said.get(resource), of_machine.get(resource)) for resource in (CPU, MEMORY)}
     found = {resource: share for resource, share in given.items() if share}
     return found | ({flavor.resource: Share(guaranteed, limit)} if flavor.resource else {})
 
 
-def _amount_share(share: CpuShare | MemoryShare | None) -> Share | None:
-    return Share(share.guaranteed, share.limit) if share else None
+def _amount_share(said: CpuShare | MemoryShare | None, of_machine: Share | None) -> Share | None:
+    if said is None or of_machine is None or "guaranteed" in said.model_fields_set:
+        return Share(said.guaranteed, said.limit) if said else of_machine
+    guaranteed = of_machine.guaranteed
+    return Share(guaranteed if said.limit is None else min(guaranteed, said.limit), said.limit)
+
+
+def _follows(flavor: Flavor, said: FlavorShares) -> FlavorShares:
+    """Without GPUs, the guaranteed memory of guaranteed CPU if only CPU is set, or the CPU of memory."""
+    if flavor.resource is not None or len(said) != 1:
+        return {}
+    ((resource, share),) = said.items()
+    return {name: Share(amount) for name, amount in flavor.follows(resource, share.guaranteed).items()}
 
 
 def gangs_of(team: Team, known: Mapping[str, Flavor]) -> dict[str, Amounts]:

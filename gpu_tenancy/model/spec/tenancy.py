@@ -57,7 +57,7 @@ class CpuShare(_Ordered):
     """A share of a flavor's CPUs."""
 
     guaranteed: Cpu = 0
-    """Guaranteed CPUs."""
+    """Guaranteed CPUs; default: each guaranteed GPU's share of the node. Jobs with more CPUs reclaim no GPUs."""
     limit: Cpu | None = None
     """Maximum CPUs, including borrowed ones."""
 
@@ -66,7 +66,7 @@ class MemoryShare(_Ordered):
     """A share of a flavor's memory."""
 
     guaranteed: Bytes = 0
-    """Guaranteed memory."""
+    """Guaranteed memory; default: each guaranteed GPU's share of the node. Jobs with more memory reclaim no GPUs."""
     limit: Bytes | None = None
     """Maximum memory, including borrowed memory."""
 
@@ -74,7 +74,8 @@ class MemoryShare(_Ordered):
 class FlavorQuota(Gpus):
     """A share of a flavor's GPUs, CPUs and memory.
 
-    Defaults for CPU and memory: in a GPU flavor, each GPU's share of the node; in a CPU flavor, no guarantee, and each
+    Defaults for CPU and memory: in a GPU flavor, each GPU's share of the node. In a CPU flavor, guaranteed CPUs bring
+    their share of the node's memory, and guaranteed memory its share of the CPUs; without either, no guarantee. Each
     team can borrow as much as its budget allows.
     """
 
