@@ -43,6 +43,9 @@ def team(**sections: Any) -> Data:
     return {"owner": "research", "costCenter": "rd-001", **sections}
 
 
+FEW_CPUS: Data = {"cpu": {"cpu": {"guaranteed": 8}}}  # for pods without GPUs of jobs whose GPUs are guaranteed
+
+
 def server(**fields: Any) -> Data:
     """A server of one pod on one GPU."""
     return {"image": "registry.example.com/serve:1.0", "replicas": 1, **fields}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from builders import AKS, EKS, EXISTING, Data, job, planned, pool, stack, team
+from builders import AKS, EKS, EXISTING, FEW_CPUS, Data, job, planned, pool, stack, team
 from pydantic.alias_generators import to_camel
 from repository import ROOT
 
@@ -33,7 +33,8 @@ def with_gangs(**sections: Any) -> Data:
 
 
 def with_jobs(**fields: Any) -> Data:
-    return made_here(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training={"fit": job(**fields)})})
+    fit = {"fit": job(**fields)}
+    return made_here(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, quota=FEW_CPUS, training=fit)})
 
 
 def amd(**sections: Any) -> Data:

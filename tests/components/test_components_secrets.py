@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import pulumi
 import pytest
-from builders import Data, job, server, stack, team
+from builders import FEW_CPUS, Data, job, server, stack, team
 from cli_builders import Project, small
 from components_builders import Program, pod_specs, tenancy
 
@@ -181,6 +181,7 @@ SECRETS: Final[Data] = {
 def with_workloads(**workloads: Data) -> Data:
     of_team = team(
         gpus={"h100": {"guaranteed": 8}},
+        quota=FEW_CPUS,
         gangs={"a100": {"guaranteed": 8}},
         secrets=SECRETS,
         imagePullSecrets=["hub"],

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from builders import GPU, Data, job, planned, pool, server, stack, team
+from builders import FEW_CPUS, GPU, Data, job, planned, pool, server, stack, team
 
 from gpu_tenancy import kueue
 from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
@@ -170,7 +170,7 @@ def test_teams_have_counts_of_every_kind_that_runs() -> None:
         "r": job(framework="ray", command=["true"]),
     }
     groups = {"g": server(nodes=2, gpus=1)}
-    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, training=jobs, serving=groups)}))
+    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, quota=FEW_CPUS, training=jobs, serving=groups)}))
     assert {key: counts[key] for key in DEFAULTS if key != "jobs"} == {k: v for k, v in DEFAULTS.items() if k != "jobs"}
     installed = {None, "trainer", "kuberay", "lws"}
     own = {"", "apps", "batch"}

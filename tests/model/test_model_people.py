@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from builders import AKS, EKS, PROVIDED, Data, errors, job, planned, server, stack, team
+from builders import AKS, EKS, FEW_CPUS, PROVIDED, Data, errors, job, planned, server, stack, team
 from pydantic import ValidationError
 
 from gpu_tenancy.model.catalogue.access import Role, credential, roles, rules_of
@@ -233,7 +233,9 @@ def test_each_source_is_planned_without_a_value() -> None:
 def test_roles_of_a_job_inherit_its_references() -> None:
     roles = {"launcher": {"env": {"TOKEN": "none"}}, "worker": {"env": {"EXTRA": {"secret": "signing", "key": "a"}}}}
     mpi = job(framework="mpi", command=["mpirun"], roles=roles, **USES)
-    made = planned(stack(teams={"vision": team(gpus={"h100": {"guaranteed": 8}}, training={"fit": mpi})}))
+    made = planned(
+        stack(teams={"vision": team(gpus={"h100": {"guaranteed": 8}}, quota=FEW_CPUS, training={"fit": mpi})})
+    )
     launcher, worker = made.teams[0].jobs[0].roles
     assert launcher.pod.env == {"LEVEL": "info", "TOKEN": "none"}
     assert sorted(launcher.pod.references.variables) == ["POD", "REGION"]

@@ -124,7 +124,7 @@ def of_page(cluster: Data | None = None, **fields: Any) -> Data:
 
 
 def warnings(sections: Data) -> tuple[str, ...]:
-    return outlook(load(Source(sections))).server_warnings
+    return outlook(load(Source(sections))).warnings
 
 
 def test_the_page_of_servers_shows_what_is_lost_with_spot_nodes() -> None:
@@ -207,7 +207,7 @@ def test_a_rollout_keeps_the_minimum_or_warns(least: int, more: int, spare: int,
     tree = _tree(guaranteed, limit, s=server(replicas=replicas if more else least, gpus=gpus, cpu=1, memory="1Gi"))
     made = _rollout(tree)
     if made.warning:
-        assert outlook(tree.stack).server_warnings == (f"teams.a.serving.s: a rollout {made.warning}",)
+        assert outlook(tree.stack).warnings == (f"teams.a.serving.s: a rollout {made.warning}",)
         return
     for now in range(least, most + 1):
         share = made.unavailable if isinstance(made.unavailable, int) else None

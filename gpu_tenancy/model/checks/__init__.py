@@ -45,6 +45,7 @@ _STAGES: Final = (
         references.people_problems,
         queues.multikueue_problems,
         queues.peak_problems,
+        queues.coverage_problems,
     ),
 )
 

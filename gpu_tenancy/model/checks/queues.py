@@ -5,6 +5,8 @@ from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.base.texts import counted
+from gpu_tenancy.model.plan import coverage
 from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.needs import there
@@ -134,6 +136,45 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
         least = format_amount(resource, guaranteed)
         rule, fix = f"is less than the {least} {what} guaranteed in it", f"raise it to {least}, or lower a guarantee"
         yield Problem((*place, "limit"), rule, fix, format_amount(resource, limit), about=about)
+
+
+def coverage_problems(tree: Tree) -> Iterator[Problem]:
+    """Guaranteed GPUs that no job, or a job of the stack, can get back, for lack of guaranteed CPU or memory.
+
+    With `fairness: even`, Kueue preempts by share for jobs that borrow, so this is a warning.
+    """
+    for queue in tree.queue_owners if not tree.stack.fairness.even else ():
+        void: set[str] = set()
+        for flavor in tree.flavors.values():
+            guarantee = tree.guarantee(queue, flavor.name)
+            for resource in guarantee.below(flavor.per_gpu):
+                if guarantee.amounts[resource] == 0:
+                    void.add(flavor.name)
+                    key = coverage.key_of(queue, flavor.name, resource)
+                    share = format_amount(resource, flavor.per_gpu[resource] * guarantee.units)
+                    gpus = counted(guarantee.units, guarantee.resource, flavor.name)
+                    rule = f"voids the guarantee of {gpus}: {coverage.WHY}"
+                    fix = f"remove it, for the share of the machine ({share}), or raise it"
+                    yield Problem(key, rule, fix, "0", about=_about(flavor))
+        for found in coverage.uncovered(tree, queue):
+            if not {found.gpus.flavor, found.lacking.flavor} & void:
+                yield _uncovered(queue, found)
+
+
+def _uncovered(queue: str, found: coverage.Uncovered) -> Problem:
+    resource, flavor = found.resource, found.lacking.flavor
+    amount, bound = (format_amount(resource, n) for n in (found.amount, found.lacking.amounts[resource]))
+    of = "" if flavor == found.gpus.flavor else f" of flavor {flavor}"
+    rule = (
+        f"needs {amount} {resource}{of}, and {queue} is guaranteed {bound} with its"
+        f" {counted(found.gpus.units, found.gpus.resource, found.gpus.flavor)}, so it takes none back for this:"
+        f" {coverage.WHY}"
+    )
+    place = dotted(coverage.key_of(queue, flavor, resource))
+    fix = f"lower its {resource} to {bound}, or raise {place} to {amount}"
+    if of:
+        fix += f", or set flavor: {found.gpus.flavor} for its pods without GPUs"
+    return Problem(found.path, rule, fix, about=(("teams", queue), ("pools",)))
 
 
 def peak_problems(tree: Tree) -> Iterator[Problem]:

@@ -1,0 +1,184 @@
+"""A guarantee of GPUs, CPU and memory: its default, the largest job that it covers, errors and warnings."""
+
+from typing import Any
+
+import pytest
+from builders import GPU, Data, amounts, cohort_of, errors, job, planned, queue_of, server, stack, team
+
+from gpu_tenancy.base.guarantee import Guarantee
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.outlook.shares import reclaimed
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
+
+GI = 2**30
+
+
+def tree(sections: Data) -> Tree:
+    return Tree(load(Source(sections)))
+
+
+def research(quota: Data | None = None, **rest: Any) -> Data:
+    """A team with 8 of 16 H100s guaranteed, and its quota of CPU and memory beside them."""
+    own = {"quota": {"h100": quota}} if quota else {}
+    return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 16}}, **own, **rest)})
+
+
+@pytest.mark.parametrize(
+    ("amounts_", "text"),
+    [
+        (
+            {GPU: 8, "cpu": 10_000, "memory": 40 * GI},
+            "8 a100 GPUs, up to 10 CPUs and 40Gi: 1.25 CPUs and 5Gi for each GPU",
+        ),
+        ({GPU: 1, "cpu": 1000, "memory": GI}, "1 a100 GPU, up to 1 CPU and 1Gi"),
+        (
+            {GPU: 3, "cpu": 10_000, "memory": 512 * 2**20},
+            "3 a100 GPUs, up to 10 CPUs and 512Mi: 3.33 CPUs and 170.6Mi for each GPU",
+        ),
+        ({GPU: 8}, "8 a100 GPUs"),
+        ({GPU: 0, "cpu": 1000}, ""),
+    ],
+)
+def test_text_names_the_largest_covered_job(amounts_: dict[str, int], text: str) -> None:
+    assert str(Guarantee("a100", GPU, amounts_)) == text
+
+
+def test_text_of_cpus_names_their_memory() -> None:
+    found = Guarantee("cpu", "cpu", {"cpu": 10_000, "memory": 40 * GI})
+    assert (str(found), found.bound) == ("10 CPUs, up to 40Gi: 4Gi for each CPU", "40Gi")
+
+
+def test_request_beyond_any_resource_is_not_covered() -> None:
+    found = Guarantee("a100", GPU, {GPU: 8, "cpu": 10_000})
+    assert found.missing({GPU: 8, "cpu": 32_000, "memory": GI}) == {"cpu": 22_000}
+    assert found.missing({GPU: 1, "cpu": 4000}, used={"cpu": 8000}) == {"cpu": 2000}
+    assert found.missing({GPU: 8, "cpu": 10_000}) == {}
+
+
+def test_guaranteed_gpus_have_their_share_by_default() -> None:
+    found = tree(research())
+    assert found.guarantee("a", "h100").amounts == {
+        GPU: 8,
+        **{name: 8 * part for name, part in found.flavors["h100"].per_gpu.items()},
+    }
+
+
+def test_share_holds_if_only_the_limit_is_written() -> None:
+    found = tree(research({"cpu": {"limit": "400"}, "memory": {"limit": "100Gi"}})).team_shares["a"]["h100"]
+    assert (found["cpu"].guaranteed, found["cpu"].limit) == (191_000, 400_000)
+    assert (found["memory"].guaranteed, found["memory"].limit) == (100 * GI, 100 * GI)
+
+
+NODES: Data = {"cpu": {"cpu": 10, "memory": "40Gi", "nodes": 4, "labels": {"node-type": "cpu"}}}
+
+
+@pytest.mark.parametrize(
+    ("quota", "cpu", "memory"),
+    [
+        ({"cpu": {"guaranteed": 10, "limit": 20}}, (10_000, 10_000), (40 * GI, 120 * GI)),
+        ({"memory": {"guaranteed": "20Gi", "limit": "40Gi"}}, (5000, 35_000), (20 * GI, 20 * GI)),
+        ({"cpu": {"limit": 20}}, (0, 20_000), (0, 160 * GI)),
+        ({"cpu": {"guaranteed": 10}, "memory": {"guaranteed": "8Gi"}}, (10_000, 0), (8 * GI, 0)),
+    ],
+)
+def test_guaranteed_cpus_bring_their_memory(quota: Data, cpu: tuple[int, int], memory: tuple[int, int]) -> None:
+    found = queue_of(planned(stack(pools=NODES, teams={"a": team(quota={"cpu": quota})})), "a")
+    assert [amounts(found, "cpu", name)[:2] for name in ("cpu", "memory")] == [cpu, memory]
+
+
+def test_guaranteed_cpus_of_a_cohort_bring_their_memory() -> None:
+    cohorts: Data = {"org": {}, "lab": {"parent": "org", "quota": {"cpu": {"cpu": {"guaranteed": 20}}}}}
+    made = planned(stack(pools=NODES, cohorts=cohorts, teams={"a": team(cohort="lab")}))
+    assert amounts(cohort_of(made, "lab"), "cpu", "memory")[0] == 80 * GI
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory"])
+def test_guarantee_without_cpu_or_memory_is_an_error(name: str) -> None:
+    (found,) = errors(research({name: {"guaranteed": 0, "limit": "96"}}))
+    assert found.startswith(f"teams.a.quota.h100.{name}.guaranteed: 0 voids the guarantee of 8 h100 GPUs")
+    assert "remove it, for the share of the machine" in found
+
+
+LOW: Data = {"cpu": {"guaranteed": 10, "limit": 128}, "memory": {"guaranteed": "40Gi", "limit": "512Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("section", "workload", "lacks"),
+    [
+        ("training", job(gpus=8, cpu=32, memory="32Gi"), "needs 32 cpu, and a is guaranteed 10"),
+        ("training", job(gpus=8, cpu=8, memory="128Gi"), "needs 128Gi memory, and a is guaranteed 40Gi"),
+        ("training", job(workers=2, gpus=4, cpu=6, memory="8Gi"), "needs 12 cpu, and a is guaranteed 10"),
+        ("serving", server(replicas=4, gpus=2, cpu=3, memory="8Gi"), "needs 12 cpu, and a is guaranteed 10"),
+        (
+            "training",
+            job(framework="mpi", gpus=1, cpu=1, memory="1Gi", command=["mpirun"], roles={"launcher": {"cpu": 1}}),
+            "needs 1 cpu of flavor cpu, and a is guaranteed 0",
+        ),
+    ],
+)
+def test_workload_beyond_the_guarantee_is_an_error(section: str, workload: Data, lacks: str) -> None:
+    (found,) = errors(research(LOW, lends=True, **{section: {"one": workload}}))
+    assert lacks in found
+    assert "lower its" in found
+    assert "or raise teams.a.quota." in found
+
+
+@pytest.mark.parametrize(
+    ("section", "workload"),
+    [
+        ("training", job(gpus=8, cpu=10, memory="40Gi")),
+        ("training", job(workers=2, gpus=8, cpu=30, memory="40Gi")),  # its GPUs are not guaranteed either
+        ("training", job(workers={"min": 1, "max": 4}, gpus=2, cpu=8, memory="8Gi")),
+        ("training", job(gpus=0, cpu=16, memory="16Gi")),
+        ("serving", server(replicas=8, gpus=2, cpu=2, memory="8Gi")),  # as many as have guaranteed GPUs
+    ],
+)
+def test_workload_within_the_guarantee_is_none(section: str, workload: Data) -> None:
+    assert errors(research(LOW, lends=True, **{section: {"one": workload}})) == []
+
+
+def warnings(sections: Data) -> tuple[str, ...]:
+    return outlook(load(Source(sections))).warnings
+
+
+def test_guarantee_below_the_share_is_a_warning() -> None:
+    (found,) = warnings(research(LOW))
+    assert found == (
+        "teams.a: guaranteed are 8 h100 GPUs, up to 10 CPUs and 40Gi: 1.25 CPUs and 5Gi for each GPU; a job that"
+        " requests more gets no GPUs back; the share of 8 GPUs in the machine is 191 CPUs and 1911Gi memory: raise"
+        " teams.a.quota.h100.cpu.guaranteed and teams.a.quota.h100.memory.guaranteed, or keep to it"
+    )
+    assert warnings(research()) == ()
+    own = {"cpu": {"guaranteed": 10}, "memory": {"guaranteed": "40Gi"}}
+    assert warnings(research(own, lends=False)) == ()  # never lent, and no CPU to borrow
+
+
+def test_job_that_uses_the_cpu_of_other_gpus_is_a_warning() -> None:
+    (found,) = warnings(research(training={"trainer": job(gpus=1, cpu=150, memory="64Gi", deadline="2h")}))
+    assert found == (
+        "teams.a.training.trainer: uses 150 CPUs of the 191 CPUs that a is guaranteed with 8 h100 GPUs: while it"
+        " runs, 1 of the 7 other GPUs are covered; lower its cpu, or raise teams.a.quota.h100.cpu.guaranteed"
+    )
+
+
+def test_reclaiming_is_shown_where_the_simulation_admits() -> None:
+    teams: Data = {
+        "a": team(gpus={"h100": {"guaranteed": 8, "limit": 16}}),
+        "b": team(gpus={"h100": {"guaranteed": 4, "limit": 16}}, preemption={"reclaimWithinCohort": "Never"}),
+        "c": team(gpus={"h100": {"guaranteed": 0, "limit": 16}}),
+    }
+    assert reclaimed(tree(stack(teams=teams))) == {("a", "h100")}
+
+
+def test_shares_decide_with_even_sharing() -> None:
+    big = {"one": job(gpus=8, cpu=32, memory="32Gi")}
+    sections = research(LOW, training=big) | {"fairness": "even"}
+    assert errors(sections) == []
+    low, uncovered = warnings(sections)
+    assert "a job that requests more borrows, so shares decide" in low
+    assert uncovered == (
+        "teams.a.training.one: needs 32 CPUs of flavor h100, and a is guaranteed 10 CPUs, so shares decide whether it"
+        " gets its GPUs back; raise teams.a.quota.h100.cpu.guaranteed"
+    )
