@@ -102,8 +102,8 @@ def _sections(review: Review) -> Iterator[Section]:
         yield Section(f"cost by {title}", rank, tuple(lines))
     yield _table("cost of the cluster", 9, all_["fixed"])
     yield _table("serving", 10, all_["serving"])
-    warnings = tuple(_listed("<b>Warnings about servers</b>", map(text, now.server_warnings)))
-    yield Section("warnings about servers", 3, warnings)
+    warnings = tuple(_listed("<b>Warnings</b>", map(text, now.warnings)))
+    yield Section("warnings", 3, warnings)
     if now.ways_in:
         yield _table("hosts", 3, all_["ways-in"])
     yield _table("node pools", 11, all_["pools"])
@@ -277,6 +277,7 @@ def _promises(review: Review) -> Iterator[str]:
             text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
             f"`{text_bar(holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0))}`",
             amount_text(holding.resource, holding.guaranteed),
+            text(holding.bound),
             amount_text(holding.resource, holding.limit),
             amount_text(holding.resource, capacity.get(holding.flavor, 0)),
             "yes" if holding.lends else "no",
@@ -287,7 +288,7 @@ def _promises(review: Review) -> Iterator[str]:
     yield "### Guarantees and limits"
     yield ""
     bar = "█ guaranteed ▒ may borrow · other capacity"
-    yield from table(columns("team", "flavor", bar, "guaranteed#", "limit#", "capacity#", "lends"), rows)
+    yield from table(columns("team", "flavor", bar, "guaranteed#", "with up to", "limit#", "capacity#", "lends"), rows)
 
 
 def text(words: str) -> str:

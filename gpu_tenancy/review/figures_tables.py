@@ -77,6 +77,7 @@ def _promises(outlook: StackOutlook) -> Table:
             scheduled_by(team, holding.scheduler),
             team.cohort if holding.scheduler == "Kueue" else DASH,
             amount_text(holding.resource, holding.guaranteed),
+            holding.bound,
             amount_text(holding.resource, holding.limit),
             amount_text(holding.resource, holding.limit - holding.guaranteed),
             "yes" if holding.lends else "no",
@@ -85,7 +86,9 @@ def _promises(outlook: StackOutlook) -> Table:
         for team in outlook.teams
         for holding in team.holdings
     ]
-    heads = columns("team", "flavor", "scheduler", "cohort", "guaranteed#", "limit#", "may borrow#", "lends")
+    heads = columns(
+        "team", "flavor", "scheduler", "cohort", "guaranteed#", "with up to", "limit#", "may borrow#", "lends"
+    )
     return Table("promises", "Guarantees and limits", heads, tuple(rows), keys=3)
 
 
@@ -228,6 +231,7 @@ def _busy(outlook: StackOutlook) -> Table:
             holding.flavor,
             scheduled_by(team, holding.scheduler),
             amount_text(holding.resource, holding.guaranteed),
+            holding.bound,
             span(holding.busy, holding.resource),
             amount_text(holding.resource, holding.alone),
             holding.back or DASH,
@@ -236,7 +240,7 @@ def _busy(outlook: StackOutlook) -> Table:
         for team in outlook.teams
         for holding in team.holdings
     ]
-    heads = columns("team", "flavor", "scheduler", "guaranteed#", "everyone busy#", "alone#", "reclaims")
+    heads = columns("team", "flavor", "scheduler", "guaranteed#", "with up to", "everyone busy#", "alone#", "reclaims")
     return Table("teams", f"{available(outlook.resources.values())} available to each team", heads, tuple(rows), keys=3)
 
 

@@ -62,7 +62,8 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     refused = (*claims_lost(base, now, effect), *blocking(seen))
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
     ended = work_lost(effect) if effect else ()
-    risks = [*unprotected, *ended, *reorganised(base, now), *data_moved(base, now), *losses(lost, base)]
+    risks = [*no_longer_covered(base, now), *unprotected, *ended, *reorganised(base, now), *data_moved(base, now)]
+    risks += losses(lost, base)
     adopted = [name for name in now.adopts if before is None or name not in before.adopts]
     risks += unsure(seen)
     if adopted:
@@ -146,7 +147,28 @@ def _guarantees(now: StackOutlook) -> str:
     if now.workers:
         clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, LISTED)})"
         return f"Guarantees fit the sum of {clusters}; a workload must also fit one of them, which is not checked"
+    if now.guarantee_warnings:
+        bound = len(now.guarantee_warnings)
+        return f"Guarantees fit; {bound} {'is' if bound == 1 else 'are'} bound by CPU or memory (see the warnings)"
     return "Guarantees fit"
+
+
+def no_longer_covered(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
+    """The largest jobs that guarantees covered before, and do not now for lack of CPU or memory."""
+    old = {(team.name, holding.flavor): holding.guarantee for team in before.teams for holding in team.holdings}
+    for team in now.teams:
+        for holding in team.holdings:
+            was, guarantee = old.get((team.name, holding.flavor)), holding.guarantee
+            if was is None or guarantee is None or holding.scheduler != "Kueue" or team.queue != team.name:
+                continue
+            units = min(was.units, guarantee.units)
+            for resource, amount in was.beside.items() if units else ():
+                request, now_guaranteed = amount * units // was.units, guarantee.amounts.get(resource, amount)
+                if now_guaranteed < request:
+                    flavor = holding.flavor if is_extended(was.resource) else ""
+                    job = f"{counted(units, was.resource, flavor)} and {counted(request, resource)}"
+                    bound = amount_text(resource, now_guaranteed)
+                    yield f"A job of {job} of {team.name} is no longer covered: {bound} guaranteed"
 
 
 def _against(supply: Supply, capacity: int, what: str) -> str:

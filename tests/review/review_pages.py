@@ -205,7 +205,7 @@ def earlier_local(sections: Data) -> None:
     del teams["ml-experiments"]
     sections["datasets"]["corpus"]["teams"] = ["ml-research"]
     teams["ml-research"]["gpus"]["a100"]["limit"] = 24
-    teams["ml-research"]["quota"]["a100"]["cpu"]["limit"] = 30
+    teams["ml-research"]["quota"]["a100"]["cpu"] = {"guaranteed": 24, "limit": 30}
     teams["ml-research"]["training"]["nightly"]["workers"] = 3
     teams["ml-serving"]["gpus"]["l4"] = {"guaranteed": 40, "limit": 40}
     teams["ml-serving"]["serving"]["model-server"]["replicas"]["max"] = 40

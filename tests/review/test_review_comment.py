@@ -105,7 +105,7 @@ def test_comment_fits_the_limit_in_whole_sections(count: int, limit: int) -> Non
 def test_omitted_parts_are_named_with_their_place() -> None:
     everything = comment(full())
     assert "Omitted" not in everything
-    short = comment(full(), 7_800)
+    short = comment(full(), 8_060)
     note = short.splitlines()[-1]
     assert note.startswith("*Omitted to fit the comment size: ")
     assert note.endswith(" See the full report page in the artifacts of this run.*")

@@ -15,7 +15,8 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 from review_solver import GPUS, Key, Manifest, Node, World
 
-from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.guarantee import Guarantee
+from gpu_tenancy.base.quantity import amounts, is_extended
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.outlook import Pool, StackOutlook, outlook
 from gpu_tenancy.model.project import stack_names
@@ -103,6 +104,32 @@ def percent(part: int, whole: int) -> str:
     return f"{round(100 * part / whole)}%"
 
 
+def by(team: str, queue: str) -> str:
+    return "Kueue" if queue == team else f"Kueue, queue of {queue}"
+
+
+def bounds(world: World) -> dict[tuple[str, str, str], str]:
+    """By team, flavor and scheduler: CPU and memory of the largest job that the guarantee covers."""
+    nominal = {
+        (queue["metadata"]["name"], flavor["name"]): {
+            name: value
+            for one in flavor["resources"]
+            for name, value in amounts({one["name"]: one["nominalQuota"]}).items()
+        }
+        for queue in world.of("ClusterQueue")
+        for group in queue["spec"]["resourceGroups"]
+        for flavor in group["flavors"]
+    }
+    return {
+        (team, flavor, "Kueue" if name == team else f"Kueue, queue of {name}"): Guarantee(
+            flavor, resource, quotas
+        ).bound
+        for flavor, resource in world.keys
+        for team, name in world.teams.items()
+        if (quotas := nominal.get((name, flavor)))
+    }
+
+
 def kueue(world: World) -> dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]]:
     """By team, flavor and scheduler: guaranteed, limit, busy, alone, lends, how it reclaims."""
     found: dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]] = {}
@@ -116,8 +143,7 @@ def kueue(world: World) -> dict[tuple[str, str, str], tuple[int, int, tuple[int,
             sure = node.nominal[key]
             lends = node.lending.get(key) != 0
             back = "" if not sure else BACK[node.reclaim] if lends else "never lent"
-            by = "Kueue" if name == team else f"Kueue, queue of {name}"
-            found[team, key[0], by] = (
+            found[team, key[0], by(team, name)] = (
                 sure,
                 limit,
                 busy[name],
@@ -196,13 +222,17 @@ def test_guarantees_and_shares_agree_with_the_queues(case: Case) -> None:
 def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
     shown = Page(case.page)
     expected = kueue(case.world)
-    promises = {(row[0], row[1], row[2]): row[4:] for row in rows(shown, "Guarantees and limits")}
-    assert promises == {
+    listed = {(row[0], row[1], row[2]): row[4:] for row in rows(shown, "Guarantees and limits")}
+    beside = {key: row.pop(1) for key, row in listed.items()}
+    assert {key: text for key, text in beside.items() if key[2] != "Volcano"} == {
+        key: text for key, text in bounds(case.world).items() if key in expected
+    }
+    assert listed == {
         key: [str(sure), str(limit), str(limit - sure), lends]
         for key, (sure, limit, _, _, lends, _) in expected.items()
     }
     teams = {
-        (row[0], row[1], row[2]): row[3:]
+        (row[0], row[1], row[2]): [row[3], *row[5:]]
         for row in rows(shown, next(label for label in shown.tables if label.endswith("available to each team")))
     }
     assert teams == {

@@ -131,7 +131,7 @@ def test_overcommitted_flavors_are_highlighted() -> None:
 def test_each_number_is_shown_with_its_base_value() -> None:
     review = full()
     (speech,) = (row for row in tables(review)["promises"].rows if row.team == "speech")
-    assert [(cell.text, cell.was) for cell in speech.cells[4:7]] == [("0", ""), ("8", "4"), ("8", "4")]
+    assert [(cell.text, cell.was) for cell in speech.cells[4:8]] == [("0", ""), ("", ""), ("8", "4"), ("8", "4")]
     (search,) = (row for row in tables(review)["promises"].rows if row.team == "search")
     assert search.fresh
     assert [bar.was for bar in bars_of(review)] == ["was 0 → 4", "", "new"]

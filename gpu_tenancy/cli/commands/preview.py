@@ -233,7 +233,7 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     if starts := cold_starts(Environment(stack_preview.stack)):
         waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
         out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
-    for warning in seen.now.server_warnings:
+    for warning in seen.now.warnings:
         out.print(f"[yellow]{escape(warning)}[/yellow]", highlight=False)
     if unchecked := unknown_architectures(Tree(stack_preview.stack)):
         out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)

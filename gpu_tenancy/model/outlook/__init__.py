@@ -27,6 +27,7 @@ from gpu_tenancy.model.outlook.shares import (
     holdings,
 )
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
+from gpu_tenancy.model.plan.coverage import guarantee_warnings
 from gpu_tenancy.model.plan.guards import pull_rights
 from gpu_tenancy.model.plan.object_storage import egress_of_datasets
 from gpu_tenancy.model.plan.people import access
@@ -180,6 +181,7 @@ class StackOutlook:
     secrets: tuple[SecretRow, ...] = ()
     pulls: tuple[str, ...] = ()  # rights of the nodes to pull images of the allowed registries
     caches: tuple[CacheOutlook, ...] = ()
+    guarantee_warnings: tuple[str, ...] = ()
     fixed: tuple[FixedCost, ...] = ()  # fixed costs of a created cluster, which are part of no team's cost
 
     @property
@@ -194,9 +196,9 @@ class StackOutlook:
         return {supply.flavor: supply.resource for supply in self.supply}
 
     @property
-    def server_warnings(self) -> tuple[str, ...]:
-        """Violations of servers' bounds, each with its place in the stack and the fix."""
-        return tuple(warning for server in self.serving for warning in server.warnings)
+    def warnings(self) -> tuple[str, ...]:
+        """Guarantees that CPU or memory bound, and violations of servers' bounds, each with its place and the fix."""
+        return (*self.guarantee_warnings, *(warning for server in self.serving for warning in server.warnings))
 
 
 def outlook(stack: Stack) -> StackOutlook:
@@ -235,6 +237,7 @@ def outlook(stack: Stack) -> StackOutlook:
         data_rights=tuple(dict.fromkeys(rights_to_grant(stack))),
         network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),
         caches=tuple(caches_of_stack(tree)),
+        guarantee_warnings=tuple(guarantee_warnings(tree)),
         fixed=fixed_costs(stack),
     )
 

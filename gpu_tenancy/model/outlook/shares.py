@@ -1,15 +1,27 @@
 """GPUs of each team, or CPU and memory: guarantee, amounts when everyone is busy and when alone, and costs."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from gpu_tenancy.base.quantity import format_duration
+from gpu_tenancy.base.guarantee import Guarantee
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_duration
+from gpu_tenancy.kueue import ClusterQueue, FlavorQuotas, PodSet, Quota, Quotas, ResourceGroup, Simulation, Workload
 from gpu_tenancy.model.names import DEFAULT_GRACE
 from gpu_tenancy.model.plan.costs import storage_cost
-from gpu_tenancy.model.plan.queues import cohort_weight, members, potential_available, preemption_times, reach
+from gpu_tenancy.model.plan.queues import (
+    cohort_weight,
+    gang_guarantee,
+    members,
+    potential_available,
+    preemption_times,
+    reach,
+    tenancy,
+)
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
@@ -30,8 +42,9 @@ class Holding:
     """GPUs of one flavor for one team; CPU or memory if the flavor has no GPUs, in base units.
 
     `preempting`: queues of other teams that can preempt its workloads while it borrows, by when.
-    `back`: how it reclaims its guarantee: `immediately`, `from lower priorities`, `when borrowers finish`,
-    `never lent`; empty without a guarantee.
+    `guarantee`: the largest job for which it reclaims, with CPU and memory; None for memory, which is the CPU's.
+    `back`: how it reclaims its guarantee: `immediately` if Kueue's simulation admits the largest job at once, `from
+    lower priorities`, `when borrowers finish`, `never lent`; empty without a guarantee.
     """
 
     flavor: str  # `Measure.label`
@@ -43,8 +56,14 @@ class Holding:
     alone: int  # GPUs when no other team uses any
     lends: bool  # whether other teams may borrow its idle guarantee
     back: str
+    guarantee: Guarantee | None = None
     within: str = ""  # when workloads of its own queue preempt others there; empty if they never do
     preempting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def bound(self) -> str:
+        """The most CPU and memory of the largest job for which it reclaims; empty without a guarantee."""
+        return self.guarantee.bound if self.guarantee else ""
 
     @property
     def preemptors(self) -> Iterator[tuple[tuple[str, ...], str, int]]:
@@ -136,6 +155,8 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
         flavor, resource = measure.flavor, measure.resource
         share = tree.share(queue, flavor, resource)
         back = _BACK[preemption.reclaim_within_cohort] if lends else "never lent"
+        if back == _BACK["Any"] and (queue, flavor) not in reclaimed(tree):
+            back = _BACK["Never"]
         yield Holding(
             flavor=measure.label,
             resource=resource,
@@ -146,14 +167,68 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
             alone=potential_available(tree, queue, flavor, resource),
             lends=lends,
             back=back if share.guaranteed else "",
+            guarantee=None if resource == MEMORY else tree.guarantee(queue, flavor),
             within=_WITHIN[preemption.within_cluster_queue],
             preempting=preemption_times(tree, queue, flavor, resource),
         )
     for name, gang in tree.stack.teams[team].gangs.items():
         if resource := tree.flavors[name].resource:
+            guarantee = gang_guarantee(tree.flavors[name], gang)
             guaranteed, limit = gang.guaranteed, gang.effective_limit
-            span = Span(guaranteed, limit)
-            yield Holding(name, resource, "Volcano", guaranteed, limit, span, limit, lends=False, back="never lent")
+            yield Holding(
+                flavor=name,
+                resource=resource,
+                scheduler="Volcano",
+                guaranteed=guaranteed,
+                limit=limit,
+                busy=Span(guaranteed, limit),
+                alone=limit,
+                lends=False,
+                back="never lent",
+                guarantee=Guarantee(name, resource, guarantee),
+            )
+
+
+_BORROWER: Final = "all that is lent"  # no name of a team has spaces
+_PARTS: Final = 8  # workloads of the borrower in each flavor
+
+
+@lru_cache(maxsize=4)
+def reclaimed(tree: Tree) -> frozenset[tuple[str, str]]:
+    """Queues and flavors whose largest covered job is admitted at once, while another queue borrows all that is lent.
+
+    Kueue decides in a simulation, in which the borrower is a queue without quota or limit in the root cohort.
+    It does not distinguish queues of the same cohort with the same policies, so the largest job of these is played.
+    """
+    spec = tenancy(tree)
+    resources = dict.fromkeys([CPU, MEMORY, *(r for flavor in tree.flavors.values() for r in flavor.capacity)])
+    flavors = tuple(FlavorQuotas(name, dict.fromkeys(resources, Quota())) for name in tree.flavors)
+    borrower = ClusterQueue(_BORROWER, (ResourceGroup(flavors),), tree.root)
+    whole = replace(spec, queues=(*spec.queues, borrower))
+    quotas, simulation = Quotas(whole), Simulation(whole)
+    for flavor in tree.flavors:
+        lent = {name: quotas.potential_available(_BORROWER, (flavor, name)) for name in resources}
+        for part in range(_PARTS):
+            requests = {name: amount * (part + 1) // _PARTS - amount * part // _PARTS for name, amount in lent.items()}
+            workload = Workload(f"{flavor} {part}", _BORROWER, (PodSet(requests),))
+            simulation.place(workload, [dict.fromkeys(resources, flavor)], since=-1)
+    alike = defaultdict[tuple[str, str, str, str], list[str]](list)
+    for queue in tree.queue_owners:
+        preemption = tree.stack.teams[queue].preemption
+        for flavor in tree.team_shares[queue]:
+            if tree.guarantee(queue, flavor).units:
+                policies = (preemption.reclaim_within_cohort, preemption.within_cluster_queue)
+                alike[flavor, tree.cohort_of(queue), *policies].append(queue)
+    found: set[tuple[str, str]] = set()
+    for (flavor, *_), queues in alike.items():
+        queue = max(queues, key=lambda name: tree.guarantee(name, flavor).units)
+        requests = {name: amount for name, amount in tree.guarantee(queue, flavor).amounts.items() if amount}
+        name = f"{queue} {flavor}"
+        simulation.submit(Workload(name, queue, (PodSet(requests, flavors=frozenset({flavor})),)))
+        simulation.rest()
+        if name in simulation.running:
+            found |= {(each, flavor) for each in queues}
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,11 @@ from gpu_tenancy.kueue import (
     preemptors,
     without_cycles,
 )
-from gpu_tenancy.model.plan.environment import gang_amounts
+from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
+from gpu_tenancy.model.spec.teams import Gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,15 +274,20 @@ def preemption_times(tree: Tree, team: str, flavor: str, resource: str) -> dict[
     return {when: tuple(names) for when, names in by_time(found).items()}
 
 
+def gang_guarantee(flavor: Flavor, gang: Gang) -> Amounts:
+    """The guarantee of a team's gangs: GPUs, and CPU and memory in proportion."""
+    limit = max(1, gang.effective_limit)
+    return {name: amount * gang.guaranteed // limit for name, amount in gang_amounts(flavor, gang).items()}
+
+
 def gang_queues(tree: Tree) -> tuple[GangQueue, ...]:
-    """A Volcano queue for each flavor of a team's gangs. CPU and memory are guaranteed in proportion to the GPUs."""
-    queues: list[GangQueue] = []
-    for team, spec in tree.stack.teams.items():
-        for flavor, gang in spec.gangs.items():
-            capability, limit = gang_amounts(tree.flavors[flavor], gang), max(1, gang.effective_limit)
-            guarantee = {resource: amount * gang.guaranteed // limit for resource, amount in capability.items()}
-            queues.append(GangQueue(gang_queue_name(team, flavor), team, flavor, guarantee, capability))
-    return tuple(queues)
+    """A Volcano queue for each flavor of a team's gangs."""
+    return tuple(
+        GangQueue(gang_queue_name(team, name), team, name, gang_guarantee(flavor, gang), gang_amounts(flavor, gang))
+        for team, spec in tree.stack.teams.items()
+        for name, gang in spec.gangs.items()
+        if (flavor := tree.flavors[name])
+    )
 
 
 @dataclass(frozen=True, slots=True)
