@@ -17,7 +17,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.source import Source, to_config
 from gpu_tenancy.packs.facts import generated
-from gpu_tenancy.packs.requests import resource_requests, stack_request
+from gpu_tenancy.packs.evaluation import resource_requests, stack_request
 from rule_engine import Stack, quantity
 from rule_engine.resources import read
 
