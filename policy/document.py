@@ -32,14 +32,7 @@ _WIDE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form in which a program can have an object.
-
-    Attributes:
-        title: its name on the page.
-        evaluated: what rules see of the object.
-        silent: the rules that report nothing of a violation, by the reason.
-        is_silent: whether that is every rule.
-    """
+    """A form in which a program can have an object, from `forms.yaml`; `is_silent` if all rules are."""
 
     title: str
     evaluated: str
@@ -56,7 +49,6 @@ FORMS: Final = {
     name: Form(row["title"], row["evaluated"], row.get("silent", {}), row.get("silent") == "all")
     for name, row in read_table(_FOLDER / "forms.yaml").items()
 }
-"""The forms by name, from `forms.yaml`."""
 
 
 def read_set(pack: str, name: str) -> dict[str, Any]:

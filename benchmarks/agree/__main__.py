@@ -193,11 +193,7 @@ def write_misses(run: Run, out: Path) -> Path | None:
 
 
 def update_page(run: Run, page: Path = PAGE) -> None:
-    """Replaces the page's section about accuracy.
-
-    Raises:
-        ValueError: the page has no such section.
-    """
+    """Replaces the page's section about accuracy; a ValueError says that it has none."""
     text = page.read_text(encoding="utf-8")
     if not _MEASURED.search(text):
         msg = f"{page}: no lines `<!-- accuracy: written by … -->` and `<!-- end of accuracy -->`; add them"

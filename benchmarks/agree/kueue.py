@@ -61,11 +61,7 @@ def platform(home: Path, report: Report) -> Generator[Platform]:
 
 
 def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> None:
-    """Starts Kueue as in a stack with this key `fairness`.
-
-    Raises:
-        ConsoleError: Kueue cannot be built or does not start.
-    """
+    """Starts Kueue as in a stack with this key `fairness`; a ConsoleError says why it cannot be built or started."""
     stack = load(
         Source(
             {

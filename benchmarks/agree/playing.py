@@ -7,7 +7,7 @@ and in a later second, since Kueue orders workloads by timestamps in seconds.
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -74,11 +74,7 @@ class Stage:
         self._numbers = count(1)
 
     def play_all(self, scenarios: Sequence[Data], pace: Pace, advance: Callable[[int], None]) -> list[Played]:
-        """Plays scenarios, some at the same time.
-
-        Raises:
-            ApiError, ConsoleError: the cluster rejects an object or does not answer.
-        """
+        """Plays scenarios, some at the same time; raises if the cluster rejects an object or does not answer."""
         done, counting = 0, Lock()
 
         def play(scenario: Data) -> Played:
@@ -151,7 +147,9 @@ class Play:
             for step in self.scenario["steps"]:
                 began, begun = time.monotonic(), len(self.view.events)
                 moments: list[tuple[float, str]] = []
-                for action, workload in _actions(step):
+                actions = [("finish", name) for name in step.get("finish") or ()]
+                actions += [("submit", workload) for workload in step.get("submit") or ()]
+                for action, workload in actions:
                     self.next_second()
                     moments.append((time.monotonic(), f"{action} {_name(workload)}"))
                     settled = self._act(action, workload)
@@ -250,11 +248,6 @@ class Play:
             "pending": [name for name in self.alive if name not in admitted],
             **({"flavors": {name: dict(workloads[name].flavors) for name in admitted}} if len(flavors) > 1 else {}),
         }
-
-
-def _actions(step: Data) -> Iterator[tuple[str, Any]]:
-    yield from (("finish", name) for name in step.get("finish") or ())
-    yield from (("submit", workload) for workload in step.get("submit") or ())
 
 
 def _name(workload: Any) -> str:

@@ -1,6 +1,6 @@
 """Findings of policy packs about a stack."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal
@@ -61,16 +61,11 @@ class PackResult:
         return sum(1 for state in self.states.values() if state.level != "disabled")
 
 
-def by_weight(findings: "tuple[Finding, ...] | list[Finding]") -> list[Finding]:
+def by_weight(findings: Iterable[Finding]) -> list[Finding]:
     """Findings sorted for reading: mandatory violations first, by severity."""
-    return sorted(
-        findings,
-        key=lambda finding: (
-            _ORDER.index(finding.kind),
-            _SEVERITIES.index(finding.severity),
-            finding.pack,
-            finding.rule,
-            finding.message,
-            finding.urn,
-        ),
-    )
+
+    def key(finding: Finding) -> tuple[int, int, str, str, str, str]:
+        kind, severity = _ORDER.index(finding.kind), _SEVERITIES.index(finding.severity)
+        return kind, severity, finding.pack, finding.rule, finding.message, finding.urn
+
+    return sorted(findings, key=key)

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias
 from pulumi_policy import EnforcementLevel
 
 from rule_engine.exemptions import NAME, Exempted, Exemption, ExemptionSettings, exemption_rule
-from rule_engine.reading import Plain, UnknownValueError
-from rule_engine.reads import Reads
+from rule_engine.reading import Plain, Reads, UnknownValueError
 from rule_engine.resources import Placed, Resource, item_type, object_type
 from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
 from rule_engine.stacks import NOT_SET, Stack
@@ -74,8 +73,7 @@ class Evaluator:
         Raises:
             ConfigError: a rule or a setting is invalid.
         """
-        unknown = sorted({*levels, *settings} - {_ALL, *self.by_name})
-        if unknown:
+        if unknown := sorted({*levels, *settings} - {_ALL, *self.by_name}):
             raise ConfigError("\n".join(_unknown_rule(name, self.by_name) for name in unknown))
         self._settings = {
             name: self.by_name[name].parse_settings(values) for name, values in settings.items() if name != _ALL
@@ -123,11 +121,8 @@ class Evaluator:
         if level is EnforcementLevel.REMEDIATE:
             level = EnforcementLevel.MANDATORY
         exemption = cache(partial(self.exemption, resource, rule))
-        if resource.reads is None:
-            messages = self._messages(rule, resource, stack)
-        else:
-            messages = [*self._messages_of_patch(rule, resource, resource.reads, stack)]
-        for outcome, text in messages:
+        # All first: an exemption is read from the resource too.
+        for outcome, text in [*self._messages(rule, resource, stack)]:
             message, reported = text, outcome
             exempted = exemption() if outcome in _ENFORCED else None
             if isinstance(exempted, Exemption):
@@ -140,14 +135,6 @@ class Evaluator:
                 shown = f"{shown[:_LONGEST]}…"
             its_level = level if reported in _ENFORCED else EnforcementLevel.ADVISORY
             yield Finding(rule, reported, its_level, resource.urn, shown)
-
-    def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Message]:
-        parts = list[Placed]()
-        unknown = self._find(rule, resource, parts)
-        if unknown is not None:
-            yield unknown
-        for part in parts:
-            yield from self._messages_of_part(rule, part, resource, stack)
 
     def _find(self, rule: AnyRule, resource: Resource, parts: list[Placed]) -> Message | None:
         """Adds the parts of a resource that a rule checks; returns the reason if they are unknown."""
@@ -168,15 +155,22 @@ class Evaluator:
         except Exception as error:  # noqa: BLE001 - as above
             yield Outcome.ERROR, _internal_error(rule, place_of(part, resource), error)
 
-    def _messages_of_patch(self, rule: AnyRule, resource: Resource, reads: Reads, stack: Stack) -> Iterator[Message]:
-        """The messages about the patched object; none if the rule reads no field that the patch sets.
+    def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[Message]:
+        """The messages about a resource, or a patched object; none if the rule reads no field that the patch sets.
 
-        Messages name fields that the rule read and the patch does not set. With such fields but no message, a finding
+        Messages name fields that the rule read and a patch does not set. With such fields but no message, a finding
         at the rule's level says that the object is not evaluated.
         """
         parts = list[Placed]()
+        reads = resource.reads or Reads()
         reads.take()
         unknown = self._find(rule, resource, parts)
+        if resource.reads is None:
+            if unknown is not None:
+                yield unknown
+            for part in parts:
+                yield from self._messages_of_part(rule, part, resource, stack)
+            return
         found = reads.take()
         if not parts:
             messages = [] if unknown is None else [(*unknown, found)]

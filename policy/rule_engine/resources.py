@@ -7,8 +7,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
-from rule_engine.reading import Plain, Unknown, UnknownValueError, View, read_struct
-from rule_engine.reads import Reads, is_whole
+from rule_engine.reading import Plain, Reads, Unknown, UnknownValueError, View, is_whole, read_struct
 from rule_engine.values import Secrets
 
 _KUBERNETES: Final = "kubernetes:"
@@ -22,7 +21,12 @@ _HIDDEN: Final = {"kubernetes:core/v1:Secret": ("data", "stringData")}
 
 
 class Placed(Protocol):
-    """A part of a resource that a rule checks, with its place."""
+    """A resource, or a part of one, that a rule checks, with its place."""
+
+    @property
+    def resource(self) -> "Resource":
+        """The resource: of itself, a resource is the whole."""
+        ...
 
     @property
     def place(self) -> str:
@@ -59,6 +63,11 @@ class Resource:
     _props: View | None = field(default=None, repr=False)
     _found: dict[object, object] = field(default_factory=dict[object, object], repr=False)
     _read: dict[object, Reads] = field(default_factory=dict[object, Reads], repr=False)
+
+    @property
+    def resource(self) -> "Resource":
+        """Itself, as a part has the resource that it is of."""
+        return self
 
     @property
     def props(self) -> View:
@@ -114,19 +123,14 @@ class Resource:
         return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
     def parts(self, subject: "Subject[S]") -> list[S]:
-        """The parts of this resource that a rule checks; computed once for all rules with this subject.
-
-        Raises:
-            UnknownValueError: they are unknown.
-        """
+        """The parts of this resource that a rule checks; computed once for all rules with this subject."""
         return self.once(subject, lambda: list(subject.find(self)) if subject.selects(self) else [])
 
     def objects(self) -> "list[Resource]":
         """Its objects: the items of a list, else itself. A list of unknown length has one unknown item."""
         if not item_type(self.type, {"apiVersion": "v1", "kind": "Any"}):
             return [self]
-        value = self.props.value
-        items: Plain = value.get("items") if isinstance(value, dict) else None
+        items = self.props.value.get("items") if isinstance(self.props.value, dict) else None
         if isinstance(items, Unknown):
             return [self._item(items, ("items",))]
         if not isinstance(items, list):
@@ -147,35 +151,34 @@ class Resource:
         return {key for key in fields if key not in _OF_ALL} | ({*spec} if isinstance(spec, dict) else {"spec"})
 
     def patched(self, patch: "Resource") -> "Resource":
-        """The object after a patch; messages name the patch.
-
-        Raises:
-            UnknownValueError: properties of the object or the patch are unknown.
-        """
+        """The object after a patch; messages name the patch."""
         props = View(merged(self.props.value, patch.props.value))
         return replace(patch, reads=None, needs={}, _props=props, _struct=None, _found={}, _read={})
 
     def once(self, key: Hashable, find: Callable[[], T]) -> T:
-        """A fact that several rules need, computed once by `find`; an unknown result is cached too.
-
-        Raises:
-            UnknownValueError: it is unknown.
-        """
-        before = (self.reads or Reads()).take()
-        if key not in self._found:
-            try:
-                self._found[key] = find()
-            except UnknownValueError as error:
-                self._found[key] = error
-            if self.reads:
-                self._read[key] = self.reads.take()
-        if self.reads:
+        """A fact that several rules need, computed once by `find`; an unknown result is cached too."""
+        if self.reads is None:
+            return remembered(self._found, key, find)
+        before = self.reads.take()
+        try:
+            return remembered(self._found, key, find)
+        finally:
+            read = self._read.setdefault(key, self.reads.take())
             self.reads.add(before)
-            self.reads.add(self._read[key])
-        fact = self._found[key]
-        if isinstance(fact, UnknownValueError):
-            raise UnknownValueError(fact.path, fact.why)
-        return fact  # pyright: ignore[reportReturnType] - what `find` of this key gave
+            self.reads.add(read)
+
+
+def remembered(facts: dict[object, object], key: Hashable, find: Callable[[], T]) -> T:
+    """The fact under a key, computed once by `find`; an `UnknownValueError` of `find` is raised each time."""
+    if key not in facts:
+        try:
+            facts[key] = find()
+        except UnknownValueError as error:
+            facts[key] = error
+    fact = facts[key]
+    if isinstance(fact, UnknownValueError):
+        raise UnknownValueError(fact.path, fact.why)
+    return fact  # pyright: ignore[reportReturnType] - what `find` of this key gave
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,13 +266,14 @@ def merged(below: Plain, above: Plain, field: str = "") -> Plain:
 
 
 def _merged_items(below: list[Plain], above: list[Plain]) -> Iterator[Plain]:
-    named = {_name(item): item for item in above}
-    known = {_name(item) for item in below}
+    named = {item_name(item): item for item in above}
+    known = {item_name(item) for item in below}
     for item in below:
-        yield merged(item, named[_name(item)]) if _name(item) in named else item
-    yield from (item for item in above if _name(item) not in known)
+        yield merged(item, named[item_name(item)]) if item_name(item) in named else item
+    yield from (item for item in above if item_name(item) not in known)
 
 
-def _name(item: Plain) -> str:
+def item_name(item: Plain) -> str:
+    """The name of an item of a list; empty without."""
     name = item.get("name") if isinstance(item, dict) else None
     return name if isinstance(name, str) else ""

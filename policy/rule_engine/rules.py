@@ -61,11 +61,7 @@ class Rule(Generic[S, C]):
     stack_fix: str = ""
 
     def messages(self, part: S, settings: C, stack: Stack) -> Iterable[str]:
-        """The violations of one part.
-
-        Raises:
-            UnknownValueError: the next result is unknown; earlier violations remain valid.
-        """
+        """The violations of one part; those before an `UnknownValueError` remain valid."""
         check: Callable[..., Iterable[str]] = self.check
         return check(part, settings, stack) if self.whole else check(part, settings)
 
@@ -87,11 +83,7 @@ class Rule(Generic[S, C]):
         return schemas
 
     def parse_settings(self, values: Mapping[str, Any]) -> C:
-        """Validates the given settings and adds defaults.
-
-        Raises:
-            ConfigError: with all errors in the settings.
-        """
+        """Validates the given settings and adds defaults; a `ConfigError` has all errors in them."""
         try:
             return self.settings.model_validate(dict(values))
         except ValidationError as error:
@@ -178,7 +170,6 @@ class Pack:
 
     def __post_init__(self) -> None:
         names = [rule.name for rule in self.rules]
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
             message = f"pack {self.name} has duplicate rules: {', '.join(duplicates)}"
             raise ValueError(message)

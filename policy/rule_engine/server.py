@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 import grpc
-from google.protobuf import empty_pb2, json_format, struct_pb2
+from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto import analyzer_pb2_grpc, plugin_pb2
 from pulumi_policy import EnforcementLevel, Severity
@@ -22,7 +22,7 @@ from rule_engine.evaluator import Evaluator, Finding
 from rule_engine.exemptions import Exemption
 from rule_engine.reading import UnknownValueError
 from rule_engine.resources import read
-from rule_engine.rules import AnyRule, ConfigError, Pack
+from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
 from rule_engine.stacks import Stack
 from rule_engine.values import Secrets
 
@@ -122,65 +122,54 @@ class Analyzer(analyzer_pb2_grpc.AnalyzerServicer):
             return response
         resource = read(request)
         for rule in rules:
-            reason = ""
             if rule.remedy is None:
                 reason = "this rule has no remedy; set its level to mandatory"
+                response.not_applicable.add(policy_name=rule.name, reason=reason)
             elif isinstance(evaluator.exemption(resource, rule), (Exemption, UnknownValueError)):
                 reason = "the resource is exempted from this rule"
-            if reason:
                 response.not_applicable.add(policy_name=rule.name, reason=reason)
-            elif remediation := self._remediation(rule, request.type, props):
-                response.remediations.append(remediation)
+            else:
+                candidate = deepcopy(props)
+                changed, diagnostic = _remedied(rule, request.type, candidate, evaluator.settings(rule))
+                if not changed and not diagnostic:
+                    continue
+                remediation = response.remediations.add(diagnostic=diagnostic, **self._named(rule))
+                if changed:
+                    props = candidate
+                    remediation.properties.SetInParent()
+                    remediation.properties.update(props)
         return response
 
-    def _remediation(self, rule: AnyRule, type_: str, props: dict[str, Any]) -> wire.Remediation | None:
-        """The changes of a rule's remedy, which are in `props` afterwards; None if there are none."""
-        candidate, changed, diagnostic = deepcopy(props), False, ""
-        try:
-            changed = bool(rule.remedy and rule.remedy(type_, candidate, self.evaluator.settings(rule)))
-        except UnknownValueError as error:
-            diagnostic = str(error)
-        except Exception as error:  # noqa: BLE001 - a failing rule must not stop a deployment
-            diagnostic = (
-                f"rule {rule.name}: internal error ({type(error).__name__}); remedy not applied. Report it to the pack"
-                " owner"
-            )
-        if not changed and not diagnostic:
-            return None
+    def _named(self, rule: AnyRule) -> dict[str, str]:
         pack = self.evaluator.pack
-        remediation = wire.Remediation(
-            policyName=rule.name,
-            policyPackName=pack.name,
-            policyPackVersion=pack.version,
-            description=rule.title,
-            diagnostic=diagnostic,
-        )
-        if changed:
-            props.clear()
-            props.update(candidate)
-            properties = struct_pb2.Struct()
-            properties.update(props)
-            remediation.properties.CopyFrom(properties)
-        return remediation
+        names = {"policyName": rule.name, "policyPackName": pack.name, "policyPackVersion": pack.version}
+        return {**names, "description": rule.title}
 
     def _answer(self, findings: list[Finding], context: grpc.ServicerContext) -> wire.AnalyzeResponse:
-        pack = self.evaluator.pack
         context.set_trailing_metadata(((OUTCOMES, ",".join(finding.outcome for finding in findings)),))
         return wire.AnalyzeResponse(
             diagnostics=[
                 wire.AnalyzeDiagnostic(
-                    policyName=finding.rule.name,
-                    policyPackName=pack.name,
-                    policyPackVersion=pack.version,
-                    description=finding.rule.title,
                     message=f"{finding.rule.title}\n{finding.message}",
                     enforcementLevel=LEVELS[finding.level],
                     severity=_SEVERITIES[finding.rule.severity],
                     urn=finding.urn,
+                    **self._named(finding.rule),
                 )
                 for finding in findings
             ]
         )
+
+
+def _remedied(rule: AnyRule, type_: str, props: dict[str, Any], settings: Settings) -> tuple[bool, str]:
+    """Whether a rule's remedy changed these properties, and why it could not."""
+    try:
+        return bool(rule.remedy and rule.remedy(type_, props, settings)), ""
+    except UnknownValueError as error:
+        return False, str(error)
+    except Exception as error:  # noqa: BLE001 - a failing rule must not stop a deployment
+        why = f"internal error ({type(error).__name__}); remedy not applied. Report it to the pack owner"
+        return False, f"rule {rule.name}: {why}"
 
 
 def _info(rule: AnyRule) -> wire.PolicyInfo:

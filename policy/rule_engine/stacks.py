@@ -1,11 +1,11 @@
 """All resources of a stack, for rules that compare resources."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 from rule_engine.reading import UnknownValueError
-from rule_engine.resources import Placed, Resource, Subject
+from rule_engine.resources import Placed, Resource, Subject, remembered
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Placed)
@@ -34,32 +34,17 @@ class Stack:
         """The first part for which the predicate is true; None if there is none.
 
         `among` are index keys, each with the value to look up, such as a namespace and then a name within it. Unknown
-        parts matter only if no known part matches, and a part with an unknown key only if its keys before match.
-
-        Raises:
-            UnknownValueError: no known part matches, and an unknown part may match.
+        parts raise only if no known part matches, and a part with an unknown key only if its keys before match.
         """
         return next(self._matching(subject, predicate, among), None)
 
     def matching(self, subject: Subject[S], predicate: Callable[[S], bool], *among: "Among[S]") -> list[S]:
-        """All parts for which the predicate is true; the arguments are those of `first`.
-
-        Raises:
-            UnknownValueError: it is unknown for one of them.
-        """
+        """All parts for which the predicate is true; the arguments are those of `first`."""
         return list(self._matching(subject, predicate, among))
 
-    def once(self, name: object, make: Callable[[], T]) -> T:
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """A shared value, computed once by `make`; an `UnknownValueError` of `make` is raised each time."""
-        if name not in self._made:
-            try:
-                self._made[name] = make()
-            except UnknownValueError as error:
-                self._made[name] = error
-        value = self._made[name]
-        if isinstance(value, UnknownValueError):
-            raise value
-        return value  # pyright: ignore[reportReturnType] - what was made under this name
+        return remembered(self._made, name, make)
 
     def known_values(self, subject: Subject[S], function: Callable[[S], T]) -> Iterator[tuple[S, T]]:
         """Each known part with its value, for sums; a rule that uses it also reports each skipped part as unknown."""
@@ -144,8 +129,7 @@ def _identity(resource: Resource) -> tuple[str, ...]:
 
 def _known(part: S, function: Callable[[S], T]) -> T:
     """The value of a function of a part; a field that it needs and a patch does not set is unknown."""
-    resource = part if isinstance(part, Resource) else getattr(part, "resource", None)
-    reads = resource.reads if isinstance(resource, Resource) else None
+    reads = part.resource.reads
     if reads is None:
         return function(part)
     before = reads.take()
@@ -174,11 +158,7 @@ def _sorted_by(
 
 @contextmanager
 def located_at(part: Placed) -> Generator[None]:
-    """Adds a part's place to unknown values of a resource other than the evaluated one.
-
-    Raises:
-        UnknownValueError: as raised within, with the part's place before its path.
-    """
+    """Adds a part's place, before the path, to unknown values of a resource other than the evaluated one."""
     try:
         yield
     except UnknownValueError as error:

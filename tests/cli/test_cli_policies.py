@@ -15,9 +15,8 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.packs.configuration import LEVELS, PackChoice, RuleConfig, read_config, reconciled, violations
-from gpu_tenancy.packs.evaluation import evaluate
+from gpu_tenancy.packs.evaluation import evaluate, resource_requests, stack_request, struct
 from gpu_tenancy.packs.findings import Finding
-from gpu_tenancy.packs.requests import resource_requests, stack_request, struct
 
 pytestmark = pytest.mark.process
 

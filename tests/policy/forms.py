@@ -15,7 +15,7 @@ from samples import Case, cases_of
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import render
-from rule_engine.reads import is_whole
+from rule_engine.reading import is_whole
 from rule_engine.rules import AnyRule
 
 RULES: Final[list[AnyRule]] = [rule for pack in PACKS for rule in pack.rules]

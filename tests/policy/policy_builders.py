@@ -66,6 +66,11 @@ def manifest(text: str) -> Sample:
     return sample_of(yaml.safe_load(text))
 
 
+def rbac_object(kind: str, name: str, rest: str) -> Sample:
+    """A role or a binding in one line."""
+    return manifest(f"{{apiVersion: rbac.authorization.k8s.io/v1, kind: {kind}, metadata: {{name: {name}}}, {rest}}}")
+
+
 def sample_of(props: dict[str, Any]) -> Sample:
     """A Kubernetes object with the SDKs' type token."""
     version = props["apiVersion"] if "/" in props["apiVersion"] else f"core/{props['apiVersion']}"

@@ -9,16 +9,19 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
-from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages
+from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages, with_field
 from samples import shared
 
 from cloud_rules import PACK, coverage, pool_rules
 from cloud_rules.coverage import EVALUATED
-from cloud_rules.machines import Machines, Prices
+from cloud_rules.pools import Machines, Prices
 from cloud_rules.tags import token
 from document import read_set
 from rule_engine.evaluator import Evaluator, Finding
+from rule_engine.rules import AnyRule
 from rule_engine.stacks import Stack
+
+_ZONELESS: Final = replace(shared("gke-pool"), props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
 
 
 @pytest.mark.parametrize(
@@ -82,30 +85,20 @@ def test_family_costs_as_its_most_expensive_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "at", "says"),
+    ("pool", "field", "value", "says"),
     [
+        ("node-group", "instanceTypes", ["p5e.48xlarge"], "instanceTypes.0 is p5e.48xlarge"),
+        ("aks-pool", "vmSize", "Standard_X1", "vmSize is Standard_X1"),
         (
-            {**shared("node-group").props, "instanceTypes": ["p5e.48xlarge"]},
-            shared("node-group"),
-            "instanceTypes.0 is p5e.48xlarge",
-        ),
-        ({**shared("aks-pool").props, "vmSize": "Standard_X1"}, shared("aks-pool"), "vmSize is Standard_X1"),
-        (
-            {
-                **shared("gke-pool").props,
-                "nodeConfig": {
-                    "machineType": "n1-standard-8",
-                    "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 2}],
-                },
-            },
-            shared("gke-pool"),
+            "gke-pool",
+            "nodeConfig",
+            {"machineType": "n1-standard-8", "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 2}]},
             "nodeConfig.machineType is n1-standard-8+2xnvidia-tesla-t4",
         ),
     ],
-    ids=["aws", "azure", "gcp"],
 )
-def test_budget_reports_unknown_prices_and_counts_the_rest(pool: dict[str, Any], at: Sample, says: str) -> None:
-    inputs = {"it": replace(at, props=pool), "cpu": shared("cpu-group")}
+def test_budget_reports_unknown_prices_and_counts_the_rest(pool: str, field: str, value: object, says: str) -> None:
+    inputs = {"it": with_field(shared(pool), field, value), "cpu": shared("cpu-group")}
     diagnostics = findings(pool_rules.pool_budget, inputs, {"monthly": 100})
     path, why = says.split(" ", 1)
     why = f"{why}, whose price is unknown (add it to the setting `prices`)"
@@ -116,59 +109,74 @@ def test_budget_reports_unknown_prices_and_counts_the_rest(pool: dict[str, Any],
     )
 
 
-def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
-    pool = replace(shared("karpenter"), props={**shared("karpenter").props, "spec": {"limits": {"cpu": 100}}})
-    diagnostics = findings(pool_rules.pool_budget, {"it": pool}, {"monthly": 100})
-    assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
-
-
 @pytest.mark.parametrize("environment", ["dev", "prod"])
 def test_configurations_limit_gpus_of_pools_without_node_count(environment: str) -> None:
     limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
     autoscaling = {"enabled": True, "resourceLimits": limits}
-    cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": autoscaling})
-    pool = replace(
-        shared("karpenter"), props={**shared("karpenter").props, "spec": {"limits": {"nvidia.com/gpu": 1000}}}
-    )
+    cluster = with_field(shared("gke"), "clusterAutoscaling", autoscaling)
+    pool = with_field(shared("karpenter"), "spec", {"limits": {"nvidia.com/gpu": 1000}})
     caps = read_set("clouds", environment)["pool-maximum"]
     settings = {"nodes": caps["nodes"], "gpus": caps["gpus"]}
     broken = messages(findings(pool_rules.pool_maximum, {"gke": cluster, "karpenter": pool}, settings), "broken")
-    assert [_place_of(message) for message in broken] == ["Cluster gke, node auto-provisioning", "NodePool l4"]
+    places = [message.split(": ", 1)[0] for message in broken]
+    assert places == ["Cluster gke, node auto-provisioning", "NodePool l4"]
     assert all(f"maximum of 1000 GPUs exceeds the limit of {caps['gpus']} GPUs" in message for message in broken)
 
 
-def _place_of(message: str) -> str:
-    return message.split(": ", 1)[0]
+@pytest.mark.parametrize(
+    ("rule", "pool", "settings", "place", "why"),
+    [
+        pytest.param(
+            pool_rules.pool_budget,
+            with_field(shared("karpenter"), "spec", {"limits": {"cpu": 100}}),
+            {"monthly": 100},
+            "NodePool l4",
+            "spec.limits limit neither nodes nor GPUs",
+            id="the cost of a pool without a limit",
+        ),
+        pytest.param(
+            pool_rules.pool_budget,
+            with_field(shared("gke"), "clusterAutoscaling", {"enabled": True}),
+            {"monthly": 100},
+            "Cluster gke, node auto-provisioning",
+            "clusterAutoscaling.resourceLimits limits resources, not nodes, so the cost is unknown",
+            id="the cost of node auto-provisioning",
+        ),
+        pytest.param(
+            pool_rules.pool_maximum,
+            with_field(shared("aks-pool"), "vmSize", "Standard_NV6ads_A10_v5"),
+            {"gpus": 8},
+            "AgentPool aks-pool",
+            "vmSize is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)",
+            id="the number of GPUs, with a limit of GPUs",
+        ),
+        pytest.param(
+            pool_rules.pool_maximum,
+            _ZONELESS,
+            {"nodes": 8},
+            "NodePool gke-pool",
+            "nodeLocations is not set, and the node counts are per zone",
+            id="the zones, with a limit of nodes",
+        ),
+        pytest.param(
+            pool_rules.gpu_pool_tainted,
+            with_field(with_field(shared("node-group"), "instanceTypes", None), "amiType", None),
+            {},
+            "NodeGroup group",
+            "launchTemplate is not in this stack or sets no instance type, and the group sets none",
+            id="a launch template of another stack",
+        ),
+    ],
+)
+def test_unknown_facts_of_a_pool_are_reported(
+    rule: AnyRule, pool: Sample, settings: dict[str, Any], place: str, why: str
+) -> None:
+    path, _, reason = why.partition(" ")
+    assert messages(findings(rule, {"it": pool}, settings), "unknown") == (doubt(place, path, reason),)
 
 
-def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
-    cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": {"enabled": True}})
-    diagnostics = findings(pool_rules.pool_budget, {"it": cluster}, {"monthly": 100})
-    why = "limits resources, not nodes, so the cost is unknown"
-    place = "Cluster gke, node auto-provisioning"
-    assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
-
-
-def test_unknown_gpu_count_matters_only_with_a_gpu_limit() -> None:
-    pool = replace(shared("aks-pool"), props={**shared("aks-pool").props, "vmSize": "Standard_NV6ads_A10_v5"})
-    diagnostics = findings(pool_rules.pool_maximum, {"it": pool}, {"gpus": 8})
-    why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
-    assert messages(diagnostics, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
-
-
-def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
-    pool = replace(shared("gke-pool"), props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
-    assert findings(pool_rules.pool_maximum, {"it": pool}) == []
-    diagnostics = findings(pool_rules.pool_maximum, {"it": pool}, {"nodes": 8})
-    why = "is not set, and the node counts are per zone"
-    assert messages(diagnostics, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
-
-
-def test_launch_template_of_another_stack_is_unknown() -> None:
-    group = {key: value for key, value in shared("node-group").props.items() if key not in {"instanceTypes", "amiType"}}
-    diagnostics = findings(pool_rules.gpu_pool_tainted, {"it": replace(shared("node-group"), props=group)})
-    why = "is not in this stack or sets no instance type, and the group sets none"
-    assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
+def test_unknown_zones_do_not_matter_without_a_limit_of_nodes() -> None:
+    assert findings(pool_rules.pool_maximum, {"it": _ZONELESS}) == []
 
 
 def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:
@@ -182,35 +190,21 @@ def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "way", "key", "value"),
+    ("given", "path", "value"),
     [
-        (shared("node-group"), ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
-        (shared("aks-pool"), ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        ("node-group", "tags.exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        ("aks-pool", "tags.exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        ("gke-pool", "nodeConfig.resourceLabels.exempt-gpu-pool-tainted", "2027-01-31_waits-for-the-new-driver"),
         (
-            shared("gke-pool"),
-            ("nodeConfig", "resourceLabels"),
-            "exempt-gpu-pool-tainted",
-            "2027-01-31_waits-for-the-new-driver",
-        ),
-        (
-            shared("karpenter"),
-            ("metadata", "annotations"),
-            "exempt.gpu-rules/gpu-pool-tainted",
+            "karpenter",
+            "metadata.annotations.'exempt.gpu-rules/gpu-pool-tainted'",
             "2027-01-31 waits for the new driver",
         ),
     ],
-    ids=["aws", "azure", "gcp", "karpenter"],
 )
-def test_tags_labels_and_annotations_exempt_until_their_date(
-    given: Sample, way: tuple[str, ...], key: str, value: str
-) -> None:
-    props = _without_taints(given.props)
-    part = props
-    for item in way:
-        part[item] = dict(part.get(item, {}))
-        part = part[item]
-    part[key] = value
-    diagnostics = _judged(replace(given, props=props))
+def test_tags_labels_and_annotations_exempt_until_their_date(given: str, path: str, value: str) -> None:
+    untainted = replace(shared(given), props=_without_taints(shared(given).props))
+    diagnostics = _judged(with_field(untainted, path, value))
     exempted = [finding for finding in diagnostics if finding.rule is pool_rules.gpu_pool_tainted]
     assert [finding.outcome for finding in exempted] == ["exempted"]
     assert "exempted until 2027-01-31 (waits" in exempted[0].message
@@ -219,8 +213,8 @@ def test_tags_labels_and_annotations_exempt_until_their_date(
 
 def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     tag = {"key": "exempt:size-left-to-autoscaler", "value": "2027-01-31 moves to a node group"}
-    props = {**shared("self-managed").props, "desiredCapacity": 1, "tags": [*shared("self-managed").props["tags"], tag]}
-    diagnostics = Evaluator(PACK, TODAY).evaluate(replace(shared("self-managed"), props=props).resource())
+    group = with_field(shared("self-managed"), "tags", [*shared("self-managed").props["tags"], tag])
+    diagnostics = Evaluator(PACK, TODAY).evaluate(with_field(group, "desiredCapacity", 1).resource())
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [
         ("size-left-to-autoscaler", "exempted")
     ]
@@ -253,10 +247,9 @@ def test_exempts_resources_that_no_rule_evaluates(type_: str, props: dict[str, A
 
 def test_aws_native_launch_template_is_exempted_by_own_tags() -> None:
     tag = {"key": "exempt:imds-v2", "value": "2027-01-31 a test"}
+    template = with_field(shared("native-template"), "launchTemplateData.metadataOptions", {})
     own = [{"resourceType": "launch-template", "tags": [tag]}]
-    data: dict[str, Any] = {**shared("native-template").props["launchTemplateData"], "metadataOptions": {}}
-    props: dict[str, Any] = {**shared("native-template").props, "launchTemplateData": data, "tagSpecifications": own}
-    diagnostics = _judged(replace(shared("native-template"), props=props))
+    diagnostics = _judged(with_field(template, "tagSpecifications", own))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("imds-v2", "exempted")]
 
 
@@ -299,20 +292,10 @@ def test_api_versions_do_not_matter_for_the_type(type_: str, plain: str) -> None
 
 
 def test_valid_resources_have_no_findings() -> None:
-    inputs = (
-        shared("eks"),
-        shared("launch-template"),
-        shared("node-group"),
-        shared("node-class"),
-        shared("karpenter"),
-        shared("gke"),
-        shared("aks"),
-    )
-    system = replace(shared("gke-pool"), props={**shared("gke-pool").props, "nodeConfig": _of_cpus()}, name="system")
-    cpu = replace(
-        shared("node-group"), props={**shared("node-group").props, "instanceTypes": ["m7i.large"]}, name="cpu"
-    )
-    diagnostics = _judged(*inputs, shared("gke-pool"), shared("aks-pool"), system, cpu)
+    names = ("eks", "launch-template", "node-group", "node-class", "karpenter", "gke", "aks", "gke-pool", "aks-pool")
+    system = replace(with_field(shared("gke-pool"), "nodeConfig.machineType", "n2-standard-8"), name="system")
+    cpu = replace(with_field(shared("node-group"), "instanceTypes", ["m7i.large"]), name="cpu")
+    diagnostics = _judged(*map(shared, names), system, cpu)
     assert [finding.message for finding in diagnostics] == []
 
 
@@ -324,16 +307,8 @@ WRONG: Final[list[Any]] = [
 EVERYTHING = {
     name: shared(name)
     for name in (
-        *(
-            "eks",
-            "launch-template",
-            "node-group",
-            "cpu-group",
-            "self-managed",
-            "self-template",
-            "karpenter",
-            "node-class",
-        ),
+        *("eks", "launch-template", "node-group", "cpu-group", "self-managed", "self-template", "karpenter"),
+        "node-class",
         *("native-eks", "native-template", "native-group", "native-self", "gke", "gke-pool", "aks", "aks-pool"),
     )
 }
@@ -376,10 +351,6 @@ def _spoilt(value: object) -> Iterator[Any]:
         items = cast("list[object]", value)
         for index, part in enumerate(items):
             yield from ([*items[:index], item, *items[index + 1 :]] for item in (*WRONG, *_spoilt(part)))
-
-
-def _of_cpus() -> dict[str, Any]:
-    return {**shared("gke-pool").props["nodeConfig"], "machineType": "n2-standard-8"}
 
 
 def _without_taints(props: dict[str, Any]) -> dict[str, Any]:

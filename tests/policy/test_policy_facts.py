@@ -8,16 +8,15 @@ from itertools import product
 from builders import AKS, pool, stack, team
 from repository import ROOT
 
-from cloud_rules import machines
 from cloud_rules.coverage import POOLS
-from cloud_rules.machines import Prices
+from cloud_rules.pools import HOURS, Prices, table
 from gpu_tenancy.base.quantity import parse_quantity
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.source import Source, to_config
+from gpu_tenancy.packs.evaluation import resource_requests, stack_request
 from gpu_tenancy.packs.facts import generated
-from gpu_tenancy.packs.requests import resource_requests, stack_request
 from rule_engine import Stack, quantity
 from rule_engine.resources import read
 
@@ -28,7 +27,7 @@ def test_the_tables_of_packs_are_generated_from_the_catalogue() -> None:
 
 
 def test_each_table_of_machines_has_its_source_and_date() -> None:
-    for cloud in machines.table().values():
+    for cloud in table().values():
         for block in (cloud, cloud["prices"]):
             assert block["source"]
             assert date(2026, 1, 1) <= block["date"]
@@ -46,7 +45,7 @@ def test_the_budget_rule_has_the_price_that_other_screens_show() -> None:
     evaluated = {pool.resource.name: pool for pool in Stack(resources).matching(POOLS, bool)}
     h100 = evaluated["cluster-h100"]
     assert shown["h100"] == 84.8
-    assert h100.monthly(Prices(), Stack(resources)) == Decimal("84.8") * machines.HOURS * 2
+    assert h100.monthly(Prices(), Stack(resources)) == Decimal("84.8") * HOURS * 2
 
 
 def test_packs_and_the_model_read_the_same_quantities() -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import forms
 import pytest
-from policy_builders import TODAY, Sample, all_findings, findings, manifest, messages, with_field
+from policy_builders import TODAY, Sample, all_findings, findings, manifest, messages, rbac_object, with_field
 from pulumi_policy import EnforcementLevel
 
 from document import FORMS, read_set
@@ -99,6 +99,8 @@ ATTEMPTS: Final = {
     "quota-scopes": patch("core/v1:ResourceQuota", spec={"hard": {"services": 8}, "scopes": ["BestEffort"]}),
     "no-external-ips": patch("core/v1:Service", spec={"externalIPs": ["192.0.2.1"]}),
 }
+_NO_GPU: Final = {"nvidia.com/gpu": 0}
+_OF_AN_IMAGE: Final = {"name": "main", "image": f"registry.example.com/a@sha256:{'0' * 64}"}
 # Patches that break a rule or not, by the object's other fields.
 HALVES: Final = {
     "borrowing-bounded": patch("kueue.x-k8s.io/v1beta2:ClusterQueue", spec={"cohortName": "all"}),
@@ -118,10 +120,7 @@ TWINS: Final = {
     "replicas": patch("apps/v1:Deployment", spec={"replicas": 3}),
     "pod-security-level": patch("core/v1:Namespace", metadata={"labels": {_ENFORCE: "restricted"}}),
     "limit-range-gpus": patch(
-        "core/v1:LimitRange",
-        spec={
-            "limits": [{"type": "Container", "default": {"nvidia.com/gpu": 0}, "defaultRequest": {"nvidia.com/gpu": 0}}]
-        },
+        "core/v1:LimitRange", spec={"limits": [{"type": "Container", "default": _NO_GPU, "defaultRequest": _NO_GPU}]}
     ),
     "borrowing-bounded": patch("kueue.x-k8s.io/v1beta2:ClusterQueue", spec={"stopPolicy": "Hold"}),
     "network-policy-open": patch(
@@ -130,14 +129,7 @@ TWINS: Final = {
     "guards-not-weakened": patch(
         f"{_POLICY}:ValidatingAdmissionPolicyBinding", "of-another", spec={"validationActions": ["Audit"]}
     ),
-    "an image": patch(
-        "apps/v1:Deployment",
-        spec={
-            "template": {
-                "spec": {"containers": [{"name": "main", "image": f"registry.example.com/a@sha256:{'0' * 64}"}]}
-            }
-        },
-    ),
+    "an image": patch("apps/v1:Deployment", spec={"template": {"spec": {"containers": [_OF_AN_IMAGE]}}}),
 }
 
 
@@ -231,22 +223,13 @@ def test_patch_without_needed_fields_has_the_level_of_the_rule() -> None:
 
 
 def test_evaluates_a_patched_role_with_its_bindings() -> None:
-    role = manifest("""
-    apiVersion: rbac.authorization.k8s.io/v1
-    kind: ClusterRole
-    metadata: {name: all}
-    rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
-    """)
-    binding = manifest("""
-    apiVersion: rbac.authorization.k8s.io/v1
-    kind: ClusterRoleBinding
-    metadata: {name: all}
-    roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: all}
-    subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]
-    """)
-    wide = Sample(
-        f"{role.type}Patch",
-        {"metadata": {"name": "all"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
+    role = rbac_object("ClusterRole", "all", "rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]")
+    wide = rbac_object("ClusterRolePatch", "all", "rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]")
+    binding = rbac_object(
+        "ClusterRoleBinding",
+        "all",
+        "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: all},"
+        " subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]",
     )
     assert findings(roles.no_cluster_admin, {"role": role, "binding": binding}) == []
     assert len(findings(roles.no_cluster_admin, {"role": role, "binding": binding, "patch": wide})) == 1

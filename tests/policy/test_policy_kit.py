@@ -8,18 +8,7 @@ from typing import Any, cast
 import grpc
 import pytest
 from google.protobuf.json_format import MessageToDict
-from kit_builders import (
-    FEW,
-    MANY,
-    MUST,
-    SHOWN,
-    TOO_MANY,
-    PackClient,
-    Sizes,
-    deployment,
-    exempted,
-    pack,
-)
+from kit_builders import FEW, MANY, MUST, SHOWN, TOO_MANY, PackClient, Sizes, deployment, exempted, pack
 from policy_builders import UNKNOWN, Sample, secret, with_field
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
@@ -29,6 +18,8 @@ from rule_engine.rules import ConfigError
 from rule_engine.server import OUTCOMES, UNCHECKED, Analyzer
 
 # Exemptions.
+
+_INVALID = "is not a valid exemption; set an expiry date and a reason, such as `2027-01-31 waits for the new driver`"
 
 
 def test_exemption_makes_a_violation_advisory() -> None:
@@ -51,50 +42,16 @@ def test_an_exemption_is_valid_until_the_end_of_its_last_day() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        pytest.param(
-            "few-replicas",
-            "2026-11-20 waits for the new chart",
-            "expired on 2026-11-20; fix the resource and remove the exemption",
-            id="expired",
-        ),
-        pytest.param(
-            "few-replicas",
-            "2029-01-01 waits for the new chart",
-            "2029-01-01 is more than 180 days away; set an earlier date",
-            id="too long",
-        ),
-        pytest.param(
-            "few-replicas",
-            "because I say so",
-            "'because I say so' is not a valid exemption; set an expiry date and a reason, such as `2027-01-31"
-            " waits for the new driver`",
-            id="malformed",
-        ),
-        pytest.param(
-            "few-replicas",
-            "2026-12-31",
-            "'2026-12-31' is not a valid exemption; set an expiry date and a reason, such as `2027-01-31 waits for"
-            " the new driver`",
-            id="no reason",
-        ),
-        pytest.param(
-            "few-replicas",
-            "2026-02-30 there is no such day",
-            "'2026-02-30 there is no such day' is not a valid exemption; set an expiry date and a reason, such as"
-            " `2027-01-31 waits for the new driver`",
-            id="no day",
-        ),
-        pytest.param(
-            "less-replicas",
-            "2026-12-31 waits for the new chart",
-            "unknown rule of this pack; correct the name, or remove the exemption",
-            id="no such rule",
-        ),
-        pytest.param(
+        ("few-replicas", "2026-11-20 waits", "expired on 2026-11-20; fix the resource and remove the exemption"),
+        ("few-replicas", "2029-01-01 waits", "2029-01-01 is more than 180 days away; set an earlier date"),
+        ("few-replicas", "because I say so", f"'because I say so' {_INVALID}"),
+        ("few-replicas", "2026-12-31", f"'2026-12-31' {_INVALID}"),
+        ("few-replicas", "2026-02-30 there is no such day", f"'2026-02-30 there is no such day' {_INVALID}"),
+        ("less-replicas", "2026-12-31 waits", "unknown rule of this pack; correct the name, or remove the exemption"),
+        (
             "exemptions-in-order",
-            "2026-12-31 waits for the new chart",
+            "2026-12-31 waits",
             "this rule does not allow exemptions; fix the resource and remove the exemption",
-            id="from itself",
         ),
     ],
 )
@@ -149,13 +106,9 @@ def test_the_pack_describes_each_rule_with_schema_and_level() -> None:
         wire.POLICY_SEVERITY_HIGH,
         wire.POLICY_TYPE_RESOURCE,
     )
+    description = "Replicas that a Deployment may have."
     assert MessageToDict(few.configSchema.properties) == {
-        "most": {
-            "default": 3.0,
-            "description": "Replicas that a Deployment may have.",
-            "minimum": 1.0,
-            "type": "integer",
-        }
+        "most": {"default": 3.0, "description": description, "minimum": 1.0, "type": "integer"}
     }
 
 
@@ -185,31 +138,15 @@ def test_each_configuration_replaces_the_one_before() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        pytest.param("few_replica", {}, "unknown rule 'few-replica' (did you mean 'few-replicas'?)", id="rule"),
-        pytest.param(
+        ("few_replica", {}, "unknown rule 'few-replica' (did you mean 'few-replicas'?)"),
+        (
             "other",
             {},
             "unknown rule 'other'; rules of this pack: account-there, exemptions-in-order, few-replicas, nothing-shown",
-            id="no rule near",
         ),
-        pytest.param(
-            "few_replicas",
-            {"mots": 4},
-            "few-replicas.mots: unknown setting; settings of this rule: most",
-            id="setting",
-        ),
-        pytest.param(
-            "nothing_shown",
-            {"mots": 4},
-            "nothing-shown.mots: unknown setting; settings of this rule: none",
-            id="setting of a rule without any",
-        ),
-        pytest.param(
-            "few_replicas",
-            {"most": 0},
-            "few-replicas.most: 0.0: input should be greater than or equal to 1",
-            id="value",
-        ),
+        ("few_replicas", {"mots": 4}, "few-replicas.mots: unknown setting; settings of this rule: most"),
+        ("nothing_shown", {"mots": 4}, "nothing-shown.mots: unknown setting; settings of this rule: none"),
+        ("few_replicas", {"most": 0}, "few-replicas.most: 0.0: input should be greater than or equal to 1"),
     ],
 )
 def test_invalid_configuration_keeps_the_previous_one(name: str, settings: dict[str, object], words: str) -> None:
@@ -290,11 +227,8 @@ def test_a_remedy_does_not_change_an_exempted_resource() -> None:
     client = PackClient()
     client.configure(few_replicas=(wire.REMEDIATE, {}))
     inputs = exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart")
-    (skipped_rule,) = client.remediate(inputs).not_applicable
-    assert (skipped_rule.policy_name, skipped_rule.reason) == (
-        "few-replicas",
-        "the resource is exempted from this rule",
-    )
+    (skipped,) = client.remediate(inputs).not_applicable
+    assert (skipped.policy_name, skipped.reason) == ("few-replicas", "the resource is exempted from this rule")
     assert not client.remediate(inputs).remediations
     assert [level for _, level, _ in client.analyze(inputs)] == [wire.ADVISORY]
     unknown = with_field(MANY, "metadata.annotations", UNKNOWN)

@@ -18,14 +18,8 @@ _GPU: Final = "containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}
 
 
 _NOT_OF_OBJECTS: Final = {
-    "helm.sh",
-    "kustomize",
-    "yaml",
-    "meta",
-    "extensions",
-    "auditregistration.k8s.io",
-    "settings.k8s.io",
-    "lifecycle.k8s.io",
+    *("helm.sh", "kustomize", "yaml", "meta"),
+    *("extensions", "auditregistration.k8s.io", "settings.k8s.io", "lifecycle.k8s.io"),
 }
 """Components of the SDK, and groups that Kubernetes has removed, so that they can be anybody's."""
 
@@ -70,12 +64,9 @@ def test_a_patch_of_what_a_guard_decides_by_is_a_violation(kind: str, field: str
 
 @pytest.mark.parametrize("field", [*v1.MatchResourcesArgsDict.__annotations__])
 def test_a_binding_of_a_guard_is_not_narrowed(field: str) -> None:
-    spec = {
-        "policyName": "gpu-tenancy-queue",
-        "validationActions": ["Deny"],
-        "matchResources": {_camel(field): {"a": 1}},
-    }
-    props = {"metadata": {"name": "gpu-tenancy-queue"}, "spec": spec}
+    name, matching = "gpu-tenancy-queue", {_camel(field): {"a": 1}}
+    spec = {"policyName": name, "validationActions": ["Deny"], "matchResources": matching}
+    props = {"metadata": {"name": name}, "spec": spec}
     sample = Sample("kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding", props)
     allowed = field in {"match_policy", "namespace_selector"}
     assert bool(findings(tenancy.guards_not_weakened, {"it": sample})) is not allowed
@@ -115,14 +106,11 @@ def test_a_runtime_without_gpus_can_select_nodes_with_gpus(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "spec"),
-    [
-        ("batch.volcano.sh/v1alpha1", "Job", "{queue: a, tasks: [{template: {spec: {GPUS}}}]}"),
-        ("flow.volcano.sh/v1alpha1", "JobTemplate", "{queue: a, tasks: [{template: {spec: {GPUS}}}]}"),
-    ],
+    "kind",
+    ["apiVersion: batch.volcano.sh/v1alpha1, kind: Job", "apiVersion: flow.volcano.sh/v1alpha1, kind: JobTemplate"],
 )
-def test_work_of_volcano_names_its_queue_in_its_spec(version: str, kind: str, spec: str) -> None:
-    text = f"apiVersion: {version}, kind: {kind}, spec: {spec.replace('GPUS', _GPU)}"
+def test_work_of_volcano_names_its_queue_in_its_spec(kind: str) -> None:
+    text = f"{kind}, spec: {{queue: a, tasks: [{{template: {{spec: {{{_GPU}}}}}}}]}}"
     assert not reported(jobs.batch_names_queue, text)
     assert reported(jobs.batch_names_queue, text.replace("queue: a, ", ""))
 

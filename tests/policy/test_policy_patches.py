@@ -11,7 +11,7 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from rule_engine import Resource, Settings, Stack, Subject, UnknownValueError, View, evaluator, kubernetes
 from rule_engine.evaluator import Outcome
-from rule_engine.reads import Path, Reads
+from rule_engine.reading import Path, Reads
 from rule_engine.resources import item_type, merged, object_type
 
 # Types.
@@ -276,29 +276,14 @@ LIMITED: Final = rule("limited", _without_limit, on=Subject("budgets", kubernete
         ({"unit": "GPU", "limit": 8}, []),
         (
             {"unit": "GPU"},
-            [
-                (
-                    "limited",
-                    wire.MANDATORY,
-                    "BudgetPatch it: has no limit; set one (spec.limit is not set by the patch)",
-                )
-            ],
+            [(wire.MANDATORY, "BudgetPatch it: has no limit; set one (spec.limit is not set by the patch)")],
         ),
-        (
-            {"unit": UNKNOWN},
-            [
-                (
-                    "limited",
-                    wire.ADVISORY,
-                    doubt("BudgetPatch it", "spec.unit"),
-                )
-            ],
-        ),
+        ({"unit": UNKNOWN}, [(wire.ADVISORY, doubt("BudgetPatch it", "spec.unit"))]),
     ],
 )
 def test_what_a_rule_read_to_find_a_part_counts_for_its_messages(spec: dict[str, Any], found: list[Any]) -> None:
     patch = Sample("kubernetes:example.com/v1:BudgetPatch", {"metadata": {"name": "it"}, "spec": spec})
-    assert PackClient(LIMITED).analyze(patch) == found
+    assert PackClient(LIMITED).analyze(patch) == [("limited", *each) for each in found]
 
 
 # A patch and its object in one stack.

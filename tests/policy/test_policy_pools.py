@@ -10,11 +10,10 @@ import yaml
 from policy_builders import UNKNOWN, Sample, findings, messages, with_field
 from samples import shared
 
-from cloud_rules import PACK, aws_nodes, coverage, pool_rules, tags
+from cloud_rules import PACK, aws, coverage, pool_rules, tags
 from cloud_rules.coverage import POOLS
 from cloud_rules.karpenter import Requirements
-from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import Machine, NodePool, highest, highest_price
+from cloud_rules.pools import Machine, Machines, NodePool, Prices, highest, highest_price
 from rule_engine import Stack, UnknownValueError, View
 from rule_engine.evaluator import Evaluator
 
@@ -165,8 +164,13 @@ def test_ignored_node_count_is_no_fixed_size() -> None:
     for type_, props, path in (
         (AKS_POOL, {"vmSize": "a", "enableAutoScaling": True, "count": 1}, "count"),
         (ASG, {**shared("self-managed").props, "desiredCapacity": 1}, "desiredCapacity"),
+        (
+            GKE,
+            {"nodePools": [{"name": "a"}, {"autoscaling": {"maxNodeCount": 2}, "nodeCount": 1}]},
+            "nodePools[1].nodeCount",
+        ),
     ):
-        (pool,) = Sample(type_, props, ignored=(path,)).resource().parts(POOLS)
+        (*_, pool) = Sample(type_, props, ignored=(path,)).resource().parts(POOLS)
         assert pool.fixed_size == ""
 
 
@@ -193,7 +197,7 @@ def test_a_cluster_whose_properties_are_not_known_has_no_pools(type_: str) -> No
 )
 def test_machines_by_attributes_have_gpus(text: str, gpus: int | None) -> None:
     view = View({"instanceRequirements": {"vCpuCount": {"min": 1.0}, **yaml.safe_load(text)}})
-    assert highest(machine.gpus(KNOWN) for machine in aws_nodes.machines_at(view)) == gpus
+    assert highest(machine.gpus(KNOWN) for machine in aws.machines_at(view)) == gpus
 
 
 def test_settings_add_machines_and_take_gpus_away() -> None:
@@ -355,7 +359,7 @@ def test_cluster_without_properties_is_not_reported() -> None:
 def test_a_template_is_found_by_any_of_its_names() -> None:
     stack = Stack([_TEMPLATE.resource(), _EMPTY.resource()])
     for reference in ({"id": "lt-2"}, {"launchTemplateId": "lt-2"}, {"name": "b"}, {"launchTemplateName": "b"}):
-        template = aws_nodes.template_named(View({**reference}), stack)
+        template = aws.template_named(View({**reference}), stack)
         assert template is not None
         assert template.resource.name == "empty"
 

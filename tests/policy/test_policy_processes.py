@@ -26,10 +26,9 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.packs.configuration import choose, read_config
-from gpu_tenancy.packs.evaluation import Session
+from gpu_tenancy.packs.evaluation import Session, resource_requests, stack_request
 from gpu_tenancy.packs.findings import Outcome, PackResult, by_weight
 from gpu_tenancy.packs.process import Client, pack_process
-from gpu_tenancy.packs.requests import resource_requests, stack_request
 from rule_engine.evaluator import Evaluator
 
 pytestmark = pytest.mark.process

@@ -13,9 +13,9 @@ from samples import shared
 
 from rule_engine import rules_of
 from rule_engine.rules import AnyRule
-from workload_rules import PACK, images, priorities, queues, quotas, scaling
+from workload_rules import PACK, images, priorities, quotas, scaling
 
-RULES = rules_of(quotas, queues, priorities, scaling, images)
+RULES = rules_of(quotas, priorities, scaling, images)
 TENANCY = {
     name: shared(name)
     for name in (

@@ -6,22 +6,12 @@ from decimal import Decimal
 from typing import Any, cast
 
 import pytest
-from kit_builders import (
-    FEW,
-    MANY,
-    MUST,
-    SHOWN,
-    TOO_MANY,
-    PackClient,
-    deployment,
-    exempted,
-    pack,
-    rule,
-)
+from kit_builders import FEW, MANY, MUST, SHOWN, TOO_MANY, PackClient, deployment, exempted, pack, rule
 from policy_builders import UNKNOWN, Sample, doubt, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
+from typing_extensions import override
 
-from rule_engine import Pack, Resource, Settings, Subject, kubernetes, quantity, resources
+from rule_engine import Pack, Part, Resource, Settings, Subject, kubernetes, quantity, resources
 from rule_engine.evaluator import Evaluator
 from rule_engine.reading import SIGNATURE, UnknownValueError, View
 from rule_engine.resources import read
@@ -196,13 +186,14 @@ def test_internal_error_of_exemptions_is_enforced() -> None:
 
 
 def test_violation_of_an_unnamed_part_is_its_resources() -> None:
-    class Nameless:
+    class Nameless(Part):
         @property
+        @override
         def place(self) -> str:
             raise UnknownValueError(("name",), "is unknown until deployment")
 
-    def nameless(_: Resource) -> list[Nameless]:
-        return [Nameless()]
+    def nameless(resource: Resource) -> list[Nameless]:
+        return [Nameless(resource, resource.props)]
 
     parts = Subject("nameless parts", kubernetes("apps:Deployment"), nameless)
     always = rule("always", wrong, on=parts)
@@ -212,13 +203,14 @@ def test_violation_of_an_unnamed_part_is_its_resources() -> None:
 
 
 def test_a_rule_that_cannot_name_its_part_names_the_resource() -> None:
-    class Broken:
+    class Broken(Part):
         @property
+        @override
         def place(self) -> str:
             raise KeyError("name")
 
-    def broken(_: Resource) -> list[Broken]:
-        return [Broken()]
+    def broken(resource: Resource) -> list[Broken]:
+        return [Broken(resource, resource.props)]
 
     parts = Subject("broken parts", kubernetes("apps:Deployment"), broken)
     client = PackClient(rule("divides", divided, on=parts))

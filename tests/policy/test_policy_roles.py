@@ -1,24 +1,15 @@
 """Rules for roles and bindings: roles of other stacks, patches, and many bindings of one role."""
 
 import pytest
-from policy_builders import Sample, doubt, findings, manifest, messages, with_field
+from policy_builders import Sample, doubt, findings, messages, rbac_object, with_field
 
 from rule_engine.rules import AnyRule
 from workload_rules import roles
 
-BINDING = manifest("""
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: team}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: of-another-stack}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]
-""")
-ROLE = manifest("""
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: of-another-stack}
-rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
-""")
+SUBJECTS = "subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]"
+ROLE_REF = "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: of-another-stack}"
+BINDING = rbac_object("ClusterRoleBinding", "team", f"{ROLE_REF}, {SUBJECTS}")
+ROLE = rbac_object("ClusterRole", "of-another-stack", "rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]")
 EVALUATING_BINDINGS = [roles.no_cluster_admin, roles.no_cluster_wide_secrets, roles.tenant_roles_bounded]
 PLACE = "ClusterRoleBinding team"
 ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
@@ -41,35 +32,21 @@ def test_role_of_another_stack_is_unknown_until_reviewed(rule: AnyRule) -> None:
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in EVALUATING_BINDINGS])
 def test_role_that_aggregates_other_stacks_roles_is_unknown(rule: AnyRule) -> None:
-    role = manifest("""
-    apiVersion: rbac.authorization.k8s.io/v1
-    kind: ClusterRole
-    metadata: {name: of-another-stack}
-    aggregationRule: {clusterRoleSelectors: [{matchLabels: {example.com/suite: "true"}}]}
-    """)
+    selecting = "aggregationRule: {clusterRoleSelectors: [{matchLabels: {example.com/suite: 'true'}}]}"
+    role = rbac_object("ClusterRole", "of-another-stack", selecting)
     why = "of ClusterRole of-another-stack selects no ClusterRole of this stack"
     assert unknown(rule, binding=BINDING, role=role) == (doubt(PLACE, "aggregationRule", why),)
 
 
 def test_a_patch_of_a_role_is_evaluated_as_the_role() -> None:
-    patch = manifest("""
-    apiVersion: rbac.authorization.k8s.io/v1
-    kind: ClusterRolePatch
-    metadata: {name: view}
-    rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
-    """)
+    patch = rbac_object("ClusterRolePatch", "view", "rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]")
     given = {"patch": patch, "binding": with_field(BINDING, "roleRef.name", "view")}
     assert len(messages(findings(roles.no_cluster_admin, given), "broken")) == 1
     assert len(messages(findings(roles.no_wildcard_roles, given), "broken")) == 1
 
 
 def test_a_patch_of_a_binding_does_not_have_its_role() -> None:
-    patch = manifest("""
-    apiVersion: rbac.authorization.k8s.io/v1
-    kind: ClusterRoleBindingPatch
-    metadata: {name: team}
-    subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]
-    """)
+    patch = rbac_object("ClusterRoleBindingPatch", "team", SUBJECTS)
     (found,) = messages(findings(roles.no_cluster_admin, {"patch": patch}), "broken")
     assert found == (
         "ClusterRoleBindingPatch team: not evaluated: roleRef is not set by the patch; set it in the patch too, or"

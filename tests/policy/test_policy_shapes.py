@@ -121,13 +121,9 @@ def filled(text: str, word: str, value: dict[str, Any], namespace: str = NAMESPA
     def put(part: Any) -> Any:
         if isinstance(part, dict):
             return {key: put(item) for key, item in cast("dict[str, Any]", part).items()}
-        return (
-            [put(item) for item in cast("list[Any]", part)]
-            if isinstance(part, list)
-            else value
-            if part == word
-            else part
-        )
+        if isinstance(part, list):
+            return [put(item) for item in cast("list[Any]", part)]
+        return value if part == word else part
 
     props = put(_parsed(text))
     props["metadata"] = {"name": "it", "namespace": namespace}
@@ -222,14 +218,7 @@ FIELDS: Final = {
         "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {initializer: {dataset: MAIN}}}"
     ),
 }
-_OF_CONTAINERS: Final = (
-    "privileged",
-    "capability",
-    "variable",
-    "image",
-    "part of a GPU",
-    "GPUs without a quota",
-)
+_OF_CONTAINERS: Final = ("privileged", "capability", "variable", "image", "part of a GPU", "GPUs without a quota")
 
 
 def with_container(kind: str, violation: str = "") -> Sample:
@@ -245,65 +234,55 @@ def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, viola
 
 
 @pytest.mark.parametrize(
-    ("props", "place"),
+    ("of", "spec", "place"),
     [
-        pytest.param(
-            "{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication,"
-            " spec: {executor: {instances: 4, gpu: {name: nvidia.com/gpu, quantity: 64}}}}",
+        (
+            "apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication",
+            "{executor: {instances: 4, gpu: {name: nvidia.com/gpu, quantity: 64}}}",
             "SparkApplication ml/it, spec.executor",
-            id="Spark",
         ),
-        pytest.param(
-            "{apiVersion: example.com/v1, kind: Cluster,"
-            " spec: {pools: [{name: a, workerResources: {limits: {nvidia.com/gpu: 64}}}]}}",
+        (
+            "apiVersion: example.com/v1, kind: Cluster",
+            "{pools: [{name: a, workerResources: {limits: {nvidia.com/gpu: 64}}}]}",
             "Cluster ml/it, spec.pools.a",
-            id="resources",
         ),
     ],
 )
-def test_gpus_outside_containers_are_counted(props: str, place: str) -> None:
-    sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
-    parts = manifest(yaml.safe_dump(sample)).resource().parts(POD_PARTS)
+def test_gpus_outside_containers_are_counted(of: str, spec: str, place: str) -> None:
+    parts = filled(f"{{{of}, spec: {spec}}}", "", {}, "ml").resource().parts(POD_PARTS)
     assert [(part.place, part.gpus(Gpus())) for part in parts] == [(place, {"nvidia.com/gpu": 64})]
 
 
-@pytest.mark.parametrize(
-    "props",
-    [
-        pytest.param(
-            "{apiVersion: karpenter.sh/v1, kind: NodePool,"
-            " spec: {limits: {nvidia.com/gpu: 64}, template: {spec: {taints: [{key: nvidia.com/gpu}]}}}}",
-            id="limits of a node pool",
-        ),
-        pytest.param(
-            "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, spec: {capability: {nvidia.com/gpu: 64}}}",
-            id="the capacity of a queue",
-        ),
-        pytest.param(
-            "{apiVersion: nvidia.com/v1, kind: ClusterPolicy, spec: {driver: {image: driver, repository:"
-            " nvcr.io/nvidia, version: '580', env: [{name: A, value: b}]}}}",
-            id="an image in parts",
-        ),
-        pytest.param(
-            "{apiVersion: example.com/v1, kind: Report, spec: {containers: [a, b], resources: [x], env: prod,"
-            " securityContext: none, volumes: 3}}",
-            id="the same names for other things",
-        ),
-        pytest.param(
-            "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, spec: {rules: [{validate: {pattern: {spec:"
-            " {containers: [{securityContext: {privileged: true}}]}}}}]}}",
-            id="a policy that describes pods",
-        ),
-        pytest.param(
-            "{apiVersion: example.com/v1, kind: App, spec: {}, status: {containers: [{securityContext:"
-            " {privileged: true}}]}}",
-            id="the status of an object",
-        ),
-    ],
-)
-def test_maps_with_fields_like_a_pods_have_no_findings(props: str) -> None:
-    sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
-    assert [finding.message for finding in all_findings(Evaluator(PACK), [manifest(yaml.safe_dump(sample))])] == []
+LIKE_PODS: Final = {
+    "limits of a node pool": (
+        "{apiVersion: karpenter.sh/v1, kind: NodePool,"
+        " spec: {limits: {nvidia.com/gpu: 64}, template: {spec: {taints: [{key: nvidia.com/gpu}]}}}}"
+    ),
+    "the capacity of a queue": (
+        "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, spec: {capability: {nvidia.com/gpu: 64}}}"
+    ),
+    "an image in parts": (
+        "{apiVersion: nvidia.com/v1, kind: ClusterPolicy, spec: {driver: {image: driver, repository:"
+        " nvcr.io/nvidia, version: '580', env: [{name: A, value: b}]}}}"
+    ),
+    "the same names for other things": (
+        "{apiVersion: example.com/v1, kind: Report, spec: {containers: [a, b], resources: [x], env: prod,"
+        " securityContext: none, volumes: 3}}"
+    ),
+    "a policy that describes pods": (
+        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy,"
+        " spec: {rules: [{validate: {pattern: {spec: {containers: [PRIVILEGED]}}}}]}}"
+    ),
+    "the status of an object": (
+        "{apiVersion: example.com/v1, kind: App, spec: {}, status: {containers: [PRIVILEGED]}}"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LIKE_PODS)
+def test_maps_with_fields_like_a_pods_have_no_findings(what: str) -> None:
+    sample = filled(LIKE_PODS[what], "PRIVILEGED", {"securityContext": {"privileged": True}}, "ml")
+    assert [finding.message for finding in all_findings(Evaluator(PACK), [sample])] == []
 
 
 # Queues.
@@ -346,9 +325,8 @@ def test_serving_and_patches_need_no_queue(kind: str) -> None:
 def test_settings_list_further_kinds_of_serving() -> None:
     work = {"it": given("a kind of nobody", _GPUS)}
     assert findings(jobs.batch_names_queue, work, {"serving": ["example.com:*"]}) == []
-    assert [finding.outcome for finding in findings(jobs.batch_names_queue, work, {"serving": ["example.org:*"]})] == [
-        "broken"
-    ]
+    (finding,) = findings(jobs.batch_names_queue, work, {"serving": ["example.org:*"]})
+    assert finding.outcome == "broken"
 
 
 @pytest.mark.parametrize("kind", ["batch/v1:JobPatch", "batch/v1:CronJobPatch"])
@@ -370,44 +348,29 @@ _PRIVILEGED: Final[dict[str, Any]] = {
     "securityContext": {"privileged": True},
     "resources": {"limits": {_GPU: 8}},
 }
+_AN_APP: Final = "apiVersion: example.com/v1, kind: App"
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec"),
+    ("of", "spec"),
     [
-        pytest.param(
-            "batch.volcano.sh/v1alpha1:Job",
-            {"tasks": [True, {"template": {"spec": {"containers": [_PRIVILEGED]}}}]},
-            id="an item of a path",
+        # Beside an item of a path, an entry of a path, an item of the containers.
+        (
+            "apiVersion: batch.volcano.sh/v1alpha1, kind: Job",
+            "{tasks: [true, {template: {spec: {containers: [PRIVILEGED]}}}]}",
         ),
-        pytest.param(
-            "kubeflow.org/v1:PyTorchJob",
-            {"pytorchReplicaSpecs": {"A": 1, "Worker": {"template": {"spec": {"containers": [_PRIVILEGED]}}}}},
-            id="an entry of a path",
+        (
+            "apiVersion: kubeflow.org/v1, kind: PyTorchJob",
+            "{pytorchReplicaSpecs: {A: 1, Worker: {template: {spec: {containers: [PRIVILEGED]}}}}}",
         ),
-        pytest.param("example.com/v1:App", {"containers": [True, _PRIVILEGED]}, id="an item of the containers"),
-        pytest.param(
-            "example.com/v1:App",
-            {"containers": [{"resources": [{"containers": [_PRIVILEGED]}]}]},
-            id="a pod in a map with names of a container",
-        ),
-        pytest.param(
-            "example.com/v1:App",
-            {
-                "containers": [
-                    {
-                        "name": "a",
-                        "resources": dict[str, Any](),
-                        "volumes": [{"podSpec": {"containers": [_PRIVILEGED]}}],
-                    }
-                ]
-            },
-            id="a pod in a container",
-        ),
+        (_AN_APP, "{containers: [true, PRIVILEGED]}"),
+        # In a map with names of a container, and in a container.
+        (_AN_APP, "{containers: [{resources: [{containers: [PRIVILEGED]}]}]}"),
+        (_AN_APP, "{containers: [{name: a, resources: {}, volumes: [{podSpec: {containers: [PRIVILEGED]}}]}]}"),
     ],
 )
-def test_a_pod_beside_a_value_of_another_type_is_found(kind: str, spec: dict[str, Any]) -> None:
-    work = Sample(f"kubernetes:{kind}", {"metadata": {"name": "it", "namespace": "ml"}, "spec": spec})
+def test_a_pod_beside_a_value_of_another_type_is_found(of: str, spec: str) -> None:
+    work = filled(f"{{{of}, spec: {spec}}}", "PRIVILEGED", _PRIVILEGED, "ml")
     assert "broken" in found(security.no_privileged, work)
     assert "broken" in found(jobs.batch_names_queue, work)
 

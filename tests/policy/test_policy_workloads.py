@@ -4,14 +4,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pytest
-from policy_builders import UNKNOWN, Sample, findings, manifest, messages, with_field
+from policy_builders import UNKNOWN, Sample, findings, manifest, messages, rbac_object, with_field
 from pulumi_policy import EnforcementLevel
 from samples import shared
 
 from rule_engine import Resource, Stack, UnknownValueError, View
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import AnyRule
-from workload_rules import PACK, gpus, images, jobs, placement, priorities, queues, rbac, roles, tenancy
+from workload_rules import PACK, images, jobs, placement, priorities, quotas, rbac, roles, tenancy
 from workload_rules.objects import number_or_percentage
 from workload_rules.pods import PODS
 from workload_rules.rbac import BINDINGS, ROLES
@@ -53,7 +53,7 @@ def outcomes(rule: AnyRule, *samples: Sample, **settings: Any) -> list[str]:
     ],
 )
 def test_gpu_request_is_compared_with_the_limit_if_set(resources: str, expected: list[str]) -> None:
-    assert outcomes(gpus.gpu_request_equals_limit, pod("a", f"resources: {resources}")) == expected
+    assert outcomes(placement.gpu_request_equals_limit, pod("a", f"resources: {resources}")) == expected
 
 
 def test_the_limit_of_a_part_of_a_pod_can_be_in_another_part() -> None:
@@ -61,7 +61,7 @@ def test_the_limit_of_a_part_of_a_pod_can_be_in_another_part() -> None:
         "{apiVersion: example.com/v1, kind: App, metadata: {name: a, namespace: ml},"
         " spec: {initContainers: [{name: b, resources: {requests: {nvidia.com/gpu: 1}}}]}}"
     )
-    assert outcomes(gpus.gpu_request_equals_limit, part) == []
+    assert outcomes(placement.gpu_request_equals_limit, part) == []
 
 
 _SHARED: Final = "resources: {limits: {nvidia.com/gpu.shared: 1}}"
@@ -74,11 +74,11 @@ def test_pods_with_other_nodes_or_other_gpus_share_with_others() -> None:
         pod("b", _SHARED, nodeSelector=on_b),
         pod("c", _SHARED, "other", nodeSelector=on_b),
     )
-    assert outcomes(gpus.time_slicing_trust, *given) == ["broken b", "broken c"]
+    assert outcomes(placement.time_slicing_trust, *given) == ["broken b", "broken c"]
     other = _SHARED.replace("gpu.shared", "a.shared")
     given = (pod("a", other), pod("b", _SHARED), pod("c", _SHARED, "other"))
     settings = {"gpus": ["nvidia.com/*"]}
-    assert outcomes(gpus.time_slicing_trust, *given, **settings) == ["broken b", "broken c"]
+    assert outcomes(placement.time_slicing_trust, *given, **settings) == ["broken b", "broken c"]
 
 
 # Batch work.
@@ -250,7 +250,7 @@ def test_a_patch_of_the_cohort_is_about_the_quotas_of_the_object(
     kind: str, fields: dict[str, str], *, is_unread: bool
 ) -> None:
     sample = Sample(f"kubernetes:kueue.x-k8s.io/{kind}Patch", {"metadata": {"name": "a"}, "spec": fields})
-    found = findings(queues.borrowing_bounded, {"a": sample})
+    found = findings(quotas.borrowing_bounded, {"a": sample})
     assert ["not set by the patch" in finding.message for finding in found] == [True] * is_unread
 
 
@@ -270,16 +270,16 @@ def test_borrowing_is_bounded_by_the_resources_maximum(
         " [{flavors: [{name: b, resources: [{name: nvidia.com/gpu, nominalQuota: 1, borrowingLimit: 8}]}]}]}}"
     )
     given = {"it": with_field(queue, at, to) if to else queue}
-    assert len(findings(queues.borrowing_bounded, given, {"maximum": maximum})) == expected
+    assert len(findings(quotas.borrowing_bounded, given, {"maximum": maximum})) == expected
     unlimited = with_field(given["it"], "spec.resourceGroups.0.flavors.0.resources.0.borrowingLimit", None)
-    assert bool(findings(queues.borrowing_bounded, {"it": unlimited})) is (to is not None)
+    assert bool(findings(quotas.borrowing_bounded, {"it": unlimited})) is (to is not None)
 
 
 # Roles and bindings.
 
 
 def role(kind: str, name: str, rest: str, **labels: str) -> Sample:
-    sample = parsed(f"{{apiVersion: rbac.authorization.k8s.io/v1, kind: {kind}, metadata: {{name: {name}}}, {rest}}}")
+    sample = rbac_object(kind, name, rest.replace("UNKNOWN", UNKNOWN))
     sample.props["metadata"] |= {"labels": labels}
     return sample
 

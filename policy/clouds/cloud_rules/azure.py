@@ -11,7 +11,6 @@ from typing import ClassVar
 from typing_extensions import override
 
 from cloud_rules.pools import Machine, NodePool, Taint
-from cloud_rules.tags import ignores
 from rule_engine import Resource, View
 
 
@@ -37,7 +36,7 @@ class AksPool(NodePool):
     @override
     def maximum(self) -> Decimal | None:
         maximum = self.view.number(self._bound("maxCount"))
-        return Decimal(1) if maximum is None and not self._scaled else maximum
+        return Decimal(1) if maximum is None and not self.autoscaled else maximum
 
     @property
     @override
@@ -57,15 +56,7 @@ class AksPool(NodePool):
 
     @property
     @override
-    def fixed_size(self) -> str:
-        path = self.writes["size"]
-        if not self._scaled or not self.view.has(path):
-            return ""
-        full_path = ".".join((*self.view.path, path)).replace(".0.", "[0].")
-        return "" if ignores(self.resource, full_path) else path
-
-    @property
-    def _scaled(self) -> bool:
+    def autoscaled(self) -> bool:
         return self.view.flag("enableAutoScaling")
 
     @override
@@ -74,14 +65,11 @@ class AksPool(NodePool):
         return [Machine(size.text(), size.path)] if size.value is not None else []
 
     def _bound(self, key: str) -> str:
-        return key if self._scaled else "count"
+        return key if self.autoscaled else "count"
 
 
 class AksPoolOfSizes(AksPool):
-    """An AKS node pool of the type VirtualMachines, which has machines of several sizes.
-
-    https://learn.microsoft.com/azure/aks/virtual-machines-node-pools.
-    """
+    """An AKS node pool with machines of several sizes: https://learn.microsoft.com/azure/aks/virtual-machines-node-pools."""
 
     __slots__ = ()
     writes: ClassVar = {
@@ -89,6 +77,7 @@ class AksPoolOfSizes(AksPool):
         "maximum": "virtualMachinesProfile.scale",
         "minimum": "virtualMachinesProfile.scale",
         "machines": "virtualMachinesProfile.scale",
+        "size": "",  # a profile has either a number of nodes or an autoscaler
     }
 
     @property
@@ -100,11 +89,6 @@ class AksPoolOfSizes(AksPool):
     @override
     def maximum(self) -> Decimal | None:
         return sum((_count(profile, "maxCount") for profile in self._profiles()), Decimal(0))
-
-    @property
-    @override
-    def fixed_size(self) -> str:
-        return ""  # a profile has either a number of nodes or an autoscaler
 
     @override
     def machines(self) -> list[Machine]:

@@ -11,59 +11,37 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from cloud_rules import aws, aws_nodes, azure, gcp, karpenter
-from cloud_rules.aws_nodes import (
-    NO_MACHINE,
-    TEMPLATES,
-    LaunchTemplate,
-    machines_at,
-    machines_of,
-    template_named,
-    templates_by_urn,
-)
-from cloud_rules.machines import Machines
-from cloud_rules.pools import MachineSource, NodePool, Nodes
-from cloud_rules.tags import (
-    AKS_CLUSTER,
-    AKS_POOL,
-    ASGS,
-    EKS_CLUSTERS,
-    EKS_POOLS,
-    GKE_CLUSTER,
-    GKE_POOL,
-    KARPENTER_CLASS,
-    KARPENTER_POOL,
-    LAUNCH_TEMPLATES,
-    of_types,
-    token,
-)
+from cloud_rules import aws, azure, gcp, karpenter, tags
+from cloud_rules.pools import Machines, MachineSource, NodePool, Nodes
 from rule_engine import Resource, Stack, Subject, Unknown, UnknownValueError, UnknownValues, View, read_table, rule
 
 _POOLS: Final[Mapping[str, Callable[[Resource], Iterable[NodePool]]]] = {
-    **dict.fromkeys((*EKS_POOLS, *ASGS), aws.groups),
-    **dict.fromkeys((GKE_POOL, GKE_CLUSTER), gcp.pools),
-    **dict.fromkeys((AKS_POOL, AKS_CLUSTER), azure.pools),
-    KARPENTER_POOL: karpenter.pools,
+    **dict.fromkeys((*tags.EKS_POOLS, *tags.ASGS), aws.groups),
+    **dict.fromkeys((tags.GKE_POOL, tags.GKE_CLUSTER), gcp.pools),
+    **dict.fromkeys((tags.AKS_POOL, tags.AKS_CLUSTER), azure.pools),
+    tags.KARPENTER_POOL: karpenter.pools,
 }
 _NODES: Final[Mapping[str, Callable[[Resource], Iterable[Nodes]]]] = {
-    **dict.fromkeys((*EKS_POOLS, *LAUNCH_TEMPLATES, KARPENTER_CLASS), aws_nodes.nodes),
-    **dict.fromkeys((GKE_POOL, GKE_CLUSTER), gcp.nodes),
+    **dict.fromkeys((*tags.EKS_POOLS, *tags.LAUNCH_TEMPLATES, tags.KARPENTER_CLASS), aws.nodes),
+    **dict.fromkeys((tags.GKE_POOL, tags.GKE_CLUSTER), gcp.nodes),
 }
-_CLUSTERS: Final = (*EKS_CLUSTERS, GKE_CLUSTER, AKS_CLUSTER)
+_CLUSTERS: Final = (*tags.EKS_CLUSTERS, tags.GKE_CLUSTER, tags.AKS_CLUSTER)
 EVALUATED: Final = frozenset({*_POOLS, *_NODES, *_CLUSTERS})
 """Types that rules evaluate."""
-POOLS: Final = Subject("node pools", of_types(*_POOLS), lambda resource: _POOLS[token(resource.type)](resource))
+POOLS: Final = Subject(
+    "node pools", tags.of_types(*_POOLS), lambda resource: _POOLS[tags.token(resource.type)](resource)
+)
 MACHINE_SOURCES: Final[Subject[MachineSource]] = Subject(
     "node pools and launch templates",
-    of_types(*_POOLS, *LAUNCH_TEMPLATES),
-    lambda resource: (TEMPLATES if TEMPLATES.selects(resource) else POOLS).find(resource),
+    tags.of_types(*_POOLS, *tags.LAUNCH_TEMPLATES),
+    lambda resource: (aws.TEMPLATES if aws.TEMPLATES.selects(resource) else POOLS).find(resource),
 )
 NODES: Final = Subject(
-    "node configurations", of_types(*_NODES), lambda resource: _NODES[token(resource.type)](resource)
+    "node configurations", tags.of_types(*_NODES), lambda resource: _NODES[tags.token(resource.type)](resource)
 )
 TAGGED: Final = Subject(
     "clusters, node pools and node classes",
-    of_types(*_CLUSTERS, *EKS_POOLS, GKE_POOL, AKS_POOL, KARPENTER_CLASS),
+    tags.of_types(*_CLUSTERS, *tags.EKS_POOLS, tags.GKE_POOL, tags.AKS_POOL, tags.KARPENTER_CLASS),
     # A resource that a program only reads has no inputs to check.
     lambda resource: [resource] if resource.props.value else [],
 )
@@ -91,13 +69,9 @@ class MachineReference:
     view: View
 
     def gpus(self, known: Machines) -> list[str]:
-        """Names of the machines with GPUs, or of the GPUs, that it names.
-
-        Raises:
-            UnknownValueError: its property names machines or GPUs only, and the value is unknown.
-        """
+        """The machines with GPUs, or the GPUs, that it names; unknown only if its property names nothing else."""
         if "attributes" in self.kinds:
-            machines = machines_at(View({"instanceRequirements": self.view.value}, self.view.path[:-1]))
+            machines = aws.machines_at(View({"instanceRequirements": self.view.value}, self.view.path[:-1]))
             return [machine.name for machine in machines if machine.gpus(known) != 0]
         if "gpus" in self.kinds:
             return list(_gpus(self.view))
@@ -188,17 +162,17 @@ def _row(type_: str, block: str) -> Mapping[str, Any] | None:
 
 
 def _selects(resource: Resource) -> bool:
-    kind = token(resource.type)
+    kind = tags.token(resource.type)
     if kind in EVALUATED:
-        return kind in ASGS or kind == GKE_CLUSTER
+        return kind in tags.ASGS or kind == tags.GKE_CLUSTER
     return any(_row(kind, block) for block in ("clusters", "resources"))
 
 
 def _find(resource: Resource) -> Iterator[Resource]:
-    kind = token(resource.type)
-    if not resource.props.value or (kind in ASGS and any(aws.groups(resource))):
+    kind = tags.token(resource.type)
+    if not resource.props.value or (kind in tags.ASGS and any(aws.groups(resource))):
         return
-    if kind != GKE_CLUSTER or resource.props.flag("enableAutopilot"):
+    if kind != tags.GKE_CLUSTER or resource.props.flag("enableAutopilot"):
         yield resource
 
 
@@ -220,26 +194,26 @@ def _of_templates(resource: Resource, values: list[MachineReference], known: Mac
     """Machines with GPUs of the launch templates that a resource refers to, by dependency, id or name."""
     references = [value.view for value in values if "templates" in value.kinds]
     references = [view for view in references if view.value and isinstance(view.value, (dict, Unknown))]
-    templates: list[LaunchTemplate] = []
+    templates: list[aws.LaunchTemplate] = []
     if references or any("texts" in value.kinds for value in values):
-        templates = templates_by_urn({urn for urns in resource.needs.values() for urn in urns}, stack)
+        templates = aws.templates_by_urn({urn for urns in resource.needs.values() for urn in urns}, stack)
     sets_machine = any(
         value.view.value is not None for value in values if not value.kinds.isdisjoint({"machines", "attributes"})
     )
     if not templates and not sets_machine:
         for reference in references:
-            template = template_named(reference, stack)
+            template = aws.template_named(reference, stack)
             if template is None:
-                raise UnknownValueError(reference.path, NO_MACHINE)
+                raise UnknownValueError(reference.path, aws.NO_MACHINE)
             templates.append(template)
-    return [machine.name for template in templates for machine in machines_of(template) if machine.gpus(known) != 0]
+    return [machine.name for template in templates for machine in aws.machines_of(template) if machine.gpus(known) != 0]
 
 
 @rule("gpu-machines-evaluated", Subject("resources that no rule evaluates", _selects, _find))
 def gpu_machines_evaluated(resource: Resource, settings: Machines, stack: Stack) -> Iterator[str]:
     """Resources that can create GPU machines must be of types that this pack evaluates."""
-    kind = token(resource.type)
-    if kind == GKE_CLUSTER:
+    kind = tags.token(resource.type)
+    if kind == tags.GKE_CLUSTER:
         yield (
             "Autopilot creates GPU nodes for the pods that request them, and no rule of this pack limits their number;"
             " limit the GPUs of each namespace with a ResourceQuota, and exempt the cluster"
@@ -248,7 +222,7 @@ def gpu_machines_evaluated(resource: Resource, settings: Machines, stack: Stack)
         yield f"{kind} is not evaluated by any rule of this pack; use {cluster['instead']}, or exempt the resource"
     else:
         names, unknown_values = _gpu_machines(resource, settings, stack)
-        fix = "add the tag kubernetes.io/cluster/<name> if they are nodes" if kind in ASGS else "use a node pool"
+        fix = "add the tag kubernetes.io/cluster/<name> if they are nodes" if kind in tags.ASGS else "use a node pool"
         if names:
             listed = ", ".join(names)
             yield f"{listed}: GPUs that no rule of this pack evaluates in {kind}; {fix}, or exempt the resource"

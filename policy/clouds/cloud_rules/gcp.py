@@ -11,9 +11,7 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import Machine, NodePool, Nodes, Taint, cloud_taints, highest_price
-from cloud_rules.tags import ignores
+from cloud_rules.pools import Machine, Machines, NodePool, Nodes, Prices, Taint, cloud_taints, highest_price
 from rule_engine import Resource, Stack, UnknownValueError, View
 
 _ZONE: Final = re.compile(r".+-[a-z]")
@@ -69,10 +67,8 @@ class GkePool(NodePool, Nodes):
 
     @property
     @override
-    def fixed_size(self) -> str:
-        path = self.writes["size"]
-        fixed = self.view.has("autoscaling") and self.view.has(path)
-        return path if fixed and not ignores(self.resource, path) else ""
+    def autoscaled(self) -> bool:
+        return self.view.has("autoscaling")
 
     @override
     def machines(self) -> list[Machine]:
@@ -120,7 +116,7 @@ class GkePool(NodePool, Nodes):
         return count * self._zones() if count else count
 
     def _zones(self) -> int:
-        """Number of zones: node counts are per zone, and a region has three by default.
+        """Number of zones, which node counts are per; a region has three by default.
 
         https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
         """

@@ -15,8 +15,7 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from cloud_rules.machines import HOURS, Machines, Prices
-from cloud_rules.pools import Machine, NodePool, Taint, highest, highest_price
+from cloud_rules.pools import HOURS, Machine, Machines, NodePool, Prices, Taint, highest, highest_price
 from rule_engine import Resource, Stack, UnknownValueError, View, quantity
 
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
@@ -48,11 +47,9 @@ Labels = Mapping[str, str | None]
 
 
 class Requirements:
-    """The requirements of a NodePool, all of which a machine meets.
+    """The requirements of a NodePool, all of which a machine meets: entries with `key`, `operator` and `values`.
 
-    Args:
-        views: entries with `key`, `operator` and `values`.
-        group: API group of the node class (`karpenter.azure.com`); empty if it is not set.
+    `group` is the API group of its node class (`karpenter.azure.com`), which tells the cloud; empty if it is not set.
     """
 
     def __init__(self, views: Sequence[View], group: str) -> None:

@@ -9,21 +9,18 @@ from typing import Literal
 from pydantic import Field
 
 from cloud_rules.coverage import MACHINE_SOURCES, NODES, POOLS, TAGGED
-from cloud_rules.machines import Machines, Prices, matches
-from cloud_rules.pools import REPELLING_EFFECTS, MachineSource, NodePool, Nodes
+from cloud_rules.pools import REPELLING_EFFECTS, Machines, MachineSource, NodePool, Nodes, Prices, matches
 from cloud_rules.tags import plain, tag, tags, where
 from rule_engine import Resource, Settings, Stack, format_number, rule
 
 
-class Taints(Machines):
-    """The taint of GPU nodes."""
-
+class _Taints(Machines):
     taints: list[str] = Field(["*gpu*", "sku"])
     """Keys of taints that keep workloads without GPUs off, as patterns; `sku` is the key in Azure's documentation."""
 
 
 @rule("gpu-pool-tainted", POOLS)
-def gpu_pool_tainted(pool: NodePool, settings: Taints, stack: Stack) -> Iterator[str]:
+def gpu_pool_tainted(pool: NodePool, settings: _Taints, stack: Stack) -> Iterator[str]:
     """A GPU node pool must have a taint that keeps pods without GPUs off."""
     if pool.gpus(settings, stack) == 0:
         return
@@ -42,9 +39,7 @@ def system_off_gpu_pools(pool: NodePool, settings: Machines, stack: Stack) -> It
 # Numbers of nodes.
 
 
-class Caps(Machines):
-    """Maximum size of a pool in this environment."""
-
+class _Caps(Machines):
     nodes: int = Field(0, ge=0)
     """Maximum number of nodes of a pool; 0 means no limit."""
     gpus: int = Field(0, ge=0)
@@ -52,7 +47,7 @@ class Caps(Machines):
 
 
 @rule("pool-maximum", POOLS)
-def pool_maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
+def pool_maximum(pool: NodePool, settings: _Caps, stack: Stack) -> Iterator[str]:
     """A node pool must have a maximum number of nodes or resources, within this environment's limits."""
     field = pool.writes["maximum"]
     if not pool.bounded:
@@ -76,15 +71,13 @@ def pool_maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
         )
 
 
-class MinimumSettings(Machines):
-    """Whether idle GPU nodes can be kept."""
-
+class _MinimumSettings(Machines):
     required: bool = False
     """Whether idle pools must be empty; set true outside production."""
 
 
 @rule("pool-minimum-zero", POOLS)
-def pool_minimum_zero(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterator[str]:
+def pool_minimum_zero(pool: NodePool, settings: _MinimumSettings, stack: Stack) -> Iterator[str]:
     """A GPU node pool must scale to zero when it is idle."""
     if not settings.required or pool.gpus(settings, stack) == 0:
         return
@@ -104,15 +97,13 @@ def size_left_to_autoscaler(pool: NodePool, _: Settings) -> Iterator[str]:
 # Owners, machines and costs.
 
 
-class Owners(Settings):
-    """Required tags for owner and cost center."""
-
+class _Owners(Settings):
     keys: list[str] = Field(["owner", "cost-center", "environment"])
     """Required tags or labels; case, `-` and `_` are ignored (`CostCenter`)."""
 
 
 @rule("owner-tags", TAGGED)
-def owner_tags(resource: Resource, settings: Owners) -> Iterator[str]:
+def owner_tags(resource: Resource, settings: _Owners) -> Iterator[str]:
     """Clusters and node pools must have tags for their owner and cost center."""
     present = {plain(key): view for key, view in tags(resource).items()}
     missing = [key for key in settings.keys if plain(key) not in present or not present[plain(key)].text().strip()]
@@ -120,15 +111,13 @@ def owner_tags(resource: Resource, settings: Owners) -> Iterator[str]:
         yield f"missing tags or labels: {', '.join(missing)}; add them under {where(resource)}"
 
 
-class Allowed(Settings):
-    """Machine types that are allowed in this environment."""
-
+class _Allowed(Settings):
     allowed: list[str] = Field(["*"])
     """Allowed machine types, as patterns (`g6.*`)."""
 
 
 @rule("machine-allowed", MACHINE_SOURCES)
-def machine_allowed(part: MachineSource, settings: Allowed) -> Iterator[str]:
+def machine_allowed(part: MachineSource, settings: _Allowed) -> Iterator[str]:
     """Nodes must use a machine type that is allowed in this environment."""
     if "*" in settings.allowed:
         return
@@ -137,23 +126,19 @@ def machine_allowed(part: MachineSource, settings: Allowed) -> Iterator[str]:
             yield f"{machine.name} is not an allowed machine type; use one of {', '.join(settings.allowed)}"
 
 
-class SpotSettings(Settings):
-    """Whether spot machines may be used."""
-
+class _SpotSettings(Settings):
     spot: Literal["allowed", "forbidden"] = "allowed"
     """Whether spot machines are `allowed` or `forbidden`; set `forbidden` in production."""
 
 
 @rule("spot-outside-production", MACHINE_SOURCES)
-def spot_outside_production(part: MachineSource, settings: SpotSettings) -> Iterator[str]:
+def spot_outside_production(part: MachineSource, settings: _SpotSettings) -> Iterator[str]:
     """Spot and preemptible machines must be used only in environments that allow them."""
     if settings.spot == "forbidden" and part.spot:
         yield f"can use spot machines, which are not allowed in this environment; set {part.writes['spot']}"
 
 
-class Budget(Prices):
-    """Cost caps for node pools."""
-
+class _Budget(Prices):
     monthly: float = Field(0, ge=0)
     """Monthly cap in USD for all node pools of a stack; 0 means no cap."""
     centers: dict[str, float] = Field({})
@@ -191,7 +176,7 @@ def _over(pool: NodePool, stack: Stack, prices: Prices, cap: _Cap) -> Iterator[s
 
 
 @rule("pool-budget", POOLS)
-def pool_budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]:
+def pool_budget(pool: NodePool, settings: _Budget, stack: Stack) -> Iterator[str]:
     """The monthly cost of node pools at their maximum (730 hours) must not exceed the cap."""
     if settings.monthly:
         yield from _over(pool, stack, settings, _Cap("all node pools", settings.monthly, lambda _: True))
@@ -204,14 +189,12 @@ def pool_budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]
         yield from _over(pool, stack, settings, cap)
 
 
-class Metadata(Settings):
-    """Hop limit of the metadata service."""
-
+class _Metadata(Settings):
     hops: int = Field(1, ge=1)
     """Maximum number of hops of a metadata response on AWS; pods are two hops away."""
 
 
 @rule("imds-v2", NODES)
-def imds_v2(nodes: Nodes, settings: Metadata) -> Iterator[str]:
+def imds_v2(nodes: Nodes, settings: _Metadata) -> Iterator[str]:
     """Pods must not reach the credentials of their node through the cloud's metadata service."""
     return nodes.metadata(settings.hops)

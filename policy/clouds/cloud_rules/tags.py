@@ -8,13 +8,7 @@ from typing import Final
 from rule_engine import Resource, UnknownValueError, View
 from rule_engine.exemptions import annotated_exemptions
 
-EKS_CLUSTER: Final = "aws:eks/cluster:Cluster"
-EKS_POOL: Final = "aws:eks/nodeGroup:NodeGroup"
-ASG: Final = "aws:autoscaling/group:Group"
 LAUNCH_TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
-NATIVE_EKS_CLUSTER: Final = "aws-native:eks:Cluster"
-NATIVE_EKS_POOL: Final = "aws-native:eks:Nodegroup"
-NATIVE_ASG: Final = "aws-native:autoscaling:AutoScalingGroup"
 NATIVE_LAUNCH_TEMPLATE: Final = "aws-native:ec2:LaunchTemplate"
 GKE_CLUSTER: Final = "gcp:container/cluster:Cluster"
 GKE_POOL: Final = "gcp:container/nodePool:NodePool"
@@ -22,9 +16,9 @@ AKS_CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 AKS_POOL: Final = "azure-native:containerservice:AgentPool"
 KARPENTER_POOL: Final = "kubernetes:karpenter.sh:NodePool"
 KARPENTER_CLASS: Final = "kubernetes:karpenter.k8s.aws:EC2NodeClass"
-EKS_CLUSTERS: Final = (EKS_CLUSTER, NATIVE_EKS_CLUSTER)
-EKS_POOLS: Final = (EKS_POOL, NATIVE_EKS_POOL)
-ASGS: Final = (ASG, NATIVE_ASG)
+EKS_CLUSTERS: Final = ("aws:eks/cluster:Cluster", "aws-native:eks:Cluster")
+EKS_POOLS: Final = ("aws:eks/nodeGroup:NodeGroup", "aws-native:eks:Nodegroup")
+ASGS: Final = ("aws:autoscaling/group:Group", "aws-native:autoscaling:AutoScalingGroup")
 LAUNCH_TEMPLATES: Final = (LAUNCH_TEMPLATE, NATIVE_LAUNCH_TEMPLATE)
 
 _VERSION: Final = re.compile(r"^(azure-native:\w+|kubernetes:[\w.-]+)/v\w+:")

@@ -60,9 +60,7 @@ def _images(resource: Resource) -> Iterator[Image]:
                 yield Image(resource, f"{pod.place}, volume {volume.text('name')}", volume.at("image"))
 
 
-class Pins(Tenants):
-    """Requirements for tags and digests."""
-
+class _Pins(Tenants):
     digests: bool = False
     """Whether each image must have a digest (`@sha256:…`)."""
     mutable: list[str] = Field(["latest"])
@@ -71,7 +69,7 @@ class Pins(Tenants):
 
 @rule("image-pinned", Subject("images", holds_pods, _images))
 @for_tenants
-def image_pinned(image: Image, settings: Pins) -> Iterator[str]:
+def image_pinned(image: Image, settings: _Pins) -> Iterator[str]:
     """Each image must be pinned to one version."""
     name = image.view.text("reference") or image.view.text("image")
     version = _version_of(name)
@@ -97,11 +95,7 @@ _IN_ADDRESS: Final = re.compile(r"@sha256:[0-9a-f]{64}|(?<=[-/:])v?\d+\.\d+\.\d+
 
 
 def _chart(resource: Resource) -> str:
-    """The name or address of a chart.
-
-    Raises:
-        UnknownValueError: it is a Chart, which is a component, and the engine does not pass a component's inputs.
-    """
+    """The name or address of a chart; unknown of a Chart, a component, whose inputs the engine does not pass."""
     if not resource.props.has("chart") and resource.type != _RELEASE:
         raise UnknownValueError(
             ("chart",), "is an input of a component, which policies cannot read during a deployment"
@@ -109,15 +103,13 @@ def _chart(resource: Resource) -> str:
     return resource.props.text("chart")
 
 
-class ChartSettings(Settings):
-    """Charts that need no exact version."""
-
+class _ChartSettings(Settings):
     charts: list[str] = Field([])
     """Charts, as patterns, that need no exact version."""
 
 
 @rule("charts-pinned", CHARTS)
-def charts_pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
+def charts_pinned(resource: Resource, settings: _ChartSettings) -> Iterator[str]:
     """A chart must be installed in one exact version."""
     if resource.props.has("path"):
         return
@@ -207,9 +199,7 @@ def _aks(pool: Resource) -> Mode | None:
     return Mode(settings, {"driver": by_operator, "toolkit": by_operator}, pool.props.string_map("nodeLabels"))
 
 
-class OperatorSettings(Settings):
-    """The chart of the GPU Operator."""
-
+class _OperatorSettings(Settings):
     chart: str = "gpu-operator"
     """Last part of the chart's name or address."""
 
@@ -219,7 +209,7 @@ def _chart_name(chart: Resource) -> str:
 
 
 @rule("gpu-operator-driver-mode", POOLS)
-def gpu_operator_driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> Iterator[str]:
+def gpu_operator_driver_mode(pool: Resource, settings: _OperatorSettings, stack: Stack) -> Iterator[str]:
     """The GPU Operator must install exactly what a pool's image lacks."""
     modes = {"aws": _eks, "gcp": _gke, "azure-native": _aks}
     mode = modes[pool.type.partition(":")[0]](pool)

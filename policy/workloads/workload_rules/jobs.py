@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import Part, Resource, Stack, Subject, UnknownValueError, View, format_number, kubernetes, rule
+from rule_engine import Part, Resource, Stack, Subject, UnknownValues, View, format_number, kubernetes, rule
 from workload_rules.objects import BATCH, COUNTED, DEADLINES, PODS_IN, QUEUE_NAME, SERVING, matches_any
 from workload_rules.placement import may_share_node, node_labels
 from workload_rules.pods import (
@@ -33,11 +33,6 @@ _KUBEFLOW: Final = "kubeflow.org"
 @dataclass(frozen=True, slots=True, eq=False)
 class Work(Part):
     """An object with pods, which a queue or a gang scheduler can handle as one workload."""
-
-    @property
-    def namespace(self) -> str:
-        """Its namespace."""
-        return namespace_of(self.resource)
 
     @property
     def meta(self) -> View:
@@ -74,16 +69,14 @@ _WORK: Final = Subject("work", holds_pods, lambda resource: (Work(resource, reso
 _BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
 
 
-class LongestSettings(TenantGpus):
-    """Time limit for batch workloads with GPUs."""
-
+class _LongestSettings(TenantGpus):
     hours: float = Field(168, gt=0)
     """Maximum run time of batch work with GPUs, in hours."""
 
 
 @rule("gpu-jobs-end", _BATCH_PODS)
 @for_tenants
-def gpu_jobs_end(pod: Pod, settings: LongestSettings) -> Iterator[str]:
+def gpu_jobs_end(pod: Pod, settings: _LongestSettings) -> Iterator[str]:
     """Batch work with GPUs must have a time limit."""
     gpus = pod.gpus(settings)
     if not gpus:
@@ -102,9 +95,7 @@ def gpu_jobs_end(pod: Pod, settings: LongestSettings) -> Iterator[str]:
         yield f"time limit of {limit} seconds exceeds the maximum; set {format_number(maximum)} or less"
 
 
-class QueueSettings(TenantGpus):
-    """Labels and annotations that name a queue."""
-
+class _QueueSettings(TenantGpus):
     names: list[str] = Field(
         [QUEUE_NAME, "scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "kai.scheduler/queue"]
     )
@@ -121,29 +112,26 @@ def _names_a_queue(meta: View, names: list[str]) -> bool:
     return any(meta.text(field, name) for field in ("labels", "annotations") for name in names)
 
 
-def _claims(pod: Pod, settings: QueueSettings) -> list[str]:
+def _claims(pod: Pod, settings: _QueueSettings) -> list[str]:
     """The claims of a pod that can have GPUs."""
     return [claim.name for claim in pod.claims if not matches_any(claim.name, settings.claims)]
 
 
-def _with_gpus(work: Work, settings: QueueSettings) -> list[Pod]:
+def _with_gpus(work: Work, settings: _QueueSettings) -> list[Pod]:
     """The pods that request GPUs, or devices that can be GPUs; unknown ones matter only if no other does."""
-    pods: list[Pod] = []
-    unknown: UnknownValueError | None = None
+    pods, unknown_values = list[Pod](), UnknownValues()
     for pod in work.resource.parts(POD_PARTS):
-        try:
+        with unknown_values.collected():
             if pod.gpus(settings) or _claims(pod, settings):
                 pods.append(pod)
-        except UnknownValueError as error:
-            unknown = unknown or error
-    if unknown and not pods:
-        raise unknown
+    if not pods:
+        unknown_values.raise_first()
     return pods
 
 
 @rule("batch-names-queue", _BATCH)
 @for_tenants
-def batch_names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
+def batch_names_queue(work: Work, settings: _QueueSettings) -> Iterator[str]:
     """Batch work with GPUs must name its queue."""
     if matches_any(work.resource.object_kind, settings.serving):
         return
@@ -179,16 +167,10 @@ def queued_gpus_requested(container: Container, settings: TenantGpus) -> Iterato
             yield f"limits {count} {name} without a request, which Kueue could count as 0; set requests.{name}: {count}"
 
 
-class SchedulerSettings(TenantGpus):
-    """Namespaces in which two schedulers can allocate GPUs."""
-
+class _SchedulerSettings(TenantGpus):
     partitioned: list[str] = Field([])
     """Namespaces, as patterns, whose quota covers the GPUs of both Kueue and Volcano, and whose Volcano queue's GPUs
     are deducted from Kueue's."""
-
-
-def _namespace(work: Work) -> str:
-    return work.namespace
 
 
 def _has_queue(work: Work) -> bool:
@@ -206,20 +188,20 @@ def _same_gpus(pods: list[Pod], other_pods: list[Pod], settings: Gpus) -> bool:
 
 @rule("one-batch-scheduler", _WORK)
 @for_tenants
-def one_batch_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
+def one_batch_scheduler(work: Work, settings: _SchedulerSettings, stack: Stack) -> Iterator[str]:
     """In one namespace, Kueue and Volcano must not allocate the same GPUs."""
     pods = work.pods(settings)
-    if not pods or not work.of_volcano(pods) or matches_any(work.namespace, settings.partitioned):
+    if not pods or not work.of_volcano(pods) or matches_any(namespace_of(work), settings.partitioned):
         return
 
     # Works with the same GPUs and nodes have the same competitor, so it is looked up once for all of them.
     demand = frozenset((frozenset(pod.gpus(settings)), frozenset(node_labels(pod).items())) for pod in pods)
     other = stack.once(
-        ("one-batch-scheduler", id(settings), work.namespace, demand),
+        ("one-batch-scheduler", id(settings), namespace_of(work), demand),
         lambda: stack.first(
             _WORK,
             lambda other: _same_gpus(pods, other.pods(settings), settings),
-            (_namespace, work.namespace),
+            (namespace_of, namespace_of(work)),
             (_has_queue, True),
         ),
     )

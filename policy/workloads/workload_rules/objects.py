@@ -21,10 +21,7 @@ def _facts(name: str) -> Mapping[str, Any]:
 
 
 PODS_IN: Final[Mapping[str, list[str]]] = _facts("pods")
-"""Paths of pod templates, by API group and kind.
-
-All other pods in objects of operators are found by their shape (`shapes`), with longer places in messages.
-"""
+"""Paths of pod templates, by API group and kind; all other pods are found by their shape, with longer places."""
 COUNTED: Final = frozenset(_facts("counted"))
 """Kinds of which Kueue counts the pod template, before Kubernetes sets defaults of pods."""
 DEADLINES: Final[Mapping[str, str]] = _facts("deadline")
@@ -77,23 +74,14 @@ def matches_any(text: str, patterns: Iterable[str]) -> bool:
 
 
 def is_missing(
-    stack: Stack, subject: Subject[Resource], key: tuple[Callable[[Resource], str], str], external: Iterable[str]
+    stack: Stack, subject: Subject[Resource], key: tuple[Callable[[Resource], str], str], external: list[str]
 ) -> bool:
-    """Whether an object is neither in the stack nor listed as created outside it.
+    """Whether an object is neither in the stack nor listed in `external`: patterns of objects created outside it.
 
-    If the stack has no object of this kind and the settings list none, this is unknown, and nothing is missing.
-
-    Args:
-        stack: the stack.
-        subject: the kind of object.
-        key: a function that returns an object's name, and the name to look up.
-        external: patterns of objects created outside the stack.
-
-    Raises:
-        UnknownValueError: no known object has the name, and one with an unknown name can have it.
+    If the stack has no object of this kind and none is listed, this is unknown, and nothing is missing. `key` is a
+    function that returns an object's name, and the name to look up.
     """
-    patterns = list(external)
-    if matches_any(key[1], patterns) or not (patterns or stack.has(subject)):
+    if matches_any(key[1], external) or not (external or stack.has(subject)):
         return False
     return stack.first(subject, always, key) is None
 
@@ -121,11 +109,7 @@ def selects(selector: View, labels: dict[str, str]) -> bool:
 
 
 def number_or_percentage(value: View, total: Decimal, *, down: bool = False) -> Decimal | None:
-    """A number, or a percentage (`25%`) of a total, rounded up or down; None if it is not set.
-
-    Raises:
-        UnknownValueError: it is neither a number nor a percentage.
-    """
+    """A number, or a percentage (`25%`) of a total, rounded up or down; None if it is not set."""
     text = value.text()
     if not text.endswith("%"):
         return value.number()

@@ -1,4 +1,4 @@
-"""Nodes that a pod can be scheduled on, by its node selector, affinity and tolerations; and rules for these."""
+"""Rules for GPU requests and GPU sharing of pods, and for the nodes that a pod can be scheduled on."""
 
 from collections.abc import Iterator, Mapping
 from functools import reduce
@@ -6,9 +6,21 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import View, rule
-from workload_rules.objects import FACTS, PATCHES, RUNTIMES, matches_any
-from workload_rules.pods import POD_PARTS, PODS, Pod, TenantGpus, Tenants, for_tenants, views_at
+from rule_engine import Stack, View, format_number, rule
+from workload_rules.objects import FACTS, PATCHES, RUNTIMES, SERVING, matches_any
+from workload_rules.pods import (
+    CONTAINERS,
+    POD_PARTS,
+    PODS,
+    Container,
+    Gpus,
+    Pod,
+    TenantGpus,
+    Tenants,
+    for_tenants,
+    namespace_of,
+    views_at,
+)
 
 Values = Mapping[str, frozenset[str]]
 """Required node labels with their allowed values."""
@@ -57,9 +69,7 @@ def _labels(pod: Pod) -> dict[str, list[View]]:
     return required
 
 
-class ModelSettings(TenantGpus):
-    """Labels and names that identify a GPU model."""
-
+class _ModelSettings(TenantGpus):
     labels: list[str] = Field(FACTS["model_labels"])
     """Node labels that identify the GPU model or the machine type."""
     partitions: bool = False
@@ -71,7 +81,7 @@ class ModelSettings(TenantGpus):
 
 @rule("gpu-model-named", PODS)
 @for_tenants
-def gpu_model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
+def gpu_model_named(pod: Pod, settings: _ModelSettings) -> Iterator[str]:
     """A pod that requests GPUs must select a GPU model."""
     names = [name for name in pod.gpus(settings) if not (settings.partitions and "/mig-" in name)]
     if not names or not _labels(pod).keys().isdisjoint(settings.labels):
@@ -83,9 +93,7 @@ def gpu_model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
         )
 
 
-class DaemonSettings(Tenants):
-    """Pods whose tolerations are checked."""
-
+class _DaemonSettings(Tenants):
     daemonsets: bool = False
     """Whether DaemonSets, which run on every node, are checked too."""
 
@@ -94,7 +102,7 @@ class DaemonSettings(Tenants):
         return self.daemonsets or pod.kind != "apps:DaemonSet"
 
 
-class GpuNodes(TenantGpus, DaemonSettings):
+class _GpuNodes(TenantGpus, _DaemonSettings):
     """Labels and taints of GPU nodes."""
 
     taints: list[str] = Field([])
@@ -106,7 +114,7 @@ class GpuNodes(TenantGpus, DaemonSettings):
 
 @rule("cpu-pods-off-gpu-nodes", PODS)
 @for_tenants
-def cpu_pods_off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
+def cpu_pods_off_gpu_nodes(pod: Pod, settings: _GpuNodes) -> Iterator[str]:
     # Runtimes get their GPUs from TrainJobs, and a resource claim can be for GPUs.
     """A pod that requests no GPU must stay off GPU nodes."""
     claimed = pod.kind in RUNTIMES or pod.spec.items("resourceClaims")
@@ -122,7 +130,7 @@ def cpu_pods_off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
 
 @rule("toleration-has-key", POD_PARTS)
 @for_tenants
-def toleration_has_key(pod: Pod, settings: DaemonSettings) -> Iterator[str]:
+def toleration_has_key(pod: Pod, settings: _DaemonSettings) -> Iterator[str]:
     """A toleration must name the key of a taint."""
     if not settings.checks(pod):
         return
@@ -154,7 +162,7 @@ def affinity_own_namespace(pod: Pod, _: Tenants) -> Iterator[str]:
     """Required affinities to pods must be about pods of the same namespace."""
     for field in _TERMS:
         terms = pod.spec.items("affinity", field, "requiredDuringSchedulingIgnoredDuringExecution")
-        if any(_reaches(term, pod.namespace) for term in terms):
+        if any(_reaches(term, namespace_of(pod)) for term in terms):
             yield (
                 f"has a required {field} to pods of other namespaces; remove namespaces and namespaceSelector of its"
                 " terms"
@@ -162,3 +170,112 @@ def affinity_own_namespace(pod: Pod, _: Tenants) -> Iterator[str]:
     metas = (pod.resource.props.at("metadata"), pod.meta, pod.value_at("spec.replicatedJobs.*.template.metadata"))
     if any(_EXCLUSIVE in meta.entries("annotations") for meta in metas):
         yield f"has annotation {_EXCLUSIVE}, which keeps JobSets of other namespaces from nodes; remove it"
+
+
+# Requests for GPUs, and their sharing.
+
+
+@rule("gpu-request-equals-limit", CONTAINERS)
+def gpu_request_equals_limit(container: Container, settings: Gpus) -> Iterator[str]:
+    """A container's GPU count must be a whole number, and its request must equal its limit."""
+    limits = container.resources.entries("limits")
+    requests = container.resources.entries("requests")
+    for name in sorted({*limits, *requests}):
+        if not settings.is_gpu(name):
+            continue
+        limit = limits[name].number() if name in limits else None
+        request = requests[name].number() if name in requests else None
+        if limit is None:
+            if request and container.pod.form != "part":
+                count = format_number(request)
+                yield f"requests {count} {name} without a limit; set limits.{name}: {count}"
+        elif request is not None and request != limit:
+            requested = format_number(request)
+            yield f"requests {requested} {name}, but the limit is {format_number(limit)}; set both to the same number"
+        elif limit != limit.to_integral_value():
+            yield (
+                f"requests {format_number(limit)} {name}, which is not a whole number; set a whole number, or request a"
+                " partition"
+            )
+
+
+class _Grace(TenantGpus):
+    jobs: int = Field(600, gt=0)
+    """Seconds for pods and jobs, to write a checkpoint."""
+    servers: int = Field(3600, gt=0)
+    """Seconds for servers, to complete requests."""
+
+
+@rule("gpu-grace-bounded", POD_PARTS)
+@for_tenants
+def gpu_grace_bounded(pod: Pod, settings: _Grace) -> Iterator[str]:
+    """A pod with GPUs must end soon after it is deleted."""
+    seconds = pod.spec.number("terminationGracePeriodSeconds")
+    maximum = settings.servers if pod.kind in SERVING else settings.jobs
+    if seconds is None or seconds <= maximum:
+        return
+    # A part of a pod is merged with others of its object.
+    pods = (pod,) if pod.form == "pod" else pod.resource.parts(POD_PARTS)
+    if any(other.gpus(settings) or other.claims for other in pods):
+        yield (
+            f"has a termination grace period of {format_number(seconds)} s, in which it keeps its GPUs; set"
+            f" terminationGracePeriodSeconds: {maximum} or less"
+        )
+
+
+class _Sharing(TenantGpus):
+    trusting: dict[str, list[str]] = Field({})
+    """Groups of namespaces that trust one another: patterns of namespaces, keyed by a group name of your choice."""
+    resources: list[str] = Field(["*.shared"])
+    """Resource names of time-sliced GPUs, as patterns."""
+    labels: dict[str, list[str]] = Field(FACTS["time_sliced"])
+    """Labels of nodes with time-sliced GPUs, each with its values as patterns."""
+
+    def groups(self, namespace: str) -> frozenset[str]:
+        """The groups of a namespace."""
+        return frozenset(name for name, group in self.trusting.items() if matches_any(namespace, group))
+
+    def trust(self, namespace: str, other_namespace: str) -> bool:
+        """Whether two namespaces trust one another."""
+        return namespace == other_namespace or not self.groups(namespace).isdisjoint(self.groups(other_namespace))
+
+
+def _time_sliced_resources(pod: Pod, settings: _Sharing) -> set[str]:
+    gpus = set(pod.gpus(settings))
+    if not gpus:
+        return gpus
+    chosen = node_labels(pod)
+    for label, patterns in settings.labels.items():
+        if any(matches_any(value, patterns) for value in chosen.get(label, ())):
+            return gpus
+    return {name for name in gpus if matches_any(name, settings.resources)}
+
+
+@rule("time-slicing-trust", POD_PARTS)
+@for_tenants
+def time_slicing_trust(pod: Pod, settings: _Sharing, stack: Stack) -> Iterator[str]:
+    """Pods of different namespaces may share time-sliced GPUs only if the namespaces trust one another."""
+    names = _time_sliced_resources(pod, settings)
+    if not names:
+        return
+
+    def stranger(other: Pod) -> bool:
+        return (
+            not settings.trust(namespace_of(pod), namespace_of(other))
+            and settings.tenant(namespace_of(other))
+            and bool(names & _time_sliced_resources(other, settings))
+            and may_share_node(node_labels(pod), node_labels(other))
+        )
+
+    # Pods with the same GPUs and nodes, of namespaces in the same groups, have the same stranger.
+    groups = settings.groups(namespace_of(pod)) or namespace_of(pod)
+    nodes_of_pod = frozenset(node_labels(pod).items())
+    other = stack.once(
+        ("time-slicing-trust", id(settings), groups, frozenset(names), nodes_of_pod),
+        lambda: stack.first(POD_PARTS, stranger),
+    )
+    if other is not None:
+        yield (
+            f"shares time-sliced {', '.join(sorted(names))} with {other.place} without memory isolation; partition"
+            " the GPUs with MIG, select other nodes, or list both namespaces under `trusting`"
+        )

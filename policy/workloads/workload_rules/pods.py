@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar
+from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from rule_engine import Resource, Settings, Subject, Unknown, View, read_table
+from rule_engine.resources import Placed
 from workload_rules.objects import FACTS, PODS_IN, TRAIN_JOB, matches_any
 from workload_rules.shapes import CONTAINER_LISTS, Form, find_pods
 
@@ -51,16 +52,7 @@ class Tenants(Settings):
         return namespace not in self.system and namespace not in self.platform
 
 
-class _InObject(Protocol):
-    """A part of a Kubernetes object."""
-
-    @property
-    def resource(self) -> Resource:
-        """The object."""
-        ...
-
-
-_Part = TypeVar("_Part", bound=_InObject | Resource)
+_Part = TypeVar("_Part", bound=Placed)
 _Tenants = TypeVar("_Tenants", bound=Tenants)
 _More = ParamSpec("_More")
 
@@ -68,19 +60,16 @@ _More = ParamSpec("_More")
 def for_tenants(
     check: Callable[Concatenate[_Part, _Tenants, _More], Iterable[str]],
 ) -> Callable[Concatenate[_Part, _Tenants, _More], Iterator[str]]:
-    """The check of a rule that is only about objects of tenants.
-
-    Objects in system namespaces are not checked. An unknown namespace matters only if there is a message.
-    """
+    """The check of a rule that is only about objects of tenants; an unknown namespace matters only for a message."""
 
     @wraps(check)
     def checked(part: _Part, settings: _Tenants, *more: _More.args, **named: _More.kwargs) -> Iterator[str]:
-        resource = part if isinstance(part, Resource) else part.resource
-        known = not isinstance(resource.props.entries("metadata").get("namespace", View(None)).value, Unknown)
-        if known and not settings.tenant(namespace_of(resource)):
+        metadata = part.resource.props.entries("metadata")
+        known = not isinstance(metadata.get("namespace", View(None)).value, Unknown)
+        if known and not settings.tenant(namespace_of(part)):
             return
         for message in check(part, settings, *more, **named):
-            if settings.tenant(namespace_of(resource)):
+            if settings.tenant(namespace_of(part)):
                 yield message
 
     return checked
@@ -103,13 +92,7 @@ class TenantGpus(Tenants, Gpus):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A reference of a pod to devices.
-
-    Attributes:
-        kind: `ResourceClaimTemplate`, from which each pod gets its own claim, or `ResourceClaim`.
-        name: the name of the object.
-        path: where the reference is.
-    """
+    """A reference of a pod, at a path, to a `ResourceClaim`, or to a `ResourceClaimTemplate` for a claim of its own."""
 
     kind: str
     name: str
@@ -118,17 +101,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
-    """A pod or a pod template.
+    """A pod or a pod template of an object.
 
     Attributes:
-        resource: the object that contains it.
-        meta: its metadata.
-        spec: its spec.
         label: the name of the template in its object; empty if there is only one.
         form: `pod` for a whole spec; `part` for some fields of one, such as overrides; `container` and `trainer` for a
             container without the spec around it.
-        container: for `container` and `trainer`, the map of the container.
-        resources: for `container` and `trainer`, the field with its resources.
+        container: for these two, the map of the container; `resources` is the field with its resources.
     """
 
     resource: Resource
@@ -143,11 +122,6 @@ class Pod:
     def place(self) -> str:
         """The object, and the name of the template."""
         return f"{self.resource.place}, {self.label}" if self.label else self.resource.place
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of its object; `default` if it is not set."""
-        return namespace_of(self.resource)
 
     @property
     def kind(self) -> str:
@@ -173,10 +147,7 @@ class Pod:
 
     @property
     def claims(self) -> list[Claim]:
-        """Its claims of devices.
-
-        https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
-        """
+        """Its claims: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/."""
         return [
             Claim(kind, reference.text(key), (*reference.path, key))
             for reference in self.spec.items("resourceClaims")
@@ -205,12 +176,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Container:
-    """A container of a pod.
+    """A container of a pod; `field` is the field with its resources.
 
-    Attributes:
-        within: the list of the pod spec, such as `initContainers`; `trainer` for a TrainJob; `container` if it is in no
-            list.
-        field: the field with its resources.
+    `within` is the list of the pod spec, such as `initContainers`; `trainer` of a TrainJob; `container` without a list.
     """
 
     pod: Pod
@@ -248,8 +216,9 @@ class Container:
         return {name: view.number() or Decimal(0) for name, view in amounts.items() if settings.is_gpu(name)}
 
 
-def namespace_of(resource: Resource) -> str:
-    """The namespace of an object; `default` if it is not set."""
+def namespace_of(part: Placed) -> str:
+    """The namespace of an object or a part of one; `default` if it is not set."""
+    resource = part.resource
     return resource.once("namespace", lambda: resource.props.text("metadata", "namespace", default="default"))
 
 

@@ -20,7 +20,7 @@ from workload_rules.objects import (
     matches_any,
     name,
 )
-from workload_rules.pods import POD_PARTS, PODS, Pod, TenantGpus, Tenants, holds_pods
+from workload_rules.pods import POD_PARTS, PODS, Pod, TenantGpus, Tenants, holds_pods, namespace_of
 
 _SYSTEM: Final = ("system-cluster-critical", "system-node-critical")
 
@@ -46,33 +46,29 @@ def class_of(pod: Pod) -> str:
     return pod.resource.props.text(*GANGS[pod.kind].split("."), "priorityClassName")
 
 
-class SetSettings(TenantGpus):
-    """Pods that must name a priority class."""
-
+class _SetSettings(TenantGpus):
     all_pods: bool = False
     """Whether all tenant pods are checked, not only those with GPUs."""
 
 
 @rule("priority-class-set", PODS)
-def priority_class_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
+def priority_class_set(pod: Pod, settings: _SetSettings) -> Iterator[str]:
     """A pod that requests GPUs must set a priority class."""
-    if not settings.tenant(pod.namespace) or pod.kind in RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
+    if not settings.tenant(namespace_of(pod)) or pod.kind in RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
         return
     if not class_of(pod):
         yield "has no priority class; set priorityClassName"
 
 
-class SystemSettings(Tenants):
-    """Pods that can have a system priority class."""
-
+class _SystemSettings(Tenants):
     daemonsets: bool = False
     """Whether DaemonSets are checked too. Node agents often need a system priority class."""
 
 
 @rule("priority-not-system", POD_PARTS)
-def priority_not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
+def priority_not_system(pod: Pod, settings: _SystemSettings) -> Iterator[str]:
     """Tenant pods must not have a system priority class."""
-    if not settings.tenant(pod.namespace) or (pod.kind == "apps:DaemonSet" and not settings.daemonsets):
+    if not settings.tenant(namespace_of(pod)) or (pod.kind == "apps:DaemonSet" and not settings.daemonsets):
         return
     pod_class = class_of(pod)
     if pod_class.startswith("system-"):
@@ -88,15 +84,13 @@ def _named(resource: Resource) -> Iterator[Pod | Resource]:
 NAMED: Final[Subject[Pod | Resource]] = Subject("references to priority classes", holds_pods, _named)
 
 
-class ExistSettings(ClassSettings):
-    """Classes created outside this stack."""
-
+class _ExistSettings(ClassSettings):
     queues: list[str] = Field([])
     """Kueue WorkloadPriorityClasses created outside this stack, as patterns. If empty, as for `classes`."""
 
 
 @rule("priority-exists", NAMED)
-def priority_exists(part: Pod | Resource, settings: ExistSettings, stack: Stack) -> Iterator[str]:
+def priority_exists(part: Pod | Resource, settings: _ExistSettings, stack: Stack) -> Iterator[str]:
     """Priority classes that workloads reference must exist."""
     if isinstance(part, Pod):
         own = class_of(part)
@@ -115,9 +109,7 @@ def _is_default(priority_class: Resource) -> bool:
     return priority_class.props.flag("globalDefault")
 
 
-class OrderSettings(TenantGpus):
-    """Namespaces with training and with serving workloads."""
-
+class _OrderSettings(TenantGpus):
     training: list[str] = Field(["*"])
     """Namespaces, as patterns, in which batch work counts as training."""
     serving: list[str] = Field(["*"])
@@ -126,7 +118,7 @@ class OrderSettings(TenantGpus):
     """Values of PriorityClasses created outside this stack, by name. Classes with unknown values are not compared."""
 
 
-def _value(pod: Pod, settings: OrderSettings, stack: Stack) -> tuple[str, Decimal] | None:
+def _value(pod: Pod, settings: _OrderSettings, stack: Stack) -> tuple[str, Decimal] | None:
     """Name and value of a pod's class; the cluster's default, else 0, if it names none; None if unknown."""
     class_name = class_of(pod)
     priority_class = stack.first(CLASSES, always, (name, class_name) if class_name else (_is_default, True))
@@ -138,12 +130,12 @@ def _value(pod: Pod, settings: OrderSettings, stack: Stack) -> tuple[str, Decima
     return "no class", Decimal(0)
 
 
-def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Decimal] | None:
+def _lowest_server(settings: _OrderSettings, stack: Stack) -> tuple[Pod, str, Decimal] | None:
     """The serving pod with GPUs that has the lowest priority, with the name and value of its class."""
 
     def serves(pod: Pod) -> bool:
-        is_serving = pod.kind in SERVING and matches_any(pod.namespace, settings.serving)
-        return is_serving and settings.tenant(pod.namespace) and bool(pod.gpus(settings))
+        is_serving = pod.kind in SERVING and matches_any(namespace_of(pod), settings.serving)
+        return is_serving and settings.tenant(namespace_of(pod)) and bool(pod.gpus(settings))
 
     candidates: list[tuple[Pod, str, Decimal]] = []
     for pod in stack.matching(PODS, serves):
@@ -155,10 +147,10 @@ def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Dec
 
 
 @rule("training-not-above-serving", PODS)
-def training_not_above_serving(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
+def training_not_above_serving(pod: Pod, settings: _OrderSettings, stack: Stack) -> Iterator[str]:
     """GPU training must not have a higher priority than GPU serving."""
-    is_training = pod.kind in BATCH and matches_any(pod.namespace, settings.training)
-    if not is_training or not settings.tenant(pod.namespace) or not pod.gpus(settings):
+    is_training = pod.kind in BATCH and matches_any(namespace_of(pod), settings.training)
+    if not is_training or not settings.tenant(namespace_of(pod)) or not pod.gpus(settings):
         return
     own = _value(pod, settings, stack)
     lowest = stack.once((_lowest_server, id(settings)), lambda: _lowest_server(settings, stack))

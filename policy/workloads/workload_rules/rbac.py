@@ -54,11 +54,7 @@ class PolicyRule:
         return ".".join(self.view.path)
 
     def values(self, field: str) -> frozenset[str]:
-        """The values of one of its lists, read once for all bindings of its role.
-
-        Raises:
-            UnknownValueError: one is unknown.
-        """
+        """The values of one of its lists, read once for all bindings of its role."""
         return self.role.once((field, self.view.path), lambda: frozenset(self.view.texts(field)))
 
     def grants(self, verb: str) -> bool:
@@ -143,11 +139,7 @@ def role_key(role: Resource) -> str:
 
 
 def role_ref(binding: Resource) -> str:
-    """Kind, namespace and name of the role that a binding binds.
-
-    Raises:
-        UnknownValueError: it is unknown, or the binding is a patch that does not have it.
-    """
+    """Kind, namespace and name of the role that a binding binds; it is unknown for a patch without it."""
     if not binding.props.has("roleRef"):
         raise UnknownValueError((*binding.props.path, "roleRef"), "is not set")
     kind = binding.props.text("roleRef", "kind")
@@ -250,9 +242,6 @@ class Administered(Tenants):
         """The subjects of a binding that are tenants', known ones first.
 
         Users and groups in a RoleBinding of a system namespace are taken for the platform team's.
-
-        Raises:
-            UnknownValueError: a further subject is unknown.
         """
         unknown_values = UnknownValues()
         subjects: list[BoundSubject] = []
@@ -284,16 +273,9 @@ class Reviewed(Administered):
     def given(
         self, binding: Resource, stack: Stack, rule_name: str, matches: Callable[[PolicyRule], bool]
     ) -> list[PolicyRule]:
-        """The rules that match among those that a binding gives to tenants.
+        """The rules that match among those that a binding gives to tenants, found once for all bindings of a role.
 
-        Args:
-            binding: the binding.
-            stack: for its role, of which the matching rules are found once for all bindings.
-            rule_name: the policy rule with these settings.
-            matches: whether a rule of a role matters.
-
-        Raises:
-            UnknownValueError: none is known to match, and an unknown one can; or whether a tenant has it is unknown.
+        `rule_name` is the policy rule with these settings. Unknown rules raise only if no known one matches.
         """
         binding.props.has("subjects")  # noted, so that a patch of them is about what the object's role gives
         key = (rule_name, role_ref(binding))

@@ -7,23 +7,9 @@ from typing import Final
 from pydantic import Field
 
 from rule_engine import Resource, Stack, UnknownValues, read_table, rule
+from workload_rules import rbac
 from workload_rules.objects import FACTS, always, matches_any, name
 from workload_rules.pods import Tenants
-from workload_rules.rbac import (
-    BINDINGS,
-    ROLES,
-    ROLES_AND_BINDINGS,
-    Administered,
-    PolicyRule,
-    Reviewed,
-    aggregating,
-    home_of,
-    is_built_in,
-    role_key,
-    role_ref,
-    rules,
-    subject_of,
-)
 
 FORBIDDEN: Final[Mapping[str, list[str]]] = {
     resource: verbs
@@ -37,33 +23,30 @@ _USERS_ROLES: Final = ("view", "edit", "admin")
 """Built-in ClusterRoles for users of namespaces, into which operators aggregate their own."""
 
 
-def _recipient(role: Resource, settings: Administered, stack: Stack) -> str:
+def _recipient(role: Resource, settings: rbac.Administered, stack: Stack) -> str:
     """By what a role is a tenant's, as messages show it; empty if it is not."""
-    above = aggregating(role, stack) if role.kind == "ClusterRole" else []
+    above = rbac.aggregating(role, stack) if role.kind == "ClusterRole" else []
     above_names = {name(other) for other in above}
     for user_role in _USERS_ROLES:
         if user_role in above_names:
             return f"it is aggregated to ClusterRole {user_role}"
-    for key in (role_key(role), *(role_key(other) for other in above)):
-        binding = stack.first(BINDINGS, lambda bound: any(settings.tenants(bound)), (role_ref, key))
+    for key in (rbac.role_key(role), *(rbac.role_key(other) for other in above)):
+        binding = stack.first(rbac.BINDINGS, lambda bound: any(settings.tenants(bound)), (rbac.role_ref, key))
         if binding is not None:
             return f"{binding.place} gives it to {next(settings.tenants(binding)).label}"
-    if role.kind != "Role" or not settings.tenant(home_of(role)):
+    if role.kind != "Role" or not settings.tenant(rbac.home_of(role)):
         return ""
-    is_bound = stack.first(BINDINGS, always, (role_ref, role_key(role))) is not None
+    is_bound = stack.first(rbac.BINDINGS, always, (rbac.role_ref, rbac.role_key(role))) is not None
     return "" if is_bound else "its namespace is a tenant's"
 
 
 def _of_tenants(
-    role: Resource, settings: Administered, stack: Stack, check: Callable[[PolicyRule], str], fix: str
+    role: Resource, settings: rbac.Administered, stack: Stack, check: Callable[[rbac.PolicyRule], str], fix: str
 ) -> Iterator[str]:
-    """What a check finds in the rules of a role, if the role is a tenant's.
-
-    The check takes a rule, and returns what is wrong with it; empty if it passes.
-    """
+    """The problems of the rules of a role, if the role is a tenant's; `check` returns that of one rule, or nothing."""
     unknown_values = UnknownValues()
     problems: list[str] = []
-    for granting in rules(role):
+    for granting in rbac.rules(role):
         with unknown_values.collected():
             if problem := check(granting):
                 problems.append(f"{granting.label} {problem}")
@@ -74,19 +57,19 @@ def _of_tenants(
         unknown_values.raise_first()
 
 
-def _wildcard(rule: PolicyRule) -> str:
+def _wildcard(rule: rbac.PolicyRule) -> str:
     fields = [field for field in ("apiGroups", "resources", "verbs") if any("*" in text for text in rule.values(field))]
     fields += ["nonResourceURLs"] if not {"*", "/*"}.isdisjoint(rule.values("nonResourceURLs")) else []
     return f"has a wildcard in {', '.join(fields)}" if fields else ""
 
 
-@rule("no-wildcard-roles", ROLES)
-def no_wildcard_roles(role: Resource, settings: Administered, stack: Stack) -> Iterator[str]:
+@rule("no-wildcard-roles", rbac.ROLES)
+def no_wildcard_roles(role: Resource, settings: rbac.Administered, stack: Stack) -> Iterator[str]:
     """Roles of tenants must not have wildcards."""
     return _of_tenants(role, settings, stack, _wildcard, "list what is needed")
 
 
-def _forbidden(rules: Sequence[PolicyRule], allowed: list[str]) -> str:
+def _forbidden(rules: Sequence[rbac.PolicyRule], allowed: list[str]) -> str:
     """The forbidden rights that rules of a role grant, as messages show them; `allowed` are patterns of resources."""
     phrases: list[str] = []
     for right, verbs in FORBIDDEN.items():
@@ -101,82 +84,78 @@ def _forbidden(rules: Sequence[PolicyRule], allowed: list[str]) -> str:
     return "; ".join([*phrases[:_LISTED], *more])
 
 
-class Bounds(Reviewed):
-    """Rights that tenants can have."""
-
+class _Bounds(rbac.Reviewed):
     allowed: list[str] = Field([])
     """Resources on which tenants may have these rights, as patterns of NAME.GROUP/SUBRESOURCE:
     `networkpolicies.networking.k8s.io`, `services/proxy`."""
 
 
-@rule("tenant-roles-bounded", ROLES_AND_BINDINGS)
-def tenant_roles_bounded(role: Resource, settings: Bounds, stack: Stack) -> Iterator[str]:
+@rule("tenant-roles-bounded", rbac.ROLES_AND_BINDINGS)
+def tenant_roles_bounded(role: Resource, settings: _Bounds, stack: Stack) -> Iterator[str]:
     """Roles of tenants must not grant what would bypass quotas, queues and guards."""
 
-    def check(rule: PolicyRule) -> str:
+    def check(rule: rbac.PolicyRule) -> str:
         rights = "" if rule.is_everything else _forbidden([rule], settings.allowed)
         return f"grants {rights}" if rights else ""
 
-    def of_built_in(rule: PolicyRule) -> bool:
-        return is_built_in(rule.role) and bool(check(rule))
+    def of_built_in(rule: rbac.PolicyRule) -> bool:
+        return rbac.is_built_in(rule.role) and bool(check(rule))
 
     if not role.kind.endswith("Binding"):
         yield from _of_tenants(role, settings, stack, check, "remove it, or list the resources under `allowed`")
     elif given := settings.given(role, stack, "tenant-roles-bounded", of_built_in):
         subject = next(settings.tenants(role))
         yield (
-            f"binds {role_ref(role)} to {subject.label}, which grants {_forbidden(given, settings.allowed)}; bind a"
-            " role without these rights, or list the resources under `allowed`"
+            f"binds {rbac.role_ref(role)} to {subject.label}, which grants {_forbidden(given, settings.allowed)}; bind"
+            " a role without these rights, or list the resources under `allowed`"
         )
 
 
-@rule("no-cluster-admin", BINDINGS)
-def no_cluster_admin(binding: Resource, settings: Reviewed, stack: Stack) -> Iterator[str]:
+@rule("no-cluster-admin", rbac.BINDINGS)
+def no_cluster_admin(binding: Resource, settings: rbac.Reviewed, stack: Stack) -> Iterator[str]:
     """Only listed administrators must be bound to cluster-admin, or to a role that equals it."""
     if settings.given(binding, stack, "no-cluster-admin", lambda rule: rule.is_everything):
         for subject in settings.tenants(binding):
             yield (
-                f"binds {role_ref(binding)}, which can do everything, to {subject.label}; bind a role with the required"
-                f" rights, or list {subject.id} under `admins`"
+                f"binds {rbac.role_ref(binding)}, which can do everything, to {subject.label}; bind a role with the"
+                f" required rights, or list {subject.id} under `admins`"
             )
 
 
-class Everybody(Tenants):
-    """Roles that everybody can have."""
-
+class _Everybody(Tenants):
     roles: list[str] = Field(FACTS["roles_of_everybody"])
     """ClusterRoles that may be bound to everybody, as patterns. Default: those that the API server binds itself."""
 
 
-@rule("no-binding-to-everybody", BINDINGS)
-def no_binding_to_everybody(binding: Resource, settings: Everybody) -> Iterator[str]:
+@rule("no-binding-to-everybody", rbac.BINDINGS)
+def no_binding_to_everybody(binding: Resource, settings: _Everybody) -> Iterator[str]:
     """Roles must not be bound to everybody, nor to all service accounts of another namespace."""
     unknown_values = UnknownValues()
     for view in binding.props.items("subjects"):
         with unknown_values.collected():
-            subject = subject_of(view)
+            subject = rbac.subject_of(view)
             everybody = subject.everybody
-            if subject.is_group_of_accounts and subject.home != home_of(binding) and settings.tenant(subject.home):
+            if subject.is_group_of_accounts and subject.home != rbac.home_of(binding) and settings.tenant(subject.home):
                 everybody = f"all service accounts of namespace {subject.home}"
             if everybody and not matches_any(binding.props.text("roleRef", "name"), settings.roles):
-                yield f"binds {role_ref(binding)} to {subject.label}: {everybody}; name the subjects that need it"
+                yield f"binds {rbac.role_ref(binding)} to {subject.label}: {everybody}; name the subjects that need it"
     unknown_values.raise_first()
 
 
-def _reads_secrets(rule: PolicyRule) -> bool:
+def _reads_secrets(rule: rbac.PolicyRule) -> bool:
     """Whether a rule grants reading Secrets whose names it does not list; for all rights, see no-cluster-admin."""
     can_read = any(rule.grants(verb) for verb in ("get", "list", "watch"))
     return can_read and rule.covers("", "secrets") and not rule.values("resourceNames") and not rule.is_everything
 
 
-@rule("no-cluster-wide-secrets", BINDINGS)
-def no_cluster_wide_secrets(binding: Resource, settings: Reviewed, stack: Stack) -> Iterator[str]:
+@rule("no-cluster-wide-secrets", rbac.BINDINGS)
+def no_cluster_wide_secrets(binding: Resource, settings: rbac.Reviewed, stack: Stack) -> Iterator[str]:
     """Only listed subjects must be able to read the Secrets of all namespaces."""
     if binding.kind != "ClusterRoleBinding":
         return
     if settings.given(binding, stack, "no-cluster-wide-secrets", _reads_secrets):
         for subject in settings.tenants(binding):
             yield (
-                f"gives {subject.label} {role_ref(binding)}, which reads the Secrets of all namespaces; create a"
+                f"gives {subject.label} {rbac.role_ref(binding)}, which reads the Secrets of all namespaces; create a"
                 f" RoleBinding in each namespace that needs it, or list {subject.id} under `admins`"
             )

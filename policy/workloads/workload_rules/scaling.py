@@ -49,11 +49,6 @@ class Autoscaler(Part):
         return self.resource.group == "keda.sh"
 
     @property
-    def namespace(self) -> str:
-        """Its namespace, which is also that of its target."""
-        return namespace_of(self.resource)
-
-    @property
     def target(self) -> tuple[str, str]:
         """API group (empty if it is not set) and kind of the target."""
         target = self.resource.props.at("spec", "scaleTargetRef")
@@ -67,15 +62,9 @@ class Autoscaler(Part):
         maximum = self.resource.props.number("spec", "maxReplicaCount" if self._keda else "maxReplicas")
         return Decimal(100) if maximum is None else maximum
 
-    def scales(self, workload: Resource) -> bool:
-        """Whether a workload is the target."""
-        group, kind = self.target
-        return (
-            kind == workload.kind
-            and group in {workload.group, ""}
-            and self.namespace == namespace_of(workload)
-            and _target_name(self) == name(workload)
-        )
+    def can_scale(self, workload: Resource) -> bool:
+        """Whether a workload with its target's namespace, kind and name is the target."""
+        return self.target[0] in {workload.group, ""}
 
 
 AUTOSCALERS: Final = Subject(
@@ -86,11 +75,7 @@ AUTOSCALERS: Final = Subject(
 
 
 def _target_keys(workload: Resource) -> tuple[Among[Autoscaler], ...]:
-    return (_namespace, namespace_of(workload)), (_kind, workload.kind), (_target_name, name(workload))
-
-
-def _namespace(part: Autoscaler | Pod) -> str:
-    return part.namespace
+    return (namespace_of, namespace_of(workload)), (_kind, workload.kind), (_target_name, name(workload))
 
 
 def _kind(autoscaler: Autoscaler) -> str:
@@ -113,7 +98,7 @@ def _pods_per_replica(pod: Pod) -> Decimal:
 
 def _most_replicas(workload: Resource, stack: Stack) -> Decimal:
     """Maximum number of replicas of a workload: that of its autoscaler, else `spec.replicas`."""
-    autoscaler = stack.first(AUTOSCALERS, lambda candidate: candidate.scales(workload), *_target_keys(workload))
+    autoscaler = stack.first(AUTOSCALERS, lambda candidate: candidate.can_scale(workload), *_target_keys(workload))
     if autoscaler is not None:
         with located_at(autoscaler):
             return autoscaler.maximum
@@ -122,9 +107,7 @@ def _most_replicas(workload: Resource, stack: Stack) -> Decimal:
     return Decimal(1) if replicas is None else replicas
 
 
-class ReplicaSettings(Tenants):
-    """Workloads with an autoscaler created outside this stack."""
-
+class _ReplicaSettings(Tenants):
     autoscaled: list[str] = Field([])
     """Workloads that an autoscaler scales, `namespace/name`, as patterns. The remedy removes `replicas` from these
     workloads only."""
@@ -137,8 +120,7 @@ def _by_program(workload: Resource) -> bool:
     inputs in `__inputs`, which the engine does not pass to policies, but `managedFields` has the owner of each field.
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 
-    Raises:
-        UnknownValueError: the object was not applied server-side, so the field owner is unknown.
+    It is unknown for an object that was not applied server-side.
     """
     managers = workload.props.items("metadata", "managedFields")
     owners = [manager for manager in managers if manager.has("fieldsV1", "f:spec", "f:replicas")]
@@ -150,7 +132,7 @@ def _by_program(workload: Resource) -> bool:
     raise UnknownValueError(("spec", "replicas"), "may be set by the program or by the API server")
 
 
-def _drop(type_: str, props: dict[str, Any], settings: ReplicaSettings) -> bool:
+def _drop(type_: str, props: dict[str, Any], settings: _ReplicaSettings) -> bool:
     group, kind = type_.split(":")[1].split("/", maxsplit=1)[0], type_.rpartition(":")[2]
     known = all(isinstance(props.get(field), dict) for field in ("metadata", "spec"))
     if f"{group}:{kind}" not in REPLICATED or not known:
@@ -162,14 +144,14 @@ def _drop(type_: str, props: dict[str, Any], settings: ReplicaSettings) -> bool:
 
 
 @rule("replicas-left-out", WORKLOADS, remedy=_drop)
-def replicas_left_out(workload: Resource, settings: ReplicaSettings, stack: Stack) -> Iterator[str]:
+def replicas_left_out(workload: Resource, settings: _ReplicaSettings, stack: Stack) -> Iterator[str]:
     """A workload with an autoscaler must not set replicas."""
     namespace = namespace_of(workload)
     if not settings.tenant(namespace) or not workload.props.has("spec", "replicas"):
         return
     if any(path in {"spec.replicas", "spec", "*"} for path in workload.ignored):
         return
-    autoscalers = stack.matching(AUTOSCALERS, lambda candidate: candidate.scales(workload), *_target_keys(workload))
+    autoscalers = stack.matching(AUTOSCALERS, lambda candidate: candidate.can_scale(workload), *_target_keys(workload))
     owner = autoscalers[0].place if autoscalers else "an autoscaler outside this stack"
     if (autoscalers or matches_any(f"{namespace}/{name(workload)}", settings.autoscaled)) and _by_program(workload):
         yield f"sets replicas, which {owner} also sets; remove spec.replicas"
@@ -201,7 +183,7 @@ def _counts(quota: Resource, pod: Pod) -> bool:
 
 def _servers(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> list[Pod]:
     """Pods of scalable workloads that request a GPU resource and count in a quota of their namespace."""
-    in_namespace = (_namespace, namespace_of(quota))
+    in_namespace = (namespace_of, namespace_of(quota))
     return stack.matching(SERVERS, lambda pod: resource in pod.gpus(settings) and _counts(quota, pod), in_namespace)
 
 
@@ -288,7 +270,7 @@ def _in_use(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) 
 @rule("surge-fits", SERVERS)
 def surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
     """A namespace's quota must cover the pods that a rollout adds."""
-    namespace = pod.namespace
+    namespace = namespace_of(pod)
     if not settings.tenant(namespace):
         return
     for resource in pod.gpus(settings):

@@ -10,13 +10,21 @@ from pydantic import Field
 
 from rule_engine import Part, Resource, Subject, kubernetes, rule
 from workload_rules.objects import FACTS, matches_any
-from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Pod, Tenants, for_tenants, holds_pods, is_searched
+from workload_rules.pods import (
+    CONTAINERS,
+    POD_PARTS,
+    Container,
+    Pod,
+    Tenants,
+    for_tenants,
+    holds_pods,
+    is_searched,
+    namespace_of,
+)
 from workload_rules.shapes import strings
 
 
-class VisibleDevices(Tenants):
-    """Environment variables that bypass GPU allocation by Kubernetes."""
-
+class _VisibleDevices(Tenants):
     variables: list[str] = Field(FACTS["device_variables"])
     """Environment variables that the container runtime treats as GPU requests."""
     annotations: list[str] = Field(["cdi.k8s.io", "*.cdi.k8s.io"])
@@ -31,7 +39,7 @@ _MOUNTED: Final = "nvidia-container-devices"
 https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details."""
 
 
-def _of_container(container: Container, settings: VisibleDevices) -> Iterator[str]:
+def _of_container(container: Container, settings: _VisibleDevices) -> Iterator[str]:
     for mount in container.view.items("volumeMounts"):
         if _MOUNTED in mount.text("mountPath"):
             yield f"mounts {mount.text('mountPath')}, which bypasses GPU allocation; remove the mount"
@@ -50,7 +58,7 @@ def _of_container(container: Container, settings: VisibleDevices) -> Iterator[st
             yield f"sets {name} itself, which bypasses GPU allocation; remove it, or set it to none"
 
 
-def _of_source(source: Part, settings: VisibleDevices) -> Iterator[str]:
+def _of_source(source: Part, settings: _VisibleDevices) -> Iterator[str]:
     """A ConfigMap or a Secret, of which `envFrom` makes variables."""
     for field in ("data", "stringData"):
         entries = source.view.entries(field)
@@ -80,7 +88,7 @@ _VARIABLES: Final = Subject(
 
 @rule("gpu-visible-devices", _VARIABLES)
 @for_tenants
-def gpu_visible_devices(part: Pod | Container | Part, settings: VisibleDevices) -> Iterator[str]:
+def gpu_visible_devices(part: Pod | Container | Part, settings: _VisibleDevices) -> Iterator[str]:
     """A pod must not select GPUs by an environment variable, a ConfigMap or Secret with one, a mount or annotation."""
     if isinstance(part, Container):
         yield from _of_container(part, settings)
@@ -92,16 +100,14 @@ def gpu_visible_devices(part: Pod | Container | Part, settings: VisibleDevices) 
                 yield f"has annotation {key}, which bypasses GPU allocation; remove it, and request GPUs under limits"
 
 
-class Privileges(Tenants):
-    """Capabilities that containers can add."""
-
+class _Privileges(Tenants):
     capabilities: list[str] = Field(FACTS["capabilities"])
     """Capabilities that a container may add. Default: those of the Pod Security level baseline."""
 
 
 @rule("no-privileged", CONTAINERS)
 @for_tenants
-def no_privileged(container: Container, settings: Privileges) -> Iterator[str]:
+def no_privileged(container: Container, settings: _Privileges) -> Iterator[str]:
     """Containers must not be privileged, or add capabilities that give access to the node."""
     context = container.view.at("securityContext")
     if context.flag("privileged"):
@@ -120,16 +126,14 @@ def no_privileged(container: Container, settings: Privileges) -> Iterator[str]:
         yield f"has an unmasked /proc (procMount {context.text('procMount')}); remove securityContext.procMount"
 
 
-class HostNamespaces(Tenants):
-    """Host namespaces that pods can use."""
-
+class _HostNamespaces(Tenants):
     allowed: list[str] = Field([])
     """Host namespaces that pods may use: hostPID, hostIPC, hostNetwork."""
 
 
 @rule("no-host-namespaces", POD_PARTS)
 @for_tenants
-def no_host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
+def no_host_namespaces(pod: Pod, settings: _HostNamespaces) -> Iterator[str]:
     """Pods must not run on the host, or use its process, IPC or network namespaces."""
     for host_namespace in ("hostPID", "hostIPC", "hostNetwork"):
         if host_namespace not in settings.allowed and pod.spec.flag(host_namespace):
@@ -139,9 +143,7 @@ def no_host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
             yield f"sets {context}.windowsOptions.hostProcess, so that its containers run on the host; remove it"
 
 
-class HostPaths(Tenants):
-    """Host paths that pods can mount."""
-
+class _HostPaths(Tenants):
     allowed: list[str] = Field([])
     """Host paths that pods may mount, as patterns in which `*` also matches `/`: `/mnt/disks/*`, or what a cloud's GPU
     fabric needs, such as GKE's `/home/kubernetes/bin/nvidia/*`."""
@@ -151,7 +153,7 @@ class HostPaths(Tenants):
         return ".." not in path.split("/") and matches_any(path, self.allowed)
 
 
-def _host_paths(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
+def _host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
     if isinstance(part, Pod):
         for volume in part.spec.items("volumes"):
             if volume.has("hostPath") and not settings.allows(volume.text("hostPath", "path")):
@@ -167,10 +169,10 @@ def _host_paths(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
             yield f"is the host path {path} for each pod that {claims}; use storage of a CSI driver"
 
 
-def _is_of_tenant(part: Pod | Resource, settings: HostPaths) -> bool:
+def _is_of_tenant(part: Pod | Resource, settings: _HostPaths) -> bool:
     """Whether a tenant can mount it; a PersistentVolume is open to all without a reference to a claim."""
     if isinstance(part, Pod):
-        return settings.tenant(part.namespace)
+        return settings.tenant(namespace_of(part))
     namespace = part.props.text("spec", "claimRef", "namespace")
     return not namespace or settings.tenant(namespace)
 
@@ -184,7 +186,7 @@ _MOUNTS: Final[Subject[Pod | Resource]] = Subject(
 
 
 @rule("no-host-paths", _MOUNTS)
-def no_host_paths(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
+def no_host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
     """Pods must not mount directories or devices of the host, nor claim a PersistentVolume that is one."""
     for message in _host_paths(part, settings):
         if _is_of_tenant(part, settings):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from rule_engine import Unknown, UnknownValueError, View
-from rule_engine.reading import Plain
-from rule_engine.reads import Path, Reads
+from rule_engine.reading import Path, Plain, Reads
+from rule_engine.resources import item_name
 
 CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 """Fields of a pod spec with containers:
@@ -22,20 +22,11 @@ _CONTAINER_MAPS: Final = frozenset({"container", "script", "stepTemplate"})
 """Maps that are a container: Argo Workflows (`container`, `script`), Tekton (`stepTemplate`)."""
 _FLAGS: Final = frozenset({"hostPID", "hostIPC", "hostNetwork"})
 _LISTS: Final = frozenset({*CONTAINER_LISTS, "volumes", "tolerations", "resourceClaims"})
-_POD_FIELDS: Final = frozenset(
-    {
-        *_LISTS,
-        *_FLAGS,
-        "affinity",
-        "dnsConfig",
-        "hostAliases",
-        "imagePullSecrets",
-        "nodeSelector",
-        "readinessGates",
-        "schedulingGates",
-        "securityContext",
-        "topologySpreadConstraints",
-    }
+_POD_FIELDS: Final = (
+    frozenset({"affinity", "dnsConfig", "hostAliases", "imagePullSecrets", "nodeSelector", "readinessGates"})
+    | frozenset({"schedulingGates", "securityContext", "topologySpreadConstraints"})
+    | _LISTS
+    | _FLAGS
 )
 """Fields of a pod spec."""
 _PRIVILEGES: Final = frozenset({"allowPrivilegeEscalation", "capabilities", "privileged", "procMount"})
@@ -61,8 +52,7 @@ class Found:
     Attributes:
         form: `pod` for a spec with containers; `part` for some fields of a spec; `container` for a map with fields of
             a container that is in no list of containers.
-        view: the map.
-        meta: metadata beside it; a view of None without.
+        meta: metadata beside its map; a view of None without.
         label: where it is, with names in place of numbers where items have one.
         resources: the field of `view` with resources, if that is a container's.
     """
@@ -91,11 +81,8 @@ class _Node:
 def find_pods(properties: View, known: frozenset[Path] = frozenset()) -> Iterator[Found]:
     """All pod specs, parts of them, and containers of an object, in the order of its sorted keys.
 
-    Without recursion, so that no depth of nesting ends the search.
-
-    Args:
-        properties: those of the object.
-        known: paths of maps that are not searched, because a table has them. Maps around them are no pod specs.
+    Without recursion, so that no depth of nesting ends the search. The maps at the `known` paths are not searched,
+    because a table has them, and maps around them are no pod specs.
 
     Raises:
         UnknownValueError: a whole field of the object is unknown.
@@ -131,7 +118,7 @@ def _below(node: _Node, fields: frozenset[str]) -> Iterator[_Node]:
                 yield _Node(value, path, label, node.value, node.reads, is_container, is_inside)
             elif isinstance(value, list):
                 values += [
-                    (inner, (*path, str(index)), (*label, _name(inner) or str(index)))
+                    (inner, (*path, str(index)), (*label, item_name(inner) or str(index)))
                     for index, inner in reversed([*enumerate(value)])
                 ]
 
@@ -204,12 +191,6 @@ def _has(value: Plain, keys: frozenset[str]) -> bool:
 def _of_maps(value: Plain) -> bool:
     """Whether a value is a list with a map in it."""
     return isinstance(value, list) and any(isinstance(item, dict) for item in value)
-
-
-def _name(value: Plain) -> str:
-    """The name of an item of a list; empty without."""
-    name = value.get("name") if isinstance(value, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 def strings(properties: View) -> Iterator[View]:

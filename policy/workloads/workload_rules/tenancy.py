@@ -25,15 +25,13 @@ def _own(resource: Resource) -> str:
     return name(resource) or resource.name
 
 
-class LevelSettings(Tenants):
-    """The required Pod Security level."""
-
+class _LevelSettings(Tenants):
     level: Literal["baseline", "restricted"] = "baseline"
     """Minimum Pod Security level that a tenant namespace must enforce."""
 
 
 @rule("pod-security-level", NAMESPACES)
-def pod_security_level(space: Resource, settings: LevelSettings) -> Iterator[str]:
+def pod_security_level(space: Resource, settings: _LevelSettings) -> Iterator[str]:
     """A tenant namespace must enforce a Pod Security level."""
     if not settings.tenant(_own(space)):
         return
@@ -45,9 +43,7 @@ def pod_security_level(space: Resource, settings: LevelSettings) -> Iterator[str
         yield f"enforces the Pod Security level {level}; set {settings.level}"
 
 
-class DenySettings(Tenants):
-    """Traffic directions that a namespace must deny by default."""
-
+class _DenySettings(Tenants):
     egress: bool = False
     """Whether egress from the pods must be denied as well."""
 
@@ -64,7 +60,7 @@ def _denies(policy: Resource, direction: str) -> bool:
 
 
 @rule("default-deny", NAMESPACES)
-def default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iterator[str]:
+def default_deny(space: Resource, settings: _DenySettings, stack: Stack) -> Iterator[str]:
     """A tenant namespace must deny traffic by default."""
     own_name = _own(space)
     if not settings.tenant(own_name):
@@ -115,9 +111,7 @@ def network_policy_open(policy: Resource, settings: Tenants) -> Iterator[str]:
             yield f"{'.'.join(allowed.path)} allows all traffic into all pods; set `from` or `ports`, or a podSelector"
 
 
-class SpaceQuota(TenantGpus):
-    """Namespaces whose quotas are created outside this stack."""
-
+class _SpaceQuota(TenantGpus):
     external: list[str] = Field([])
     """Namespaces, as patterns, whose quotas are created outside this stack."""
     classes: list[str] = Field(["*gpu*", "mig.*"])
@@ -150,12 +144,12 @@ def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
     return sorted(classes - {""})
 
 
-def _requests(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[tuple[str, str]]:
+def _requests(pod: Pod, settings: _SpaceQuota, stack: Stack) -> Iterator[tuple[str, str]]:
     """The GPUs that a pod requests or claims, for messages, each with its key in a ResourceQuota."""
     for resource in pod.gpus(settings):
         yield f"requests {resource}", f"requests.{resource}"
     for claim in pod.claims:
-        for device_class in _device_classes(claim, pod.namespace, stack):
+        for device_class in _device_classes(claim, namespace_of(pod), stack):
             if matches_any(device_class, settings.classes):
                 key = f"{device_class}.deviceclass.resource.k8s.io/devices"
                 yield f"claims {device_class} by {claim.kind} {claim.name}", key
@@ -163,15 +157,15 @@ def _requests(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[tuple[st
 
 @rule("gpu-namespace-quota", POD_PARTS)
 @for_tenants
-def gpu_namespace_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
+def gpu_namespace_quota(pod: Pod, settings: _SpaceQuota, stack: Stack) -> Iterator[str]:
     """A namespace with GPU pods must have a ResourceQuota for these GPUs."""
-    if matches_any(pod.namespace, settings.external):
+    if matches_any(namespace_of(pod), settings.external):
         return
     for request, key in _requests(pod, settings, stack):
-        in_namespace = (namespace_of, pod.namespace)
+        in_namespace = (namespace_of, namespace_of(pod))
         if not stack.first(QUOTAS, lambda quota, key=key: quota.props.has("spec", "hard", key), in_namespace):
             yield (
-                f"{request}, but no ResourceQuota of namespace {pod.namespace} has {key}; create one, or list the"
+                f"{request}, but no ResourceQuota of namespace {namespace_of(pod)} has {key}; create one, or list the"
                 " namespace under `external`"
             )
 
@@ -206,25 +200,21 @@ def no_external_ips(service: Resource, _: Tenants) -> Iterator[str]:
         yield f"sets externalIPs {', '.join(addresses)}; remove spec.externalIPs"
 
 
-class Opened(Tenants):
-    """Services that may be reached from outside of the cluster."""
-
+class _Opened(Tenants):
     services: list[str] = Field([])
     """Services that may have another type than ClusterIP, as patterns of NAMESPACE/NAME."""
 
 
 @rule("service-types-reviewed", SERVICES)
 @for_tenants
-def service_types_reviewed(service: Resource, settings: Opened) -> Iterator[str]:
+def service_types_reviewed(service: Resource, settings: _Opened) -> Iterator[str]:
     """Only listed Services of tenants must be of another type than ClusterIP."""
     of_type = service.props.text("spec", "type", default="ClusterIP")
     if of_type != "ClusterIP" and not matches_any(f"{namespace_of(service)}/{_own(service)}", settings.services):
         yield f"has type {of_type}; set type: ClusterIP, or list it under `services`"
 
 
-class Hosts(Tenants):
-    """Hosts that tenants can claim."""
-
+class _Hosts(Tenants):
     hosts: list[str] = Field([])
     """Hosts that may be claimed, as patterns of NAMESPACE/HOST: `ml-serving/*.example.com`."""
 
@@ -249,7 +239,7 @@ def _hosts(route: Resource) -> Iterator[str]:
 
 @rule("route-hosts-reviewed", ROUTES)
 @for_tenants
-def route_hosts_reviewed(route: Resource, settings: Hosts) -> Iterator[str]:
+def route_hosts_reviewed(route: Resource, settings: _Hosts) -> Iterator[str]:
     """Ingresses and routes of tenants must claim listed hosts only."""
     for host in dict.fromkeys(_hosts(route)):
         if not host:
