@@ -42,10 +42,6 @@ _Rank: TypeAlias = tuple[bool, DominantResourceShare, int, int]
 """Whether the node borrows the request, its share after admission, negative priority, order of creation."""
 
 
-def _classical_rank(entry: Entry) -> tuple[int, int, int]:
-    return entry.assignment.borrowing, -entry.workload.priority, entry.workload.created
-
-
 class FairSharingIterator:
     """The order of one tree's entries with fair sharing; usage may change between two entries."""
 
@@ -112,73 +108,21 @@ class _Cycle:
     preempted: dict[WorkloadInfo, None] = field(default_factory=dict[WorkloadInfo, None])
 
 
-@dataclass(frozen=True, slots=True)
-class _Nomination:
-    """A nomination, and the number of changes of its keys at that time."""
-
-    entry: Entry
-    keys: tuple[int, ...]
-    changes: int
-
-
-class Nominations:
-    """Flavors and targets for the heads of one tree.
-
-    A nomination is reused until something changes for its keys: flavors that its pods suit, or with fair sharing the
-    tree.
-    """
-
-    def __init__(self, tree: CohortTree, cache: CandidateCache) -> None:
-        self._tree, self._cache = tree, cache
-        self._known: dict[WorkloadInfo, _Nomination] = {}
-
-    def nominate(self, workload: WorkloadInfo, number: int) -> Entry:
-        """The nomination of a head; `number` is the cycle's."""
-        last = workload.last_assignment
-        whole_search = last is None or not last.pending_flavors
-        known = self._known.get(workload)
-        if known is not None and whole_search and self._changes(known.keys) == known.changes:
-            return known.entry
-        entry = _nominate(self._tree, workload, number, self._cache)
-        last = entry.assignment.last_assignment
-        if whole_search and last is not None and not last.pending_flavors:
-            keys = known.keys if known else self._keys(workload)
-            self._known[workload] = _Nomination(entry, keys, self._changes(keys))
-        return entry
-
-    def forget(self, workload: WorkloadInfo) -> None:
-        """Drops the nomination of a workload that is no longer pending."""
-        self._known.pop(workload, None)
-
-    def _changes(self, keys: tuple[int, ...]) -> int:
-        changes, total = self._cache.changes, 0
-        for key in keys:
-            total += changes[key]
-        return total
-
-    def _keys(self, workload: WorkloadInfo) -> tuple[int, ...]:
-        if self._tree.fair is not None:
-            return tuple(range(len(self._tree.names)))
-        found: dict[int, None] = {}
-        for pod_set, requests in zip(workload.spec.pod_sets, workload.requests, strict=True):
-            groups = (workload.queue.group_of.get(resource) for resource in requests)
-            for name, keys in (flavor for group in groups if group is not None for flavor in group.flavors):
-                if pod_set.flavors is None or name in pod_set.flavors:
-                    found |= dict.fromkeys(keys.values())
-        return tuple(found)
-
-
 def run_cycle(
-    tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, found: Nominations
+    tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, cache: CandidateCache
 ) -> list[tuple[Entry, Outcome]]:
     """Nominates and processes the heads, at most one for each ClusterQueue; returns outcomes in processing order.
 
-    Usage of admitted heads stays in the tree.
+    `number` is the cycle's. Usage of admitted heads stays in the tree.
     """
-    entries = [found.nominate(workload, number) for workload in heads]
-    ordered: Iterable[Entry] = (
-        sorted(entries, key=_classical_rank) if tree.fair is None else FairSharingIterator(entries, tree.resources)
-    )
+    entries = [_nominate(tree, workload, number, cache) for workload in heads]
+    ordered: Iterable[Entry]
+    if tree.fair is None:
+        ordered = sorted(
+            entries, key=lambda one: (one.assignment.borrowing, -one.workload.priority, one.workload.created)
+        )
+    else:
+        ordered = FairSharingIterator(entries, tree.resources)
     cycle = _Cycle()
     processed = [(entry, _process_entry(cycle, entry)) for entry in ordered]
     for queue, amounts in cycle.reserved:
@@ -200,7 +144,7 @@ def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: Cand
             targets_of[needs_preemption, amounts] = (
                 classical_preemption.find_targets(context, cache)
                 if tree.fair is None
-                else fair_preemption.find_targets(context, tree.fair, cache)
+                else fair_preemption.find_targets(context, tree.fair, tree.resources, cache)
             )
         return targets_of[needs_preemption, amounts]
 

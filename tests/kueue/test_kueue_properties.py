@@ -332,9 +332,8 @@ def test_cached_candidates_equal_those_of_a_new_cache(seed: int) -> None:
     with_cache = world.simulate(at_once=False)
     run_cycle = cycle.run_cycle
 
-    def with_new_cache(tree: Any, heads: Any, number: int, _found: cycle.Nominations) -> Any:
-        cache = CandidateCache(tree.queues.values(), tree.resources)
-        return run_cycle(tree, heads, number, cycle.Nominations(tree, cache))
+    def with_new_cache(tree: Any, heads: Any, number: int, _cache: CandidateCache) -> Any:
+        return run_cycle(tree, heads, number, CandidateCache(tree.queues.values()))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "run_cycle", with_new_cache)
