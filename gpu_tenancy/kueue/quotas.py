@@ -122,7 +122,7 @@ class Preemptor:
         """The condition as text for users."""
         parts = ["for workloads of higher priority"] if self.lower else []
         parts += [f"from priorities up to {self.at_most}"] if self.at_most is not None else []
-        parts += ["while its share is smaller"] if self.fair else []
+        parts += ["while its share is not larger"] if self.fair else []
         return " ".join(parts) or "at any time"
 
 
