@@ -9,7 +9,6 @@ quota reserved by entries without preemption candidates in ClusterQueues that ca
 Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.
 """
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -24,6 +23,7 @@ from gpu_tenancy.kueue.resource_node import (
     Node,
     is_borrowing_any_of,
     lowest_subtree_that_fits,
+    path_edges,
     share,
 )
 from gpu_tenancy.kueue.workload_info import CohortTree, Outcome, Queue, WorkloadInfo
@@ -47,50 +47,33 @@ class FairSharingIterator:
 
     def __init__(self, entries: Iterable[Entry], resources: list[int]) -> None:
         self._resources = resources
-        # For each cohort: the entries of its queues as a heap, and the winner of each child cohort.
-        self._queues: dict[Node, list[tuple[_Rank, int, Entry]]] = {}
-        self._cohorts: dict[Node, dict[Node, tuple[_Rank, Entry]]] = {}
-        self._without_cohort: list[Entry] = []
-        entries = list(entries)
-        for entry in entries:
-            workload, queue = entry.workload, entry.workload.queue
-            if queue.parent is None:
-                self._without_cohort.append(entry)
-                continue
-            # Only its own entry changes a queue's share, so the rank is valid until then.
-            ranked = (self._rank(queue, entry), workload.created, entry)
-            heapq.heappush(self._queues.setdefault(queue.parent, []), ranked)
-        cohorts = {cohort for entry in entries for cohort in entry.workload.queue.path}
-        for cohort in sorted(cohorts, key=lambda node: node.height):
-            self._update_winner(cohort)
+        self._entries: dict[Node, Entry] = {entry.workload.queue: entry for entry in entries}
+        # Only its own entry changes a queue's share, so the rank is valid until then.
+        self._ranks = {queue: self._rank(queue, entry) for queue, entry in self._entries.items()}
+        # For each cohort: its children with entries at or below them.
+        self._children: dict[Node, dict[Node, None]] = {}
+        for queue in self._entries:
+            for node, cohort in path_edges(queue):
+                self._children.setdefault(cohort, {})[node] = None
 
     def __iter__(self) -> Iterator[Entry]:
-        yield from self._without_cohort
-        roots = {cohort for cohort in (*self._queues, *self._cohorts) if cohort.parent is None}
+        yield from (entry for queue, entry in self._entries.items() if queue.parent is None)
+        roots = [cohort for cohort in self._children if cohort.parent is None]
         for root in sorted(roots, key=lambda root: root.position):
-            while (winner := self._winner(root)) is not None:
-                entry = winner[1]
-                path = entry.workload.queue.path
-                heapq.heappop(self._queues[path[0]])
+            while (entry := self._winner(root)) is not None:
                 yield entry
-                for cohort in path:
-                    self._update_winner(cohort)
+                del self._entries[entry.workload.queue]
 
-    def _winner(self, cohort: Node) -> tuple[_Rank, Entry] | None:
-        queues = self._queues.get(cohort)
-        candidates = list(self._cohorts.get(cohort, {}).values())
-        if queues:
-            candidates.append((queues[0][0], queues[0][2]))
-        return min(candidates, key=lambda ranked: ranked[0], default=None)
-
-    def _update_winner(self, cohort: Node) -> None:
-        if cohort.parent is None:
-            return
-        winner = self._winner(cohort)
-        siblings = self._cohorts.setdefault(cohort.parent, {})
-        siblings.pop(cohort, None)
-        if winner is not None:
-            siblings[cohort] = (self._rank(cohort, winner[1]), winner[1])
+    def _winner(self, node: Node) -> Entry | None:
+        if node.leaf:
+            return self._entries.get(node)
+        best: tuple[_Rank, Entry] | None = None
+        for child in self._children[node]:
+            if (entry := self._winner(child)) is not None:
+                rank = self._ranks[child] if child.leaf else self._rank(child, entry)
+                if best is None or rank < best[0]:
+                    best = rank, entry
+        return best[1] if best else None
 
     def _rank(self, node: Node, entry: Entry) -> _Rank:
         """The rank of an entry that competes for a ClusterQueue or a cohort above it; Kueue's `entryComparer`."""

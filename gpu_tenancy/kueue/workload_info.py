@@ -272,22 +272,12 @@ def _tree(
         node = Queue(queue, parent, quotas, keys, position)
         quotas_of[node] = quotas
         tree.queues[queue.name] = node
-    for root in [node for node in quotas_of if node.parent is None]:
-        _sum_up(root, quotas_of)
-        _hand_down(root, tree.resources, len(kinds))
+    # Parents come before their children.
+    for node, quotas in reversed(quotas_of.items()):
+        node.update_subtree_quota(quotas)
+    for node in quotas_of:
+        node.update_potential_available(tree.resources, len(kinds))
     return tree
-
-
-def _sum_up(node: Node, quotas_of: Mapping[Node, list[Quota]]) -> None:
-    for child in node.children:
-        _sum_up(child, quotas_of)
-    node.update_subtree_quota(quotas_of[node])
-
-
-def _hand_down(node: Node, resources: Sequence[int], kinds: int) -> None:
-    node.update_potential_available(resources, kinds)
-    for child in node.children:
-        _hand_down(child, resources, kinds)
 
 
 def _by_key(quotas: Mapping[FlavorResource, Quota], keys: Mapping[FlavorResource, int]) -> list[Quota]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
+from kueue_builders import settle
 from live_builders import ACTIVE, GPU, Data, condition, flavor, job, local_queue, meta, only_gpus, workload
 
 from gpu_tenancy import kueue
@@ -30,7 +31,6 @@ from gpu_tenancy.kueue import (
     Simulation,
     Strategy,
     Tenancy,
-    settle,
 )
 
 FLAVORS = ("a100", "b100")

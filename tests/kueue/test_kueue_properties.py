@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from kueue_builders import GPU, admitted, work
+from kueue_builders import GPU, admitted, settle, work
 
 from gpu_tenancy.kueue import (
     FAIR,
@@ -31,7 +31,6 @@ from gpu_tenancy.kueue import (
     cycle,
     run,
     runner,
-    settle,
 )
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
 
