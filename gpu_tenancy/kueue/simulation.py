@@ -44,15 +44,13 @@ class Pending:
 class Settled:
     """The state after the scheduler has run until nothing changes; workloads are in the order of creation.
 
-    Attributes:
-        evicted: preemptions since the previous state, in order; some workloads may be admitted again.
-        livelock: the ClusterQueues of each tree whose workloads preempt one another forever, as in the real Kueue; this
-            is one of several states. A later event of the same step may have ended the livelock.
+    `livelock` has the ClusterQueues of each tree whose workloads preempt one another forever, as in the real Kueue;
+    this is one of several states. A later event of the same step may have ended the livelock.
     """
 
     admitted: tuple[Admitted, ...] = ()
     pending: tuple[Pending, ...] = ()
-    evicted: tuple[Evicted, ...] = ()
+    evicted: tuple[Evicted, ...] = ()  # since the previous state, in order; some may be admitted again
     livelock: tuple[tuple[str, ...], ...] = ()
 
 
