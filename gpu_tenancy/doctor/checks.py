@@ -8,7 +8,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.installing import install_command
 from gpu_tenancy.clouds.clients import PROGRAMS, Google, Run, Send, run, send
 from gpu_tenancy.doctor import aws, azure, gcp
-from gpu_tenancy.doctor.results import Row, answers, judged
+from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -42,14 +42,17 @@ def cloud_rows(stack: Stack, program: Run = run, send: Send = send) -> Iterator[
     Raises:
         ConsoleError: the stack has no cloud to check, or there is no program or login.
     """
+    yield from answers(_questions(stack, program, send))
+
+
+def _questions(stack: Stack, program: Run, send: Send) -> Iterator[Question]:
     match stack.cluster:
         case AwsCluster() as section:
-            questions = aws.questions(stack, section, program)
+            return aws.questions(stack, section, program)
         case GcpCluster() as section:
-            questions = gcp.questions(stack, section, Google(program, send))
+            return gcp.questions(stack, section, Google(program, send))
         case AzureCluster() as section:
-            questions = azure.questions(stack, section, program)
+            return azure.questions(stack, section, program)
         case section:
             fix = "run it without --cloud, or on a stack of a cloud"
             raise ConsoleError(f"cluster.cloud: {section.cloud} has no cloud to ask", fix)
-    yield from answers(questions)
