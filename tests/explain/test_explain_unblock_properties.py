@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
-from kueue_builders import settle
 from live_builders import ACTIVE, GPU, Data, condition, flavor, job, local_queue, meta, only_gpus, workload
 
 from gpu_tenancy import kueue
@@ -97,7 +96,10 @@ def worlds(draw: st.DrawFn) -> World:
         kueue.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
         for at, (queue, gpus, priority) in enumerate(asked)
     )
-    rest = settle(tenancy, workloads)
+    simulation = Simulation(tenancy)
+    for one in workloads:
+        simulation.submit(one)
+    rest = simulation.settled(simulation.rest())
     assume(not rest.livelock and rest.pending)
     return World(tenancy, workloads, {each.name: each for each in rest.admitted})
 
