@@ -3,10 +3,9 @@
 from typing import Any
 
 from gpu_tenancy.base.quantity import format_amounts, times
-from gpu_tenancy.cluster.answers import Answer, Check
 from gpu_tenancy.cluster.demand import demand
 from gpu_tenancy.cluster.pods import requests
-from gpu_tenancy.cluster.reading import Kind, Missing, State
+from gpu_tenancy.cluster.reading import Answer, Check, Kind, Missing, State
 from gpu_tenancy.explain.fit import judge
 
 GPU = "nvidia.com/gpu"

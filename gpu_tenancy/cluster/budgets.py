@@ -12,8 +12,8 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, amounts, is_extended, ordered, times
-from gpu_tenancy.cluster.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.cluster.pods import Manifest, limits, name_of, requests
+from gpu_tenancy.cluster.reading import Answer, Check, Verdict, worst
 
 _EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<resource>[^=]+)=(?P<requested>[^,]+),.*?"

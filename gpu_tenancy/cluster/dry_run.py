@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Final, cast
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.cluster.answers import Answer, Check, Verdict
 from gpu_tenancy.cluster.budgets import exceeded_quota
 from gpu_tenancy.cluster.demand import Demand, Template, demand
 from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.cluster.reading import Answer, Check, Verdict
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
 from gpu_tenancy.model.kinds import kind_of

@@ -8,8 +8,8 @@ from typing import Final
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, amount_text, amounts, leading_text, ordered, plain, times
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_of, requests, scheduler
+from gpu_tenancy.cluster.reading import Answer, Check, Verdict, decisive
 from gpu_tenancy.model.names import GROUP_MINIMUM
 
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"

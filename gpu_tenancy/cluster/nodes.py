@@ -13,8 +13,8 @@ from typing import Final
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import amount_text, amounts, amounts_text, gpus, ordered
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.answers import Answer, Check
 from gpu_tenancy.cluster.pods import Manifest, ended, matches, name_of, requests
+from gpu_tenancy.cluster.reading import Answer, Check
 from gpu_tenancy.cluster.workloads import PodSet
 
 _EXCLUDING: Final = ("NoSchedule", "NoExecute")

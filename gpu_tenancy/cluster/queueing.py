@@ -7,10 +7,10 @@ from typing import Final
 
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CLAIMED, CPU, amount_text, ordered
-from gpu_tenancy.cluster.answers import Verdict
-from gpu_tenancy.cluster.holds import Hold
+from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.cluster.nodes import suits_node, untolerated
 from gpu_tenancy.cluster.pods import Manifest, name_of
+from gpu_tenancy.cluster.reading import Verdict
 from gpu_tenancy.cluster.references import claimed
 from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas

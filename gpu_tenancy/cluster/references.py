@@ -13,10 +13,9 @@ from typing import Final, Literal, TypeAlias
 from gpu_tenancy.base.json import at, int_at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CHANNELS, CLAIMED, INTERFACES, add
-from gpu_tenancy.cluster.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.cluster.demand import Demand, channels_of
 from gpu_tenancy.cluster.pods import Manifest, ended, name_of, named
-from gpu_tenancy.cluster.reading import Kind, State
+from gpu_tenancy.cluster.reading import Answer, Check, Kind, State, Verdict, decisive
 from gpu_tenancy.cluster.workloads import PodSet, Reason, Workload
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.names import CHANNEL_CLASS, CLAIM_CLASSES, INTERFACE_CLASS

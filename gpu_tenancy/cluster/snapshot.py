@@ -27,10 +27,6 @@ _SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Resou
 _PODS: Final = "pods"
 # Controller of the admission checks that dispatch a workload to another cluster.
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
-# Not in the simulation, but the snapshot leaves out their workloads.
-_COVERED: Final = frozenset((kueue.Unmodelled.STOPPED_QUEUES, kueue.Unmodelled.NAMESPACES))
-
-
 LIVELOCK: Final = "workloads of this cohort tree preempt one another endlessly, in Kueue too"
 
 
@@ -213,7 +209,7 @@ def _left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tup
     objects += [{**item, "kind": "ResourceFlavor"} for item in state.of("ResourceFlavor") if name_of(item) in flavors]
     # Kueue writes a topology request into every workload; it has an effect only where a flavor has a topology.
     requested = set(kueue.unmodelled({**workload.manifest, "kind": "Workload"} for workload in workloads))
-    used = (set(kueue.unmodelled(objects)) | requested - {kueue.Unmodelled.TOPOLOGY}) - _COVERED
+    used = set(kueue.unmodelled(objects)) | requested - {kueue.Unmodelled.TOPOLOGY}
     by_strategy = maps_at(queue, "spec", "admissionChecksStrategy", "admissionChecks")
     checks = {*list_at(queue, "spec", "admissionChecks"), *(text_at(check, "name") for check in by_strategy)}
     if any(

@@ -17,8 +17,6 @@ from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 # Free addresses that EKS requires in each subnet of a control plane:
 # https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html.
 _CONTROL_PLANE: Final = 6
-
-
 # The process of Auto Scaling that balances zones:
 # https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processes.html.
 _REBALANCE: Final = "AZRebalance"
@@ -43,13 +41,10 @@ def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]
         yield Question("rebalancing", ", ".join(spread), f"{_REBALANCE} suspended", rebalanced)
     rights = preflight().aws.needed(parts_of(stack))
     yield Question("rights", caller, f"{len(rights)} actions", lambda: _rights(cli, caller, rights))
-    versions = ("EKS", lambda: _versions(cli))
+    offered = partial(cli.ask, "eks", "describe-cluster-versions")
+    versions = ("EKS", lambda: [row["clusterVersion"] for row in offered()["clusterVersions"]])
     ready = ("ACTIVE", lambda: cli.ask("eks", "describe-cluster", name=section.name)["cluster"]["status"])
     yield cluster_question(section, versions, ready, "cluster.name and cluster.region")
-
-
-def _versions(cli: AwsCli) -> list[object]:
-    return [row["clusterVersion"] for row in cli.ask("eks", "describe-cluster-versions")["clusterVersions"]]
 
 
 def _quotas(cli: AwsCli, needs: Iterable[NodesNeed]) -> Iterator[Question]:

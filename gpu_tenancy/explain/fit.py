@@ -9,7 +9,6 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CLAIMED, add, amounts_text, leading_text
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.cluster.budgets import judge_quota, with_defaults
 from gpu_tenancy.cluster.cluster_queues import ClusterQueue, reported_usage
 from gpu_tenancy.cluster.demand import Demand, volcano_queue
@@ -18,7 +17,7 @@ from gpu_tenancy.cluster.nodes import judge_nodes, read_nodes
 from gpu_tenancy.cluster.pods import Manifest, name_of, requests, scheduler
 from gpu_tenancy.cluster.queueing import Offer, Source, judge_queue
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
-from gpu_tenancy.cluster.reading import Kind, State
+from gpu_tenancy.cluster.reading import Answer, Check, Kind, State, Verdict, worst
 from gpu_tenancy.cluster.references import judge_claims, judge_references, judge_volumes, with_channels
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.cluster.workloads import PodSet

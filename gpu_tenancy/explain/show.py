@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
-from gpu_tenancy.cluster.answers import Answer, Verdict
+from gpu_tenancy.cluster.reading import Answer, Verdict
 from gpu_tenancy.explain.fit import Fitting
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.unblock import Unblock

@@ -22,9 +22,8 @@ from gpu_tenancy.base.quantity import (
 )
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import Budget, budgets
-from gpu_tenancy.cluster.cluster_queues import reported_usage
+from gpu_tenancy.cluster.cluster_queues import holds_of, reported_usage
 from gpu_tenancy.cluster.gangs import GangQueue, gang_queues
-from gpu_tenancy.cluster.holds import holds_of
 from gpu_tenancy.cluster.pods import name_of, namespace_of
 from gpu_tenancy.cluster.queueing import judge_queue
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues

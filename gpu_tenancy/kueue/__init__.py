@@ -26,7 +26,7 @@ from gpu_tenancy.kueue.api import (
     without_cycles,
 )
 from gpu_tenancy.kueue.quotas import Preemptor, Quotas, by_time, preemptors
-from gpu_tenancy.kueue.simulation import Admitted, Pending, Settled, Simulation, run, settle
+from gpu_tenancy.kueue.simulation import Admitted, Pending, Settled, Simulation, run
 from gpu_tenancy.kueue.unmodelled import Unmodelled, unmodelled
 from gpu_tenancy.kueue.workload_info import Evicted
 
@@ -34,5 +34,5 @@ __all__ = [
     "FAIR", "Admitted", "BorrowWithinCohort", "ClusterQueue", "Cohort", "Evicted", "FairStrategy", "FlavorQuotas",
     "FlavorResource", "Fungibility", "Fungible", "Pending", "PodSet", "Policy", "Preemption", "Preemptor",
     "Preference", "Quota", "Quotas", "ResourceGroup", "Settled", "Simulation", "Step", "Strategy", "Tenancy",
-    "Unmodelled", "Workload", "by_time", "preemptors", "run", "settle", "unmodelled", "without_cycles",
+    "Unmodelled", "Workload", "by_time", "preemptors", "run", "unmodelled", "without_cycles",
 ]  # fmt: skip

@@ -9,7 +9,6 @@ quota reserved by entries without preemption candidates in ClusterQueues that ca
 Rules: pkg/scheduler/scheduler.go of kubernetes-sigs/kueue at v0.19.2.
 """
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -24,6 +23,7 @@ from gpu_tenancy.kueue.resource_node import (
     Node,
     is_borrowing_any_of,
     lowest_subtree_that_fits,
+    path_edges,
     share,
 )
 from gpu_tenancy.kueue.workload_info import CohortTree, Outcome, Queue, WorkloadInfo
@@ -42,59 +42,38 @@ _Rank: TypeAlias = tuple[bool, DominantResourceShare, int, int]
 """Whether the node borrows the request, its share after admission, negative priority, order of creation."""
 
 
-def _classical_rank(entry: Entry) -> tuple[int, int, int]:
-    return entry.assignment.borrowing, -entry.workload.priority, entry.workload.created
-
-
 class FairSharingIterator:
     """The order of one tree's entries with fair sharing; usage may change between two entries."""
 
     def __init__(self, entries: Iterable[Entry], resources: list[int]) -> None:
         self._resources = resources
-        # For each cohort: the entries of its queues as a heap, and the winner of each child cohort.
-        self._queues: dict[Node, list[tuple[_Rank, int, Entry]]] = {}
-        self._cohorts: dict[Node, dict[Node, tuple[_Rank, Entry]]] = {}
-        self._without_cohort: list[Entry] = []
-        entries = list(entries)
-        for entry in entries:
-            workload, queue = entry.workload, entry.workload.queue
-            if queue.parent is None:
-                self._without_cohort.append(entry)
-                continue
-            # Only its own entry changes a queue's share, so the rank is valid until then.
-            ranked = (self._rank(queue, entry), workload.created, entry)
-            heapq.heappush(self._queues.setdefault(queue.parent, []), ranked)
-        cohorts = {cohort for entry in entries for cohort in entry.workload.queue.path}
-        for cohort in sorted(cohorts, key=lambda node: node.height):
-            self._update_winner(cohort)
+        self._entries: dict[Node, Entry] = {entry.workload.queue: entry for entry in entries}
+        # Only its own entry changes a queue's share, so the rank is valid until then.
+        self._ranks = {queue: self._rank(queue, entry) for queue, entry in self._entries.items()}
+        # For each cohort: its children with entries at or below them.
+        self._children: dict[Node, dict[Node, None]] = {}
+        for queue in self._entries:
+            for node, cohort in path_edges(queue):
+                self._children.setdefault(cohort, {})[node] = None
 
     def __iter__(self) -> Iterator[Entry]:
-        yield from self._without_cohort
-        roots = {cohort for cohort in (*self._queues, *self._cohorts) if cohort.parent is None}
+        yield from (entry for queue, entry in self._entries.items() if queue.parent is None)
+        roots = [cohort for cohort in self._children if cohort.parent is None]
         for root in sorted(roots, key=lambda root: root.position):
-            while (winner := self._winner(root)) is not None:
-                entry = winner[1]
-                path = entry.workload.queue.path
-                heapq.heappop(self._queues[path[0]])
+            while (entry := self._winner(root)) is not None:
                 yield entry
-                for cohort in path:
-                    self._update_winner(cohort)
+                del self._entries[entry.workload.queue]
 
-    def _winner(self, cohort: Node) -> tuple[_Rank, Entry] | None:
-        queues = self._queues.get(cohort)
-        candidates = list(self._cohorts.get(cohort, {}).values())
-        if queues:
-            candidates.append((queues[0][0], queues[0][2]))
-        return min(candidates, key=lambda ranked: ranked[0], default=None)
-
-    def _update_winner(self, cohort: Node) -> None:
-        if cohort.parent is None:
-            return
-        winner = self._winner(cohort)
-        siblings = self._cohorts.setdefault(cohort.parent, {})
-        siblings.pop(cohort, None)
-        if winner is not None:
-            siblings[cohort] = (self._rank(cohort, winner[1]), winner[1])
+    def _winner(self, node: Node) -> Entry | None:
+        if node.leaf:
+            return self._entries.get(node)
+        best: tuple[_Rank, Entry] | None = None
+        for child in self._children[node]:
+            if (entry := self._winner(child)) is not None:
+                rank = self._ranks[child] if child.leaf else self._rank(child, entry)
+                if best is None or rank < best[0]:
+                    best = rank, entry
+        return best[1] if best else None
 
     def _rank(self, node: Node, entry: Entry) -> _Rank:
         """The rank of an entry that competes for a ClusterQueue or a cohort above it; Kueue's `entryComparer`."""
@@ -112,73 +91,21 @@ class _Cycle:
     preempted: dict[WorkloadInfo, None] = field(default_factory=dict[WorkloadInfo, None])
 
 
-@dataclass(frozen=True, slots=True)
-class _Nomination:
-    """A nomination, and the number of changes of its keys at that time."""
-
-    entry: Entry
-    keys: tuple[int, ...]
-    changes: int
-
-
-class Nominations:
-    """Flavors and targets for the heads of one tree.
-
-    A nomination is reused until something changes for its keys: flavors that its pods suit, or with fair sharing the
-    tree.
-    """
-
-    def __init__(self, tree: CohortTree, cache: CandidateCache) -> None:
-        self._tree, self._cache = tree, cache
-        self._known: dict[WorkloadInfo, _Nomination] = {}
-
-    def nominate(self, workload: WorkloadInfo, number: int) -> Entry:
-        """The nomination of a head; `number` is the cycle's."""
-        last = workload.last_assignment
-        whole_search = last is None or not last.pending_flavors
-        known = self._known.get(workload)
-        if known is not None and whole_search and self._changes(known.keys) == known.changes:
-            return known.entry
-        entry = _nominate(self._tree, workload, number, self._cache)
-        last = entry.assignment.last_assignment
-        if whole_search and last is not None and not last.pending_flavors:
-            keys = known.keys if known else self._keys(workload)
-            self._known[workload] = _Nomination(entry, keys, self._changes(keys))
-        return entry
-
-    def forget(self, workload: WorkloadInfo) -> None:
-        """Drops the nomination of a workload that is no longer pending."""
-        self._known.pop(workload, None)
-
-    def _changes(self, keys: tuple[int, ...]) -> int:
-        changes, total = self._cache.changes, 0
-        for key in keys:
-            total += changes[key]
-        return total
-
-    def _keys(self, workload: WorkloadInfo) -> tuple[int, ...]:
-        if self._tree.fair is not None:
-            return tuple(range(len(self._tree.names)))
-        found: dict[int, None] = {}
-        for pod_set, requests in zip(workload.spec.pod_sets, workload.requests, strict=True):
-            groups = (workload.queue.group_of.get(resource) for resource in requests)
-            for name, keys in (flavor for group in groups if group is not None for flavor in group.flavors):
-                if pod_set.flavors is None or name in pod_set.flavors:
-                    found |= dict.fromkeys(keys.values())
-        return tuple(found)
-
-
 def run_cycle(
-    tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, found: Nominations
+    tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, cache: CandidateCache
 ) -> list[tuple[Entry, Outcome]]:
     """Nominates and processes the heads, at most one for each ClusterQueue; returns outcomes in processing order.
 
-    Usage of admitted heads stays in the tree.
+    `number` is the cycle's. Usage of admitted heads stays in the tree.
     """
-    entries = [found.nominate(workload, number) for workload in heads]
-    ordered: Iterable[Entry] = (
-        sorted(entries, key=_classical_rank) if tree.fair is None else FairSharingIterator(entries, tree.resources)
-    )
+    entries = [_nominate(tree, workload, number, cache) for workload in heads]
+    ordered: Iterable[Entry]
+    if tree.fair is None:
+        ordered = sorted(
+            entries, key=lambda one: (one.assignment.borrowing, -one.workload.priority, one.workload.created)
+        )
+    else:
+        ordered = FairSharingIterator(entries, tree.resources)
     cycle = _Cycle()
     processed = [(entry, _process_entry(cycle, entry)) for entry in ordered]
     for queue, amounts in cycle.reserved:
@@ -200,7 +127,7 @@ def _nominate(tree: CohortTree, workload: WorkloadInfo, number: int, cache: Cand
             targets_of[needs_preemption, amounts] = (
                 classical_preemption.find_targets(context, cache)
                 if tree.fair is None
-                else fair_preemption.find_targets(context, tree.fair, cache)
+                else fair_preemption.find_targets(context, tree.fair, tree.resources, cache)
             )
         return targets_of[needs_preemption, amounts]
 

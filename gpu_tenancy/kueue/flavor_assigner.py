@@ -47,17 +47,13 @@ SimulatePreemption: TypeAlias = Callable[[frozenset[int], Amounts], tuple[Mode, 
 
 @dataclass(slots=True)
 class Assignment:
-    """The flavors of a workload, the usage by key, and the reasons why flavors did not fit.
+    """The flavors of a workload, the usage by key, and the reasons why flavors did not fit."""
 
-    Attributes:
-        pod_sets: the flavor of each resource of each pod set; empty for a pod set that fits nowhere, the last one.
-        borrowing: the highest borrowing level.
-        mode: FIT, PREEMPT or NO_FIT, the worst of all pod sets; it can be FIT although a resource needs preemption.
-    """
-
+    # The flavor of each resource of each pod set; empty for a pod set that fits nowhere, the last one.
     pod_sets: list[dict[str, FlavorAssignment]] = field(default_factory=list[dict[str, FlavorAssignment]])
     usage: dict[int, int] = field(default_factory=dict[int, int])
-    borrowing: int = 0
+    borrowing: int = 0  # the highest level
+    # FIT, PREEMPT or NO_FIT, the worst of all pod sets; it can be FIT although a resource needs preemption.
     mode: Mode = Mode.NO_FIT
     reasons: list[FlavorReason] = field(default_factory=list[FlavorReason])
     last_assignment: LastAssignment | None = None

@@ -48,11 +48,9 @@ Fits: TypeAlias = Callable[[], bool]  # whether the preemptor fits in the presen
 
 
 def satisfies_policy(policy: Policy, preemptor: WorkloadInfo, candidate: WorkloadInfo) -> bool:
-    """Whether a policy allows a preemption; Kueue's `SatisfiesPreemptionPolicy`."""
+    """Whether a policy other than Never allows a preemption; Kueue's `SatisfiesPreemptionPolicy`."""
     if policy is Policy.ANY:
         return True
-    if policy is Policy.NEVER:
-        return False
     if preemptor.priority > candidate.priority:
         return True
     return (

@@ -104,25 +104,19 @@ def _lent_below(cohort: Node, key: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """A ClusterQueue that can preempt workloads of another one.
-
-    Attributes:
-        lower: it preempts only workloads of lower priority than its own.
-        at_most: the highest priority that it preempts, in addition; None for no bound.
-        fair: it preempts only while its share is not larger, since it has no quota to reclaim.
-    """
+    """A ClusterQueue that can preempt workloads of another one."""
 
     queue: str
-    lower: bool
-    at_most: int | None = None
-    fair: bool = False
+    lower: bool  # only workloads of lower priority than its own
+    at_most: int | None = None  # the highest priority that it preempts, in addition; None for no bound
+    fair: bool = False  # only while its share is not larger, since it has no quota to reclaim
 
     @property
     def when(self) -> str:
         """The condition as text for users."""
         parts = ["for workloads of higher priority"] if self.lower else []
         parts += [f"from priorities up to {self.at_most}"] if self.at_most is not None else []
-        parts += ["while its share is smaller"] if self.fair else []
+        parts += ["while its share is not larger"] if self.fair else []
         return " ".join(parts) or "at any time"
 
 

@@ -27,7 +27,6 @@ class Node:
         usage: usage that counts against `subtree_quota`.
         potential_available: quota that the node could use if the rest of the tree used nothing.
         lendable: the sum of `potential_available` by resource, over all flavors.
-        borrowing_children: for each key the children that use more than their subtree quota.
         height: steps to the farthest leaf.
         path: the cohorts above, the nearest first.
         position: its place in the tenancy, which decides between equals.
@@ -35,8 +34,8 @@ class Node:
 
     leaf = False
     __slots__ = (
-        "borrowing_children", "borrowing_limit", "children", "cohorts", "height", "lendable", "local_quota", "name",
-        "nominal", "parent", "path", "position", "potential_available", "subtree_quota", "usage", "weight",
+        "borrowing_limit", "children", "height", "lendable", "local_quota", "name", "nominal", "parent", "path",
+        "position", "potential_available", "subtree_quota", "usage", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -52,9 +51,7 @@ class Node:
         self.local_quota = [0] * len(quotas)
         self.usage = [0] * len(quotas)
         self.potential_available = [0] * len(quotas)
-        self.borrowing_children: list[dict[Node, None]] = [{} for _ in quotas]
         self.children: list[Node] = []
-        self.cohorts: list[Node] = []
         self.height = 0
         self.lendable: list[int] = []
         self.path: tuple[Node, ...] = ()
@@ -68,7 +65,6 @@ class Node:
             self.subtree_quota[key] = quota.nominal + lent
             if quota.lending_limit is not None:
                 self.local_quota[key] = max(0, self.subtree_quota[key] - quota.lending_limit)
-        self.cohorts = [child for child in self.children if not child.leaf]
         if self.children:
             self.height = 1 + max(child.height for child in self.children)
 
@@ -130,8 +126,6 @@ class Node:
                 before = node.usage[key]
                 beyond = amount - max(0, node.local_quota[key] - before)
                 node.usage[key] = before + amount
-                if before <= node.subtree_quota[key] < before + amount and node.parent is not None:
-                    node.parent.borrowing_children[key][node] = None
                 node, amount = node.parent, beyond
 
     def remove_usage(self, amounts: Amounts) -> None:
@@ -143,8 +137,6 @@ class Node:
                 before = node.usage[key]
                 stored_in_parent = before - node.local_quota[key]
                 node.usage[key] = before - amount
-                if before > node.subtree_quota[key] >= before - amount and node.parent is not None:
-                    node.parent.borrowing_children[key].pop(node, None)
                 node, amount = node.parent, min(amount, stored_in_parent)
 
     def fits(self, amounts: Amounts) -> bool:
@@ -161,13 +153,6 @@ class Node:
             if usage[key] > subtree_quota[key]:
                 return False
         return True
-
-    def borrowing_children_in(self, keys: frozenset[int]) -> Iterator["Node"]:
-        """The children that borrow any of these keys."""
-        if len(keys) == 1:
-            (key,) = keys
-            return iter(tuple(self.borrowing_children[key]))
-        return iter({child: None for key in sorted(keys) for child in self.borrowing_children[key]})
 
 
 def path_edges(queue: Node) -> Iterator[tuple[Node, Node]]:

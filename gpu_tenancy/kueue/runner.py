@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Final, Protocol
 
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
-from gpu_tenancy.kueue.cycle import Entry, Nominations, run_cycle
+from gpu_tenancy.kueue.cycle import Entry, run_cycle
 from gpu_tenancy.kueue.flavor_assigner import Assignment
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
@@ -41,8 +41,7 @@ class Runner:
         self.livelock = False
         self._changed = False
         self.pending = {queue: PendingQueue(queue.spec.strategy) for queue in tree.queues.values()}
-        self._cache = CandidateCache(tree.queues.values(), tree.resources)
-        self._nominations = Nominations(tree, self._cache)
+        self._cache = CandidateCache(tree.queues.values())
         self._cycle = 0
         self._eviction_counts: Counter[WorkloadInfo] = Counter()
 
@@ -54,7 +53,6 @@ class Runner:
     def finish(self, workload: WorkloadInfo) -> None:
         """Removes an admitted or pending workload; inadmissible workloads are queued again."""
         self.pending[workload.queue].delete(workload)
-        self._nominations.forget(workload)
         if workload.admitted:
             self._release_quota(workload)
         self.clock.start_requeueing()
@@ -125,7 +123,7 @@ class Runner:
         del queue.workloads[workload]
         queue.generation += 1
         workload.admitted = workload.evicting = False
-        self._cache.invalidate(queue, workload.usage)
+        self._cache.invalidate(queue)
         workload.usage, workload.flavors, workload.last_assignment, workload.verdict = (), (), None, None
 
     def _run_cycles(self) -> None:
@@ -133,7 +131,7 @@ class Runner:
         seen: set[Hashable] = set()
         while heads := [head for pending_queue in self.pending.values() if (head := pending_queue.head)]:
             self._cycle += 1
-            processed = run_cycle(self.tree, heads, self._cycle, self._nominations)
+            processed = run_cycle(self.tree, heads, self._cycle, self._cache)
             changed = [self._apply(entry, outcome) for entry, outcome in processed]
             if any(changed):
                 seen = set()
@@ -173,9 +171,8 @@ class Runner:
         )
         workload.reserve_quota(assignment.amounts, flavors, second=self.clock.second)
         workload.queue.workloads[workload] = None
-        self._cache.invalidate(workload.queue, workload.usage)
+        self._cache.invalidate(workload.queue)
         self.pending[workload.queue].delete(workload)
-        self._nominations.forget(workload)
         if self.watcher is not None:
             self.watcher.admitted(workload)
 
@@ -184,7 +181,7 @@ class Runner:
         if workload.evicting:
             return False
         workload.evicting = True
-        self._cache.invalidate(workload.queue, workload.usage)
+        self._cache.invalidate(workload.queue)
         self._eviction_counts[workload] += 1
         workload.evictions.append(Evicted(workload.name, preemptor.name, target.reason, self.clock.now / 1000))
         self.clock.start_eviction(workload)

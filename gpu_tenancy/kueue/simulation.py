@@ -44,15 +44,13 @@ class Pending:
 class Settled:
     """The state after the scheduler has run until nothing changes; workloads are in the order of creation.
 
-    Attributes:
-        evicted: preemptions since the previous state, in order; some workloads may be admitted again.
-        livelock: the ClusterQueues of each tree whose workloads preempt one another forever, as in the real Kueue; this
-            is one of several states. A later event of the same step may have ended the livelock.
+    `livelock` has the ClusterQueues of each tree whose workloads preempt one another forever, as in the real Kueue;
+    this is one of several states. A later event of the same step may have ended the livelock.
     """
 
     admitted: tuple[Admitted, ...] = ()
     pending: tuple[Pending, ...] = ()
-    evicted: tuple[Evicted, ...] = ()
+    evicted: tuple[Evicted, ...] = ()  # since the previous state, in order; some may be admitted again
     livelock: tuple[tuple[str, ...], ...] = ()
 
 
@@ -191,18 +189,6 @@ class Simulation:
         return Settled(tuple(admitted), tuple(pending), tuple(evicted), livelock)
 
 
-def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
-    """The state after all workloads are submitted at once, the oldest first.
-
-    Raises:
-        ValueError: the tenancy or a workload is invalid.
-    """
-    simulation = Simulation(tenancy)
-    for workload in workloads:
-        simulation.submit(workload)
-    return simulation.settled(simulation.rest())
-
-
 def run(tenancy: Tenancy, steps: Iterable[Step], amount: FormatAmount = plain_amount) -> tuple[Settled, ...]:
     """The state after each step; the scheduler runs after each workload that finishes or is submitted.
 
@@ -234,13 +220,8 @@ def pending_reason(workload: WorkloadInfo, pending_queue: PendingQueue, format_a
 
 def _reason(workload: WorkloadInfo, verdict: Verdict | None, format_amount: FormatAmount) -> str:
     if verdict is None:
-        if workload.evictions:
-            return f"evicted for {workload.evictions[-1].by} and not evaluated since"
-        return "not evaluated yet"
-    return _outcome_message(verdict, workload.queue, format_amount)
-
-
-def _outcome_message(verdict: Verdict, queue: Queue, format_amount: FormatAmount) -> str:
+        evicted = workload.evictions
+        return f"evicted for {evicted[-1].by} and not evaluated since" if evicted else "not evaluated yet"
     match verdict.outcome:
         case Outcome.PREEMPTING:
             return f"pending the preemption of {_names(verdict.targets)}"
@@ -248,10 +229,9 @@ def _outcome_message(verdict: Verdict, queue: Queue, format_amount: FormatAmount
             return "no longer fits after processing another workload in the same cycle"
         case Outcome.OVERLAPPING_TARGETS:
             return f"overlapping preemption targets with another workload: {_names(verdict.targets)}"
-        case Outcome.NO_CANDIDATES:
-            return f"{_flavor_messages(verdict, queue, format_amount)}; no workload may be preempted for it"
-        case Outcome.NO_FIT:
-            return _flavor_messages(verdict, queue, format_amount)
+        case Outcome.NO_FIT | Outcome.NO_CANDIDATES:
+            why = _flavor_messages(verdict, workload.queue, format_amount)
+            return why if verdict.outcome is Outcome.NO_FIT else f"{why}; no workload may be preempted for it"
         case Outcome.ADMITTED:
             return "admitted"
 

@@ -30,57 +30,33 @@ _QUEUE: Final[Mapping[str, Unmodelled]] = {
     "admissionScope": Unmodelled.ADMISSION_FAIR_SHARING,
     "concurrentAdmissionPolicy": Unmodelled.CONCURRENT_ADMISSION,
 }
-_CONFIGURATION: Final[Mapping[str, Unmodelled]] = {
-    "waitForPodsReady": Unmodelled.PODS_READY,
-    "admissionFairSharing": Unmodelled.ADMISSION_FAIR_SHARING,
-    "multiKueue": Unmodelled.MULTIKUEUE,
-    "featureGates": Unmodelled.FEATURE_GATES,
-}
-_KINDS: Final[Mapping[str, Unmodelled]] = {
-    "AdmissionCheck": Unmodelled.ADMISSION_CHECKS,
-    "MultiKueueCluster": Unmodelled.MULTIKUEUE,
-    "MultiKueueConfig": Unmodelled.MULTIKUEUE,
-}
 
 
 def unmodelled(manifests: Iterable[Data]) -> tuple[Unmodelled, ...]:
-    """The features that ClusterQueues, flavors, workloads and the manager's `Configuration` use, in enum order."""
+    """The features that ClusterQueues, flavors and workloads use, in enum order."""
     used = {feature for manifest in manifests for feature in _used(manifest)}
     return tuple(feature for feature in Unmodelled if feature in used)
 
 
 def _used(manifest: Data) -> Iterator[Unmodelled]:
     spec = _map(manifest.get("spec"))
-    kind = str(manifest.get("kind", ""))
-    if kind in _KINDS:
-        yield _KINDS[kind]
-    if kind in {"ClusterQueue", "LocalQueue"} and (spec.get("stopPolicy") or "None") != "None":
-        yield Unmodelled.STOPPED_QUEUES
-    if kind == "ClusterQueue":
-        yield from (feature for key, feature in _QUEUE.items() if spec.get(key))
-        # An empty selector matches every namespace, a missing one matches none.
-        if "namespaceSelector" not in spec or spec["namespaceSelector"]:
-            yield Unmodelled.NAMESPACES
-    if kind == "ResourceFlavor" and spec.get("topologyName"):
-        yield Unmodelled.TOPOLOGY
-    if kind == "Workload":
-        yield from _workload(manifest, spec)
-    if kind == "Configuration":
-        yield from (feature for key, feature in _CONFIGURATION.items() if manifest.get(key))
-        if _map(manifest.get("resources")).get("transformations"):
-            yield Unmodelled.TRANSFORMATIONS
-
-
-def _workload(manifest: Data, spec: Data) -> Iterator[Unmodelled]:
-    pod_sets = spec.get("podSets")
-    for pod_set in map(_map, cast("Sequence[object]", pod_sets) if isinstance(pod_sets, list) else ()):
-        if pod_set.get("minCount"):
-            yield Unmodelled.PARTIAL_ADMISSION
-        if pod_set.get("topologyRequest"):
+    match manifest.get("kind"):
+        case "ClusterQueue":
+            yield from (feature for key, feature in _QUEUE.items() if spec.get(key))
+        case "ResourceFlavor" if spec.get("topologyName"):
             yield Unmodelled.TOPOLOGY
-    annotations = _map(_map(manifest.get("metadata")).get("annotations"))
-    if annotations.get("kueue.x-k8s.io/elastic-job"):
-        yield Unmodelled.ELASTIC_JOBS
+        case "Workload":
+            pod_sets = spec.get("podSets")
+            for pod_set in map(_map, cast("Sequence[object]", pod_sets) if isinstance(pod_sets, list) else ()):
+                if pod_set.get("minCount"):
+                    yield Unmodelled.PARTIAL_ADMISSION
+                if pod_set.get("topologyRequest"):
+                    yield Unmodelled.TOPOLOGY
+            annotations = _map(_map(manifest.get("metadata")).get("annotations"))
+            if annotations.get("kueue.x-k8s.io/elastic-job"):
+                yield Unmodelled.ELASTIC_JOBS
+        case _:
+            pass
 
 
 def _map(value: object) -> Data:

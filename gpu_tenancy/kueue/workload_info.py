@@ -34,19 +34,13 @@ class Outcome(Enum):
 
 
 class FlavorReason(NamedTuple):
-    """Why a pod set does not fit in a flavor; `flavor` is empty if no resource group covers the resource.
-
-    Attributes:
-        requested: by this pod set and those before it.
-        missing: missing unused quota; 0 if the flavor is ruled out regardless of usage.
-        maximum: the maximum capacity of the ClusterQueue; None if the flavor does not match the pods.
-    """
+    """Why a pod set does not fit in a flavor."""
 
     resource: str
-    flavor: str
-    requested: int
-    missing: int
-    maximum: int | None
+    flavor: str  # empty if no resource group covers the resource
+    requested: int  # by this pod set and those before it
+    missing: int  # missing unused quota; 0 if the flavor is ruled out regardless of usage
+    maximum: int | None  # the maximum capacity of the ClusterQueue; None if the flavor does not match the pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +85,18 @@ class Evicted:
 
 @dataclass(slots=True, eq=False)
 class WorkloadInfo:
-    """A workload with its scheduling state; Kueue's `workload.Info`.
-
-    Attributes:
-        created: position in the order of creation; an eviction does not change it.
-        scheduling_hash: equal for workloads that the scheduler treats alike.
-        requests: for each pod set the total amount of each resource.
-        flavors: for each pod set the flavor of each resource, while admitted.
-        reserved_at: the second of its quota reservation.
-        evicting: it keeps its quota until it has stopped.
-    """
+    """A workload with its scheduling state; Kueue's `workload.Info`."""
 
     spec: Workload
     queue: "Queue"
-    created: int
-    scheduling_hash: Hashable
-    requests: tuple[dict[str, int], ...]
-    flavors: tuple[dict[str, str], ...] = ()
+    created: int  # position in the order of creation; an eviction does not change it
+    scheduling_hash: Hashable  # equal for workloads that the scheduler treats alike
+    requests: tuple[dict[str, int], ...]  # for each pod set the total amount of each resource
+    flavors: tuple[dict[str, str], ...] = ()  # for each pod set the flavor of each resource, while admitted
     usage: Amounts = ()
-    reserved_at: int = 0
+    reserved_at: int = 0  # the second of its quota reservation
     admitted: bool = False
-    evicting: bool = False
+    evicting: bool = False  # it keeps its quota until it has stopped
     last_assignment: LastAssignment | None = None
     verdict: Verdict | None = None
     evictions: list[Evicted] = field(default_factory=list[Evicted])
@@ -196,17 +181,11 @@ class Queue(Node):
 
 @dataclass(eq=False)
 class CohortTree:
-    """One tree of cohorts, or one ClusterQueue without a cohort.
+    """One tree of cohorts, or one ClusterQueue without a cohort."""
 
-    Attributes:
-        names: the flavor and resource of each key.
-        resources: the number of each key's resource.
-        fair: the preemption strategies of fair sharing; None if it is off.
-    """
-
-    names: tuple[FlavorResource, ...]
-    resources: list[int]
-    fair: tuple[FairStrategy, ...] | None
+    names: tuple[FlavorResource, ...]  # the flavor and resource of each key
+    resources: list[int]  # the number of each key's resource
+    fair: tuple[FairStrategy, ...] | None  # the preemption strategies of fair sharing; None if it is off
     queues: dict[str, Queue] = field(default_factory=dict[str, Queue])
     cohorts: dict[str, Node] = field(default_factory=dict[str, Node])
 
@@ -272,22 +251,12 @@ def _tree(
         node = Queue(queue, parent, quotas, keys, position)
         quotas_of[node] = quotas
         tree.queues[queue.name] = node
-    for root in [node for node in quotas_of if node.parent is None]:
-        _sum_up(root, quotas_of)
-        _hand_down(root, tree.resources, len(kinds))
+    # Parents come before their children.
+    for node, quotas in reversed(quotas_of.items()):
+        node.update_subtree_quota(quotas)
+    for node in quotas_of:
+        node.update_potential_available(tree.resources, len(kinds))
     return tree
-
-
-def _sum_up(node: Node, quotas_of: Mapping[Node, list[Quota]]) -> None:
-    for child in node.children:
-        _sum_up(child, quotas_of)
-    node.update_subtree_quota(quotas_of[node])
-
-
-def _hand_down(node: Node, resources: Sequence[int], kinds: int) -> None:
-    node.update_potential_available(resources, kinds)
-    for child in node.children:
-        _hand_down(child, resources, kinds)
 
 
 def _by_key(quotas: Mapping[FlavorResource, Quota], keys: Mapping[FlavorResource, int]) -> list[Quota]:

@@ -22,7 +22,7 @@ from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import add, leading_text, parse_duration
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.holds import Hold, holds_of, moment_text
+from gpu_tenancy.cluster.cluster_queues import Hold, holds_of, moment_text
 from gpu_tenancy.cluster.pods import Manifest, name_of, named
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import KUEUE, Kind, State

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from gpu_tenancy.base.json import Json, text_at
-from gpu_tenancy.cluster.holds import Hold
+from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true

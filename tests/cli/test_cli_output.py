@@ -26,8 +26,8 @@ from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.output import Output, as_text, command, write_private, write_text
 from gpu_tenancy.base.progress import measured
 from gpu_tenancy.base.texts import hidden
-from gpu_tenancy.cluster.answers import Answer, Check
 from gpu_tenancy.cluster.demand import read_demands
+from gpu_tenancy.cluster.reading import Answer, Check
 from gpu_tenancy.doctor.results import Row, conclude
 from gpu_tenancy.embedded.platform import PartStatus, Platform
 from gpu_tenancy.engine.render import Rendered

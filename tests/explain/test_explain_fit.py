@@ -25,9 +25,9 @@ from live_builders import (
 )
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cluster.answers import Answer, Check
 from gpu_tenancy.cluster.demand import Demand, demand, read_demands, volcano_queue
 from gpu_tenancy.cluster.pods import requests
+from gpu_tenancy.cluster.reading import Answer, Check
 from gpu_tenancy.explain.fit import Fitting, judge, require_team
 
 

@@ -25,10 +25,9 @@ from live_builders import (
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.quantity import amounts_text, leading_text
-from gpu_tenancy.cluster.answers import Check
 from gpu_tenancy.cluster.demand import demand, read_demands, target_of
 from gpu_tenancy.cluster.dry_run import pod_of
-from gpu_tenancy.cluster.reading import Missing
+from gpu_tenancy.cluster.reading import Check, Missing
 from gpu_tenancy.cluster.references import kinds_claimed, kinds_named
 from gpu_tenancy.explain.fit import judge
 from gpu_tenancy.explain.running import Why

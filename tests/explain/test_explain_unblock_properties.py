@@ -30,7 +30,6 @@ from gpu_tenancy.kueue import (
     Simulation,
     Strategy,
     Tenancy,
-    settle,
 )
 
 FLAVORS = ("a100", "b100")
@@ -97,7 +96,10 @@ def worlds(draw: st.DrawFn) -> World:
         kueue.Workload(f"{queue}/w{at}", queue, (PodSet({GPU: gpus}),), priority)
         for at, (queue, gpus, priority) in enumerate(asked)
     )
-    rest = settle(tenancy, workloads)
+    simulation = Simulation(tenancy)
+    for one in workloads:
+        simulation.submit(one)
+    rest = simulation.settled(simulation.rest())
     assume(not rest.livelock and rest.pending)
     return World(tenancy, workloads, {each.name: each for each in rest.admitted})
 

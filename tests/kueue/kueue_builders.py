@@ -1,6 +1,6 @@
 """Builders of ClusterQueues and workloads, and short forms of their state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpu_tenancy.kueue import (
@@ -10,6 +10,7 @@ from gpu_tenancy.kueue import (
     Quota,
     ResourceGroup,
     Settled,
+    Simulation,
     Step,
     Tenancy,
     Workload,
@@ -36,6 +37,14 @@ def work(name: str, at: str, gpus: int, priority: int = 0, pods: int = 1) -> Wor
 def after(tenancy: Tenancy, *workloads: Workload, finish: Sequence[str] = ()) -> Settled:
     """The state after these workloads are submitted one after another, and then those in `finish` finish."""
     return run(tenancy, [Step(workloads), Step(finish=tuple(finish))])[-1]
+
+
+def settle(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
+    """The state after all workloads are submitted at once, the oldest first."""
+    simulation = Simulation(tenancy)
+    for workload in workloads:
+        simulation.submit(workload)
+    return simulation.settled(simulation.rest())
 
 
 def admitted(settled: Settled) -> list[str]:

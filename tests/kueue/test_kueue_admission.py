@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from kueue_builders import GPU, admitted, after, evictions, group, pending, queue, work
+from kueue_builders import GPU, admitted, after, evictions, group, pending, queue, settle, work
 
 from gpu_tenancy.kueue import (
     FAIR,
@@ -29,7 +29,6 @@ from gpu_tenancy.kueue import (
     Tenancy,
     Workload,
     run,
-    settle,
 )
 
 Data = Mapping[str, Any]

@@ -18,6 +18,7 @@ from gpu_tenancy.kueue import (
     Quotas,
     Simulation,
     Tenancy,
+    Workload,
     preemptors,
 )
 
@@ -30,11 +31,18 @@ def two_queues(nominal_b: int = 4) -> Tenancy:
     return Tenancy((queue("a", 4, preemption=RECLAIMS), queue("b", nominal_b, preemption=RECLAIMS)))
 
 
-def test_a_placed_workload_is_admitted_and_uses_its_flavor() -> None:
-    simulation = Simulation(Tenancy((ClusterQueue("a", group(f1=Quota(4), f2=Quota(4))),)))
-    simulation.place(work("old", "a", 4), ({GPU: "f2"},), -1)
-    simulation.submit(work("new", "a", 4))
+def started(tenancy: Tenancy, placed: Workload, new: Workload, flavor: str = "a100", **how: bool) -> Simulation:
+    """A simulation at rest, which began with one workload admitted and another one pending."""
+    simulation = Simulation(tenancy)
+    simulation.place(placed, ({GPU: flavor},), -1, **how)
+    simulation.submit(new)
     simulation.rest()
+    return simulation
+
+
+def test_a_placed_workload_is_admitted_and_uses_its_flavor() -> None:
+    tenancy = Tenancy((ClusterQueue("a", group(f1=Quota(4), f2=Quota(4))),))
+    simulation = started(tenancy, work("old", "a", 4), work("new", "a", 4), "f2")
     assert {workload.name: dict(workload.flavors[0]) for workload in simulation.settled().admitted} == {
         "old": {GPU: "f2"},
         "new": {GPU: "f1"},
@@ -42,10 +50,7 @@ def test_a_placed_workload_is_admitted_and_uses_its_flavor() -> None:
 
 
 def test_a_placed_workload_may_use_more_than_the_quota() -> None:
-    simulation = Simulation(two_queues(nominal_b=0))
-    simulation.place(work("old", "a", 6), A100, -1)
-    simulation.submit(work("new", "a", 1))
-    simulation.rest()
+    simulation = started(two_queues(nominal_b=0), work("old", "a", 6), work("new", "a", 1))
     assert pending(simulation.settled())["new"].startswith(
         "insufficient unused quota for nvidia.com/gpu in flavor a100, 1 more needed"
     )
@@ -55,10 +60,7 @@ def test_a_placed_workload_may_use_more_than_the_quota() -> None:
 
 
 def test_a_flavor_that_the_queue_no_longer_has_is_not_counted() -> None:
-    simulation = Simulation(two_queues())
-    simulation.place(work("old", "a", 8), ({GPU: "unknown"},), -1)
-    simulation.submit(work("new", "a", 8))
-    simulation.rest()
+    simulation = started(two_queues(), work("old", "a", 8), work("new", "a", 8), "unknown")
     assert admitted(simulation.settled()) == ["old", "new"]
 
 
@@ -86,20 +88,14 @@ def test_the_order_of_place_and_submit_is_the_order_of_creation() -> None:
 
 
 def test_a_leaving_workload_releases_its_quota_and_is_pending() -> None:
-    simulation = Simulation(two_queues(nominal_b=0))
-    simulation.place(work("old", "a", 4), A100, -1, leaving=True)
-    simulation.submit(work("new", "a", 4, priority=1))
-    simulation.rest()
-    state = simulation.settled()
+    new = work("new", "a", 4, priority=1)
+    state = started(two_queues(nominal_b=0), work("old", "a", 4), new, leaving=True).settled()
     assert (admitted(state), list(pending(state))) == (["new"], ["old"])
     assert evicted(state) == []
 
 
 def test_a_fixed_workload_is_not_preempted_but_may_finish() -> None:
-    simulation = Simulation(two_queues())
-    simulation.place(work("lent", "b", 8), A100, -1, fixed=True)
-    simulation.submit(work("preemptor", "a", 4))
-    simulation.rest()
+    simulation = started(two_queues(), work("lent", "b", 8), work("preemptor", "a", 4), fixed=True)
     assert admitted(simulation.settled()) == ["lent"]
     simulation.finish("lent")
     simulation.rest()

@@ -1,6 +1,5 @@
 """Properties of every tenancy and every sequence of steps."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from kueue_builders import GPU, admitted, work
+from kueue_builders import GPU, admitted, group, settle, work
 
 from gpu_tenancy.kueue import (
     FAIR,
@@ -31,73 +30,80 @@ from gpu_tenancy.kueue import (
     cycle,
     run,
     runner,
-    settle,
 )
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
 
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 QUEUES = ("a", "b", "c", "d")
 GROUPS = ("left", "right")
 
 
-def groups(quotas: Sequence[Quota]) -> tuple[ResourceGroup, ...]:
-    flavors = (FlavorQuotas(f"f{number}", {GPU: quota}) for number, quota in enumerate(quotas))
-    return (ResourceGroup(tuple(flavors)),)
+def groups(*flavors: Quota) -> tuple[ResourceGroup, ...]:
+    return group(**{f"f{number}": quota for number, quota in enumerate(flavors)})
 
 
 @st.composite
-def quotas(draw: st.DrawFn, flavors: int) -> list[Quota]:
-    drawn: list[Quota] = []
-    for _ in range(flavors):
-        nominal = draw(st.integers(0, 6))
-        limit = draw(st.none() | st.integers(0, 6))
-        drawn.append(Quota(nominal, limit, draw(st.none() | st.integers(0, nominal))))
-    return drawn
+def quotas(draw: st.DrawFn) -> Quota:
+    nominal = draw(st.integers(0, 6))
+    return Quota(nominal, draw(st.none() | st.integers(0, 6)), draw(st.none() | st.integers(0, nominal)))
 
 
 @st.composite
-def tenancies(draw: st.DrawFn) -> Tenancy:
-    """Up to four queues in a tree of up to three levels."""
-    flavors = draw(st.integers(1, 2))
-    cohorts = (Cohort("org"), *(Cohort(name, "org", groups(draw(quotas(flavors)))) for name in GROUPS))
+def tenancies(draw: st.DrawFn, *, wide: bool = False) -> Tenancy:
+    """Up to four queues in a tree of up to three levels; `wide`: up to twenty, of two resources and with all rules."""
+    flavors, fair = range(draw(st.integers(1, 2))), draw(st.sampled_from([None, FAIR]))
+    resources = (GPU, "cpu")[: draw(st.integers(1, 2)) if wide else 1]
+
+    def own() -> tuple[ResourceGroup, ...]:
+        lines = (FlavorQuotas(f"f{number}", {name: draw(quotas()) for name in resources}) for number in flavors)
+        return (ResourceGroup(tuple(lines)),)
+
+    def preemption() -> Preemption:
+        within = draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.LOWER_OR_NEWER]))
+        reclaim = draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.ANY]))
+        borrows = wide and not fair and reclaim is not Policy.NEVER
+        return Preemption(within, reclaim, draw(st.sampled_from([None, BorrowWithinCohort(5)])) if borrows else None)
+
+    weight = st.sampled_from([1.0, 2.0])
+    cohorts = [Cohort("org"), *(Cohort(name, "org", own(), draw(weight) if wide else None) for name in GROUPS)]
+    if wide:
+        cohorts.append(Cohort("team", GROUPS[0]))
+    names = [f"q{number}" for number in range(draw(st.integers(3, 20)))] if wide else QUEUES[: draw(st.integers(1, 4))]
+    fungible = st.sampled_from(Fungible)
     queues = tuple(
         ClusterQueue(
             name,
-            groups(draw(quotas(flavors))),
-            draw(st.sampled_from(["org", *GROUPS])),
+            own(),
+            draw(st.sampled_from([cohort.name for cohort in cohorts])),
             draw(st.sampled_from(Strategy)),
-            Preemption(
-                draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.LOWER_OR_NEWER])),
-                draw(st.sampled_from([Policy.NEVER, Policy.LOWER, Policy.ANY])),
-            ),
-            weight=draw(st.sampled_from([0.0, 1.0, 2.0])),
+            preemption(),
+            Fungibility(draw(fungible), draw(fungible)) if wide else Fungibility(),
+            draw(st.sampled_from([0.0, 1.0, 2.0])),
         )
-        for name in QUEUES[: draw(st.integers(1, 4))]
+        for name in names
     )
-    return Tenancy(queues, cohorts, draw(st.sampled_from([None, FAIR])))
+    return Tenancy(queues, tuple(cohorts), fair)
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Tenancy, list[Step]]:
+def worlds(draw: st.DrawFn, *, wide: bool = False) -> tuple[Tenancy, list[Step]]:
     """A tenancy, and steps that submit or finish workloads."""
-    tenancy = draw(tenancies())
+    tenancy = draw(tenancies(wide=wide))
     names = [queue.name for queue in tenancy.queues]
+    resources = sorted(tenancy.queues[0].groups[0].covered)
     steps: list[Step] = []
     unfinished: list[str] = []
-    for number in range(draw(st.integers(1, 12))):
+    for number in range(draw(st.integers(20, 60) if wide else st.integers(1, 12))):
         if unfinished and draw(st.integers(0, 4)) == 0:
             finished = unfinished.pop(draw(st.integers(0, len(unfinished) - 1)))
             steps.append(Step(finish=(finished,)))
             continue
         unfinished.append(f"w{number}")
-        workload = work(
-            unfinished[-1],
-            draw(st.sampled_from(names)),
-            draw(st.integers(1, 5)),
-            draw(st.sampled_from([0, 0, 10])),
-            draw(st.integers(1, 2)),
-        )
-        steps.append(Step((workload,)))
+        requests = {resource: draw(st.integers(1, 5)) for resource in resources}
+        pods, queue = PodSet(requests, draw(st.integers(1, 2))), draw(st.sampled_from(names))
+        steps.append(Step((Workload(unfinished[-1], queue, (pods,), draw(st.sampled_from([0, 0, 10]))),)))
     return tenancy, steps
 
 
@@ -218,7 +224,7 @@ def test_nominal_quota_is_never_lent_while_requested(
     """With the reclaim policy Any. Workloads have one GPU, so quota is never fragmented."""
     rules = Preemption(reclaim=Policy.ANY)
     queues = tuple(
-        ClusterQueue(name, groups([Quota(nominal, limit)]), "org", preemption=rules)
+        ClusterQueue(name, groups(Quota(nominal, limit)), "org", preemption=rules)
         for name, (nominal, limit) in zip(QUEUES, quotas_of, strict=False)
     )
     workloads = [
@@ -247,95 +253,16 @@ def test_workloads_at_once_stay_within_the_total_quota(world: tuple[Tenancy, lis
     assert total <= sum(quota_of(owner, flavor).nominal for owner in owners for flavor in ("f0", "f1"))
 
 
-# The candidate cache: what it has cached across cycles equals what a new cache computes.
-
-FLAVORS = ("a100", "h100")
-MANY = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-
-
-class World:
-    """A random tenancy of up to twenty queues, with twenty to sixty workloads that are submitted and finish."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - the same world for the same seed, no secret
-        self._flavors = FLAVORS[: self._pick(1, 1, 2)]
-        self._resources = (GPU, "cpu")[: self._pick(1, 1, 1, 2)]
-        fair = self._pick(None, FAIR)
-        groups = [
-            Cohort(f"group-{number}", "org", self._groups(3), self._pick(1.0, 2.0))
-            for number in range(self._pick(0, 2, 3))
-        ]
-        teams = [Cohort(f"team-{number}", "group-0") for number in range(self._pick(0, 1) if groups else 0)]
-        self._cohorts = [Cohort("org"), *groups, *teams]
-        queues = tuple(self._queue(number, fair=fair is not None) for number in range(self._random.randint(3, 20)))
-        self.tenancy = Tenancy(queues, tuple(self._cohorts), fair)
-        self.steps = list(self._steps())
-
-    def _pick(self, *choices: Any) -> Any:
-        return self._random.choice(choices)
-
-    def _groups(self, max_nominal: int) -> tuple[ResourceGroup, ...]:
-        quotas = [
-            FlavorQuotas(
-                flavor,
-                {
-                    resource: Quota(
-                        nominal := self._random.randint(0, max_nominal),
-                        self._pick(None, None, self._random.randint(0, 6)),
-                        self._pick(None, None, self._random.randint(0, nominal)),
-                    )
-                    for resource in self._resources
-                },
-            )
-            for flavor in self._flavors
-        ]
-        return (ResourceGroup(tuple(quotas)),)
-
-    def _queue(self, number: int, *, fair: bool) -> ClusterQueue:
-        reclaim = self._pick(Policy.ANY, Policy.ANY, Policy.LOWER, Policy.NEVER)
-        borrow = None if fair or reclaim is Policy.NEVER else self._pick(None, None, BorrowWithinCohort(50))
-        return ClusterQueue(
-            f"queue-{number}",
-            self._groups(6),
-            self._pick(*(cohort.name for cohort in self._cohorts)),
-            self._pick(Strategy.BEST_EFFORT, Strategy.BEST_EFFORT, Strategy.STRICT),
-            Preemption(self._pick(Policy.NEVER, Policy.LOWER, Policy.LOWER_OR_NEWER), reclaim, borrow),
-            Fungibility(self._pick(*Fungible), self._pick(*Fungible)),
-            self._pick(1.0, 1.0, 2.0, 0.5),
-        )
-
-    def _steps(self) -> Any:
-        unfinished: list[str] = []
-        for number in range(self._random.randint(20, 60)):
-            if unfinished and self._random.random() < 0.15:
-                yield Step(finish=(unfinished.pop(self._random.randrange(len(unfinished))),))
-            unfinished.append(f"w{number}")
-            requests = {resource: self._pick(1, 1, 2, 2, 3, 5) for resource in self._resources}
-            queue = f"queue-{self._random.randrange(len(self.tenancy.queues))}"
-            pod_set = PodSet(requests, self._pick(1, 1, 1, 2))
-            yield Step((Workload(unfinished[-1], queue, (pod_set,), self._pick(0, 0, 50, 100)),))
-
-    def simulate(self, *, at_once: bool) -> list[Settled]:
-        """The states; `at_once`: all workloads are submitted before the first cycle, and none finishes."""
-        if not at_once:
-            return list(run(self.tenancy, self.steps))
-        return [settle(self.tenancy, [workload for step in self.steps for workload in step.submit])]
-
-
 @pytest.mark.slow
-@MANY
-@given(st.integers(0, 10**9))
-def test_cached_candidates_equal_those_of_a_new_cache(seed: int) -> None:
-    world = World(seed)
-    with_cache = world.simulate(at_once=False)
+@settings(SLOW, max_examples=40)
+@given(worlds(wide=True))
+def test_cached_candidates_equal_those_of_a_new_cache(world: tuple[Tenancy, list[Step]]) -> None:
+    with_cache = run(*world)
     run_cycle = cycle.run_cycle
 
-    def with_new_cache(tree: Any, heads: Any, number: int, _found: cycle.Nominations) -> Any:
-        cache = CandidateCache(tree.queues.values(), tree.resources)
-        return run_cycle(tree, heads, number, cycle.Nominations(tree, cache))
+    def with_new_cache(tree: Any, heads: Any, number: int, _cache: CandidateCache) -> Any:
+        return run_cycle(tree, heads, number, CandidateCache(tree.queues.values()))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "run_cycle", with_new_cache)
-        assert world.simulate(at_once=False) == with_cache
+        assert run(*world) == with_cache

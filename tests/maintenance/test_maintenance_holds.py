@@ -8,8 +8,8 @@ import pytest
 from live_builders import Data, cluster_queue, flavor, job, local_queue, node, only_gpus, workload
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cluster.cluster_queues import Hold, holds_in
 from gpu_tenancy.cluster.demand import target_of
-from gpu_tenancy.cluster.holds import Hold, holds_in
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.explain.usage import measure
 from gpu_tenancy.explain.why import why

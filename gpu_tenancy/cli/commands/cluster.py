@@ -20,7 +20,7 @@ from gpu_tenancy.cli.commands.options import asking
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpu_tenancy.cluster.holds import Hold
+    from gpu_tenancy.cluster.cluster_queues import Hold
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.kube.references import Reference
     from gpu_tenancy.maintenance.holding import Subject
@@ -199,7 +199,7 @@ def release(
     [dim]tenancy cluster release h100[/dim]
     """
     if drift:
-        from gpu_tenancy.cluster.holds import holds_in
+        from gpu_tenancy.cluster.cluster_queues import holds_in
 
         with terminal.errors(), naming(drift):
             for line in holds_in(drift.read_text(encoding="utf-8", errors="replace")):

@@ -66,36 +66,24 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Hardware:
-    """The GPUs of a flavor.
-
-    Attributes:
-        maximum: with the maximum of nodes.
-        promised: guaranteed to others.
-        price: US dollars per month for one GPU; None if it is unknown.
-    """
+    """The GPUs of a flavor."""
 
     flavor: str
-    maximum: int
-    promised: int
+    maximum: int  # with the maximum of nodes
+    promised: int  # guaranteed to others
     per_node: int
-    price: float | None
+    price: float | None  # US dollars per month for one GPU; None if it is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """The size of a server.
-
-    Attributes:
-        gpus: of a replica.
-        latency: seconds at which a replica was measured.
-        further: replicas on another flavor, those of a burst.
-    """
+    """The size of a server."""
 
     size: "Size"
-    gpus: int
-    latency: float | None
+    gpus: int  # of a replica
+    latency: float | None  # seconds at which a replica was measured
     hardware: _Hardware | None = None
-    further: int = 0
+    further: int = 0  # replicas on another flavor, those of a burst
     burst: _Hardware | None = None
 
     @property

@@ -19,7 +19,7 @@ from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team
 if TYPE_CHECKING:
     from gpu_tenancy.cluster.demand import Demand
     from gpu_tenancy.cluster.estimate import History
-    from gpu_tenancy.cluster.reading import State
+    from gpu_tenancy.cluster.reading import Check, State
     from gpu_tenancy.explain.fit import Fitting
     from gpu_tenancy.explain.running import Why
     from gpu_tenancy.kube.client import Cluster
@@ -150,7 +150,6 @@ def read_for_fit(cluster: "Cluster", team: str) -> "State":
 
 def judged(cluster: "Cluster", team: str, state: "State", demands: "list[Demand]") -> "list[Fitting]":
     """What `fit` says of each workload."""
-    from gpu_tenancy.cluster.answers import Check
     from gpu_tenancy.cluster.demand import with_runtime
     from gpu_tenancy.cluster.dry_run import ask, completed
     from gpu_tenancy.cluster.reading import read

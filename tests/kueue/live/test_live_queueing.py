@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.quantity import amounts
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.cluster.holds import Hold
+from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.embedded.certificates import write_account_config
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render

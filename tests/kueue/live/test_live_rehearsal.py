@@ -8,7 +8,7 @@ from queueing import Queueing
 from repository import ROOT
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.cluster.holds import Hold
+from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster
