@@ -58,11 +58,7 @@ _ACCOUNT: Final = Subject("ServiceAccount", "stop", NOTEBOOK_STOPS)
 
 
 class NotebookStops(Component):
-    """The CronJob that stops notebooks of all teams, in a namespace of its own.
-
-    Example:
-        >>> NotebookStops("notebooks", "prod", plan(stack).notebooks)
-    """
+    """The CronJob that stops notebooks of all teams, in a namespace of its own."""
 
     def __init__(self, name: str, environment: str, teams: Mapping[str, int], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:NotebookStops", name, opts)
@@ -79,9 +75,6 @@ class TeamNotebooks(Component):
     """A team's notebook options and their container files, the right to stop notebooks, and their hosts.
 
     A host leads to the pods that have the name of its notebook as their label, of which people of the team start one.
-
-    Example:
-        >>> TeamNotebooks("ml-research.notebooks", "ml-research", plan(stack).teams[0].notebooks, {})
     """
 
     def __init__(

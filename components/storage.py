@@ -34,9 +34,6 @@ class StorageClasses(Component):
     """The StorageClasses that claims of teams need. Their CSI drivers are managed with the cluster.
 
     Volumes of a class that keeps them stay in the cloud without their claim, with its name in `claimRef`.
-
-    Example:
-        >>> StorageClasses("storage", plan(stack).storage_classes)
     """
 
     def __init__(self, name: str, classes: tuple[StorageClassPlan, ...], opts: Options = None) -> None:
@@ -56,11 +53,7 @@ class StorageClasses(Component):
 
 
 class TeamStorage(Component):
-    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound.
-
-    Example:
-        >>> TeamStorage("ml-research.checkpoints", plan(stack).teams[0].claims[0])
-    """
+    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound."""
 
     def __init__(self, name: str, claim: ClaimPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamStorage", name, opts)
@@ -78,9 +71,6 @@ class DatasetVolume(Component):
     """A PersistentVolume on a bucket and the claim that it is reserved for.
 
     Bucket, access and CSI driver are not managed here: the cluster's component grants the rights.
-
-    Example:
-        >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
     """
 
     def __init__(self, name: str, volume: VolumePlan, opts: Options = None) -> None:
@@ -167,9 +157,6 @@ class Snapshots(Component):
     Each team has its own ServiceAccount there, with rights on VolumeSnapshots of its namespace alone. RBAC cannot
     restrict the cluster-wide VolumeSnapshotContents to a team, so an admission policy lets an account only release
     contents of its team's snapshots. Snapshot controller, definitions and CSI drivers are not managed here.
-
-    Example:
-        >>> Snapshots("snapshots", plan(stack).environment, plan(stack).snapshot_classes)
     """
 
     def __init__(
@@ -237,11 +224,7 @@ def _releases_only() -> Any:
 
 
 class TeamSnapshots(Component):
-    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace.
-
-    Example:
-        >>> TeamSnapshots("ml-research.snapshots", "ml-research", plan(stack).teams[0].snapshots)
-    """
+    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace."""
 
     def __init__(self, name: str, team: str, snapshots: tuple[SnapshotPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamSnapshots", name, opts)
