@@ -33,7 +33,7 @@ from .identity import (
 )
 from .karpenter import Karpenter
 from .nodes import ClusterContext, efa_plugin, system_pool
-from .policies import managed_policy, node_trust, partition
+from .policies import managed_policy, partition, trust
 from .pools import ClusterAutoscaler, NodeGroup
 
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
@@ -197,7 +197,7 @@ class EksCluster(Component):
     def _node_role(self, name: str, purpose: str, policies: Sequence[str]) -> Role:
         region = self._section.region
         shells = (SESSION_MANAGER,) if self._section.session_manager else ()
-        grant = Grant(node_trust(region), managed=[managed_policy(region, policy) for policy in (*policies, *shells)])
+        grant = Grant(trust("ec2", region), managed=[managed_policy(region, policy) for policy in (*policies, *shells)])
         return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, self.own)
 
 
