@@ -27,36 +27,16 @@ _LEASE: Final = 160  # seconds; kwok renews each fourth of it. With 40 s, leases
 PARTS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, NODES)  # in the order of their start
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
     """The files of one platform; `down` deletes `home`."""
 
-    home: Path
-
-    @property
-    def certificates(self) -> Path:
-        """Folder for keys and certificates of all parts."""
-        return self.home / "certificates"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
-        return self.home / "kubeconfig"
-
-    @property
-    def data(self) -> Path:
-        """Folder for the data of etcd."""
-        return self.home / "etcd"
-
-    @property
-    def state(self) -> Path:
-        """File with pids and ports of the running parts."""
-        return self.home / "platform.json"
-
-    @property
-    def carried(self) -> Path:
-        """File with the name and the engine of the deployed stack."""
-        return self.home / "carried.json"
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.certificates = home / "certificates"  # keys and certificates of all parts
+        self.kubeconfig = home / "kubeconfig"  # of the administrator
+        self.data = home / "etcd"  # of etcd
+        self.state = home / "platform.json"  # pids and ports of the running parts
+        self.carried = home / "carried.json"  # name and engine of the deployed stack
 
     def log(self, part: str) -> Path:
         """The log file of a part."""
