@@ -1,5 +1,6 @@
 """Storage of teams: StorageClasses, claims, datasets on object storage as volumes, and snapshots."""
 
+from pathlib import Path
 from typing import Any, Final
 
 import pulumi
@@ -115,33 +116,7 @@ class DatasetVolume(Component):
 
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"  # label of a CronJob's snapshots: the claim; it deletes no others
-SCRIPT: Final = """\
-set -eu
-snapshots=volumesnapshots.snapshot.storage.k8s.io
-kubectl create --namespace "$TEAM" --filename - <<END
-apiVersion: snapshot.storage.k8s.io/v1
-kind: VolumeSnapshot
-metadata:
-  name: "$CLAIM-$(date -u +%Y%m%d-%H%M%S)"
-  labels: {gpu-tenancy.dev/snapshot-of: "$CLAIM"}
-spec:
-  volumeSnapshotClassName: "$CLASS"
-  source: {persistentVolumeClaimName: "$CLAIM"}
-END
-row='{.metadata.name}|{.status.readyToUse}|{.status.boundVolumeSnapshotContentName}{"\\n"}'
-taken=$(kubectl get "$snapshots" --namespace "$TEAM" --selector "gpu-tenancy.dev/snapshot-of=$CLAIM" \\
-  --output jsonpath="{range .items[*]}$row{end}")
-old=$(printf '%s\\n' "$taken" | sort -r | awk -F'|' -v keep="$KEEP" \\
-  'NF == 3 && ($2 == "true" ? ++complete : ++incomplete) > keep { print $1 "|" $3 }')
-for snapshot in $old; do
-  content=${snapshot#*|}
-  if [ "$KEPT" = true ] && [ -n "$content" ]; then
-    kubectl patch volumesnapshotcontents.snapshot.storage.k8s.io "$content" --type merge \\
-      --patch '{"spec":{"deletionPolicy":"Delete"}}'
-  fi
-  kubectl delete "$snapshots" "${snapshot%%|*}" --namespace "$TEAM" --wait=false
-done
-"""
+SCRIPT: Final = Path(__file__).with_name("take_snapshot.sh").read_text(encoding="utf-8")
 """Takes a snapshot, then deletes complete ones beyond the newest `KEEP`, and as many incomplete ones, counted apart:
 failed snapshots must not replace good ones. Names end in the time. Nothing is deleted without a requested snapshot.
 Contents of a class that keeps them (`KEPT`) are released first:

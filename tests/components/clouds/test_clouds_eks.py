@@ -330,12 +330,12 @@ def test_pools_follow_the_add_ons_and_these_the_control_plane() -> None:
 
 # A program with add-ons of an existing control plane.
 ADDONS_ALONE: Final = """
-from components.clouds.aws.control_plane import BEFORE_NODES, Addons
+from components.clouds.aws.control_plane import Addons
 from components.clouds.aws.nodes import ClusterContext
 
 section = made.cluster.section
 context = ClusterContext(section, section.subnets, pulumi.Output.from_input("sg-1"), {}, protect=False)
-Addons("alone", context, BEFORE_NODES, pulumi.Output.from_input("1.36"))
+Addons("alone", context, "first-addons", pulumi.Output.from_input("1.36"))
 """
 
 
