@@ -32,9 +32,6 @@ class Caches(Component):
 
     A new size, medium or flavor replaces the runtime: its pods end, the cache is empty, and pods that mount it must be
     restarted. A Dataset stays as long as a team refers to it.
-
-    Example:
-        >>> Caches("caches", plan(stack).environment, plan(stack).caches)
     """
 
     def __init__(self, name: str, environment: str, caches: Sequence[CachePlan], opts: Options = None) -> None:
@@ -97,9 +94,6 @@ class CachedVolume(Component):
     """A team's reference to a cache: Fluid makes a ThinRuntime, a PersistentVolume and a claim with the dataset's name.
 
     The claim is pending until the cache is ready.
-
-    Example:
-        >>> CachedVolume("ml-research-corpus", plan(stack).teams[0].cached[0])
     """
 
     def __init__(self, name: str, cached: CachedDataset, opts: Options = None) -> None:

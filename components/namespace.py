@@ -34,9 +34,6 @@ class TeamNamespace(Component):
     It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue, the ServiceAccounts of workloads and service
     accounts, and a RoleBinding for each role in the team. All of it depends on `namespace`, which is deleted last;
     `bounds` are the objects that must exist before the first pod.
-
-    Example:
-        >>> TeamNamespace("ml-research", plan(stack).teams[0].namespace)
     """
 
     def __init__(self, name: str, team: planned.NamespacePlan, opts: Options = None) -> None:

@@ -26,24 +26,7 @@ from .objects import (
     script_container,
 )
 
-SCRIPT: Final = """\
-set -u
-failed=0
-before() { date -u -d "@$(($(date +%s) - $1))" +%Y-%m-%dT%H:%M:%SZ; }
-first='.status.containerStatuses[0]'
-row="{.metadata.ownerReferences[0].name}|{.status.startTime}|{$first.ready}|{$first.state.running.startedAt}"'{"\\n"}'
-for entry in $TEAMS; do
-  team=${entry%%=*}
-  pods=$(kubectl get pods --namespace "$team" --selector gpu-tenancy.dev/notebook \\
-    --output jsonpath="{range .items[*]}$row{end}") || { failed=1; continue; }
-  stopped=$(printf '%s\\n' "$pods" | awk -F'|' -v longest="$(before "${entry#*=}")" -v settled="$(before 600)" \\
-    '$2 != "" && $2 < longest || $3 == "false" && $4 != "" && $4 < settled { print $1 }')
-  for notebook in $stopped; do
-    kubectl scale statefulset "$notebook" --namespace "$team" --replicas=0 || failed=1
-  done
-done
-exit $failed
-"""
+SCRIPT: Final = Path(__file__).with_name("stop_notebooks.sh").read_text(encoding="utf-8")
 """Scales notebooks to 0 if they ran for longer than their team's `longest`, or are idle: a pod that ran for ten minutes
 and is not ready, by its own probe."""
 _ROLE: Final = f"gpu-tenancy-{NOTEBOOK_STOPS}"
@@ -58,11 +41,7 @@ _ACCOUNT: Final = Subject("ServiceAccount", "stop", NOTEBOOK_STOPS)
 
 
 class NotebookStops(Component):
-    """The CronJob that stops notebooks of all teams, in a namespace of its own.
-
-    Example:
-        >>> NotebookStops("notebooks", "prod", plan(stack).notebooks)
-    """
+    """The CronJob that stops notebooks of all teams, in a namespace of its own."""
 
     def __init__(self, name: str, environment: str, teams: Mapping[str, int], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:NotebookStops", name, opts)
@@ -79,9 +58,6 @@ class TeamNotebooks(Component):
     """A team's notebook options and their container files, the right to stop notebooks, and their hosts.
 
     A host leads to the pods that have the name of its notebook as their label, of which people of the team start one.
-
-    Example:
-        >>> TeamNotebooks("ml-research.notebooks", "ml-research", plan(stack).teams[0].notebooks, {})
     """
 
     def __init__(

@@ -36,6 +36,9 @@ class Component(pulumi.ComponentResource):
     def __init__(self, kind: str, name: str, opts: Options) -> None:
         super().__init__(kind, name, {}, opts)
         self.own = ResourceOptions(parent=self)
+        if kind.startswith("gpu-tenancy:clouds:"):
+            # Else the engine would show it as unfinished until the end of a deployment. It costs a write of the state.
+            self.register_outputs({})
 
     def kept(self, *, protect: bool) -> ResourceOptions:
         """Options of a resource that stays when the stack is destroyed, because its data is not the stack's."""

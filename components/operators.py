@@ -36,9 +36,6 @@ class Operator(Component):
     If a chart's templates have its custom resource definitions, Helm deletes them, and all objects of these kinds, with
     the release. So Pulumi never deletes such a release or its namespace: it stays installed when it is removed from a
     stack. Set `installed` in the stack, or run `helm uninstall`; it cannot be created again while it exists.
-
-    Example:
-        >>> Operator("kueue", plan(stack).operators[0])
     """
 
     def __init__(self, name: str, plan: ReleasePlan, opts: Options = None) -> None:
@@ -109,9 +106,6 @@ class Operators(Component):
 
     Each waits for the gate of the one before it: later charts contain objects of earlier operators, and Kueue's
     webhooks receive the Jobs of other charts' hooks. `pulumi destroy` uses the reverse order.
-
-    Example:
-        >>> Operators("operators", plan(stack).operators)
     """
 
     def __init__(self, name: str, plans: tuple[ReleasePlan, ...], opts: Options = None) -> None:
@@ -163,9 +157,6 @@ class Infiniband(Component):
     A cluster has one such object; the operator is not installed here. To update driver pods, which are never replaced
     automatically, because that drains the nodes, delete the pods while the nodes are empty:
     https://azure.github.io/aks-rdma-infiniband/configurations/network-operator
-
-    Example:
-        >>> Infiniband("infiniband", plan(stack).infiniband)
     """
 
     def __init__(self, name: str, plan: InfinibandPlan, opts: Options = None) -> None:
@@ -188,9 +179,6 @@ class Observability(Component):
 
     They are for Grafana's sidecar, Prometheus' operator and OpenCost, which are not installed here: make this depend on
     their release, which has the definition of PrometheusRule. With `of_others`, the namespace exists too.
-
-    Example:
-        >>> Observability("observability", observability(tree, servers, gpu_prices(tree)), namespace="monitoring")
     """
 
     def __init__(

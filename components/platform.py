@@ -74,8 +74,8 @@ def _on_cluster(planned: Plan) -> ResourceOptions:
     return _own(planned, api, api.provider())
 
 
-def _cluster(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> Cluster:
-    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, ResourceOptions(parent=parent))
+def _cluster(planned: Plan, prefix: str = "", parent: pulumi.Resource | None = None) -> Cluster:
+    return open_cluster(f"{prefix}cluster", planned.cluster, ResourceOptions(parent=parent))
 
 
 def _own(
@@ -117,20 +117,20 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
     """
     if planned.parts:
         raise pulumi.RunError("split: a component is in one Pulumi stack, so it cannot be divided; remove it")
-    inside = _foundation(planned, name, parent)
-    Tenancy(f"{_prefix(name)}tenancy", planned, inside, prefix=f"{name}." if name else "")
+    prefix = f"{name}-" if name else ""  # a hyphen, because clouds do not accept dots in names
+    inside = _foundation(planned, prefix, parent)
+    Tenancy(f"{prefix}tenancy", planned, inside, prefix=f"{name}." if name else "")
 
 
-def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> ResourceOptions:
-    cluster = _cluster(planned, name, parent)
-    return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, name)
+def _foundation(planned: Plan, prefix: str = "", parent: pulumi.Resource | None = None) -> ResourceOptions:
+    cluster = _cluster(planned, prefix, parent)
+    return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, prefix)
 
 
 def _operators(
-    planned: Plan, own: ResourceOptions, system: Sequence[pulumi.Resource] = (), name: str = ""
+    planned: Plan, own: ResourceOptions, system: Sequence[pulumi.Resource] = (), prefix: str = ""
 ) -> ResourceOptions:
     """Registers operators and dashboards; returns the options of their dependents."""
-    prefix = _prefix(name)
     inside = ResourceOptions.merge(own, ResourceOptions(depends_on=[*system]))
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
@@ -141,10 +141,6 @@ def _operators(
         of_others = planned.monitoring not in {release.namespace for release in planned.operators}
         Observability(f"{prefix}observability", planned.observability, planned.monitoring, inside, of_others=of_others)
     return inside
-
-
-def _prefix(name: str) -> str:
-    return f"{name}-" if name else ""  # a hyphen, because clouds do not accept dots in names
 
 
 def outputs(planned: Plan) -> dict[str, Any]:

@@ -37,9 +37,6 @@ class Priorities(Component):
     """A PriorityClass, for pods on nodes, and a WorkloadPriorityClass, for queues, of the same name for each priority.
 
     Their values are equal, so that neither can contradict the other. Kueue is not installed here.
-
-    Example:
-        >>> Priorities("priorities", {"ml-low": Priority(value=1000, preempts=False)})
     """
 
     def __init__(self, name: str, priorities: Mapping[str, Priority], opts: Options = None) -> None:
@@ -68,9 +65,6 @@ class Queues(Component):
 
     Kueue and Volcano are not installed here. Kueue, which removes its objects' finalizers, must be uninstalled after
     them: make this component depend on its release.
-
-    Example:
-        >>> Queues("queues", plan(stack).queues)
     """
 
     def __init__(self, name: str, queues: QueuesPlan, opts: Options = None) -> None:
@@ -206,9 +200,6 @@ class WorkerClusters(Component):
     """The MultiKueueClusters of a manager, and the AdmissionCheck that sends workloads to them.
 
     A kubeconfig is a Secret in Kueue's namespace, neither read nor created here.
-
-    Example:
-        >>> WorkerClusters("queues", plan(stack).queues.workers)
     """
 
     def __init__(self, name: str, workers: Sequence[Worker], opts: Options = None) -> None:
@@ -231,9 +222,6 @@ class ManagerAccess(Component):
     """The ServiceAccount of a manager in a worker, its read rights, and its role in each team's namespace.
 
     It has no token until a user asks for one: `tenancy access worker-kubeconfig`.
-
-    Example:
-        >>> ManagerAccess("manager", plan(stack).manager)
     """
 
     def __init__(self, name: str, access: WorkerAccess, opts: Options = None) -> None:

@@ -28,9 +28,6 @@ class NamespaceSecrets(Component):
     Values of the Pulumi config are secret outputs: encrypted in the state, `[secret]` in previews. A copied Secret
     belongs to its ExternalSecret; the team's own ServiceAccount reads it in the cloud. Not managed here: Secrets
     created by hand, secrets in the cloud, and External Secrets itself. Workloads need `made` before their first pod.
-
-    Example:
-        >>> NamespaceSecrets("ml-research-secrets", "ml-research", plan(stack).teams[0].secrets)
     """
 
     def __init__(self, name: str, namespace: str, secrets: TeamSecrets, opts: Options = None) -> None:

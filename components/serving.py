@@ -78,9 +78,6 @@ class ModelServer(Component):
         autoscaler: None if the number of replicas is fixed.
         route: of clients outside of the cluster; None without one.
         monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
-
-    Example:
-        >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
     """
 
     def __init__(self, name: str, server: ServerPlan, opts: Options = None) -> None:

@@ -1,5 +1,6 @@
 """Storage of teams: StorageClasses, claims, datasets on object storage as volumes, and snapshots."""
 
+from pathlib import Path
 from typing import Any, Final
 
 import pulumi
@@ -34,9 +35,6 @@ class StorageClasses(Component):
     """The StorageClasses that claims of teams need. Their CSI drivers are managed with the cluster.
 
     Volumes of a class that keeps them stay in the cloud without their claim, with its name in `claimRef`.
-
-    Example:
-        >>> StorageClasses("storage", plan(stack).storage_classes)
     """
 
     def __init__(self, name: str, classes: tuple[StorageClassPlan, ...], opts: Options = None) -> None:
@@ -56,11 +54,7 @@ class StorageClasses(Component):
 
 
 class TeamStorage(Component):
-    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound.
-
-    Example:
-        >>> TeamStorage("ml-research.checkpoints", plan(stack).teams[0].claims[0])
-    """
+    """A claim of a team, which its workloads mount. A deployment does not wait until it is bound."""
 
     def __init__(self, name: str, claim: ClaimPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamStorage", name, opts)
@@ -78,9 +72,6 @@ class DatasetVolume(Component):
     """A PersistentVolume on a bucket and the claim that it is reserved for.
 
     Bucket, access and CSI driver are not managed here: the cluster's component grants the rights.
-
-    Example:
-        >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
     """
 
     def __init__(self, name: str, volume: VolumePlan, opts: Options = None) -> None:
@@ -125,33 +116,7 @@ class DatasetVolume(Component):
 
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"  # label of a CronJob's snapshots: the claim; it deletes no others
-SCRIPT: Final = """\
-set -eu
-snapshots=volumesnapshots.snapshot.storage.k8s.io
-kubectl create --namespace "$TEAM" --filename - <<END
-apiVersion: snapshot.storage.k8s.io/v1
-kind: VolumeSnapshot
-metadata:
-  name: "$CLAIM-$(date -u +%Y%m%d-%H%M%S)"
-  labels: {gpu-tenancy.dev/snapshot-of: "$CLAIM"}
-spec:
-  volumeSnapshotClassName: "$CLASS"
-  source: {persistentVolumeClaimName: "$CLAIM"}
-END
-row='{.metadata.name}|{.status.readyToUse}|{.status.boundVolumeSnapshotContentName}{"\\n"}'
-taken=$(kubectl get "$snapshots" --namespace "$TEAM" --selector "gpu-tenancy.dev/snapshot-of=$CLAIM" \\
-  --output jsonpath="{range .items[*]}$row{end}")
-old=$(printf '%s\\n' "$taken" | sort -r | awk -F'|' -v keep="$KEEP" \\
-  'NF == 3 && ($2 == "true" ? ++complete : ++incomplete) > keep { print $1 "|" $3 }')
-for snapshot in $old; do
-  content=${snapshot#*|}
-  if [ "$KEPT" = true ] && [ -n "$content" ]; then
-    kubectl patch volumesnapshotcontents.snapshot.storage.k8s.io "$content" --type merge \\
-      --patch '{"spec":{"deletionPolicy":"Delete"}}'
-  fi
-  kubectl delete "$snapshots" "${snapshot%%|*}" --namespace "$TEAM" --wait=false
-done
-"""
+SCRIPT: Final = Path(__file__).with_name("take_snapshot.sh").read_text(encoding="utf-8")
 """Takes a snapshot, then deletes complete ones beyond the newest `KEEP`, and as many incomplete ones, counted apart:
 failed snapshots must not replace good ones. Names end in the time. Nothing is deleted without a requested snapshot.
 Contents of a class that keeps them (`KEPT`) are released first:
@@ -167,9 +132,6 @@ class Snapshots(Component):
     Each team has its own ServiceAccount there, with rights on VolumeSnapshots of its namespace alone. RBAC cannot
     restrict the cluster-wide VolumeSnapshotContents to a team, so an admission policy lets an account only release
     contents of its team's snapshots. Snapshot controller, definitions and CSI drivers are not managed here.
-
-    Example:
-        >>> Snapshots("snapshots", plan(stack).environment, plan(stack).snapshot_classes)
     """
 
     def __init__(
@@ -237,11 +199,7 @@ def _releases_only() -> Any:
 
 
 class TeamSnapshots(Component):
-    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace.
-
-    Example:
-        >>> TeamSnapshots("ml-research.snapshots", "ml-research", plan(stack).teams[0].snapshots)
-    """
+    """The CronJobs of a team's claims, with the one ServiceAccount that may handle snapshots of its namespace."""
 
     def __init__(self, name: str, team: str, snapshots: tuple[SnapshotPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamSnapshots", name, opts)

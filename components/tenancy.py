@@ -39,9 +39,6 @@ class Team(Component):
     """One team: its namespace, then its Secrets, data and snapshots, servers, runtimes of TrainJobs, jobs and gangs.
 
     Its components register no outputs, because a file backend would write the whole state again for each.
-
-    Example:
-        >>> Team("ml-research", plan(stack).teams[0])
     """
 
     def __init__(self, name: str, team: TeamPlan, opts: Options = None) -> None:
@@ -75,9 +72,6 @@ class Access(Component):
     """ClusterRoles, and the bindings of administrators, auditors and members in the whole cluster.
 
     Roles have no wildcards, and only people of the stack are bound. RoleBindings of teams are in their namespaces.
-
-    Example:
-        >>> Access("access", plan(stack).access)
     """
 
     def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
@@ -103,9 +97,6 @@ class FlowControl(Component):
     """One priority level for the requests of all teams, with a flow for each user (API Priority and Fairness).
 
     So requests of one team do not delay others. Operators and the control plane have Kubernetes' levels and flows.
-
-    Example:
-        >>> FlowControl("flow-control", plan(stack).flows)
     """
 
     def __init__(self, name: str, flows: tuple[Subject, ...], opts: Options = None) -> None:

@@ -27,9 +27,6 @@ class TrainingJob(Component):
     A TrainJob has a `TrainingRuntime` beside it. Kueue admits all pods together, or those of one group of a
     LeaderWorkerSet. It can be pending for a long time, so a deployment does not wait for it. The operators of the kinds
     are not installed here.
-
-    Example:
-        >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
     """
 
     def __init__(self, name: str, job: JobPlan, opts: Options = None) -> None:
@@ -52,9 +49,6 @@ class GangJob(Component):
     """A Volcano Job: all of its pods start together, or none. Volcano is not installed here.
 
     It uses quota of the team's Volcano queue, not of Kueue's, so that only one scheduler allocates each GPU.
-
-    Example:
-        >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
     """
 
     def __init__(self, name: str, gang: JobPlan, opts: Options = None) -> None:
@@ -69,9 +63,6 @@ class TrainingRuntime(Component):
     in https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go. If the namespace's
     quota admits only some classes, it rejects pods of Trainer's own runtimes for ever. Pods have the team's service
     account, no API token and no capabilities, like other workloads.
-
-    Example:
-        >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
     """
 
     def __init__(self, name: str, runtime: RuntimePlan, opts: Options = None) -> None:

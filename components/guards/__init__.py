@@ -43,9 +43,6 @@ class Guards(Component):
     Kubernetes and the operators create for an evaluated owner are exempt, by the user of the request, because a tenant
     can forge an owner reference. More rules bind members of teams, where RBAC is too coarse. Roles are not managed
     here. `bindings` depend on their policies.
-
-    Example:
-        >>> Guards("guards", plan(stack).guards)
     """
 
     def __init__(self, name: str, guards: GuardsPlan, opts: Options = None) -> None:

@@ -57,35 +57,23 @@ class Go:
 
     def output(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         """Runs a Go command in a folder to its end."""
-        return subprocess.run(
-            [self.program, *arguments],
-            cwd=folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        with self.start(*arguments, folder=folder, errors=subprocess.PIPE) as run:
+            output, errors = run.communicate()
+        return subprocess.CompletedProcess(run.args, run.returncode, output, errors)
 
-    def start(self, *arguments: str, folder: Path) -> subprocess.Popen[str]:
-        """Starts a Go command in a folder, with standard error joined to standard output."""
+    def start(self, *arguments: str, folder: Path, errors: int = subprocess.STDOUT) -> subprocess.Popen[str]:
+        """Starts a Go command in a folder; by default its standard error is joined to its standard output."""
         return subprocess.Popen(
             [self.program, *arguments],
             cwd=folder,
-            env=self._environment,
+            env={**os.environ, **_BUILD, **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             text=True,
             encoding="utf-8",
             errors="replace",
         )
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, **_BUILD, **self.environment}
 
 
 def find_go(minimum: tuple[int, ...], cache: Path, report: Report) -> Go:

@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
+from gpu_tenancy.model.kubeconfig import kubeconfig
 from gpu_tenancy.model.names import EMBEDDED_CONTEXT
 
 _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -230,15 +231,7 @@ def write_account_config(places: Places, name: str, token: str) -> Path:
 
 def _write_kubeconfig(file: Path, client: str, user: Mapping[str, str], places: Places, ports: Ports) -> None:
     cluster = {"server": address(ports), "certificate-authority-data": _data(places.certificate("authority"))}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": EMBEDDED_CONTEXT, "cluster": cluster}],
-        "users": [{"name": client, "user": dict(user)}],
-        "contexts": [{"name": EMBEDDED_CONTEXT, "context": {"cluster": EMBEDDED_CONTEXT, "user": client}}],
-        "current-context": EMBEDDED_CONTEXT,
-    }
-    write_private(file, yaml.safe_dump(config, sort_keys=False))
+    write_private(file, yaml.safe_dump(kubeconfig(EMBEDDED_CONTEXT, cluster, client, user), sort_keys=False))
 
 
 def _data(file: str) -> str:

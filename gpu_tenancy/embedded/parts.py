@@ -1,20 +1,19 @@
-"""The parts of the control plane and their flags: TLS and RBAC are on, servers listen on loopback only."""
+"""The parts of the control plane, with their files, ports and flags."""
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import Final
 
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue.clouds import Admission, clouds
+from gpu_tenancy.model.yaml import read_table
 
 LOOPBACK: Final = "127.0.0.1"
-SERVICES: Final = "10.0.0.0/16"
-STAGES: Final = Path(__file__).parent / "stages.yaml"
-USAGE: Final = Path(__file__).parent / "usage.yaml"
 
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
@@ -22,41 +21,20 @@ CONTROLLERS: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
 NODES: Final = "kwok"
 
-_LEASE: Final = 160  # seconds; kwok renews each fourth of it. With 40 s, leases of 3,000 nodes take most of a core.
-
 PARTS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, NODES)  # in the order of their start
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
     """The files of one platform; `down` deletes `home`."""
 
-    home: Path
-
-    @property
-    def certificates(self) -> Path:
-        """Folder for keys and certificates of all parts."""
-        return self.home / "certificates"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
-        return self.home / "kubeconfig"
-
-    @property
-    def data(self) -> Path:
-        """Folder for the data of etcd."""
-        return self.home / "etcd"
-
-    @property
-    def state(self) -> Path:
-        """File with pids and ports of the running parts."""
-        return self.home / "platform.json"
-
-    @property
-    def carried(self) -> Path:
-        """File with the name and the engine of the deployed stack."""
-        return self.home / "carried.json"
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.clients = home / "clients"  # kubeconfigs of the parts
+        self.certificates = home / "certificates"  # keys and certificates of all parts
+        self.kubeconfig = home / "kubeconfig"  # of the administrator
+        self.data = home / "etcd"  # of etcd
+        self.state = home / "platform.json"  # pids and ports of the running parts
+        self.carried = home / "carried.json"  # name and engine of the deployed stack
 
     def log(self, part: str) -> Path:
         """The log file of a part."""
@@ -64,7 +42,7 @@ class Places:
 
     def client_config(self, client: str) -> Path:
         """The kubeconfig of a part."""
-        return self.home / "clients" / f"{client}.kubeconfig"
+        return self.clients / f"{client}.kubeconfig"
 
     def certificate(self, name: str) -> str:
         """A certificate's file."""
@@ -96,109 +74,20 @@ def read_ports(places: Places) -> Ports:
 
 def flags(part: str, places: Places, ports: Ports) -> list[str]:
     """The flags of a part."""
-    return {
-        ETCD: _etcd,
-        API_SERVER: _api_server,
-        CONTROLLERS: _controllers,
-        SCHEDULER: _scheduler,
-        NODES: _nodes,
-    }[part](places, ports)
+    marks = {
+        **asdict(ports),
+        "loopback": LOOPBACK,
+        "data": places.data,
+        "certificates": places.certificates,
+        "clients": places.clients,
+        "here": Path(__file__).parent,
+    }
+    return [Template(flag).substitute(marks) for flag in _flags()[part]]
 
 
-def _etcd(places: Places, ports: Ports) -> list[str]:
-    clients, peers = f"https://{LOOPBACK}:{ports.etcd}", f"https://{LOOPBACK}:{ports.etcd_peer}"
-    return [
-        f"--data-dir={places.data}",
-        f"--listen-client-urls={clients}",
-        f"--advertise-client-urls={clients}",
-        f"--listen-peer-urls={peers}",
-        f"--initial-advertise-peer-urls={peers}",
-        f"--initial-cluster=default={peers}",
-        f"--cert-file={places.certificate('etcd')}",
-        f"--key-file={places.key('etcd')}",
-        "--client-cert-auth",
-        f"--trusted-ca-file={places.certificate('etcd-authority')}",
-        f"--peer-cert-file={places.certificate('etcd')}",
-        f"--peer-key-file={places.key('etcd')}",
-        "--peer-client-cert-auth",
-        f"--peer-trusted-ca-file={places.certificate('etcd-authority')}",
-        "--unsafe-no-fsync",  # data lost in a power failure is created again by the next `up`
-        "--log-level=warn",
-    ]
-
-
-def _api_server(places: Places, ports: Ports) -> list[str]:
-    return [
-        f"--bind-address={LOOPBACK}",
-        f"--advertise-address={LOOPBACK}",
-        f"--secure-port={ports.api}",
-        f"--tls-cert-file={places.certificate('serving')}",
-        f"--tls-private-key-file={places.key('serving')}",
-        f"--client-ca-file={places.certificate('authority')}",
-        "--anonymous-auth=false",
-        "--authorization-mode=Node,RBAC",
-        f"--etcd-servers=https://{LOOPBACK}:{ports.etcd}",
-        f"--etcd-cafile={places.certificate('etcd-authority')}",
-        f"--etcd-certfile={places.certificate('etcd-client')}",
-        f"--etcd-keyfile={places.key('etcd-client')}",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={places.key('service-accounts')}",
-        f"--service-account-signing-key-file={places.key('service-accounts')}",
-        f"--service-cluster-ip-range={SERVICES}",
-        # API servers that serve further groups, such as metrics-server, trust user names from this certificate only.
-        f"--requestheader-client-ca-file={places.certificate('front-proxy-authority')}",
-        "--requestheader-allowed-names=front-proxy-client",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-group-headers=X-Remote-Group",
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--proxy-client-cert-file={places.certificate('front-proxy')}",
-        f"--proxy-client-key-file={places.key('front-proxy')}",
-        "--endpoint-reconciler-type=none",  # no pod calls the API server
-        "--allow-privileged=true",
-        "--profiling=false",
-    ]
-
-
-def _controllers(places: Places, _ports: Ports) -> list[str]:
-    return [
-        f"--kubeconfig={places.client_config('controller-manager')}",
-        f"--service-account-private-key-file={places.key('service-accounts')}",
-        f"--root-ca-file={places.certificate('authority')}",
-        "--use-service-account-credentials=true",
-        "--leader-elect=false",
-        "--secure-port=0",  # it has no clients
-        "--profiling=false",
-        # The default of five minutes would show old quota usage in the summary.
-        "--resource-quota-sync-period=10s",
-        "--horizontal-pod-autoscaler-sync-period=2s",
-        # Deleting a namespace takes two requests per kind: at the default of 20/s, minutes for many teams.
-        "--kube-api-qps=500",
-        "--kube-api-burst=1000",
-        f"--node-monitor-grace-period={_LEASE + 40}s",
-        # Volumes cannot be attached to simulated nodes. The other one compiles each policy again for each kind that it
-        # could match, to write warnings into its status: more than half of the work of deploying a stack's guards.
-        "--controllers=*,-persistentvolume-attach-detach-controller,-validatingadmissionpolicy-status-controller",
-    ]
-
-
-def _scheduler(places: Places, _ports: Ports) -> list[str]:
-    kubeconfig = f"--kubeconfig={places.client_config('scheduler')}"
-    return [kubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false"]
-
-
-def _nodes(places: Places, ports: Ports) -> list[str]:
-    return [
-        f"--kubeconfig={places.client_config('kwok')}",
-        f"--config={STAGES},{USAGE}",
-        "--manage-all-nodes=false",
-        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-        f"--node-lease-duration-seconds={_LEASE}",
-        f"--node-ip={LOOPBACK}",
-        "--cidr=10.1.0.0/16",
-        f"--server-address={LOOPBACK}:{ports.kwok}",
-        f"--tls-cert-file={places.certificate('kwok')}",
-        f"--tls-private-key-file={places.key('kwok')}",
-    ]
+@cache
+def _flags() -> Mapping[str, list[str]]:
+    return read_table(Path(__file__).with_suffix(".yaml"))
 
 
 @cache

@@ -137,13 +137,8 @@ _CLUSTER: Final = "_cluster"  # an underscore cannot begin a namespace's name
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def to_yaml(item: KubernetesObject) -> str:
-    """Returns one object as YAML, without its secrets."""
-    return as_yaml(item.shown)
-
-
 def write(objects: Sequence[KubernetesObject], folder: Path) -> list[Path]:
-    """Writes each object to `<namespace or _cluster>/<kind>-<name>.yaml` and returns the files, sorted.
+    """Writes each object, without secrets, to `<namespace or _cluster>/<kind>-<name>.yaml`; returns the files, sorted.
 
     Stale files of an earlier run are deleted, and folders that become empty. A file without this module's first line
     is never changed. Unchanged files keep their modification time.
@@ -153,7 +148,7 @@ def write(objects: Sequence[KubernetesObject], folder: Path) -> list[Path]:
         FileExistsError: an existing file was not written by an earlier run.
         OSError: a file cannot be written.
     """
-    return write_texts({path: to_yaml(item) for path, item in _paths(objects).items()}, folder)
+    return write_texts({path: as_yaml(item.shown) for path, item in _paths(objects).items()}, folder)
 
 
 def write_texts(contents: Mapping[PurePosixPath, str], folder: Path) -> list[Path]:

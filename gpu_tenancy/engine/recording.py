@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from sys import intern
 from types import MappingProxyType
-from typing import Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
@@ -194,36 +194,27 @@ class RecordingMonitor(MockMonitor):
             return resource_pb2.RegisterResourceResponse(urn=urn)
         if len(cast("Sized", request.transforms)):  # the stub has no element type
             _reject_transforms(urn)
-        decoded = decode(request.object)
-        self.registrations.append(
-            Registration(
-                urn=urn,
-                type=intern(request.type),
-                name=request.name,
-                custom=request.custom,
-                inputs=decoded.properties,
-                parent=self._parent(request.parent),
-                dependencies=_urns(request.dependencies),
-                property_dependencies={
-                    key: _urns(of.urns) for key, of in sorted(request.propertyDependencies.items()) if of.urns
-                },
-                provider=intern(request.provider),
-                protect=request.protect,
-                ignore_changes=tuple(request.ignoreChanges),
-                replace_on_changes=tuple(request.replaceOnChanges),
-                delete_before_replace=request.deleteBeforeReplace,
-                retain_on_delete=request.retainOnDelete,
-                aliases=tuple(
-                    alias.urn or json.dumps(MessageToDict(alias.spec), sort_keys=True)
-                    for alias in cast("Iterable[alias_pb2.Alias]", request.aliases)
-                ),
-                additional_secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
-                import_id=request.importId,
-                secret_paths=decoded.secret_paths,
-                unknown_paths=decoded.unknown_paths,
-            )
+        properties = self._record(
+            urn,
+            request,
+            request.object,
+            custom=request.custom,
+            property_dependencies={
+                key: _urns(of.urns) for key, of in sorted(request.propertyDependencies.items()) if of.urns
+            },
+            protect=request.protect,
+            ignore_changes=tuple(request.ignoreChanges),
+            replace_on_changes=tuple(request.replaceOnChanges),
+            delete_before_replace=request.deleteBeforeReplace,
+            retain_on_delete=request.retainOnDelete,
+            aliases=tuple(
+                alias.urn or json.dumps(MessageToDict(alias.spec), sort_keys=True)
+                for alias in cast("Iterable[alias_pb2.Alias]", request.aliases)
+            ),
+            additional_secret_outputs=tuple(sorted(request.additionalSecretOutputs)),
+            import_id=request.importId,
         )
-        id_ = _id(request.name, decoded.properties) if request.custom else ""
+        id_ = _id(request.name, properties) if request.custom else ""
         self._states[urn] = (id_, request.object.SerializeToString())
         return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=request.object)
 
@@ -232,27 +223,36 @@ class RecordingMonitor(MockMonitor):
     ) -> resource_pb2.ReadResourceResponse:
         """Records a resource that the program reads; answers with its inputs and the `answers` for its type."""
         urn = intern(self.make_urn(request.parent, request.type, request.name))
-        decoded = decode(request.properties)
-        self.registrations.append(
-            Registration(
-                urn=urn,
-                type=request.type,
-                name=request.name,
-                custom=True,
-                inputs=decoded.properties,
-                parent=self._parent(request.parent),
-                dependencies=_urns(request.dependencies),
-                provider=request.provider,
-                external_id=request.id,
-                secret_paths=decoded.secret_paths,
-                unknown_paths=decoded.unknown_paths,
-            )
-        )
+        self._record(urn, request, request.properties, custom=True, external_id=request.id)
         self._states[urn] = (request.id, request.properties.SerializeToString())
         state = Struct()
         state.CopyFrom(request.properties)
         state.update(self._answers.get(request.type, {}))
         return resource_pb2.ReadResourceResponse(urn=urn, properties=state)
+
+    def _record(
+        self,
+        urn: str,
+        request: resource_pb2.RegisterResourceRequest | resource_pb2.ReadResourceRequest,
+        properties: Struct,
+        **options: Any,
+    ) -> Mapping[str, Json]:
+        decoded = decode(properties)
+        self.registrations.append(
+            Registration(
+                urn=urn,
+                type=intern(request.type),
+                name=request.name,
+                inputs=decoded.properties,
+                parent="" if request.parent == self._stack_urn else intern(request.parent),
+                dependencies=_urns(request.dependencies),
+                provider=intern(request.provider),
+                secret_paths=decoded.secret_paths,
+                unknown_paths=decoded.unknown_paths,
+                **options,
+            )
+        )
+        return decoded.properties
 
     def RegisterResourceOutputs(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
@@ -294,9 +294,6 @@ class RecordingMonitor(MockMonitor):
     def RegisterStackInvokeTransform(self, request: callback_pb2.Callback) -> NoReturn:  # noqa: N802 - the protocol's name
         """Raises an OfflineError, as `RegisterStackTransform` does."""
         _reject_transforms(f"stack invoke transform {request.token}")
-
-    def _parent(self, urn: str) -> str:
-        return "" if urn == self._stack_urn else intern(urn)
 
     def _answer(self, token: str) -> Struct:
         if token not in self._answers:

@@ -14,7 +14,7 @@ from components_builders import Program, pod_specs, tenancy
 
 from components.secrets import CHECKSUM, checksum
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.engine.files import to_yaml
+from gpu_tenancy.engine.files import as_yaml
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.render import Rendered, render
@@ -90,7 +90,7 @@ def test_no_output_of_a_preview_has_them(project: Project) -> None:
     stack = load(read_file(project.folder / "stacks" / "Pulumi.good.yaml"))
     seen = review(Preview("good", stack, rendered, kubernetes_objects(rendered), stack), project.folder)
     outputs = [
-        *(to_yaml(one) for one in kubernetes_objects(rendered)),
+        *(as_yaml(one.shown) for one in kubernetes_objects(rendered)),
         *(as_json(seen), comment(seen), page(seen), repr(rendered), json.dumps(rendered.outputs)),
     ]
     assert not [text for text in outputs if CANARY in text or ENCRYPTED in text]
@@ -318,7 +318,7 @@ def test_a_value_of_the_config_is_in_its_secret_and_nowhere_else(project: Projec
     stack = load(read_file(project.folder / "stacks" / "Pulumi.good.yaml"))
     seen = review(Preview("good", stack, rendered, kubernetes_objects(rendered), stack), project.folder)
     shown = [
-        *(to_yaml(one) for one in kubernetes_objects(rendered)),
+        *(as_yaml(one.shown) for one in kubernetes_objects(rendered)),
         *(json.dumps(one.shown) for one in rendered.registrations),
         *(as_json(seen), comment(seen), page(seen), repr(rendered), json.dumps(rendered.outputs)),
     ]

@@ -15,7 +15,7 @@ from rich.console import Console
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine import files
 from gpu_tenancy.engine.details import details, tree
-from gpu_tenancy.engine.files import as_yaml, by_pyyaml, to_yaml, write
+from gpu_tenancy.engine.files import as_yaml, by_pyyaml, write
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.project import stack_names
@@ -126,18 +126,18 @@ def test_secrets_are_not_written(rendering: Rendering, tmp_path: Path) -> None:
 
 def test_text_of_several_lines_is_a_block() -> None:
     script = "#!/bin/sh\nset -eu\nexec train --gpus 8\n"
-    text = to_yaml(an_object(manifest("ConfigMap", "c", "ml", data={"run.sh": script})))
+    text = as_yaml(an_object(manifest("ConfigMap", "c", "ml", data={"run.sh": script})).shown)
     assert "  run.sh: |\n    #!/bin/sh\n    set -eu\n    exec train --gpus 8\n" in text
 
 
 @pytest.mark.parametrize("text", ["1e3", "0o17", "1_000", "12", "on", "no", "null", "~", "2026-01-01", "1.5"])
 def test_ambiguous_text_is_quoted(text: str) -> None:
-    assert f"key: '{text}'" in to_yaml(an_object(manifest("ConfigMap", "c", "ml", data={"key": text})))
+    assert f"key: '{text}'" in as_yaml(an_object(manifest("ConfigMap", "c", "ml", data={"key": text})).shown)
 
 
 @pytest.mark.parametrize("text", ["8Gi", "500m", "10.0.0.0/8", "nvidia.com/gpu", "v1"])
 def test_usual_text_stays_bare(text: str) -> None:
-    assert f"key: {text}\n" in to_yaml(an_object(manifest("ConfigMap", "c", "ml", data={"key": text})))
+    assert f"key: {text}\n" in as_yaml(an_object(manifest("ConfigMap", "c", "ml", data={"key": text})).shown)
 
 
 JSON = st.recursive(
@@ -151,7 +151,7 @@ JSON = st.recursive(
 @example({"\x85": "\r\n"})
 def test_written_yaml_reads_back_the_same(value: Json) -> None:
     body = manifest("ConfigMap", "c", "ml", data=value)
-    assert yaml.safe_load(to_yaml(an_object(body))) == body
+    assert yaml.safe_load(as_yaml(an_object(body).shown)) == body
 
 
 KUEUE = "kueue.x-k8s.io/v1beta2"

@@ -15,7 +15,7 @@ from gpu_tenancy.model.spec.data import CACHES
 
 from ...objects import Component, Options
 from .. import Api, section_of
-from .control_plane import BEFORE_NODES, CNI, ON_NODES, Addons, ControlPlane, Network, drivers, release
+from .control_plane import Addons, ControlPlane, Network, addons, release
 from .identity import (
     LUSTRE_KIND,
     SHARED_KIND,
@@ -33,7 +33,7 @@ from .identity import (
 )
 from .karpenter import Karpenter
 from .nodes import ClusterContext, efa_plugin, system_pool
-from .policies import managed_policy, node_trust, partition
+from .policies import managed_policy, partition, trust
 from .pools import ClusterAutoscaler, NodeGroup
 
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
@@ -94,8 +94,9 @@ class EksCluster(Component):
         # An upgrade has the same order: control plane, add-ons, nodes. Only system nodes are updated before the add-ons
         # on them, which need nodes.
         after_plane = self.after(plane.cluster)
-        addons = Addons(f"{name}-first-addons", self._context, BEFORE_NODES, plane.version, after_plane).resources
-        system = [*plane.access, *self._system_nodes(name, plane, addons)]
+        first = "first-addons"
+        before = Addons(f"{name}-{first}", self._context, first, plane.version, after_plane).resources
+        system = [*plane.access, *self._system_nodes(name, plane, before)]
         inside = ResourceOptions(parent=self, provider=self.kubernetes, depends_on=system)
         if efa := efa_plugin(self._plan.pools):
             release(f"{name}-efa", "aws-efa-k8s-device-plugin", efa, inside)
@@ -111,29 +112,29 @@ class EksCluster(Component):
             allow_volume_expansion=True,
             opts=inside,
         )
-        return [*addons, *system, storage]
+        return [*before, *system, storage]
 
-    def _system_nodes(self, name: str, plane: ControlPlane, addons: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+    def _system_nodes(self, name: str, plane: ControlPlane, before: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """System nodes of a created cluster, and the add-ons on them; CSI drivers and snapshots only if needed."""
         # S3 is mounted by a driver's pods, and shared file systems by nodes, so pods of teams need no access to them.
         plan, context = self._plan, self._context
         if plan.system is None:
             return []
         role = self._node_role(f"{name}-system-role", "system", NODE_POLICIES)
-        pool, after = system_pool(plan.system), self.after(plane.cluster, *addons, role)
+        pool, after = system_pool(plan.system), self.after(plane.cluster, *before, role)
         nodes = NodeGroup(f"{name}-system", pool, context, role.arn, after).group
         after_nodes = self.after(nodes)
         needed = {
+            "addons": True,
             "s3": any(identity.team != CACHES for identity in plan.identities),
             "efs": plan.stores(SHARED_KIND),
             "fsx": plan.stores(LUSTRE_KIND),
             "snapshots": plan.snapshots,
         }
-        chosen = {key: driver for key, driver in drivers(self._section.name).items() if needed[key]}
         on_nodes = [
             addon
-            for key, driver in {"addons": ON_NODES, **chosen}.items()
-            for addon in Addons(f"{name}-{key}", context, driver, plane.version, after_nodes).resources
+            for kind in (kind for kind, is_needed in needed.items() if is_needed)
+            for addon in Addons(f"{name}-{kind}", context, kind, plane.version, after_nodes).resources
         ]
         return [nodes, *on_nodes]
 
@@ -179,7 +180,8 @@ class EksCluster(Component):
         if section.node_role:
             arn = section.node_role
         else:
-            policies = NODE_POLICIES if section.create else (*NODE_POLICIES, str(CNI.policy))
+            of_network = addons()["first-addons"]["vpc-cni"].policy or ""
+            policies = NODE_POLICIES if section.create else (*NODE_POLICIES, of_network)
             role = self._node_role(f"{name}-node-role", "node", policies)
             arn, before = role.arn, [*before, role]
         if section.autoscaler == "karpenter" and (section.create or not section.node_role):
@@ -197,7 +199,7 @@ class EksCluster(Component):
     def _node_role(self, name: str, purpose: str, policies: Sequence[str]) -> Role:
         region = self._section.region
         shells = (SESSION_MANAGER,) if self._section.session_manager else ()
-        grant = Grant(node_trust(region), managed=[managed_policy(region, policy) for policy in (*policies, *shells)])
+        grant = Grant(trust("ec2", region), managed=[managed_policy(region, policy) for policy in (*policies, *shells)])
         return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, self.own)
 
 

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import pulumi
 import pulumi_aws as aws
 from pulumi import ResourceOptions
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import LUSTRE_TAG, AddonName, AwsCluster, EksCreation
+from gpu_tenancy.model.yaml import read_table
 
 from ...objects import Component, Options
 from .. import once_there
@@ -230,63 +233,29 @@ def release(name: str, chart: str, values: Mapping[str, object], opts: ResourceO
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Addon:
+class Addon(BaseModel):
     """An add-on: the service account and values that it needs.
 
     Attributes:
         account: its service account that calls AWS; None if it does not.
         policy: managed policy of that account, with the path of its ARN.
         values: its configuration, in the add-on's own schema (`aws eks describe-addon-configuration`).
-        document: policy of that account, if no managed policy is as narrow.
+        document: policy of that account in `policies.yaml`, if no managed policy is as narrow.
     """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     account: str | None = None
     policy: str | None = None
-    values: Mapping[str, object] | None = None
+    values: Mapping[str, Any] | None = None
     document: str | None = None
 
 
-CNI: Final = Addon("aws-node", "AmazonEKS_CNI_Policy", {"enableNetworkPolicy": "true"})
-"""The VPC CNI, which enforces NetworkPolicies only if it is told to:
-https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html."""
-BEFORE_NODES: Final[Mapping[AddonName, Addon]] = {  # add-ons that nodes need to become ready
-    "eks-pod-identity-agent": Addon(),
-    "kube-proxy": Addon(),
-    "vpc-cni": CNI,
-}
-ON_NODES: Final[Mapping[AddonName, Addon]] = {  # add-ons that run on nodes
-    "coredns": Addon(),
-    # Detects broken GPUs for node auto repair: https://docs.aws.amazon.com/eks/latest/userguide/node-health.html
-    "eks-node-monitoring-agent": Addon(),
-    # CPU usage for autoscalers: https://docs.aws.amazon.com/eks/latest/userguide/metrics-server.html
-    "metrics-server": Addon(),
-    # Its own default StorageClass has no encryption, and is set again with each update of the add-on.
-    "aws-ebs-csi-driver": Addon(
-        "ebs-csi-controller-sa", "service-role/AmazonEBSCSIDriverPolicy", {"defaultStorageClass": {"enabled": False}}
-    ),
-}
-
-
-def drivers(cluster: str) -> Mapping[str, Mapping[AddonName, Addon]]:
-    """CSI drivers of data and the controller of snapshots, by the ends of their resources' names."""
-    return {
-        # On all nodes. It has no role: from version 2 on it mounts with the role of the pod, by EKS Pod Identity:
-        # https://github.com/awslabs/mountpoint-s3-csi-driver/pull/458.
-        "s3": {"aws-mountpoint-s3-csi-driver": Addon(values={"node": {"tolerateAllTaints": True}})},
-        # https://docs.aws.amazon.com/eks/latest/userguide/efs-csi.html
-        "efs": {"aws-efs-csi-driver": Addon("efs-csi-controller-sa", "service-role/AmazonEFSCSIDriverPolicy")},
-        # AWS proposes AmazonFSxFullAccess, which may delete every file system of the account:
-        # https://docs.aws.amazon.com/eks/latest/userguide/fsx-csi-create.html.
-        "fsx": {
-            "aws-fsx-csi-driver": Addon(
-                "fsx-csi-controller-sa", document=written_policy("lustre", "", cluster=cluster, tag=LUSTRE_TAG)
-            )
-        },
-        # The controller of VolumeSnapshots with their definitions; the EBS driver then takes them:
-        # https://docs.aws.amazon.com/eks/latest/userguide/csi-snapshot-controller.html.
-        "snapshots": {"snapshot-controller": Addon()},
-    }
+@cache
+def addons() -> Mapping[str, Mapping[AddonName, Addon]]:
+    """Add-ons by the ends of their resources' names: those that nodes need, those on nodes, and drivers of data."""
+    table = read_table(Path(__file__).with_name("addons.yaml"))
+    return TypeAdapter(dict[str, dict[AddonName, Addon]]).validate_python(table)
 
 
 class Addons(Component):
@@ -301,14 +270,14 @@ class Addons(Component):
         self,
         name: str,
         context: ClusterContext,
-        addons: Mapping[AddonName, Addon],
+        kind: str,
         version: pulumi.Output[str],
         opts: Options = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Addons", name, opts)
         self._context, self._kubernetes_version = context, version
         self.resources: list[pulumi.Resource] = [
-            self._addon(f"{name}-{addon}", addon, needs) for addon, needs in addons.items()
+            self._addon(f"{name}-{addon}", addon, needs) for addon, needs in addons()[kind].items()
         ]
 
     def _addon(self, name: str, addon: AddonName, needs: Addon) -> aws.eks.Addon:
@@ -316,8 +285,11 @@ class Addons(Component):
         identity: list[aws.eks.AddonPodIdentityAssociationArgsDict] = []
         roles: list[pulumi.Resource] = []
         if needs.account and (needs.policy or needs.document):
-            managed = (managed_policy(context.section.region, needs.policy),) if needs.policy else ()
-            grant = Grant(trust("pods.eks"), managed, {"driver": needs.document} if needs.document else {})
+            managed = [managed_policy(context.section.region, needs.policy)] if needs.policy else []
+            inline: dict[str, str] = {}
+            if needs.document:
+                inline["driver"] = written_policy(needs.document, "", cluster=context.name, tag=LUSTRE_TAG)
+            grant = Grant(trust("pods.eks"), managed, inline)
             role = Role(f"{name}-role", f"{context.name}-{needs.account}", grant, context.tags, self.own)
             identity.append({"role_arn": role.arn, "service_account": needs.account})
             roles.append(role)

@@ -22,16 +22,7 @@ from gpu_tenancy.model.spec.people import Person
 
 from ...objects import Component, Options
 from .nodes import ClusterContext
-from .policies import (
-    AUDIENCE,
-    account_trust,
-    ci_policy,
-    ci_trust,
-    datasets_policy,
-    secrets_policy,
-    trust,
-    written_policy,
-)
+from .policies import account_trust, datasets_policy, secrets_policy, trust, written_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +129,11 @@ def ci_entries(name: str, plan: ClusterPlan, section: AwsCluster, opts: Resource
     # The CI system's OIDC provider is not created here, because an account has one for all stacks.
     for account in plan.service_accounts:
         own = f"{name}-{account.team}.{account.name}"
-        grant = Grant(ci_trust(section, account.subject or ""), inline={"cluster": ci_policy(section)})
+        provider, issuer = section.identity_provider or "", section.issuer or ""
+        trusted = written_policy(
+            "web-identity-trust", section.region, provider=provider, issuer=issuer, subject=account.subject or ""
+        )
+        grant = Grant(trusted, inline={"cluster": written_policy("ci", section.region, cluster=section.name)})
         role = Role(f"{own}-role", section.identity_name(account.team, account.name), grant, plan.tags, opts)
         people = [account.identity] if account.identity else []
         access_entry(f"{own}-entry", plan, section.name, role.arn, opts, people)
@@ -160,7 +155,7 @@ class SecretReaders(Component):
         invoke = pulumi.InvokeOutputOptions(parent=self)
         provider: pulumi.Output[str] = (
             aws.iam.OpenIdConnectProvider(
-                f"{name}-issuer", url=issuer, client_id_lists=[AUDIENCE], tags=plan.tags, opts=self.own
+                f"{name}-issuer", url=issuer, client_id_lists=["sts.amazonaws.com"], tags=plan.tags, opts=self.own
             ).arn
             if section.create
             else aws.iam.get_open_id_connect_provider_output(url=issuer, opts=invoke).arn

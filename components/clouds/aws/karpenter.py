@@ -18,7 +18,7 @@ from ...objects import Component, Options
 from .control_plane import release
 from .identity import PodRole
 from .nodes import ClusterContext, Volume, huge_pages, image, image_alias, interfaces, node_configuration, volumes
-from .policies import karpenter_policies, queue_policy
+from .policies import karpenter_policies, written_policy
 from .pools import placement_group
 
 Spec: TypeAlias = Mapping[str, object]
@@ -201,7 +201,7 @@ class Karpenter(Component):
         self._context, (self._role, arn) = context, role
         queue = self._interruptions(name)
         spot = any(pool.capacity.kind == "spot" for pool in pools)
-        policies = karpenter_policies(context.name, context.section.region, arn, context.name, spot=spot)
+        policies = karpenter_policies(context.name, context.section.region, arn, spot=spot)
         own_role = PodRole(f"{name}-role", context, _KARPENTER, policies, self.own)
         definitions = release(f"{name}-definitions", "karpenter-crd", {}, self.own)
         values = {
@@ -243,7 +243,7 @@ class Karpenter(Component):
             aws.cloudwatch.EventTarget(
                 f"{name}-{event}-target", rule=rule.name, target_id="karpenter", arn=queue.arn, opts=self.own
             )
-        policy = queue.arn.apply(queue_policy)
+        policy = queue.arn.apply(lambda arn: written_policy("queue", "", queue=arn))
         return aws.sqs.QueuePolicy(f"{name}-interruptions-policy", queue_url=queue.url, policy=policy, opts=self.own)
 
     def _pool(self, name: str, pool: NodePool) -> None:

@@ -3,7 +3,9 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import pulumi
 
@@ -14,6 +16,7 @@ from gpu_tenancy.model.plan.fabric import HUGEPAGES
 from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, PoolSupply, uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AmiType, AwsCluster
 from gpu_tenancy.model.spec.pools import Disk, Numa, OnDemand
+from gpu_tenancy.model.yaml import read_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,56 +81,6 @@ def image_alias(cluster: AwsCluster, of: Image) -> str:
     return f"{of.family}@v{build if of.family == 'al2023' else version}"
 
 
-_MIME: Final = """\
-MIME-Version: 1.0
-Content-Type: multipart/mixed; boundary="//"
-
---//
-Content-Type: application/node.eks.aws
-
----
-apiVersion: node.eks.aws/v1alpha1
-kind: NodeConfig
-spec:
-{spec}
---//--
-"""
-"""A NodeConfig as user data."""
-_DISKS: Final[Mapping[str, str]] = {
-    "al2023": """\
-  instance:
-    localStorage:
-      strategy: RAID0
-""",
-    "bottlerocket": """\
-[settings.bootstrap-commands.local-disks]
-commands = [
-  ["apiclient", "ephemeral-storage", "init"],
-  ["apiclient", "ephemeral-storage", "bind", "--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"],
-]
-essential = true
-mode = "always"
-""",
-}
-"""Puts images, containers and ephemeral storage on local NVMe disks, by image family:
-https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/,
-https://bottlerocket.dev/en/os/latest/concepts/bootstrap-commands/"""
-_NUMA: Final[Mapping[str, str]] = {
-    "al2023": """\
-  kubelet:
-    config:
-      cpuManagerPolicy: static
-      topologyManagerPolicy: {policy}
-""",
-    "bottlerocket": """\
-[settings.kubernetes]
-cpu-manager-policy = "static"
-topology-manager-policy = "{policy}"
-""",
-}
-"""Aligns containers with NUMA nodes, by image family:
-https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/,
-https://bottlerocket.dev/en/os/latest/api/settings/kubernetes/"""
 _GIB: Final = 2**30
 _BOTTLEROCKET_OS: Final = 4 * _GIB
 """Bottlerocket's first disk is for the operating system; images and containers are on the second:
@@ -177,10 +130,17 @@ def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = No
 
     With `disks`, images, containers and ephemeral storage are on the local disks.
     """
-    parts = (_NUMA[of.family].format(policy=numa) if numa else "") + (_DISKS[of.family] if disks else "")
+    texts = _configurations()
+    aligned = texts["numa"][of.family].format(policy=numa) if numa else ""
+    parts = aligned + (texts["disks"][of.family] if disks else "")
     if not parts:
         return None
-    return _MIME.format(spec=parts) if of.family == "al2023" else parts
+    return texts["mime"].format(spec=parts) if of.family == "al2023" else parts
+
+
+@cache
+def _configurations() -> Any:
+    return read_table(Path(__file__).with_suffix(".yaml"))
 
 
 SYSTEM: Final = "gpu-tenancy-system"  # start of the system node group's name, and value of its label
@@ -289,17 +249,6 @@ def system_pool(nodes: SystemNodes) -> NodePool:
         ),
         labels={POOL_LABEL: SYSTEM},
         capacity=OnDemand(kind="on-demand"),
-        zones=(),
-        compact=False,
-        placement_policy=None,
-        fabric=None,
-        dranet=False,
         disk=Disk(),
-        driver=None,
-        sharing=None,
-        huge_pages=0,
-        alternatives=(),
-        numa=None,
-        image_disk=None,
         surge=Surge(added=1, unavailable=0),
     )

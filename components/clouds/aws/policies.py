@@ -1,7 +1,5 @@
 """IAM policy documents as JSON: those of `policies.yaml`, and those that depend on more than names."""
 
-# Only the issuer of a cluster's tokens is not known in advance, so only the trust in it is an Output.
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -11,23 +9,22 @@ from typing import Final, TypeAlias, cast
 
 from gpu_tenancy.model.plan.identities import DataGrant
 from gpu_tenancy.model.plan.secrets import Store
-from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS, AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
 from gpu_tenancy.model.yaml import read_table
 
-AUDIENCE: Final = "sts.amazonaws.com"  # audience of the tokens with which CI jobs assume roles
 Statement: TypeAlias = Mapping[str, object]
 
-_PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", "amazonaws.com"))
-"""https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html"""
+_PARTITIONS: Final = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+"""By the start of a region's name: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html."""
 
 
 def partition(region: str) -> str:
     """The AWS partition of a region in ARNs: `aws`, `aws-cn`, `aws-us-gov`."""
-    return next((name for prefix, name, _ in _PARTITIONS if region.startswith(prefix)), "aws")
+    return next((name for prefix, name in _PARTITIONS.items() if region.startswith(prefix)), "aws")
 
 
 def _domain(region: str) -> str:
-    return next((domain for prefix, _, domain in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
 def managed_policy(region: str, name: str) -> str:
@@ -58,7 +55,7 @@ def _written() -> Mapping[str, list[Statement]]:
 
 def written_policy(name: str, region: str, **values: str) -> str:
     """A policy document of `policies.yaml`, with the values of a cluster."""
-    marks = {"partition": partition(region), "region": region, **values}
+    marks = {"partition": partition(region), "domain": _domain(region), "region": region, **values}
 
     def filled(part: object) -> object:
         if isinstance(part, str):
@@ -70,35 +67,16 @@ def written_policy(name: str, region: str, **values: str) -> str:
     return document(*cast("list[Statement]", filled(_written()[name])))
 
 
-def trust(service: str) -> str:
-    """The trust policy for an AWS service: `eks`, or `pods.eks` for EKS Pod Identity, which tags its sessions."""
-    # https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
-    actions = ["sts:AssumeRole", "sts:TagSession"] if service == "pods.eks" else ["sts:AssumeRole"]
-    return document(allow(Principal={"Service": f"{service}.amazonaws.com"}, Action=actions))
-
-
-def ci_trust(section: AwsCluster, subject: str) -> str:
-    """The trust policy of a service account: one subject of the CI system's tokens, for STS."""
-    # https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
-    return _web_identity_trust(section.identity_provider, section.issuer, subject)
+def trust(service: str, region: str = "") -> str:
+    """The trust policy of roles for EC2, EKS, or pods by EKS Pod Identity: `ec2`, `eks`, `pods.eks`."""
+    return written_policy(f"{service}-trust", region)
 
 
 def account_trust(provider: str, issuer: str, namespace: str, account: str) -> str:
     """The trust policy for one ServiceAccount of a cluster, for STS."""
     subject = f"system:serviceaccount:{namespace}:{account}"
-    return _web_identity_trust(provider, issuer.removeprefix("https://"), subject)
-
-
-def _web_identity_trust(provider: str | None, issuer: str | None, subject: str) -> str:
-    claims = {"StringEquals": {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}}
-    action = ["sts:AssumeRoleWithWebIdentity"]
-    return document(allow(Principal={"Federated": provider}, Action=action, Condition=claims))
-
-
-def ci_policy(section: AwsCluster) -> str:
-    """The policy of a service account: read the address and the CA of the cluster. RBAC gives its other rights."""
-    arn = f"arn:{partition(section.region)}:eks:{section.region}:*:cluster/{section.name}"
-    return document(allow(Action=["eks:DescribeCluster"], Resource=arn))
+    issuer = issuer.removeprefix("https://")
+    return written_policy("web-identity-trust", "", provider=provider, issuer=issuer, subject=subject)
 
 
 def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) -> str:
@@ -114,33 +92,14 @@ def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) 
     return document(allow(Action=actions, Resource=names))
 
 
-def node_trust(region: str) -> str:
-    """The trust policy of node roles, for EC2; its service name differs in China."""
-    service = f"ec2.{_domain(region)}"
-    return document(allow(Principal={"Service": service}, Action=["sts:AssumeRole"]))
-
-
-def autoscaler_policy(cluster: str, region: str) -> str:
-    """The policy of Cluster Autoscaler."""
-    return written_policy("cluster-autoscaler", region, cluster=cluster)
-
-
-def karpenter_policies(cluster: str, region: str, node_role: str, queue: str, *, spot: bool) -> dict[str, str]:
-    """The policies of Karpenter's controller by name.
-
-    `node_role` is the ARN of the nodes' role, or a pattern for it; `queue` the SQS queue for interruptions.
-    """
+def karpenter_policies(cluster: str, region: str, node_role: str, *, spot: bool) -> dict[str, str]:
+    """The policies of Karpenter's controller by name; `node_role` is the ARN of its nodes' role, or a pattern."""
     return {
         "instances": written_policy("karpenter-instances", region, cluster=cluster),
         "profiles": written_policy("karpenter-profiles", region, cluster=cluster, node_role=node_role),
-        "discovery": written_policy("karpenter-discovery", region, cluster=cluster, queue=queue),
+        "discovery": written_policy("karpenter-discovery", region, cluster=cluster),
         **({"spot": written_policy("karpenter-spot", region)} if spot else {}),
     }
-
-
-def queue_policy(queue: str) -> str:
-    """The policy of Karpenter's queue."""
-    return written_policy("queue", "", queue=queue)
 
 
 def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:

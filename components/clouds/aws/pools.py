@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pulumi
@@ -31,20 +30,11 @@ from .nodes import (
     node_template_tags,
     volumes,
 )
-from .policies import autoscaler_policy
+from .policies import written_policy
 
 
-@dataclass(frozen=True, slots=True)
-class LiveBounds:
-    """The bounds of a node group in the cloud, and the name of its Auto Scaling group."""
-
-    auto_scaling_group: str
-    minimum: int
-    maximum: int
-
-
-def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds | None:
-    """The bounds of a node group in the cloud; None if it does not exist, as before its creation."""
+def live_group(cluster: str, group: str, parent: pulumi.Resource) -> aws.autoscaling.GetGroupResult | None:
+    """The Auto Scaling group of a node group in the cloud; None if it does not exist, as before its creation."""
     # It is found by the tags of its Auto Scaling group: asking for a node group that does not exist is an error.
     invoke = pulumi.InvokeOptions(parent=parent)
     tags = {"tag:eks:cluster-name": cluster, "tag:eks:nodegroup-name": group}
@@ -52,10 +42,7 @@ def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds
     groups = aws.autoscaling.get_ami_ids(
         filters=[{"name": tag, "values": [value]} for tag, value in tags.items()], opts=invoke
     )
-    if not groups.names:
-        return None
-    size = aws.autoscaling.get_group(name=groups.names[0], opts=invoke)
-    return LiveBounds(groups.names[0], size.min_size, size.max_size)
+    return aws.autoscaling.get_group(name=groups.names[0], opts=invoke) if groups.names else None
 
 
 LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"  # tag: the number of nodes is read from the cloud before it is sent
@@ -82,8 +69,8 @@ class NodeGroup(Component):
         super().__init__("gpu-tenancy:clouds:NodeGroup", name, opts)
         section, template = context.section, self._template(name, pool, context)
         minimum, maximum = pool.supply.min_nodes, max(1, pool.supply.max_nodes)  # EKS requires 1 as the maximum
-        live = live_bounds(context.name, pool.name, self) if section.grows else None
-        edited = live is not None and (live.minimum, live.maximum) != (minimum, maximum)
+        live = live_group(context.name, pool.name, self) if section.grows else None
+        edited = live is not None and (live.min_size, live.max_size) != (minimum, maximum)
         size: aws.eks.NodeGroupScalingConfigArgsDict = {
             "min_size": minimum,
             "max_size": maximum,
@@ -101,7 +88,7 @@ class NodeGroup(Component):
             # The Auto Scaling group is asked when the template is ready, because the node group's own number can be
             # outdated: https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
             invoke = pulumi.InvokeOutputOptions(parent=self, depends_on=[template])
-            running = aws.autoscaling.get_group_output(name=live.auto_scaling_group, opts=invoke).desired_capacity
+            running = aws.autoscaling.get_group_output(name=live.name, opts=invoke).desired_capacity
             size = {
                 "min_size": minimum,
                 "max_size": running.apply(lambda nodes: max(maximum, nodes)),
@@ -268,7 +255,7 @@ class ClusterAutoscaler(Component):
         super().__init__("gpu-tenancy:clouds:ClusterAutoscaler", name, opts)
         if queued:
             self._requests(f"{name}-requests")
-        policies = {"node-groups": autoscaler_policy(context.name, context.section.region)}
+        policies = {"node-groups": written_policy("cluster-autoscaler", context.section.region, cluster=context.name)}
         role = PodRole(f"{name}-role", context, _AUTOSCALER, policies, self.own)
         values = {
             "cloudProvider": "aws",

@@ -4,6 +4,7 @@
 # https://learn.microsoft.com/azure/aks/workload-identity-overview
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import pulumi
@@ -17,21 +18,13 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.identities import MadeBucket, ServiceAccountPlan, TeamIdentity
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AzureCluster, blob_condition
+from gpu_tenancy.model.yaml import read_table
 
 from ...objects import Component, Options
 from .pools import PoolCluster
 
 AUDIENCE: Final = "api://AzureADTokenExchange"  # audience of the tokens that Entra exchanges
-ROLES: Final = {  # ids of built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles.
-    "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
-    "Key Vault Crypto User": "12338af0-0e69-4776-bea7-57ae8d297424",
-    "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
-    "Key Vault Secrets User": "4633458b-17de-408a-b874-0445c86b69e6",
-    "Contributor": "b24988ac-6180-42a0-ab88-20f7382dd24c",
-    USER_ROLE: "4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
-    BLOB_ROLES[False]: "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
-    BLOB_ROLES[True]: "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
-}
+ROLES: Final[Mapping[str, str]] = read_table(Path(__file__).with_suffix(".yaml"))  # IDs of built-in roles
 Token: TypeAlias = tuple[pulumi.Input[str] | None, pulumi.Input[str] | None]  # issuer and subject of a token
 
 

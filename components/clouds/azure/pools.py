@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pulumi
@@ -12,6 +13,7 @@ from pulumi_kubernetes.core.v1 import ContainerArgsDict
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+from gpu_tenancy.model.yaml import read_table
 
 from ...objects import Component, Options, node_daemon_set, on_each_node, on_pools
 
@@ -24,24 +26,9 @@ DRAIN_MINUTES: Final = 60  # minutes that an upgrade waits for a node's pods (a 
 MIG: Final = {1: "MIG1g", 2: "MIG2g", 3: "MIG3g", 4: "MIG4g", 7: "MIG7g"}
 """AKS's MIG profiles by compute slices of a partition. They are NVIDIA's profiles 19, 14, 9, 5 and 0:
 https://github.com/Azure/AgentBaker/blob/master/parts/linux/cloud-init/artifacts/mig-partition.sh."""
-REPLACED: Final[Mapping[str, str]] = {
-    "availabilityZones": "https://learn.microsoft.com/azure/aks/reliability-availability-zones-configure",
-    # Only a preview associates an existing pool.
-    "capacityReservationGroupID": "https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups",
-    "enableEncryptionAtHost": "https://learn.microsoft.com/azure/aks/enable-host-encryption",
-    "gpuProfile.driver": "https://learn.microsoft.com/azure/aks/aks-managed-gpu-nodes",
-    "kubeletConfig": "https://learn.microsoft.com/azure/aks/custom-node-configuration",
-    "osDiskSizeGB": "https://learn.microsoft.com/azure/aks/concepts-storage",
-    "osDiskType": "https://learn.microsoft.com/rest/api/aks/agent-pools/create-or-update",
-    "proximityPlacementGroupID": "https://learn.microsoft.com/azure/aks/reduce-latency-ppg",
-    # These two have no page; the Terraform provider replaces the pool as well.
-    "scaleSetEvictionPolicy": "https://github.com/hashicorp/terraform-provider-azurerm/blob/main/internal/services/containers/kubernetes_cluster_node_pool_resource.go",
-    "vnetSubnetID": "https://github.com/hashicorp/terraform-provider-azurerm/blob/main/internal/services/containers/kubernetes_cluster_node_pool_resource.go",
-    "scaleSetPriority": "https://learn.microsoft.com/azure/aks/spot-node-pool",
-    "spotMaxPrice": "https://learn.microsoft.com/azure/aks/spot-node-pool",
-}
-"""Properties that AKS sets only at a pool's creation, with sources (read 2026-11-22); AKS rejects updates.
-pulumi-azure-native itself replaces a pool only for vmSize and gpuInstanceProfile:
+REPLACED: Final[Mapping[str, str]] = read_table(Path(__file__).with_suffix(".yaml"))
+"""Properties that AKS sets only at a pool's creation, with sources; AKS rejects updates. pulumi-azure-native itself
+replaces a pool only for vmSize and gpuInstanceProfile:
 https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go."""
 _GIB: Final = 2**30
 
@@ -157,17 +144,7 @@ IMAGE: Final = (
     "@sha256:c35e29c9450151419d9448b0fd75374fec4fff364a27f176fb458d472dfc9e54"
 )
 """As https://github.com/Azure/azure-container-networking pins it for its own image (read on 2026-11-22)."""
-_SCRIPT: Final = """
-while true; do
-  for process in $(pidof containerd); do
-    prlimit --pid "$process" --memlock=unlimited:unlimited
-  done
-  if [ -d /sys/module/nvidia ] && [ ! -d /sys/module/nvidia_peermem ]; then
-    modprobe nvidia-peermem || echo "nvidia-peermem cannot be loaded yet"
-  fi
-  sleep 60
-done
-"""
+_SCRIPT: Final = "\n" + Path(__file__).with_name("memory_lock.sh").read_text(encoding="utf-8")
 
 
 class MemoryLock(Component):

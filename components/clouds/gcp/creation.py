@@ -80,17 +80,9 @@ class Network(Component):
 
 _ROTATION: Final = 90 * 86400  # seconds after which a key gets a new version
 _METRICS: Final = (
-    "SYSTEM_COMPONENTS",
-    "STORAGE",
-    "HPA",
-    "POD",
-    "DAEMONSET",
-    "DEPLOYMENT",
-    "STATEFULSET",
-    "KUBELET",
-    "CADVISOR",
+    "SYSTEM_COMPONENTS", "STORAGE", "HPA", "POD", "DAEMONSET", "DEPLOYMENT", "STATEFULSET", "KUBELET", "CADVISOR",
     "JOBSET",
-)
+)  # fmt: skip
 """Google's cluster metrics without those of GPUs (DCGM), which the GPU Operator's exporter serves: two DCGM processes
 on a node compete for the GPUs' profiling counters."""
 _LOGS: Final = ("SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER", "CONTROLLER_MANAGER", "SCHEDULER")

@@ -1,6 +1,7 @@
 """Setup of GKE nodes: Google's driver installer, and networks, NCCL's plugin and device files for GPUDirect."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from pulumi import ResourceOptions
@@ -14,6 +15,7 @@ from gpu_tenancy.model.manifests.pods import host_mounts
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.fabric import network_name
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
+from gpu_tenancy.model.yaml import read_table
 
 from ...objects import Component, Options, node_daemon_set, on_each_node, on_nodes, on_pools
 
@@ -42,24 +44,6 @@ NAME: Final = "nvidia-driver-installer"
 NO_PLUGIN_LABEL: Final = "gke-no-default-nvidia-gpu-device-plugin"
 """Label of nodes that use the device plugin of the GPU Operator."""
 
-_HOST: Final = "/home/kubernetes/bin/nvidia"
-_MOUNTS: Final = {  # paths on the node and in the installer's container, by volume name
-    "dev": ("/dev", "/dev"),
-    "nvidia": (_HOST, "/usr/local/nvidia"),
-    "vulkan": (f"{_HOST}/vulkan/icd.d", "/etc/vulkan/icd.d"),
-    "root": ("/", "/root"),
-    "cos-tools": ("/var/lib/cos-tools", "/build/cos-tools"),
-}
-_PLACES: Final = {
-    "NVIDIA_INSTALL_DIR_HOST": _HOST,
-    "NVIDIA_INSTALL_DIR_CONTAINER": "/usr/local/nvidia",
-    "VULKAN_ICD_DIR_HOST": f"{_HOST}/vulkan/icd.d",
-    "VULKAN_ICD_DIR_CONTAINER": "/etc/vulkan/icd.d",
-    "ROOT_MOUNT_DIR": "/root",
-    "COS_TOOLS_DIR_HOST": "/var/lib/cos-tools",
-    "COS_TOOLS_DIR_CONTAINER": "/build/cos-tools",
-}
-
 
 class DriverInstaller(Component):
     """A DaemonSet that installs NVIDIA's driver on Container-Optimized OS nodes if GKE's own installation is disabled.
@@ -69,11 +53,13 @@ class DriverInstaller(Component):
     plugin.
     """
 
-    # https://github.com/GoogleCloudPlatform/container-engine-accelerators/blob/master/nvidia-driver-installer/cos/daemonset-preloaded.yaml
-    # and https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator.
+    # https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator
 
     def __init__(self, name: str, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeDriverInstaller", name, opts)
+        table = read_table(Path(__file__).with_suffix(".yaml"))
+        mounts: Mapping[str, tuple[str, str]] = table["mounts"]
+        variables: Mapping[str, str] = table["variables"]
         installer: ContainerArgsDict = {
             "name": NAME,
             "image": "cos-nvidia-installer:fixed",
@@ -82,11 +68,11 @@ class DriverInstaller(Component):
             "command": ["bash", "-c", "lsmod | grep -q '^nvidia ' || exec /cos-gpu-installer install"],
             "resources": {"requests": {"cpu": "150m"}},
             "security_context": {"privileged": True},
-            "env": [{"name": key, "value": value} for key, value in _PLACES.items()],
-            "volume_mounts": [{"name": volume, "mount_path": inside} for volume, (_, inside) in _MOUNTS.items()],
+            "env": [{"name": key, "value": value} for key, value in variables.items()],
+            "volume_mounts": [{"name": volume, "mount_path": inside} for volume, (_, inside) in mounts.items()],
         }
         pod: PodSpecArgsDict = {
-            "volumes": _host_paths({volume: host for volume, (host, _) in _MOUNTS.items()}),
+            "volumes": _host_paths({volume: host for volume, (host, _) in mounts.items()}),
             "containers": [PAUSE],
             "init_containers": [installer],
         }

@@ -32,19 +32,8 @@ OPERATOR: Final = "operator"
 _GIB: Final = 2**30
 _SYSTEM_DISK: Final = 100
 _HYPERDISK_ONLY: Final = (
-    "a3-ultragpu-",
-    "a4-",
-    "a4x-",
-    "c4-",
-    "c4a-",
-    "c4d-",
-    "g4-",
-    "h4d-",
-    "m4-",
-    "n4-",
-    "n4a-",
-    "n4d-",
-)
+    "a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "h4d-", "m4-", "n4-", "n4a-", "n4d-",
+)  # fmt: skip
 """Families that cannot boot from Persistent Disk: https://cloud.google.com/compute/docs/disks/hyperdisks."""
 _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""

@@ -43,19 +43,19 @@ class NodePool:
     supply: PoolSupply
     labels: Mapping[str, str]  # all labels of its nodes, with the labels of its driver mode
     capacity: Capacity
-    zones: tuple[str, ...]  # empty for all zones of the cluster
-    compact: bool
-    placement_policy: str | None  # existing policy for compact placement; None if one is created, or none is needed
-    fabric: Network | None  # the machine's network between GPUs, if it is to be configured
-    dranet: bool  # whether GKE creates its networks, and pods claim the interfaces
     disk: Disk
-    driver: str | None  # name of its driver mode; None for a CPU pool, or another vendor's GPUs
-    sharing: Sharing | None  # GPU sharing that the cloud configures; None if the GPU Operator does, or without sharing
     surge: Surge  # for upgrades; GPU pools never add nodes, because additional GPUs are expensive
-    huge_pages: int  # bytes of a node that its pods can request for the fabric
-    alternatives: tuple[Machine, ...]  # other machine types of its spot nodes
-    numa: Numa | None  # policy of the kubelet's topology manager, with the static CPU manager policy; None for neither
-    image_disk: str | None  # disk image or snapshot with container images
+    zones: tuple[str, ...] = ()  # empty for all zones of the cluster
+    compact: bool = False
+    placement_policy: str | None = None  # existing policy for compact placement; None to create one, or without need
+    fabric: Network | None = None  # the machine's network between GPUs, if it is to be configured
+    dranet: bool = False  # whether GKE creates its networks, and pods claim the interfaces
+    driver: str | None = None  # name of its driver mode; None for a CPU pool, or another vendor's GPUs
+    sharing: Sharing | None = None  # GPU sharing that the cloud configures; None if the GPU Operator does, or without
+    huge_pages: int = 0  # bytes of a node that its pods can request for the fabric
+    alternatives: tuple[Machine, ...] = ()  # other machine types of its spot nodes
+    numa: Numa | None = None  # policy of the kubelet's topology manager, with a static CPU manager; None for neither
+    image_disk: str | None = None  # disk image or snapshot with container images
 
     @property
     def gpus(self) -> int:

@@ -42,13 +42,11 @@ from components.clouds.aws import own_security_group
 from components.clouds.aws.identity import certificate, kubeconfig, name_of
 from components.clouds.aws.policies import (
     access_policy,
-    autoscaler_policy,
     karpenter_policies,
     managed_policy,
-    node_trust,
     partition,
-    queue_policy,
     trust,
+    written_policy,
 )
 from components.clouds.aws.pools import auto_scaling_group_name
 from gpu_tenancy.engine.recording import NO_ANSWERS, UNKNOWN, RecordingMonitor, Registration
@@ -332,12 +330,12 @@ def test_pools_follow_the_add_ons_and_these_the_control_plane() -> None:
 
 # A program with add-ons of an existing control plane.
 ADDONS_ALONE: Final = """
-from components.clouds.aws.control_plane import BEFORE_NODES, Addons
+from components.clouds.aws.control_plane import Addons
 from components.clouds.aws.nodes import ClusterContext
 
 section = made.cluster.section
 context = ClusterContext(section, section.subnets, pulumi.Output.from_input("sg-1"), {}, protect=False)
-Addons("alone", context, BEFORE_NODES, pulumi.Output.from_input("1.36"))
+Addons("alone", context, "first-addons", pulumi.Output.from_input("1.36"))
 """
 
 
@@ -368,7 +366,7 @@ def test_the_autoscaler_handles_requests_of_kueue() -> None:
 
 
 def test_the_autoscalers_policy_requires_the_clusters_tag() -> None:
-    for statement in statements(autoscaler_policy("ml", REGION)):
+    for statement in statements(written_policy("cluster-autoscaler", REGION, cluster="ml")):
         actions = [action.partition(":")[2] for action in statement["Action"]]
         reads = all(action.startswith(("Describe", "Get")) for action in actions)
         owned = {"StringEquals": {"aws:ResourceTag/k8s.io/cluster-autoscaler/ml": "owned"}}
@@ -393,7 +391,7 @@ def test_each_rule_of_interruptions_has_a_target() -> None:
 
 
 def test_only_eventbridge_writes_to_the_queue_with_tls() -> None:
-    allow, deny = statements(queue_policy("arn:aws:sqs:eu-central-1:111122223333:ml"))
+    allow, deny = statements(written_policy("queue", REGION, queue="arn:aws:sqs:eu-central-1:111122223333:ml"))
     assert (allow["Action"], deny["Effect"]) == ("sqs:SendMessage", "Deny")
     assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     assert {allow["Resource"], deny["Resource"]} == {"arn:aws:sqs:eu-central-1:111122223333:ml"}
@@ -410,12 +408,12 @@ def test_karpenter_hands_no_other_role_to_nodes(role: str | None) -> None:
 
 def test_karpenters_policies_fit_into_one_role() -> None:
     name, role = "m" * 40, f"arn:aws:iam::*:role/{'m' * 40}-node"
-    policies = karpenter_policies(name, "ap-southeast-2", role, name, spot=True)
+    policies = karpenter_policies(name, "ap-southeast-2", role, spot=True)
     assert sum(len(json.dumps(json.loads(text), separators=(",", ":"))) for text in policies.values()) < 10_240
 
 
 def test_karpenters_permissions_are_limited_to_the_cluster() -> None:
-    texts = karpenter_policies("ml", REGION, "arn:aws:iam::*:role/ml-node", "ml", spot=False)
+    texts = karpenter_policies("ml", REGION, "arn:aws:iam::*:role/ml-node", spot=False)
     for statement in statements(texts["instances"]):
         if "ec2:TerminateInstances" in statement["Action"] or "ec2:CreateLaunchTemplate" in statement["Action"]:
             assert any("kubernetes.io/cluster/ml" in key for key in statement["Condition"]["StringEquals"])
@@ -456,7 +454,7 @@ def test_a_role_trusts_its_service_and_tags_its_sessions() -> None:
     (pods,) = statements(trust("pods.eks"))
     assert pods["Principal"] == {"Service": "pods.eks.amazonaws.com"}
     assert set(pods["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
-    assert statements(node_trust("cn-north-1"))[0]["Principal"] == {"Service": "ec2.amazonaws.com.cn"}
+    assert statements(trust("ec2", "cn-north-1"))[0]["Principal"] == {"Service": "ec2.amazonaws.com.cn"}
 
 
 # Edits of `nodes.min` and `nodes.max` on node groups that run, by the rules of engine, provider and EKS
