@@ -106,7 +106,7 @@ def test_only_a_server_that_scales_on_latency_is_scraped(by: str) -> None:
 
 def test_a_port_of_metrics_is_the_one_that_is_scraped() -> None:
     server_plan = the_server(measured({"histogram": HISTOGRAM}, s=server(**SCALED, metricsPort=9400)))
-    assert (server_plan.port, server_plan.monitor) == (8080, Monitor(9400, "kube-prometheus-stack", "monitoring"))
+    assert (server_plan.spec.port, server_plan.monitor) == (8080, Monitor(9400, "kube-prometheus-stack", "monitoring"))
 
 
 @pytest.mark.parametrize(

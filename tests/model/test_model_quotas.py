@@ -141,7 +141,7 @@ def test_row_serving_pods_carry_queue_and_priority() -> None:
     sections = stack(priorities={"hi": 5})
     sections["teams"]["a"] |= {"priority": "hi", "serving": {"s": server()}}
     (serving,) = planned(sections).teams[0].servers
-    assert (serving.queue, serving.pod.priority) == ("a", "hi")
+    assert (serving.team, serving.pod.priority) == ("a", "hi")
 
 
 def test_row_volcano_is_subtracted_before_queues() -> None:
@@ -270,7 +270,8 @@ def test_the_references_servers_and_jobs_are_there() -> None:
     assert model_server.scaling is not None
     assert (model_server.scaling.minimum, model_server.scaling.maximum, model_server.scaling.cpu) == (3, 50, 70)
     assert model_server.scaling.latency == ("inference_latency_p99_seconds", 0.1)
-    assert (model_server.port, model_server.health, model_server.rollout) == (8080, "/health", Rollout(1, "2%"))
+    assert (model_server.spec.port, model_server.spec.health) == (8080, "/health")
+    assert model_server.rollout == Rollout(1, "2%")
     nightly = next(job for job in teams["ml-research"].jobs if job.name == "nightly")
     assert (nightly.workers, nightly.pod.amounts[GPU]) == (4, 8)
     (gang,) = teams["ml-research"].gangs

@@ -43,7 +43,7 @@ def group_server(**fields: Any) -> ServerPlan:
 def test_replicas_are_a_leader_and_equal_workers() -> None:
     made = group_server(nodes=3, replicas=2)
     assert made.worker is not None
-    assert (made.nodes, made.api[1], made.replicas) == (3, "LeaderWorkerSet", 2)
+    assert (made.spec.nodes, made.api[1], made.replicas) == (3, "LeaderWorkerSet", 2)
     assert made.pod.amounts == made.worker.amounts
     assert made.pod.gpus == 8
     assert group_server(nodes=1).worker is None
