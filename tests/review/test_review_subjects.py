@@ -29,7 +29,7 @@ from gpu_tenancy.review.comment import comment
 from gpu_tenancy.review.figures import DASH, differences
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.page import page
-from gpu_tenancy.review.reasons import access_gained, access_lost
+from gpu_tenancy.review.reasons import access
 from gpu_tenancy.review.review import Review, Used, Verdict
 from gpu_tenancy.review.text import show_hosts
 
@@ -194,7 +194,7 @@ def test_lost_access_comes_first() -> None:
 
 def test_administrators_and_auditors_have_rights_in_the_cluster() -> None:
     now = outlook_of(with_members({"admins": ["group:a"], "auditors": ["group:b"]}))
-    assert access_gained(outlook_of(small()), now) == (
+    assert tuple(access(outlook_of(small()), now, "gain")) == (
         "1 group gains cluster-admin, Secrets and exec in the cluster (group:a)",
         "1 group gains read access in the cluster (group:b)",
     )
@@ -203,14 +203,14 @@ def test_administrators_and_auditors_have_rights_in_the_cluster() -> None:
 def test_cohort_members_gain_access_to_all_its_teams() -> None:
     sections = small()
     sections["cohorts"]["org"] = {"members": {"researchers": ["group:a"]}}
-    [reason] = access_gained(outlook_of(small()), outlook_of(sections))
+    [reason] = access(outlook_of(small()), outlook_of(sections), "gain")
     assert reason == f"1 group gains exec in {', '.join(sorted(sections['teams']))} (group:a)"
 
 
 def test_renamed_people_change_no_access() -> None:
     before = outlook_of(with_members(researchers=["group:a"]))
     now = outlook_of(with_members({"names": {"scientists": "group:a"}}, researchers=["scientists"]))
-    assert access_gained(before, now) == access_lost(before, now) == ()
+    assert [*access(before, now, "gain"), *access(now, before, "lose")] == []
 
 
 def test_people_are_listed_by_team_and_role() -> None:
@@ -235,7 +235,7 @@ def test_another_subject_is_another_robot() -> None:
         return {**sections, "cluster": {**EKS, **PROVIDED, "identityProvider": provider}}
 
     before, now = outlook_of(with_subject("main")), outlook_of(with_subject("dev"))
-    gained, lost = access_gained(before, now), access_lost(before, now)
+    gained, lost = tuple(access(before, now, "gain")), tuple(access(now, before, "lose"))
     assert gained == (
         "1 service account gains exec in vision (serviceaccount:vision/ci (repo:example/vision:ref:refs/heads/dev))",
     )

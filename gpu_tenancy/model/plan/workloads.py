@@ -139,13 +139,17 @@ class ServerPlan:
     team: str
     pod: PodPlan  # its pods; of a group of nodes, the leader
     rollout: Rollout
-    replicas: int | None  # a fixed number; None with an autoscaler (`scaling`)
-    scaling: Scaling | None
+    scaling: Scaling | None  # None with a fixed number of replicas
     monitor: Monitor | None = None
     worker: PodPlan | None = None  # the other pods of each replica; None if a replica is one pod
     metrics: ServerMetrics = NO_METRICS
     level: ServerLevel = field(default_factory=ServerLevel)
     route: RoutePlan | None = None
+
+    @property
+    def replicas(self) -> int | None:
+        """A fixed number of replicas; None with an autoscaler."""
+        return None if self.scaling else self.spec.replicas.min
 
     @property
     def progress(self) -> int:
@@ -327,7 +331,6 @@ def _server(tree: Tree, server: ResolvedServer) -> ServerPlan | None:
         team=team,
         pod=pods[LEADER if server.grouped else ""],
         rollout=rollout(tree, server, size),
-        replicas=None if server.autoscaled else server.replicas.min,
         scaling=_scaling(tree.stack.metrics, server) if server.autoscaled else None,
         monitor=monitor(tree, server),
         worker=pods.get(WORKER),
