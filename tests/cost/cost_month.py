@@ -83,11 +83,7 @@ class Month:
         for name, job in self.jobs.items():
             if name in self.last:
                 yield workload_of(
-                    name,
-                    job,
-                    admitted=self.last[name],
-                    finished=self.ends.get(name),
-                    past=self.past.get(name, 0),
+                    name, job, admitted=self.last[name], finished=self.ends.get(name), past=self.past.get(name, 0)
                 )
 
 

@@ -243,8 +243,7 @@ def test_lines_without_use_or_guarantee_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("month", "now", "hours"),
-    [("2026-10", 26, 744), ("2026-02", 26, 672), ("2026-11", 26, 600), (None, 26, 744)],
+    ("month", "now", "hours"), [("2026-10", 26, 744), ("2026-02", 26, 672), ("2026-11", 26, 600), (None, 26, 744)]
 )
 def test_a_month_is_in_utc_and_ends_now_at_the_latest(month: str | None, now: int, hours: float) -> None:
     found = Period.of(month, datetime(2026, 11, now, tzinfo=UTC))

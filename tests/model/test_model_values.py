@@ -102,11 +102,7 @@ OUT_OF_BOUNDS: dict[str, tuple[str, int, str]] = {  # the text of a stack, the l
     "lists in lists": (written(note="[" * DEEP + "]" * DEEP), 10, DEEPER),
     "mappings in mappings": (written(note="{a: " * DEEP + "}" * DEEP), 10, DEEPER),
     "lists in lists by aliases": (written() + CHAIN, 11, DEEPER),
-    "digits": (
-        written(limit="9" * 5000),
-        9,
-        f"{LIMIT}: {'9' * 79}… is a number of 5,000 characters; use at most 100",
-    ),
+    "digits": (written(limit="9" * 5000), 9, f"{LIMIT}: {'9' * 79}… is a number of 5,000 characters; use at most 100"),
     "hexadecimal digits": (
         written(limit="0x" + "f" * 5000),
         9,
