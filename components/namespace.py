@@ -151,14 +151,14 @@ def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[networking
 
 
 def _policies(team: planned.NamespacePlan) -> Mapping[str, networking.NetworkPolicySpecArgsDict]:
-    spec, network, servers = team.team, team.network, team.team.serving
+    spec, servers = team.team, team.team.serving
     dns: networking.NetworkPolicyEgressRuleArgsDict = {
         "to": [_pods_of("kube-system")],
         "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
     }
     policies: dict[str, networking.NetworkPolicySpecArgsDict] = {
         "default-deny": {"pod_selector": {}, "policy_types": ["Ingress", "Egress"]},
-        "allow-dns": _egress([dns, *_to_nodes(network.node_endpoints, "dns")]),
+        "allow-dns": _egress([dns, *_to_nodes(team.node_endpoints, "dns")]),
         # The pods of a distributed job communicate on ports that they choose themselves.
         "allow-team": {
             "pod_selector": {},
@@ -167,9 +167,9 @@ def _policies(team: planned.NamespacePlan) -> Mapping[str, networking.NetworkPol
             "egress": [{"to": [{"pod_selector": {}}]}],
         },
     }
-    if identity := _to_nodes(network.node_endpoints, "identity"):
+    if identity := _to_nodes(team.node_endpoints, "identity"):
         policies["allow-identity"] = _egress(identity)
-    for policy, cidrs in (("allow-https", spec.network.egress), ("allow-datasets", network.data)):
+    for policy, cidrs in (("allow-https", spec.network.egress), ("allow-datasets", team.data)):
         if cidrs:
             policies[policy] = _egress([{"to": _blocks(cidrs), "ports": [{"port": 443, "protocol": "TCP"}]}])
 
@@ -178,13 +178,13 @@ def _policies(team: planned.NamespacePlan) -> Mapping[str, networking.NetworkPol
     for name, server in servers.items():
         if server.exposure:
             policies[f"allow-gateway-{name}"] = _answering(server, server.port, *_origins(server.exposure))
-    for notebook, gateway in network.notebooks.items():
+    for notebook, gateway in team.notebooks.items():
         policies[f"allow-notebook-{notebook}"] = _ingress({NOTEBOOK: notebook}, NOTEBOOK_PORT, *_origins(gateway))
-    if network.kuberay:
+    if team.kuberay:
         # KubeRay submits jobs to the dashboard of the head, and asks it how they are:
         # https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go
-        policies["allow-ray-dashboard"] = _ingress({"ray.io/node-type": "head"}, 8265, _pods_of(network.kuberay))
-    for name, monitor in network.monitors.items():
+        policies["allow-ray-dashboard"] = _ingress({"ray.io/node-type": "head"}, 8265, _pods_of(team.kuberay))
+    for name, monitor in team.monitors.items():
         policies[f"allow-metrics-{name}"] = _answering(servers[name], monitor.port, _pods_of(monitor.namespace))
     return policies
 

@@ -94,24 +94,14 @@ class LimitRange:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkRules:
-    """Traffic that the default-deny NetworkPolicy allows in addition to that of the team's own keys.
-
-    `node_endpoints`: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
-    """
-
-    monitors: dict[str, Monitor]  # scraping by Prometheus, by server
-    node_endpoints: tuple[NodeEndpoint, ...]
-    kuberay: str | None  # namespace of KubeRay, which calls the dashboards of Ray's heads; None without
-    data: tuple[str, ...]  # CIDRs that the sidecars of the team's datasets must reach over HTTPS
-    notebooks: dict[str, NotebooksExpose]
-
-
-@dataclass(frozen=True, slots=True)
 class NamespacePlan:
     """A team's namespace and its bounds.
 
-    `manager`: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
+    Attributes:
+        monitors, node_endpoints, kuberay, data, notebooks: traffic that the default-deny NetworkPolicy allows, besides
+            that of the team's own keys.
+        node_endpoints: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
+        manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
     """
 
     name: str
@@ -119,7 +109,11 @@ class NamespacePlan:
     labels: dict[str, str]
     quotas: tuple[ResourceQuota, ...]
     limits: LimitRange
-    network: NetworkRules
+    monitors: dict[str, Monitor]  # scraping by Prometheus, by server
+    node_endpoints: tuple[NodeEndpoint, ...]
+    kuberay: str | None  # namespace of KubeRay, which calls the dashboards of Ray's heads; None without
+    data: tuple[str, ...]  # CIDRs that the sidecars of the team's datasets must reach over HTTPS
+    notebooks: dict[str, NotebooksExpose]  # exposure outside of the cluster, by notebook
     queue: str  # the team's ClusterQueue
     usage_weight: float | None  # weight of the team's past usage in this queue; None if usage does not count
     bindings: tuple[TeamBinding, ...]
@@ -149,13 +143,11 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         },
         quotas=_quotas(tree, name, team),
         limits=_limits(tree, name, team),
-        network=NetworkRules(
-            monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree, spec))},
-            node_endpoints=tuple(one for one in endpoints if cluster.NODES_MADE or not one.of_nodes),
-            kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
-            data=egress_of_datasets(tree.stack.datasets.values(), name),
-            notebooks=dict.fromkeys(expose.names, expose) if expose else {},
-        ),
+        monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree, spec))},
+        node_endpoints=tuple(one for one in endpoints if cluster.NODES_MADE or not one.of_nodes),
+        kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
+        data=egress_of_datasets(tree.stack.datasets.values(), name),
+        notebooks=dict.fromkeys(expose.names, expose) if expose else {},
         queue=tree.queue_of(name),
         usage_weight=tree.usage_weight(name),
         bindings=bindings(tree, name),
