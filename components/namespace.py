@@ -18,6 +18,7 @@ from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.fabric import claim_name
 from gpu_tenancy.model.plan.operators.kueue import CHECK
 from gpu_tenancy.model.plan.people import PREFIX
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.serving import GatewayRoute
 
 from .objects import LABELS, Component, Options, fair_sharing, kueue_object, role_binding
@@ -54,13 +55,13 @@ class TeamNamespace(Component):
                 networking.NetworkPolicy(
                     f"{name}-{policy}", metadata={**self._named(policy), "labels": LABELS}, spec=spec, opts=self._inside
                 )
-                for policy, spec in _policies(team.network).items()
+                for policy, spec in _policies(team).items()
             ),
             *(self._interfaces(f"{name}-{claim_name(number)}", number) for number in team.interfaces),
             self._service_account(f"{name}-workload", ACCOUNT, team.pull_secrets),
             kueue_object(f"{name}-queue", "LocalQueue", self._named(team.name), local_queue, self._inside),
         ]
-        for account in team.service_accounts:
+        for account in team.team.service_accounts:
             self._service_account(f"{name}-robot-{account}", account)
         for binding in team.bindings:
             role, place = f"{PREFIX}{binding.role}", (team.name, f"{PREFIX}{binding.role}s")
@@ -146,14 +147,15 @@ def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[networking
     ]
 
 
-def _policies(network: planned.NetworkRules) -> Mapping[str, networking.NetworkPolicySpecArgsDict]:
+def _policies(team: planned.NamespacePlan) -> Mapping[str, networking.NetworkPolicySpecArgsDict]:
+    spec, servers = team.team, team.team.serving
     dns: networking.NetworkPolicyEgressRuleArgsDict = {
         "to": [_pods_of("kube-system")],
         "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
     }
     policies: dict[str, networking.NetworkPolicySpecArgsDict] = {
         "default-deny": {"pod_selector": {}, "policy_types": ["Ingress", "Egress"]},
-        "allow-dns": _egress([dns, *_to_nodes(network.node_endpoints, "dns")]),
+        "allow-dns": _egress([dns, *_to_nodes(team.node_endpoints, "dns")]),
         # The pods of a distributed job communicate on ports that they choose themselves.
         "allow-team": {
             "pod_selector": {},
@@ -162,30 +164,25 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, networking.NetworkP
             "egress": [{"to": [{"pod_selector": {}}]}],
         },
     }
-    if identity := _to_nodes(network.node_endpoints, "identity"):
+    if identity := _to_nodes(team.node_endpoints, "identity"):
         policies["allow-identity"] = _egress(identity)
-    for policy, cidrs in (("allow-https", network.egress), ("allow-datasets", network.data)):
+    for policy, cidrs in (("allow-https", spec.network.egress), ("allow-datasets", team.data)):
         if cidrs:
             policies[policy] = _egress([{"to": _blocks(cidrs), "ports": [{"port": 443, "protocol": "TCP"}]}])
 
-    def answering(
-        server: str, port: int, *peers: networking.NetworkPolicyPeerArgsDict
-    ) -> networking.NetworkPolicySpecArgsDict:
-        """Request traffic to the pods of a server: to all, or to the leaders of its groups."""
-        return _ingress({NAME: server, **(OF_LEADERS if server in network.grouped else {})}, port, *peers)
-
-    for server, port in network.ports.items() if network.from_cluster else ():
-        policies[f"allow-server-{server}"] = answering(server, port, _ANY)
-    for server, gateway in network.gateways.items():
-        policies[f"allow-gateway-{server}"] = answering(server, network.ports[server], *_origins(gateway))
-    for notebook, gateway in network.notebooks.items():
+    for name, server in servers.items() if spec.network.clients == "cluster" else ():
+        policies[f"allow-server-{name}"] = _answering(server, server.port, _ANY)
+    for name, server in servers.items():
+        if server.exposure:
+            policies[f"allow-gateway-{name}"] = _answering(server, server.port, *_origins(server.exposure))
+    for notebook, gateway in team.notebooks.items():
         policies[f"allow-notebook-{notebook}"] = _ingress({NOTEBOOK: notebook}, NOTEBOOK_PORT, *_origins(gateway))
-    if network.kuberay:
+    if team.kuberay:
         # KubeRay submits jobs to the dashboard of the head, and asks it how they are:
         # https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go
-        policies["allow-ray-dashboard"] = _ingress({"ray.io/node-type": "head"}, 8265, _pods_of(network.kuberay))
-    for server, monitor in network.monitors.items():
-        policies[f"allow-metrics-{server}"] = answering(server, monitor.port, _pods_of(monitor.namespace))
+        policies["allow-ray-dashboard"] = _ingress({"ray.io/node-type": "head"}, 8265, _pods_of(team.kuberay))
+    for name, monitor in team.monitors.items():
+        policies[f"allow-metrics-{name}"] = _answering(servers[name], monitor.port, _pods_of(monitor.namespace))
     return policies
 
 
@@ -204,6 +201,13 @@ def _egress(rules: Sequence[networking.NetworkPolicyEgressRuleArgsDict]) -> netw
 
 def _pods_of(namespace: str) -> networking.NetworkPolicyPeerArgsDict:
     return {"namespace_selector": {"match_labels": {_NAMESPACE: namespace}}}
+
+
+def _answering(
+    server: ResolvedServer, port: int, *peers: networking.NetworkPolicyPeerArgsDict
+) -> networking.NetworkPolicySpecArgsDict:
+    """Request traffic to the pods of a server: to all, or to the leaders of its groups."""
+    return _ingress({NAME: server.name, **(OF_LEADERS if server.grouped else {})}, port, *peers)
 
 
 def _ingress(

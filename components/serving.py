@@ -83,14 +83,14 @@ class ModelServer(Component):
     def __init__(self, name: str, server: ServerPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:ModelServer", name, opts)
         self._labels = {NAME: server.name}
-        self._shared = {PART_OF: server.service} if server.service else {}
+        self._shared = {PART_OF: server.spec.service} if server.spec.burst else {}
         self._named: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": self._labels}
         self.workload = (
             self._groups(f"{name}-leader-worker-set", server, server.worker)
             if server.worker
             else self._deployment(f"{name}-deployment", server)
         )
-        self.service = self._service(f"{name}-service", server) if server.has_service else None
+        self.service = self._service(f"{name}-service", server) if server.spec.has_service else None
         after = self.after(self.service or self.workload)
         place = (server.team, server.name)
         self.route = http_route(f"{name}-route", place, self._labels, server.route, after) if server.route else None
@@ -111,7 +111,7 @@ class ModelServer(Component):
         )
 
     def _deployment(self, name: str, server: ServerPlan) -> Deployment:
-        labels = self._labels | self._shared | queued(server.queue, server.pod.priority)
+        labels = self._labels | self._shared | queued(server.team, server.pod.priority)
         template: Any = {
             "metadata": template_metadata(server.pod, labels, checksums(server.pod.references)),
             "spec": self._pod(server.pod, _container(server)),
@@ -140,10 +140,10 @@ class ModelServer(Component):
         return CustomResource(
             name,
             *LEADER_WORKER_SET,
-            metadata={**self._named, "labels": {**self._labels, **queued(server.queue, server.pod.priority)}},
+            metadata={**self._named, "labels": {**self._labels, **queued(server.team, server.pod.priority)}},
             spec={
                 **({} if server.replicas is None else {"replicas": server.replicas}),
-                "leaderWorkerTemplate": group_template(server.nodes, leader, workers),
+                "leaderWorkerTemplate": group_template(server.spec.nodes, leader, workers),
                 "networkConfig": {"subdomainPolicy": "UniquePerReplica"},
                 "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": rollout},
             },
@@ -175,13 +175,13 @@ class ModelServer(Component):
 
 
 def _container(server: ServerPlan) -> dict[str, Any]:
-    ports: list[dict[str, Any]] = [{"name": "http", "containerPort": server.port}]
+    ports: list[dict[str, Any]] = [{"name": "http", "containerPort": server.spec.port}]
     if metrics := _metrics_port(server):
         ports.append({"name": _METRICS_PORT, "containerPort": metrics})
     return {
         **container(server.pod, "server"),
         "ports": ports,
-        "startupProbe": _probe(server, threshold=math.ceil(server.startup / _PERIOD)),
+        "startupProbe": _probe(server, threshold=math.ceil(server.spec.starts_within / _PERIOD)),
         "readinessProbe": {**_probe(server, threshold=3), "initialDelaySeconds": READY_AFTER},
         "livenessProbe": {**_probe(server, threshold=3), "initialDelaySeconds": ALIVE_AFTER},
     }
@@ -189,7 +189,7 @@ def _container(server: ServerPlan) -> dict[str, Any]:
 
 def _probe(server: ServerPlan, *, threshold: int) -> dict[str, Any]:
     return {
-        "httpGet": {"path": server.health, "port": "http"},
+        "httpGet": {"path": server.spec.health, "port": "http"},
         "periodSeconds": _PERIOD,
         "timeoutSeconds": 5,
         "failureThreshold": threshold,
@@ -198,7 +198,7 @@ def _probe(server: ServerPlan, *, threshold: int) -> dict[str, Any]:
 
 def _metrics_port(server: ServerPlan) -> int | None:
     """The /metrics port of a scraped server, if it differs from the request port."""
-    return server.monitor.port if server.monitor and server.monitor.port != server.port else None
+    return server.monitor.port if server.monitor and server.monitor.port != server.spec.port else None
 
 
 def _service_monitor(name: str, server: ServerPlan, monitor: Monitor, opts: ResourceOptions) -> CustomResource:

@@ -130,11 +130,6 @@ def review_of(preview: Preview) -> Review:
         stack=preview.name,
         resources=len(resources(preview.rendered)),
         now=now,
-        comparison=None,
-        changes=(),
-        rules=None,
-        real=None,
         price_note=price_note(preview.stack),
-        where={},
         verdict=verdict(now, None, (), None),
     )

@@ -20,16 +20,6 @@ _Abilities: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 LISTED: Final = 3  # people, teams and resources that a reason names before it counts the others
 
 
-def access_gained(before: StackOutlook, now: StackOutlook) -> tuple[str, ...]:
-    """Gained abilities of people: `2 groups gain exec in ml-research (group:a, group:b)`."""
-    return tuple(_of_people(_abilities(before), _abilities(now), "gain"))
-
-
-def access_lost(before: StackOutlook, now: StackOutlook) -> tuple[str, ...]:
-    """Lost abilities of people: `1 user loses all access in ml-research (user:rosa)`."""
-    return tuple(_of_people(_abilities(now), _abilities(before), "lose"))
-
-
 def _abilities(outlook: StackOutlook) -> _Abilities:
     """A person in several entries has the rights of all of them."""
     held: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -40,9 +30,11 @@ def _abilities(outlook: StackOutlook) -> _Abilities:
     return held
 
 
-def _of_people(less: _Abilities, more: _Abilities, verb: str) -> Iterator[str]:
+def access(fewer: StackOutlook, more: StackOutlook, verb: str) -> Iterator[str]:
+    """Abilities that people `gain` or `lose`: `2 groups gain exec in ml-research (group:a, group:b)`."""
+    less = _abilities(fewer)
     by_person: dict[tuple[str, str], list[str]] = {}
-    for (team, person), rights in more.items():
+    for (team, person), rights in _abilities(more).items():
         different = [right for right in rights if right not in less.get((team, person), ())]
         if different:
             by_person.setdefault((person, _rights(different, verb)), []).append(team)

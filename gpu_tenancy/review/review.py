@@ -1,7 +1,7 @@
 """The review of one stack as plain data, from which text, Markdown, HTML and JSON are made."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
@@ -169,12 +169,12 @@ class Review:
     stack: str
     resources: int
     now: StackOutlook
-    comparison: Comparison | None
-    changes: tuple[Change, ...]
-    rules: Rules | None
-    real: Real | None
     price_note: str
-    where: dict[str, str]
     verdict: Verdict
+    comparison: Comparison | None = None
+    changes: tuple[Change, ...] = ()
+    rules: Rules | None = None
+    real: Real | None = None
+    where: Mapping[str, str] = field(default_factory=dict[str, str])
     effect: Effect | None = None
     used: Used | None = None

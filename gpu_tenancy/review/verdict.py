@@ -11,8 +11,7 @@ from gpu_tenancy.model.outlook.shares import NOTHING, Cost
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.reasons import (
     LISTED,
-    access_gained,
-    access_lost,
+    access,
     blocking,
     claims_lost,
     data_moved,
@@ -69,8 +68,8 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     if adopted:
         names = first_names(adopted, LISTED)
         risks.append(f"{plural(len(adopted), 'object')} will be adopted if existing: {names}")
-    gained = (*access_gained(base, now), *data_rights(base, now, "gain"), *secret_reasons(base, now))
-    people = (*gained, *access_lost(base, now), *data_rights(now, base, "lose"), *data_removed(base, now))
+    gained = (*access(base, now, "gain"), *data_rights(base, now, "gain"), *secret_reasons(base, now))
+    people = (*gained, *access(now, base, "lose"), *data_rights(now, base, "lose"), *data_removed(base, now))
     rest = [*(work_changed(effect) if effect else ()), *_gpus(base, now)]
     rest += [_costs(before, now)] if before else []
     if rules and rules.violated:

@@ -82,13 +82,7 @@ class Month:
         """Kueue's Workload of each job that started."""
         for name, job in self.jobs.items():
             if name in self.last:
-                yield workload_of(
-                    name,
-                    job,
-                    admitted=self.last[name],
-                    finished=self.ends.get(name),
-                    past=self.past.get(name, 0),
-                )
+                yield workload_of(name, job, self.last[name], self.ends.get(name), self.past.get(name, 0))
 
 
 def gpus_of(job: ReplayedJob) -> int:
@@ -105,20 +99,16 @@ def workload_of(name: str, job: ReplayedJob, admitted: int, finished: int | None
     if finished is not None:
         done = {"type": "Finished", "status": "True", "reason": "Succeeded", "lastTransitionTime": moment(finished)}
         conditions.append(done)
-    status: Data = {
-        "admission": {
-            "podSetAssignments": [
-                {
-                    "name": pods.name,
-                    "count": pods.count,
-                    "flavors": {GPU: "h100"},
-                    "resourceUsage": {GPU: str(pods.count * pods.requests.get(GPU, 0))},
-                }
-                for pods in job.arrival.workload.pod_sets
-            ]
-        },
-        "conditions": conditions,
-    }
+    assignments = [
+        {
+            "name": pods.name,
+            "count": pods.count,
+            "flavors": {GPU: "h100"},
+            "resourceUsage": {GPU: str(pods.count * pods.requests.get(GPU, 0))},
+        }
+        for pods in job.arrival.workload.pod_sets
+    ]
+    status: Data = {"admission": {"podSetAssignments": assignments}, "conditions": conditions}
     if job.preemptions:
         status["accumulatedPastExecutionTimeSeconds"] = past // MILLI
         status["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": job.preemptions}]}

@@ -143,9 +143,8 @@ def test_partitions_by_the_operator_are_a_node_label() -> None:
 
 
 def test_partitions_by_aks_are_an_input_of_the_pool() -> None:
-    sections = on(
-        "azure", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing={"mig": {"profile": "1g.10gb"}}
-    )
+    teams = {"a": team(gpus={"h100": {"guaranteed": 56}})}
+    sections = on("azure", teams=teams, sharing={"mig": {"profile": "1g.10gb"}})
     assert mig_of(sections) == "1g.10gb"
     assert "nvidia.com/mig.config" not in pool_of(sections).labels
     assert planned(sections).cluster.gpu_operator["migManager"] == {"enabled": False}
@@ -209,18 +208,13 @@ def test_a_pools_nodes_carry_model_pool_and_capacity(cloud: str) -> None:
 
 def test_flavor_tolerates_the_spot_taint_of_aks() -> None:
     (flavor,) = planned(on("azure", capacity="spot")).queues.flavors
-    assert [(taint.key, taint.value) for taint in flavor.tolerated] == [
-        ("kubernetes.azure.com/scalesetpriority", "spot")
-    ]
+    (taint,) = flavor.tolerated
+    assert (taint.key, taint.value) == ("kubernetes.azure.com/scalesetpriority", "spot")
 
 
 def test_resource_of_amd_gpus_follows_from_the_machine() -> None:
-    sections = stack(
-        cluster=AZURE,
-        pools={"mi300x": pool("Standard_ND96isr_MI300X_v5")},
-        teams={"a": team(gpus={"mi300x": {"guaranteed": 8}})},
-    )
-    plan = planned(sections)
+    pools = {"mi300x": pool("Standard_ND96isr_MI300X_v5")}
+    plan = planned(stack(cluster=AZURE, pools=pools, teams={"a": team(gpus={"mi300x": {"guaranteed": 8}})}))
     (taint,) = plan.cluster.pools[0].supply.taints
     assert (taint.key, taint.value, taint.effect) == ("amd.com/gpu", "present", "NoSchedule")
     assert plan.cluster.pools[0].driver is None
@@ -248,10 +242,8 @@ def test_existing_clusters_follow_the_rules_of_their_cloud() -> None:
     plan = planned(sections)
     assert plan.cluster.pools == ()
     assert plan.cluster.gpu_operator["operator"] == {"runtimeClass": "nvidia-container-runtime"}
-    assert [taint.key for taint in plan.queues.flavors[0].taints] == [
-        "nvidia.com/gpu",
-        "kubernetes.azure.com/scalesetpriority",
-    ]
+    keys = [taint.key for taint in plan.queues.flavors[0].taints]
+    assert keys == ["nvidia.com/gpu", "kubernetes.azure.com/scalesetpriority"]
 
 
 # Queued provisioning: the queue asks for the nodes.

@@ -48,7 +48,7 @@ def test_arguments_port_and_probe_follow_from_the_stack() -> None:
         "--shutdown-timeout": "120",
         "--max-model-len": "8192",
     }
-    assert (plan.port, plan.health) == (8000, "/health")
+    assert (plan.spec.port, plan.spec.health) == (8000, "/health")
     assert plan.pod.env == dict(VLLM.env)
     assert plan.pod.shared_memory
 
@@ -58,7 +58,7 @@ def test_what_the_stack_sets_wins() -> None:
     assert flags(plan.pod)["--port"] == "9000"
     assert flags(plan.pod)["--shutdown-timeout"] == "30"
     assert flags(plan.pod)["--served-model-name"] == "models"
-    assert (plan.health, plan.pod.env["HF_HUB_OFFLINE"]) == ("/ping", "0")
+    assert (plan.spec.health, plan.pod.env["HF_HUB_OFFLINE"]) == ("/ping", "0")
     assert plan.pod.args[0] == "/model"
 
 
@@ -92,14 +92,14 @@ def test_a_model_is_read_where_its_source_is_mounted() -> None:
 
 
 def test_a_large_model_has_more_time_to_start() -> None:
-    assert chat().startup == 600
-    assert chat(model={"dataset": "weights", "size": "100Gi"}).startup == 600 + 1024
-    assert chat(model={"dataset": "weights", "size": "100Gi"}, startup="20m").startup == 1200
+    assert chat().spec.starts_within == 600
+    assert chat(model={"dataset": "weights", "size": "100Gi"}).spec.starts_within == 600 + 1024
+    assert chat(model={"dataset": "weights", "size": "100Gi"}, startup="20m").spec.starts_within == 1200
 
 
 def test_custom_servers_have_no_defaults_of_an_engine() -> None:
     plan = chat(engine="custom", command=["serve"], drain="1m", metrics={"waiting": "queue_length"})
-    assert (plan.port, plan.pod.command, plan.pod.args) == (8080, ("serve",), ())
+    assert (plan.spec.port, plan.pod.command, plan.pod.args) == (8080, ("serve",), ())
     assert plan.pod.ends == (15, 90)
     assert plan.metrics == ServerMetrics(waiting="queue_length")
     assert chat(engine="custom").pod.ends is None

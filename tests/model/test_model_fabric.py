@@ -39,7 +39,8 @@ def test_a_share_is_whole_and_a_pod_without_one_requests_none() -> None:
     # Four GPUs and one interface.
     assert fabric_of(wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(workers=2, gpus=2)})) is None
     all_four = wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(workers=2, gpus=4)})
-    assert (fabric_of(all_four) or PodFabric("", {})).devices == {EFA: 1, HUGEPAGES: 5 * GIB}
+    assert (fabric := fabric_of(all_four))
+    assert fabric.devices == {EFA: 1, HUGEPAGES: 5 * GIB}
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,8 @@ def test_gke_attaches_the_networks_and_gives_the_daemon_the_gpus() -> None:
     assert interfaces[1:] == [{"interfaceName": f"eth{i + 1}", "network": f"sub-{i}"} for i in range(8)]
     files = yaml.safe_load(fabric.annotations["devices.gke.io/container.tcpxo-daemon"])
     assert {"path": "/dev/nvidia7"} in files
-    assert fabric.env["NCCL_FASTRAK_IFNAME"] == ",".join(item["interfaceName"] for item in interfaces[1:])
-    assert fabric.daemon
+    assert fabric.row.env["NCCL_FASTRAK_IFNAME"] == ",".join(item["interfaceName"] for item in interfaces[1:])
+    assert fabric.row.daemon
     assert {mount.host for mount in fabric.host_mounts} >= {"/home/kubernetes/bin/nvidia/lib64", "/sys", "/proc/sys"}
 
 
@@ -113,7 +114,7 @@ def test_dranet_pods_claim_interfaces_without_networks() -> None:
     fabric = fabric_of(wired(UNWIRED, DRANET, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
     assert fabric
     assert (fabric.claim, fabric.annotations, fabric.devices) == ("rdma-8", {}, {})
-    assert fabric.env["NCCL_NET"] == "gIB"
+    assert fabric.row.env["NCCL_NET"] == "gIB"
     assert "/home/kubernetes/bin/gib" in {mount.host for mount in fabric.host_mounts}
 
 

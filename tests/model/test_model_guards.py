@@ -35,10 +35,8 @@ def test_protection_guards_and_summary_agree(sections: Data, production: bool) -
     loaded, plan = load(Source(given)), planned(given)
     action = "deny" if production else "warn"
     assert (loaded.is_production, plan.cluster.protect, plan.guards.action) == (production, production, action)
-    kind = (
-        f"production (protected, guards {action})" if production else f"not production (not protected, guards {action})"
-    )
-    assert outlook(loaded).standing == f"environment {loaded.environment}: {kind}"
+    kind = "production (protected" if production else "not production (not protected"
+    assert outlook(loaded).standing == f"environment {loaded.environment}: {kind}, guards {action})"
 
 
 def judges(tree: ast.AST) -> Iterator[int]:
@@ -107,11 +105,8 @@ def test_other_exemptions_are_accepted() -> None:
 
 
 def test_only_makers_that_are_there_go_unjudged() -> None:
-    usual = (
-        "system:kube-controller-manager",
-        "system:serviceaccounts:kube-system",
-        "system:serviceaccounts:kueue-system",
-    )
+    namespaces = ("kube-system", "kueue-system")
+    usual = ("system:kube-controller-manager", *(f"system:serviceaccounts:{name}" for name in namespaces))
     assert guards().makers == usual
     assert guards().trainer is None
     with_gangs = guards(teams={"a": team(gangs={"h100": {"guaranteed": 8}})})
@@ -127,36 +122,20 @@ def test_system_namespaces_and_all_operators_are_spared() -> None:
 
 
 def test_the_gpus_of_the_largest_node_count_under_each_name() -> None:
+    size = {"cpu": 8, "memory": "64Gi", "nodes": 1}
     parts = {
         "small": pool("g6.12xlarge", 1),
         "large": pool("p5.48xlarge", 1),
         "cut": pool("p4de.24xlarge", 1, sharing={"mig": {"profile": "1g.10gb"}}),
         "cpu": pool("m7i.8xlarge", 1),
-        "own": {
-            "gpu": "npu",
-            "gpusPerNode": 2,
-            "resource": "example.com/npu",
-            "cpu": 8,
-            "memory": "64Gi",
-            "nodes": 1,
-            "labels": {"x": "y"},
-        },
+        "own": {"gpu": "npu", "gpusPerNode": 2, "resource": "example.com/npu", **size, "labels": {"x": "y"}},
     }
     guards_plan = guards(pools=parts, teams={})
     assert guards_plan.max_per_node == {"example.com/npu": 2, GPU: 8, "nvidia.com/mig-1g.10gb": 56}
-    assert guards_plan.taints == {
-        "example.com/npu": ("example.com/npu",),
-        "nvidia.com/gpu": (GPU,),
-        "nvidia.com/mig-1g.10gb": (GPU,),
-    }
-    assert guards_plan.names == (
-        "nvidia.com/gpu",
-        "nvidia.com/mig-",
-        "amd.com/gpu",
-        "gpu.intel.com/",
-        "deviceclass.resource.kubernetes.io/",
-        "example.com/npu",
-    )
+    own = "example.com/npu"
+    assert guards_plan.taints == {own: (own,), "nvidia.com/gpu": (GPU,), "nvidia.com/mig-1g.10gb": (GPU,)}
+    prefixes = "nvidia.com/gpu nvidia.com/mig- amd.com/gpu gpu.intel.com/ deviceclass.resource.kubernetes.io/"
+    assert guards_plan.names == (*prefixes.split(), own)
 
 
 def bounds(**sections: object) -> Bounds:
@@ -201,28 +180,22 @@ def test_only_a_default_of_gpus_needs_requests_beside_limits() -> None:
 
 def test_the_facts_of_a_team_are_annotations_of_its_namespace() -> None:
     budget = {"requests": {"cpu": 256, "memory": "2100Gi"}, "limits": {"cpu": 384}, "priorities": ["high"]}
-    own = team(
-        gpus={"h100": {"guaranteed": 8}},
-        gangs={"a100": {"guaranteed": 1}},
-        containers={"max": {"gpu": 4}},
-        compute=budget,
-    )
+    gpus = {"gpus": {"h100": {"guaranteed": 8}}, "gangs": {"a100": {"guaranteed": 1}}}
+    own = team(**gpus, containers={"max": {"gpu": 4}}, compute=budget)
     priorities = {"high": 10, "low": {"value": 1, "default": True}}
     made = planned(stack(priorities=priorities, teams={"a": own, "b": team(gpus={"h100": {"guaranteed": 1}})}))
     first, second = (team.namespace.annotations for team in made.teams)
-    assert first == {
-        f"guards.gpu-tenancy.dev/{name}": text
-        for name, text in {
-            "default-gpus": "0",
-            "default-limits": "cpu=1500m,memory=8Gi",
-            "max-gpus-per-container": f"{GPU}=4",
-            "max-limit-request-ratio": "cpu=1.5",
-            "priority-class-required": "true",
-            "priority-classes": "high",
-            "schedulers": "default-scheduler,volcano",
-            "volcano-queues": "a-a100",
-        }.items()
+    expected = {
+        "default-gpus": "0",
+        "default-limits": "cpu=1500m,memory=8Gi",
+        "max-gpus-per-container": f"{GPU}=4",
+        "max-limit-request-ratio": "cpu=1.5",
+        "priority-class-required": "true",
+        "priority-classes": "high",
+        "schedulers": "default-scheduler,volcano",
+        "volcano-queues": "a-a100",
     }
+    assert first == {f"guards.gpu-tenancy.dev/{name}": text for name, text in expected.items()}
     assert second == {}, "all is as in most namespaces"
 
 

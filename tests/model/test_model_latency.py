@@ -53,7 +53,7 @@ def test_a_served_metric_needs_no_objects() -> None:
     sections = measured({"latencyP99": "p99_seconds"})
     assert scaling(sections) == Scaling(2, 4, 70, ("p99_seconds", 0.1))
     assert the_server(sections).monitor is None
-    assert planned(sections).teams[0].namespace.network.monitors == {}
+    assert planned(sections).teams[0].namespace.monitors == {}
     assert rules(sections) == []
 
 
@@ -64,9 +64,7 @@ def test_a_histogram_is_scraped_and_queried_by_keda() -> None:
     assert planned_scaling.query
     assert planned_scaling.query.address == "http://kube-prometheus-stack-prometheus.monitoring.svc:9090"
     assert the_server(sections).monitor == Monitor(8080, "kube-prometheus-stack", "monitoring")
-    assert planned(sections).teams[0].namespace.network.monitors == {
-        "s": Monitor(8080, "kube-prometheus-stack", "monitoring")
-    }
+    assert planned(sections).teams[0].namespace.monitors == {"s": Monitor(8080, "kube-prometheus-stack", "monitoring")}
     assert rules(sections) == []
 
 
@@ -98,7 +96,7 @@ def test_only_a_server_that_scales_on_latency_is_scraped(by: str) -> None:
     )
     plan = planned(sections).teams[0]
     assert [server.name for server in plan.servers if server.monitor] == ["slow"]
-    assert list(plan.namespace.network.monitors) == ["slow"]
+    assert list(plan.namespace.monitors) == ["slow"]
     assert [server.name for server in plan.servers if server.scaling and server.scaling.query] == (
         ["slow"] if by == "keda" else []
     )
@@ -106,7 +104,7 @@ def test_only_a_server_that_scales_on_latency_is_scraped(by: str) -> None:
 
 def test_a_port_of_metrics_is_the_one_that_is_scraped() -> None:
     server_plan = the_server(measured({"histogram": HISTOGRAM}, s=server(**SCALED, metricsPort=9400)))
-    assert (server_plan.port, server_plan.monitor) == (8080, Monitor(9400, "kube-prometheus-stack", "monitoring"))
+    assert (server_plan.spec.port, server_plan.monitor) == (8080, Monitor(9400, "kube-prometheus-stack", "monitoring"))
 
 
 @pytest.mark.parametrize(

@@ -96,14 +96,6 @@ def test_a_piece_of_a_plan_that_makes_the_mistake_is_refused(make: Callable[[], 
     assert str(caught.value) == message
 
 
-def test_replicas_and_autoscaler_exclude_each_other() -> None:
-    (plan,) = planned(with_team(serving={"s": server(replicas={"min": 1, "max": 2})})).teams[0].servers
-    with pytest.raises(ValueError, match="set exactly one"):
-        replace(plan, replicas=2)
-    with pytest.raises(ValueError, match="set exactly one"):
-        replace(plan, scaling=None)
-
-
 @pytest.mark.parametrize("resource", [GPU, "amd.com/gpu", "gpu.intel.com/i915"])
 def test_gpu_pools_are_always_tainted(resource: str) -> None:
     machine = {"cpu": 64, "memory": "512Gi", "gpu": "model-x", "gpusPerNode": 8, "nodes": 1, "resource": resource}

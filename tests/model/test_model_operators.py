@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import EKS, EXISTING, PROVIDED, Data, errors, job, planned, pool, server, stack, team
+from builders import EKS, PROVIDED, Data, errors, job, planned, pool, server, stack, team
 from operators_builders import (
     AMD_POOL,
     HERE,
@@ -97,10 +97,8 @@ def test_other_vendors_gpus_bring_their_operators() -> None:
 
 def test_operator_of_amd_manages_no_kernel_module() -> None:
     values = release(amd_made_here(), "gpu-operator-charts").values
-    assert (values["kmm"], values["deviceConfig"]["spec"]["driver"]) == (
-        {"enabled": False, "watch": False},
-        {"enable": False},
-    )
+    assert values["kmm"] == {"enabled": False, "watch": False}
+    assert values["deviceConfig"]["spec"]["driver"] == {"enable": False}
 
 
 def test_cert_manager_is_installed_before_its_users() -> None:
@@ -312,12 +310,8 @@ def test_jobs_are_walked_once_for_all_teams(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_plugin_of_intel_needs_its_node_label() -> None:
     arc = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
-    sections: Data = {
-        "cluster": EXISTING,
-        "pools": {"cpu": pool("m7i.8xlarge", 3), "flex": arc},
-        "teams": {"a": team()},
-        "operators": {"intelDevicePlugin": "here"},
-    }
+    pools = {"cpu": pool("m7i.8xlarge", 3), "flex": arc}
+    sections = stack(pools=pools, teams={"a": team()}, operators={"intelDevicePlugin": "here"})
     (error,) = errors(sections)
     assert error.startswith("pools.flex.labels: does not have the node label intel.feature.node.kubernetes.io/gpu")
     sections["pools"]["flex"] = {**arc, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}}

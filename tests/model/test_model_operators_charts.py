@@ -229,10 +229,9 @@ def test_only_team_namespaces_hold_workloads_without_a_queue(file: Path) -> None
     plan = plan_of(file)
     selector = kueue(with_gangs())["managedJobsNamespaceSelector"]
     for team_plan in plan.teams:
-        assert _selects(
-            selector, {**team_plan.namespace.labels, "kubernetes.io/metadata.name": team_plan.namespace.name}
-        )
-        assert all(work.queue for work in (*team_plan.servers, *team_plan.jobs))
+        named = {"kubernetes.io/metadata.name": team_plan.namespace.name}
+        assert _selects(selector, {**team_plan.namespace.labels, **named})
+        assert all(job.queue for job in team_plan.jobs)
     for name in ("kube-system", *(row.namespace for row in charts().values())):
         ours = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
         assert not _selects(selector, {**ours, "kubernetes.io/metadata.name": name})

@@ -270,10 +270,8 @@ CREDENTIALS = {
 def test_a_credential_in_clear_text_is_refused_and_not_shown(what: str) -> None:
     text = CREDENTIALS[what]
     found = problems({"env": {"A": text}, "args": [f"--key={text}"]})
-    assert [error.partition(":")[0] for error in found] == [
-        "teams.vision.serving.api.args[0]",
-        "teams.vision.serving.api.env.A",
-    ]
+    places = [f"teams.vision.serving.api.{field}" for field in ("args[0]", "env.A")]
+    assert [error.partition(":")[0] for error in found] == places
     assert all(f"looks like a credential ({what})" in error and text not in error for error in found)
 
 
@@ -284,13 +282,10 @@ def test_a_variable_named_for_a_credential_is_judged() -> None:
 
 
 def test_the_offline_engine_has_a_placeholder_for_each_value() -> None:
-    assert config_names(load(Source(sections()))) == {
-        "wandb-vision": ("teams", "vision", "secrets", "wandb", "config", "TOKEN")
-    }
-    config = to_config(Source(sections()))
-    assert {key: value for key, value in config.items() if key.startswith("secrets:")} == {
-        "secrets:wandb-vision": UNREAD
-    }
+    place = ("teams", "vision", "secrets", "wandb", "config", "TOKEN")
+    assert config_names(load(Source(sections()))) == {"wandb-vision": place}
+    config = {key: value for key, value in to_config(Source(sections())).items() if key.startswith("secrets:")}
+    assert config == {"secrets:wandb-vision": UNREAD}
 
 
 def test_reports_name_the_users_of_each_secret() -> None:

@@ -51,16 +51,8 @@ def test_queues_and_cohorts_have_the_quota_of_the_stack(case: str) -> None:
 
 
 def test_row_namespace_quota_is_the_sum_of_limits_and_gangs() -> None:
-    plan = planned(
-        stack(
-            teams={
-                "a": team(
-                    gpus={"h100": {"guaranteed": 4, "limit": 8}, "a100": {"limit": 3}},
-                    gangs={"a100": {"guaranteed": 2}},
-                )
-            }
-        )
-    )
+    gpus = {"h100": {"guaranteed": 4, "limit": 8}, "a100": {"limit": 3}}
+    plan = planned(stack(teams={"a": team(gpus=gpus, gangs={"a100": {"guaranteed": 2}})}))
     assert quotas(plan)["budget"].hard[f"requests.{GPU}"] == 8 + 3 + 2
 
 
@@ -68,12 +60,9 @@ def test_row_namespace_quota_has_a_line_for_each_partition() -> None:
     def cut(profile: str) -> Data:
         return pool("p4de.24xlarge", 1, sharing={"mig": {"profile": profile}}, labels={"cut": profile})
 
-    plan = planned(
-        stack(
-            pools={"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")},
-            teams={"a": team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})},
-        )
-    )
+    pools = {"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")}
+    own = team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})
+    plan = planned(stack(pools=pools, teams={"a": own}))
     hard = quotas(plan)["budget"].hard
     assert {key: amount for key, amount in hard.items() if "nvidia" in key} == {
         "requests.nvidia.com/gpu": 2,
@@ -91,26 +80,15 @@ def test_row_waiting_pods_count_in_the_namespace_quota_only() -> None:
     before, after = (quotas(plan)["budget"].hard for plan in (without, more))
     counted = {key for key in before if key.startswith(("requests.", "limits."))}
     assert {key: after[key] for key in counted} == {key: 3 * before[key] for key in counted}
-    assert {key: after[key] for key in before if key not in counted} == {
-        key: before[key] for key in before if key not in counted
-    }
+    assert all(after[key] == before[key] for key in before if key not in counted)
     assert queue_of(more, "a") == queue_of(without, "a")
 
 
 def test_row_priority_budget_is_two_quotas() -> None:
-    plan = planned(
-        stack(
-            pools={"h100": pool()},
-            priorities={"ml-critical": 10, "ml-high": 5, "ml-low": 1},
-            teams={
-                "a": team(
-                    gpus={"h100": {"guaranteed": 8}},
-                    compute={"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]},
-                    objects={"services": 5, "pods": 9},
-                )
-            },
-        )
-    )
+    compute = {"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]}
+    own = team(gpus={"h100": {"guaranteed": 8}}, compute=compute, objects={"services": 5, "pods": 9})
+    priorities = {"ml-critical": 10, "ml-high": 5, "ml-low": 1}
+    plan = planned(stack(pools={"h100": pool()}, priorities=priorities, teams={"a": own}))
     found, classes = quotas(plan), ("ml-critical", "ml-high")
     assert list(found) == ["budget", "budget-compute", "budget-no-other-priority"]
     assert {f"requests.{GPU}": 8, "pods": 9, "services": 5}.items() <= found["budget"].hard.items()
@@ -141,18 +119,12 @@ def test_row_serving_pods_carry_queue_and_priority() -> None:
     sections = stack(priorities={"hi": 5})
     sections["teams"]["a"] |= {"priority": "hi", "serving": {"s": server()}}
     (serving,) = planned(sections).teams[0].servers
-    assert (serving.queue, serving.pod.priority) == ("a", "hi")
+    assert (serving.team, serving.pod.priority) == ("a", "hi")
 
 
 def test_row_volcano_is_subtracted_before_queues() -> None:
-    plan = planned(
-        stack(
-            teams={
-                "a": team(gangs={"h100": {"guaranteed": 2, "limit": 4}}),
-                "b": team(gpus={"h100": {"guaranteed": 12}}),
-            }
-        )
-    )
+    own = team(gangs={"h100": {"guaranteed": 2, "limit": 4}})
+    plan = planned(stack(teams={"a": own, "b": team(gpus={"h100": {"guaranteed": 12}})}))
     (gangs,) = plan.queues.gang_queues
     assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * EIGHTH, GPU: 2}
     assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
@@ -184,9 +156,8 @@ def test_guarantees_are_reclaimed_by_default() -> None:
 
 
 def test_a_shared_queue_admits_from_all_its_namespaces() -> None:
-    plan = planned(
-        stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})})
-    )
+    guest = team(queue="a", training={"j": job(gpus=8)})
+    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": guest}))
     (queue,) = plan.queues.cluster_queues
     assert queue.namespaces == ("a", "b")
     assert quotas(plan, "b")["budget"].hard[f"requests.{GPU}"] == 8
@@ -270,7 +241,8 @@ def test_the_references_servers_and_jobs_are_there() -> None:
     assert model_server.scaling is not None
     assert (model_server.scaling.minimum, model_server.scaling.maximum, model_server.scaling.cpu) == (3, 50, 70)
     assert model_server.scaling.latency == ("inference_latency_p99_seconds", 0.1)
-    assert (model_server.port, model_server.health, model_server.rollout) == (8080, "/health", Rollout(1, "2%"))
+    assert (model_server.spec.port, model_server.spec.health) == (8080, "/health")
+    assert model_server.rollout == Rollout(1, "2%")
     nightly = next(job for job in teams["ml-research"].jobs if job.name == "nightly")
     assert (nightly.workers, nightly.pod.amounts[GPU]) == (4, 8)
     (gang,) = teams["ml-research"].gangs

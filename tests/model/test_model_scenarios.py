@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import Data, play_scenario, server, stack, team
@@ -100,18 +99,11 @@ steps:
     assert [job.name for job in steps[0].submit] == ["s-1", "s-2", "s-3", "one"]
     assert len({(job.team, job.flavor, job.pods, *job.requests.values()) for job in steps[0].submit[:3]}) == 1
     assert [step.finish for step in steps] == [(), ("s-2",), ("s-3", "s-1"), ()]
-    assert [step.label for step in steps] == [
-        "1. submit s-1 to s-3, one",
-        "2. finish s-2",
-        "3. finish s",
-        "4. submit s-1 to s-2",
-    ]
+    labels = "1. submit s-1 to s-3, one; 2. finish s-2; 3. finish s; 4. submit s-1 to s-2"
+    assert [step.label for step in steps] == labels.split("; ")
     moments = play_scenario(found, steps)
-    assert [[job.workload for job in moment.running] for moment in moments[:3]] == [
-        ["s-1", "s-2", "s-3", "one"],
-        ["s-1", "s-3", "one"],
-        ["one"],
-    ]
+    running = [" ".join(job.workload for job in moment.running) for moment in moments[:3]]
+    assert running == ["s-1 s-2 s-3 one", "s-1 s-3 one", "one"]
 
 
 def test_cpu_jobs_are_the_default_without_gpus(tmp_path: Path) -> None:
@@ -153,58 +145,48 @@ def test_the_reason_of_a_pending_job_has_units_and_its_flavor(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        ({"finish": ["never"]}, "finish[0]: never is not a running or pending job; none exist"),
-        ({"submit": [{"name": "j", "team": "x"}]}, "submit[0].team: x is not a known team; known: a, b, c"),
+        ("finish: [never]", "finish[0]: never is not a running or pending job; none exist"),
+        ("submit: [{name: j, team: x}]", "submit[0].team: x is not a known team; known: a, b, c"),
+        ("submit: [{name: j, team: c}]", "submit[0].flavor: missing; team c has a100 and h100; set one of them"),
         (
-            {"submit": [{"name": "j", "team": "c"}]},
-            "submit[0].flavor: missing; team c has a100 and h100; set one of them",
-        ),
-        (
-            {"submit": [{"name": "j", "team": "a", "flavor": "h10"}]},
+            "submit: [{name: j, team: a, flavor: h10}]",
             "submit[0].flavor: h10 is not a known flavor; did you mean 'h100'? Known: a100, cpu, h100",
         ),
         (
-            {"submit": [{"name": "j", "team": "a", "flavor": "cpu", "gpus": 1}]},
+            "submit: [{name: j, team: a, flavor: cpu, gpus: 1}]",
             "submit[0].flavor: cpu has no GPUs, but the job requests 1; set gpus to 0",
         ),
         (
-            {"submit": [{"name": "j", "team": "a", "priority": "hi"}]},
+            "submit: [{name: j, team: a, priority: hi}]",
             "submit[0].priority: hi is not a known priority class; did you mean 'high'? Known: ",
         ),
         (
-            {"submit": [{"name": "j", "team": "a"}] * 2},
+            "submit: [{name: j, team: a}, {name: j, team: a}]",
             "submit[1].name: j is already the name of a job; finish that job first, or use",
         ),
         (
-            {"submit": [{"name": "j", "team": "a", "jobs": 2}, {"name": "j-2", "team": "a"}]},
+            "submit: [{name: j, team: a, jobs: 2}, {name: j-2, team: a}]",
             "submit[1].name: j-2 is already the name of a job; finish that job first, or use",
         ),
         (
-            {"submit": [{"name": "j", "team": "a", "jobs": 1001}]},
+            "submit: [{name: j, team: a, jobs: 1001}]",
             "submit[0].jobs: 1001 must be at most 1000; jobs: Number of such jobs, each admitted on its own",
         ),
         (
-            {"submit": [{"name": "J", "team": "a"}]},
+            "submit: [{name: J, team: a}]",
             "submit[0].name: J is not a valid workload name: a Service and the pods of a job get this name; use",
         ),
-        ({"submit": [{"team": "a"}]}, "submit[0].name: missing; set it: Name of the job"),
-        ({"submit": [{"name": "j", "team": "a", "gpus": "8"}]}, "submit[0].gpus: 8 must be an integer; gpus: GPUs"),
-        (
-            {"submit": [{"name": "j", "team": "a", "pods": 0}]},
-            "submit[0].pods: 0 must be at least 1; pods: Number of pods",
-        ),
-        (
-            {"submit": [{"name": "j", "team": "a", "cpu": "x"}]},
-            "submit[0].cpu: x is not an amount of CPU; set CPUs such",
-        ),
-        ({"submits": []}, "submits: unknown key; did you mean 'submit'? Known: finish, label, submit"),
-        ({"finish": "j"}, "finish: j must be a list; finish: Names of running or pending jobs that end"),
+        ("submit: [{team: a}]", "submit[0].name: missing; set it: Name of the job"),
+        ("submit: [{name: j, team: a, gpus: '8'}]", "submit[0].gpus: 8 must be an integer; gpus: GPUs"),
+        ("submit: [{name: j, team: a, pods: 0}]", "submit[0].pods: 0 must be at least 1; pods: Number of pods"),
+        ("submit: [{name: j, team: a, cpu: x}]", "submit[0].cpu: x is not an amount of CPU; set CPUs such"),
+        ("submits: []", "submits: unknown key; did you mean 'submit'? Known: finish, label, submit"),
+        ("finish: j", "finish: j must be a list; finish: Names of running or pending jobs that end"),
     ],
 )
-def test_problems_of_a_scenario_have_their_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
-    found = tree(sections())
+def test_problems_of_a_scenario_have_their_place(tmp_path: Path, step: str, words: str) -> None:
     with pytest.raises(ScenarioError) as error:
-        told(tmp_path, found, json.dumps({"steps": [step]}))
+        told(tmp_path, tree(sections()), f"steps: [{{{step}}}]")
     (line,) = error.value.lines
     assert line.startswith(f"{tmp_path / 'scenario.yaml'}:1: steps[0].{words}")
 
@@ -250,20 +232,6 @@ def test_an_invalid_scenario_file_is_refused(tmp_path: Path, text: str, words: s
     assert str(error.value).startswith(f"{tmp_path / 'scenario.yaml'}{words}")
 
 
-def one_of_each_reason(within: str, borrow: str, fairness: str) -> Tree:
-    rules = {"withinClusterQueue": within, "borrowWithinCohort": borrow}
-    return tree(
-        stack(
-            fairness=fairness,
-            priorities={"high": 100, "low": 1},
-            teams={
-                "a": team(gpus=h100(4, 16), priority="low", preemption=rules),
-                "b": team(gpus=h100(4, 16), priority="low", preemption=rules),
-            },
-        )
-    )
-
-
 @pytest.mark.parametrize(
     ("fairness", "jobs", "reason", "words"),
     [
@@ -281,7 +249,11 @@ def one_of_each_reason(within: str, borrow: str, fairness: str) -> Tree:
 def test_each_reason_of_kueue_is_explained(
     tmp_path: Path, fairness: str, jobs: tuple[tuple[str, int, str], ...], reason: str, words: str
 ) -> None:
-    found = one_of_each_reason("LowerPriority", "Never" if fairness == "even" else "LowerPriority", fairness)
+    rules = {"withinClusterQueue": "LowerPriority", "borrowWithinCohort": "LowerPriority"}
+    if fairness == "even":
+        rules["borrowWithinCohort"] = "Never"
+    both = team(gpus=h100(4, 16), priority="low", preemption=rules)
+    found = tree(stack(fairness=fairness, priorities={"high": 100, "low": 1}, teams={"a": both, "b": both}))
     submit = [
         {"name": f"j{number}", "team": name, "gpus": 4, "pods": gpus // 4, "priority": priority, "cpu": 1, "memory": 1}
         for number, (name, gpus, priority) in enumerate(jobs)
@@ -307,7 +279,6 @@ def test_a_livelock_that_ends_within_a_step_is_named(tmp_path: Path) -> None:
     ]
     (moment,) = play_scenario(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))
     assert moment.restless == ("a", "b")
-    (_, calm) = play_scenario(
-        found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}, {"finish": ["lent", "high"]}]}))
-    )
+    steps = [{"submit": jobs}, {"finish": ["lent", "high"]}]
+    (_, calm) = play_scenario(found, told(tmp_path, found, json.dumps({"steps": steps})))
     assert calm.restless == ()

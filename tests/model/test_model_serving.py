@@ -43,7 +43,7 @@ def group_server(**fields: Any) -> ServerPlan:
 def test_replicas_are_a_leader_and_equal_workers() -> None:
     made = group_server(nodes=3, replicas=2)
     assert made.worker is not None
-    assert (made.nodes, made.api[1], made.replicas) == (3, "LeaderWorkerSet", 2)
+    assert (made.spec.nodes, made.api[1], made.replicas) == (3, "LeaderWorkerSet", 2)
     assert made.pod.amounts == made.worker.amounts
     assert made.pod.gpus == 8
     assert group_server(nodes=1).worker is None
@@ -280,11 +280,8 @@ def test_the_load_of_the_reference_needs_its_fifty_replicas() -> None:
 def test_a_rate_is_exact() -> None:
     """In floating point, 1.1 / 0.1 is more than 11."""
     assert Size(parse_rate("1.1/s"), parse_rate("0.1/s"), headroom=False).replicas == 11
-    assert [format_rate(parse_rate(text)) for text in ("1.1/s", "10000/s", "0.001/s")] == [
-        "1.1/s",
-        "10,000/s",
-        "0.001/s",
-    ]
+    rates = [format_rate(parse_rate(text)) for text in ("1.1/s", "10000/s", "0.001/s")]
+    assert rates == ["1.1/s", "10,000/s", "0.001/s"]
 
 
 @given(

@@ -89,114 +89,84 @@ def merged(levels: int, width: int) -> str:
 DEEP = DEEPEST * 40
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param(bomb(9, 10), ": config: has more than 200,000 values with those of aliases; use", id="aliases"),
-        pytest.param(
-            written().replace("config:", "config: &c\n  x:self: *c"),
-            f"{FILE}:2: config: alias *c is inside the value of its anchor &c; remove the alias",
-            id="self-reference",
-        ),
-        pytest.param(
-            written().replace("config:", "config: &c\n  <<: *c"),
-            f"{FILE}:2: config: alias *c is inside the value of its anchor &c; remove the alias",
-            id="self-merge",
-        ),
-        pytest.param(
-            written(note="[" * DEEP + "]" * DEEP),
-            f"{FILE}:10: config: is nested deeper than 50 levels; remove levels",
-            id="lists in lists",
-        ),
-        pytest.param(
-            written(note="{a: " * DEEP + "}" * DEEP),
-            f"{FILE}:10: config: is nested deeper than 50 levels; remove levels",
-            id="mappings in mappings",
-        ),
-        pytest.param(
-            written() + "".join(f"  x:c{n}: &c{n} [*c{n - 1}]\n" if n else "  x:c0: &c0 [v]\n" for n in range(99)),
-            f"{FILE}:11: config: is nested deeper than 50 levels; remove levels",
-            id="lists in lists by aliases",
-        ),
-        pytest.param(
-            written(limit="9" * 5000),
-            f"{FILE}:9: teams.a.gpus.h100.limit: {'9' * 79}… is a number of 5,000 characters; use at most 100",
-            id="digits",
-        ),
-        pytest.param(
-            written(limit="0x" + "f" * 5000),
-            f"{FILE}:9: teams.a.gpus.h100.limit: 0x{'f' * 77}… is a number of 5,002 characters; use at most 100",
-            id="hexadecimal digits",
-        ),
-        pytest.param(
-            written(limit="99999999999999999999999"),
-            f"{FILE}:9: teams.a.gpus.h100.limit: 99999999999999999999999 is a number beyond 64 bits;"
-            " set at most 9223372036854775807",
-            id="beyond 64 bits",
-        ),
-        pytest.param(
-            written(limit="99999999999"),
-            f"{FILE}:9: teams.a.gpus.h100.limit: 99999999999 must be less than or equal to 1000000; change it:"
-            " Maximum number of GPUs, including borrowed ones",
-            id="beyond any cluster",
-        ),
-        pytest.param(
-            written(owner=r'"o\n::error::boo"'),
-            f"{FILE}:7: teams.a.owner: o\\n::error::boo is not a valid label value; use at most 63",
-            id="workflow command",
-        ),
-        pytest.param(
-            written(owner=r'"\e[31mred"'),
-            f"{FILE}:7: teams.a.owner: \\x1b[31mred contains the invisible character U+001B; remove it",
-            id="terminal escape",
-        ),
-        pytest.param(
-            written(note=r'"pay\u202eeht"'),
-            f"{FILE}:10: teams.a.training.nightly.env.NOTE: pay\\u202eeht contains the invisible character U+202E;",
-            id="bidirectional text",
-        ),
-        pytest.param(
-            written(note=r'"\ud800"'),
-            f"{FILE}:10: teams.a.training.nightly.env.NOTE: \\ud800 contains the invisible character U+D800;",
-            id="half a character",
-        ),
-        pytest.param(
-            written() + '    "b\\u200b": {owner: x}\n',
-            f"{FILE}:11: teams.b\\u200b: is a key with the invisible character U+200B; remove it",
-            id="zero width in a key",
-        ),
-        pytest.param(
-            written(owner="re\x1bsearch"),
-            f"{FILE}:7: config: contains the invisible character U+001B; remove it",
-            id="raw control character",
-        ),
-        pytest.param(
-            written(note="!!int many"),
-            f"{FILE}:10: teams.a.training.nightly.env.NOTE: many is not an integer, as its tag says; remove the tag",
-            id="wrong tag",
-        ),
-        pytest.param(
-            written(note="!!binary aGk="),
-            f"{FILE}:10: teams.a.training.nightly.env.NOTE: aGk= has the tag tag:yaml.org,2002:binary, which is not",
-            id="bytes",
-        ),
-        pytest.param(
-            written(note="{[a]: b}"),
-            f"{FILE}:10: config: has a key that is a mapping or a list; use a string as key",
-            id="a list as key",
-        ),
-        pytest.param(
-            written(note=f"{{? {'k' * 2000} : b}}"),
-            f"{FILE}:10: config: has a key of 2,000 characters; use at most 1,024",
-            id="a long key",
-        ),
-        pytest.param(written() + "#" * LARGEST, f"{FILE}: config: is larger than 4 MiB; split it", id="large file"),
-    ],
-)
-def test_an_input_out_of_bounds_is_refused_with_its_place(tmp_path: FilePath, text: str, message: str) -> None:
+NOTE = "teams.a.training.nightly.env.NOTE"
+LIMIT = "teams.a.gpus.h100.limit"
+MEANING = "Maximum number of GPUs, including borrowed ones"
+DEEPER = "config: is nested deeper than 50 levels; remove levels"
+ALIAS = "config: alias *c is inside the value of its anchor &c; remove the alias"
+CHAIN = "".join(f"  x:c{n}: &c{n} [*c{n - 1}]\n" if n else "  x:c0: &c0 [v]\n" for n in range(99))
+OUT_OF_BOUNDS: dict[str, tuple[str, int, str]] = {  # the text of a stack, the line of the problem, and the problem
+    "aliases": (bomb(9, 10), 2, "config: has more than 200,000 values with those of aliases; use fewer aliases"),
+    "self-reference": (written().replace("config:", "config: &c\n  x:self: *c"), 2, ALIAS),
+    "self-merge": (written().replace("config:", "config: &c\n  <<: *c"), 2, ALIAS),
+    "lists in lists": (written(note="[" * DEEP + "]" * DEEP), 10, DEEPER),
+    "mappings in mappings": (written(note="{a: " * DEEP + "}" * DEEP), 10, DEEPER),
+    "lists in lists by aliases": (written() + CHAIN, 11, DEEPER),
+    "digits": (written(limit="9" * 5000), 9, f"{LIMIT}: {'9' * 79}… is a number of 5,000 characters; use at most 100"),
+    "hexadecimal digits": (
+        written(limit="0x" + "f" * 5000),
+        9,
+        f"{LIMIT}: 0x{'f' * 77}… is a number of 5,002 characters; use at most 100",
+    ),
+    "beyond 64 bits": (
+        written(limit="99999999999999999999999"),
+        9,
+        f"{LIMIT}: 99999999999999999999999 is a number beyond 64 bits; set at most 9223372036854775807",
+    ),
+    "beyond any cluster": (
+        written(limit="99999999999"),
+        9,
+        f"{LIMIT}: 99999999999 must be less than or equal to 1000000; change it: {MEANING}",
+    ),
+    "workflow command": (
+        written(owner=r'"o\n::error::boo"'),
+        7,
+        "teams.a.owner: o\\n::error::boo is not a valid label value; use at most 63",
+    ),
+    "terminal escape": (
+        written(owner=r'"\e[31mred"'),
+        7,
+        "teams.a.owner: \\x1b[31mred contains the invisible character U+001B; remove it",
+    ),
+    "bidirectional text": (
+        written(note=r'"pay\u202eeht"'),
+        10,
+        f"{NOTE}: pay\\u202eeht contains the invisible character U+202E;",
+    ),
+    "half a character": (written(note=r'"\ud800"'), 10, f"{NOTE}: \\ud800 contains the invisible character U+D800;"),
+    "zero width in a key": (
+        written() + '    "b\\u200b": {owner: x}\n',
+        11,
+        "teams.b\\u200b: is a key with the invisible character U+200B; remove it",
+    ),
+    "raw control character": (
+        written(owner="re\x1bsearch"),
+        7,
+        "config: contains the invisible character U+001B; remove it",
+    ),
+    "wrong tag": (written(note="!!int many"), 10, f"{NOTE}: many is not an integer, as its tag says; remove the tag"),
+    "bytes": (written(note="!!binary aGk="), 10, f"{NOTE}: aGk= has the tag tag:yaml.org,2002:binary, which is not"),
+    "a list as key": (
+        written(note="{[a]: b}"),
+        10,
+        "config: has a key that is a mapping or a list; use a string as key",
+    ),
+    "a long key": (
+        written(note=f"{{? {'k' * 2000} : b}}"),
+        10,
+        "config: has a key of 2,000 characters; use at most 1,024",
+    ),
+    "large file": (written() + "#" * LARGEST, 0, "config: is larger than 4 MiB; split it"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "message"), OUT_OF_BOUNDS.values(), ids=OUT_OF_BOUNDS.keys())
+def test_an_input_out_of_bounds_is_refused_with_its_place(
+    tmp_path: FilePath, text: str, line: int, message: str
+) -> None:
     problems = refused(tmp_path, text)
     assert len(problems) == 1
-    assert message in problems[0]
+    assert f"{FILE}:{line}: {message}" in problems[0] if line else f"{FILE}: {message}" in problems[0]
     assert not hidden(problems[0], "")
 
 
@@ -437,23 +407,9 @@ def test_an_invalid_quantity_is_refused_with_its_text(text: str) -> None:
     assert not re.search(AMOUNT_PATTERN, text)
 
 
-SUFFIXES = {
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 1000),
-    "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "P": 10**15,
-    "E": 10**18,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
-    "Pi": 2**50,
-    "Ei": 2**60,
+SUFFIXES: dict[str, Fraction] = {
+    **{suffix: Fraction(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", *"kMGTPE"), -3)},
+    **{f"{suffix}i": Fraction(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
 }
 
 

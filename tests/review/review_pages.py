@@ -117,7 +117,7 @@ def reviewed(  # noqa: PLR0913 - the optional parts of a review
 ) -> Review:
     comparison = Comparison("origin/main", "abc1234", before, notes) if before or changed or notes else None
     result = verdict(now, comparison, changed, rules, real=real, effect=effect)
-    return Review(stack, 99, now, comparison, changed, rules, real, PRICES, where or {}, result, effect)
+    return Review(stack, 99, now, PRICES, result, comparison, changed, rules, real, where or {}, effect)
 
 
 CHANGES = (

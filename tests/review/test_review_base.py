@@ -438,10 +438,7 @@ def test_changed_pack_beside_the_project_needs_review(tmp_path: Path, one: Previ
     assert decided(evaluated(beside, one, one, str(pack)), one).title == OK
     (pack / "__main__.py").write_text(PACK.replace("if job and", "if False and"), encoding="utf-8")
     seen = decided(evaluated(beside, one, one, str(pack)), one)
-    assert (seen.title, seen.sentences[0]) == (
-        REVIEW,
-        f"Policy pack {pack} changed since HEAD, outside the project",
-    )
+    assert (seen.title, seen.sentences[0]) == (REVIEW, f"Policy pack {pack} changed since HEAD, outside the project")
 
 
 def test_committed_bytecode_is_a_change(own_project: Project, one: Preview, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ _LONGEST_DRAIN: Final = "24h"  # other capacity; without a limit, karpenter.sh/d
 def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
     """The spec of a pool's EC2NodeClass."""
     optional: Spec = {
-        "userData": node_configuration(image(pool), numa=pool.numa),  # Karpenter itself sets up local disks.
+        "userData": node_configuration(image(pool), numa=pool.spec.numa),  # Karpenter itself sets up local disks.
         "instanceStorePolicy": "RAID0" if uses_local_disks(context.section, pool.machine) else None,
         "capacityReservationSelectorTerms": [{"id": pool.reservation}] if pool.reservation else None,
         "placementGroupSelector": {"name": placement_group} if placement_group else None,
@@ -49,12 +49,12 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
             for interface in (interfaces(pool.fabric) if pool.fabric else ())
         ],
     }
-    disks = volumes(context.section, pool.disk, image(pool), pool.machine, pool.image_disk)
+    disks = volumes(context.section, pool.spec.disk, image(pool), pool.machine, pool.spec.image_disk)
     return {
         # New nodes get this image; the budgets in `node_pools` decide when running nodes are replaced.
         "amiSelectorTerms": [{"alias": image_alias(context.section, image(pool))}],
         "role": role,
-        "subnetSelectorTerms": [{"id": subnet} for subnet in context.subnets_in(pool.zones)],
+        "subnetSelectorTerms": [{"id": subnet} for subnet in context.subnets_in(pool.spec.zones)],
         "securityGroupSelectorTerms": [{"id": context.security_group}],
         "associatePublicIPAddress": False,
         "metadataOptions": {
@@ -115,8 +115,8 @@ def _template(pool: NodePool) -> Spec:
     requirements = [
         _one_of("node.kubernetes.io/instance-type", *(machine.type for machine in machines)),
         _one_of("kubernetes.io/arch", pool.machine.architecture),
-        _one_of("karpenter.sh/capacity-type", _CAPACITY.get(pool.capacity.kind, "on-demand")),
-        *([_one_of("topology.kubernetes.io/zone", *pool.zones)] if pool.zones else []),
+        _one_of("karpenter.sh/capacity-type", _CAPACITY.get(pool.spec.capacity.kind, "on-demand")),
+        *([_one_of("topology.kubernetes.io/zone", *pool.spec.zones)] if pool.spec.zones else []),
     ]
     taints = [
         {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
@@ -130,7 +130,7 @@ def _template(pool: NodePool) -> Spec:
             **({"taints": taints} if taints else {}),
             # GPU nodes do not expire, because that would stop training jobs.
             "expireAfter": "Never" if pool.gpus else "720h",
-            "terminationGracePeriod": _DRAIN.get(pool.capacity.kind, _LONGEST_DRAIN),
+            "terminationGracePeriod": _DRAIN.get(pool.spec.capacity.kind, _LONGEST_DRAIN),
         },
     }
 
@@ -200,7 +200,7 @@ class Karpenter(Component):
         super().__init__("gpu-tenancy:clouds:Karpenter", name, opts)
         self._context, (self._role, arn) = context, role
         queue = self._interruptions(name)
-        spot = any(pool.capacity.kind == "spot" for pool in pools)
+        spot = any(pool.spec.capacity.kind == "spot" for pool in pools)
         policies = karpenter_policies(context.name, context.section.region, arn, spot=spot)
         own_role = PodRole(f"{name}-role", context, _KARPENTER, policies, self.own)
         definitions = release(f"{name}-definitions", "karpenter-crd", {}, self.own)
@@ -250,7 +250,7 @@ class Karpenter(Component):
         context, own = self._context, f"{name}-{pool.name}"
         group_name: str | None = None
         dependencies: list[pulumi.Resource] = [self.release]
-        if pool.compact:
+        if pool.spec.compact:
             group_name = f"{context.name}-{pool.name}"
             dependencies.append(placement_group(f"{own}-near", group_name, context.tags, self))
         after, named = self.after(*dependencies), {"name": pool.name}

@@ -15,7 +15,7 @@ from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
 from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, PoolSupply, uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AmiType, AwsCluster
-from gpu_tenancy.model.spec.pools import Disk, Numa, OnDemand
+from gpu_tenancy.model.spec.pools import Disk, Nodes, Numa, Pool
 from gpu_tenancy.model.yaml import read_table
 
 
@@ -204,7 +204,7 @@ def node_template_tags(cluster: AwsCluster, pool: NodePool) -> dict[str, str]:
     """Tags that describe nodes to Cluster Autoscaler while it has none, beyond their machine type."""
     # https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#auto-discovery-setup
     efa, supply = pool.fabric.interfaces if pool.fabric else 0, pool.supply
-    disk = pool.machine.local_disk if uses_local_disks(cluster, pool.machine) else pool.disk.size
+    disk = pool.machine.local_disk if uses_local_disks(cluster, pool.machine) else pool.spec.disk.size
     resources = {
         # Without it, the autoscaler would count on the machine type's whole GPUs beside partitions.
         **({NVIDIA: "0"} if pool.gpus and supply.resource != NVIDIA else {}),
@@ -232,6 +232,7 @@ def system_pool(nodes: SystemNodes) -> NodePool:
     of = IMAGES[None, nodes.machine.architecture]
     kind = hashlib.sha256(f"{nodes.machine.type} {of.ami_type}".encode()).hexdigest()[:8]
     return NodePool(
+        spec=Pool(machine=nodes.machine.name, nodes=Nodes(min=nodes.minimum, max=nodes.maximum)),
         name=f"{SYSTEM}-{kind}",
         machine=nodes.machine,
         supply=PoolSupply(
@@ -248,7 +249,5 @@ def system_pool(nodes: SystemNodes) -> NodePool:
             max_nodes=nodes.maximum,
         ),
         labels={POOL_LABEL: SYSTEM},
-        capacity=OnDemand(kind="on-demand"),
-        disk=Disk(),
         surge=Surge(added=1, unavailable=0),
     )

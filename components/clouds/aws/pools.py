@@ -78,7 +78,7 @@ class NodeGroup(Component):
         }
         # With another machine or image, system nodes have another name, so that both groups can run side by side.
         is_system = pool.supply.name == SYSTEM
-        capacity = _CAPACITY.get(pool.capacity.kind, "ON_DEMAND")
+        capacity = _CAPACITY.get(pool.spec.capacity.kind, "ON_DEMAND")
         machines = [pool.machine.type, *(machine.type for machine in pool.alternatives)]
         if live and edited:
             # The provider always sends the number of nodes together with the bounds, and EKS ends what is above it and
@@ -99,7 +99,7 @@ class NodeGroup(Component):
             cluster_name=context.name,
             node_group_name=pool.name,
             node_role_arn=role,
-            subnet_ids=context.subnets_in(pool.zones),
+            subnet_ids=context.subnets_in(pool.spec.zones),
             # The version of a created control plane. For an existing one, the version at creation stays.
             version=section.create.version if section.create else None,
             # Without a release, the latest at creation and at each change of the version.
@@ -142,9 +142,9 @@ class NodeGroup(Component):
             )
 
     def _template(self, name: str, pool: NodePool, context: ClusterContext) -> aws.ec2.LaunchTemplate:
-        called, block = f"{context.name}-{pool.name}", pool.capacity.kind == "capacity-block"
+        called, block = f"{context.name}-{pool.name}", pool.spec.capacity.kind == "capacity-block"
         placement: aws.ec2.LaunchTemplatePlacementArgsDict | None = None
-        if pool.compact:
+        if pool.spec.compact:
             placement = {"group_name": placement_group(f"{name}-near", called, context.tags, self).name}
         reserved: aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None = None
         if pool.reservation and pool.reservation.startswith("arn:"):
@@ -153,9 +153,9 @@ class NodeGroup(Component):
             reserved = {"capacity_reservation_target": {"capacity_reservation_id": pool.reservation}}
         market: aws.ec2.LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
         tags = {**context.tags, "Name": called}
-        disks = volumes(context.section, pool.disk, image(pool), pool.machine, pool.image_disk)
+        disks = volumes(context.section, pool.spec.disk, image(pool), pool.machine, pool.spec.image_disk)
         local = uses_local_disks(context.section, pool.machine)
-        configuration = node_configuration(image(pool), numa=pool.numa, disks=local)
+        configuration = node_configuration(image(pool), numa=pool.spec.numa, disks=local)
         return aws.ec2.LaunchTemplate(
             f"{name}-template",
             name=called,

@@ -59,7 +59,7 @@ class AksCluster(Component):
             subnet = section.subnet or ""
         place = PoolCluster(section, cluster.name, subnet, dict(plan.tags), self, plan.protect)
         for pool in plan.pools:
-            placement = self._placement(f"{name}-{pool.name}-placement", pool, place).id if pool.compact else None
+            placement = self._placement(f"{name}-{pool.name}-placement", pool, place).id if pool.spec.compact else None
             agent_pool(f"{name}-{pool.name}", pool, place, placement)
         # With the address, which is known only after the cluster is created.
         issuer = pulumi.Output.all(cluster.fqdn, cluster.oidc_issuer_profile).apply(_issuer)
@@ -103,7 +103,7 @@ class AksCluster(Component):
             location=place.section.location,
             proximity_placement_group_type="Standard",
             intent={"vm_sizes": [pool.machine.type]},
-            zones=list(pool.zones) or None,
+            zones=list(pool.spec.zones) or None,
             tags=place.tags,
             opts=ResourceOptions(parent=self, replace_on_changes=["intent", "zones"], delete_before_replace=True),
         )

@@ -57,7 +57,7 @@ def agent_pool(
     Microsoft.Compute must be registered in the subscription. A change of `REPLACED` properties replaces the pool: the
     old one, whose name is in use, is deleted first, and its pods are evicted.
     """
-    section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
+    section, supply, spot = cluster.section, pool.supply, pool.spec.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes
     # The devices of nodes, which the autoscaler does not know of an empty scale set; `_` stands for `/`:
     # https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/azure
@@ -84,7 +84,7 @@ def agent_pool(
     # With NUMA nodes: https://learn.microsoft.com/azure/aks/custom-node-configuration
     aligned: containerservice.KubeletConfigArgsDict = {
         "cpu_manager_policy": "static",
-        "topology_manager_policy": pool.numa or "",
+        "topology_manager_policy": pool.spec.numa or "",
     }
     return containerservice.AgentPool(
         name,
@@ -109,11 +109,11 @@ def agent_pool(
         node_taints=[
             f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in supply.taints
         ],
-        availability_zones=list(pool.zones) or None,
+        availability_zones=list(pool.spec.zones) or None,
         vnet_subnet_id=cluster.subnet,
         enable_node_public_ip=False,
         os_disk_type="Managed",
-        os_disk_size_gb=-(-pool.disk.size // _GIB),
+        os_disk_size_gb=-(-pool.spec.disk.size // _GIB),
         enable_encryption_at_host=pool.machine.host_encryption,
         scale_set_priority="Spot" if spot else "Regular",
         scale_set_eviction_policy="Delete" if spot else None,
@@ -121,7 +121,7 @@ def agent_pool(
         capacity_reservation_group_id=pool.reservation,
         proximity_placement_group_id=placement,
         gpu_profile=driver if pool.gpus else None,
-        kubelet_config=aligned if pool.numa else None,
+        kubelet_config=aligned if pool.spec.numa else None,
         gpu_instance_profile=MIG[int(mig.partition("g.")[0])] if mig else None,
         security_profile=None if pool.gpus or pool.machine.architecture != "amd64" else boot,
         upgrade_settings=None if spot else upgrade,  # AKS rejects them for spot pools.

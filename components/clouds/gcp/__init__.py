@@ -139,7 +139,7 @@ class GkeCluster(Component):
     def _domain_policy(self, name: str, pool: NodePool) -> pulumi.Output[str] | None:
         """Name of a policy that places a pool's machines in one NVLink domain; None if the pool needs none."""
         # https://docs.cloud.google.com/compute/docs/instance-groups/create-workload-policies
-        if pool.machine.topology is None or pool.placement_policy:
+        if pool.machine.topology is None or pool.spec.placement_policy:
             return None
         return compute.ResourcePolicy(
             name,

@@ -69,10 +69,10 @@ class PoolCluster:
 
 def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNodeConfigArgsDict:
     """The node configuration of a pool; a ValueError if GKE's name for the machine's GPUs is unknown."""
-    set_by_gke = clouds()["gcp"].capacity[pool.capacity.kind].taints  # they must not be inputs
+    set_by_gke = clouds()["gcp"].capacity[pool.spec.capacity.kind].taints  # they must not be inputs
     config: container.NodePoolNodeConfigArgsDict = {
         **_every_node(pool.machine, cluster),
-        "disk_size_gb": pool.disk.size // _GIB,
+        "disk_size_gb": pool.spec.disk.size // _GIB,
         "labels": {
             **{key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
             **(_DRANET if pool.dranet else {}),
@@ -82,12 +82,12 @@ def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNode
         ),
         **_capacity(pool),
     }
-    if pool.disk.key:
-        config["boot_disk_kms_key"] = pool.disk.key
-    if pool.image_disk:
-        config["secondary_boot_disks"] = [{"disk_image": pool.image_disk, "mode": "CONTAINER_IMAGE_CACHE"}]
-    if pool.numa:
-        config["kubelet_config"] = {"cpu_manager_policy": "static", "topology_manager": {"policy": pool.numa}}
+    if pool.spec.disk.key:
+        config["boot_disk_kms_key"] = pool.spec.disk.key
+    if pool.spec.image_disk:
+        config["secondary_boot_disks"] = [{"disk_image": pool.spec.image_disk, "mode": "CONTAINER_IMAGE_CACHE"}]
+    if pool.spec.numa:
+        config["kubelet_config"] = {"cpu_manager_policy": "static", "topology_manager": {"policy": pool.spec.numa}}
     if pool.gpus:
         config["guest_accelerators"] = [_accelerator(pool)]
     if pool.machine.local_disk and (local_ssd := clouds()["gcp"].local_disk):
@@ -125,7 +125,7 @@ def _capacity(pool: NodePool) -> container.NodePoolNodeConfigArgsDict:
     """The purchase option of the machines."""
     # https://cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations,
     # https://cloud.google.com/kubernetes-engine/docs/concepts/dws.
-    match pool.capacity:
+    match pool.spec.capacity:
         case Spot():
             return {"spot": True, "reservation_affinity": {"consume_reservation_type": "NO_RESERVATION"}}
         case Reserved(reservation=reservation):
@@ -208,11 +208,11 @@ def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.In
     section, supply = cluster.section, pool.supply
     # Close together: by an existing policy, by the one of an NVLink domain, or by one that GKE creates. A reservation
     # is used only with its own policy: https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/3347.
-    placement: container.NodePoolPlacementPolicyArgsDict | None = {"type": "COMPACT"} if pool.compact else None
-    policy = pool.placement_policy or domain
+    placement: container.NodePoolPlacementPolicyArgsDict | None = {"type": "COMPACT"} if pool.spec.compact else None
+    policy = pool.spec.placement_policy or domain
     if policy is not None:
         placement = {"type": "COMPACT", "policy_name": policy}
-    short_lived = isinstance(pool.capacity, FlexStart | Queued)
+    short_lived = isinstance(pool.spec.capacity, FlexStart | Queued)
     excluded = pool.gpus and not short_lived and section.gpu_upgrades != "windows"
     maintenance: list[container.NodePoolMaintenancePolicyArgsDict] = [
         {"exclusion_until_end_of_supports": [{"enabled": True}]}
@@ -223,15 +223,15 @@ def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.In
         "max_unavailable": pool.surge.unavailable,
     }
     queued: container.NodePoolQueuedProvisioningArgsDict = {"enabled": True}
-    scarce = pool.gpus > 0 or pool.capacity.kind != "on-demand"
+    scarce = pool.gpus > 0 or pool.spec.capacity.kind != "on-demand"
     return container.NodePool(
         name,
         name=pool.name,
         cluster=section.name,
         location=section.location,
         project=section.project,
-        node_locations=list(pool.zones) or None,
-        initial_node_count=first_nodes(supply.min_nodes, supply.max_nodes, _zones(section, pool.zones)),
+        node_locations=list(pool.spec.zones) or None,
+        initial_node_count=first_nodes(supply.min_nodes, supply.max_nodes, _zones(section, pool.spec.zones)),
         # In all zones together. `ANY` uses zones with available machines, and unused reservations first; `BALANCED`
         # spreads nodes over zones:
         # https://cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy.
@@ -244,7 +244,7 @@ def node_pool(name: str, pool: NodePool, cluster: PoolCluster, domain: pulumi.In
         upgrade_settings=None if short_lived else surge,
         maintenance_policies=maintenance if excluded else None,
         placement_policy=placement,
-        queued_provisioning=queued if pool.capacity.kind == "queued" else None,
+        queued_provisioning=queued if pool.spec.capacity.kind == "queued" else None,
         network_config=_network(pool, section),
         node_config=_node_config(pool, cluster),
         opts=_options(cluster),

@@ -234,7 +234,6 @@ def cloud_tables() -> Mapping[str, CloudTable]:
     return {path.stem: CloudTable.model_validate(read_table(path)) for path in sorted(HERE.glob("machines/*.yaml"))}
 
 
-@cache
 def gpus() -> Mapping[str, Gpu]:
     """GPU models by their name in stacks, such as `h100-80gb`."""
     return read_rows("gpus", dict[str, Gpu])

@@ -53,7 +53,6 @@ class Role(Row):
     includes: str | None = None
 
 
-@cache
 def roles() -> Mapping[str, Role]:
     """The roles by name."""
     return read_rows("roles", dict[str, Role])
@@ -93,7 +92,6 @@ class ReservedNamespaces(Fact):
     system: tuple[str, ...] = ()
 
 
-@cache
 def _reserved() -> list[ReservedNamespaces]:
     return read_rows("namespaces", list[ReservedNamespaces])
 
@@ -134,11 +132,6 @@ class _Credentials(Row):
     secretive: Annotated[str, AfterValidator(_compiles)]
 
 
-@cache
-def _credentials() -> _Credentials:
-    return read_rows("credentials", _Credentials)
-
-
 def credential(text: str, variable: str = "") -> str | None:
     """Kind of credential that a text looks like, such as "AWS access key"; None without a match.
 
@@ -146,7 +139,7 @@ def credential(text: str, variable: str = "") -> str | None:
         text: value of a variable or an argument.
         variable: empty for an argument.
     """
-    table = _credentials()
+    table = read_rows("credentials", _Credentials)
     for form in table.texts:
         if re.search(form.pattern, text):
             return form.what

@@ -3,7 +3,6 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -187,7 +186,6 @@ class CloudRules(Row):
     people: Directory
 
 
-@cache
 def clouds() -> Mapping[str, CloudRules]:
     """The rules of each cloud, by the value of `cluster.cloud`."""
     return read_rows("clouds", dict[str, CloudRules])
@@ -206,7 +204,6 @@ class FixedPrice(Fact):
     region: str
 
 
-@cache
 def fixed_prices() -> Mapping[str, Mapping[str, FixedPrice]]:
     """Prices by cloud and name."""
     return read_rows("fixed", dict[str, dict[str, FixedPrice]])

@@ -1,7 +1,6 @@
 """Engines of servers (`engines.yaml`), and the network between GPUs (`fabrics.yaml`)."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -51,7 +50,6 @@ class Engine(Fact):
     buckets: Mapping[str, tuple[float, ...]]  # bounds of its histograms in seconds, by the same keys
 
 
-@cache
 def engines() -> Mapping[str, Engine]:
     """The engines by the value of `engine` of a server."""
     return read_rows("engines", dict[str, Engine])
@@ -143,7 +141,6 @@ class FabricRow(Fact):
     pod_security: Literal["baseline", "privileged"] = "baseline"
 
 
-@cache
 def fabrics() -> Mapping[str, FabricRow]:
     """The rows by fabric, such as `efa`."""
     return read_rows("fabrics", dict[str, FabricRow])

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Mapping
-from functools import cache
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -109,7 +108,6 @@ class Preflight(Row):
     azure: Azure
 
 
-@cache
 def preflight() -> Preflight:
     """The preflight table."""
     return read_rows("preflight", Preflight)
@@ -134,7 +132,6 @@ class Need(Fact):
     cloud: Mapping[str, str] = {}  # by cloud, provider in every cluster of the cloud's Kubernetes service
 
 
-@cache
 def needs() -> Mapping[str, Need]:
     """The needs by name; the names are the values of `cluster.provides`."""
     return read_rows("needs", dict[str, Need])

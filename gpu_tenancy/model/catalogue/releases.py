@@ -59,7 +59,6 @@ def pinned(chart: str, digest: str | None) -> str:
     return f"{chart}@{digest}" if digest and chart.startswith(_OCI) else chart
 
 
-@cache
 def cloud_charts() -> Mapping[str, Chart]:
     """The charts of clouds, by release."""
     return read_rows("releases", dict[str, Chart])
@@ -113,7 +112,6 @@ class VersionTable(Fact):
     versions: Mapping[str, dt.date]
 
 
-@cache
 def kubernetes_versions() -> Mapping[str, VersionTable]:
     """The versions of each cloud, by the value of `cluster.cloud`."""
     return read_rows("kubernetes", dict[str, VersionTable])

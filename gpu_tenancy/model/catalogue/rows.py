@@ -5,7 +5,7 @@ The first read of a malformed table raises `pydantic.ValidationError`.
 
 import datetime as dt
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
@@ -31,16 +31,19 @@ class Fact(Row):
 
 
 _T = TypeVar("_T")
+_READ: Final[dict[str, Any]] = {}
 
 
 def read_rows(table: str, form: type[_T]) -> _T:
-    """The rows of a table of this folder.
+    """The rows of a table of this folder, which is read once.
 
     Args:
         table: name without `.yaml`.
         form: type of the whole table, such as `dict[str, Gpu]`.
     """
-    return TypeAdapter(form).validate_python(read_table(HERE / f"{table}.yaml"))
+    if table not in _READ:
+        _READ[table] = TypeAdapter(form).validate_python(read_table(HERE / f"{table}.yaml"))
+    return _READ[table]
 
 
 def known(value: object) -> object:

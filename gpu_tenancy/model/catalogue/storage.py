@@ -1,7 +1,6 @@
 """Storage services of each cloud (`storage.yaml`), and Fluid's caches (`caches.yaml`)."""
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -58,7 +57,6 @@ class StorageService(Fact):
         return next((found for found in fitting if found is not None), None)
 
 
-@cache
 def storage_services() -> Mapping[str, Mapping[str, StorageService]]:
     """The services of each cloud by name, the default of each mode first."""
     return read_rows("storage", dict[str, dict[str, StorageService]])
@@ -113,7 +111,6 @@ class CacheRow(Fact):
     stores: Mapping[str, CacheStore]  # by scheme of the bucket's URL
 
 
-@cache
 def caches() -> Mapping[Runtime, CacheRow]:
     """The rows by runtime."""
     return read_rows("caches", dict[Runtime, CacheRow])

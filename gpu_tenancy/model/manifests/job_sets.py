@@ -4,32 +4,7 @@ import hashlib
 import json
 from typing import Any, Final
 
-from gpu_tenancy.model.manifests.pods import (
-    NAME,
-    POD_SECURITY,
-    account,
-    annotations,
-    command,
-    container,
-    container_rights,
-    device_claims,
-    environment,
-    host_volumes,
-    labels_of,
-    mounts,
-    near,
-    pod_labels,
-    pod_security,
-    pod_spec,
-    pull_secrets,
-    resources,
-    rights,
-    sidecars,
-    template_metadata,
-    tolerations,
-    variable_sources,
-    volumes,
-)
+from gpu_tenancy.model.manifests import pods
 from gpu_tenancy.model.names import ACCOUNT, NODE, TRAINER_STEP
 from gpu_tenancy.model.plan.operators.kueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, RolePlan, RuntimePlan
@@ -47,7 +22,7 @@ def job_object(job: JobPlan, spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": api_version,
         "kind": kind,
-        "metadata": {**name, "namespace": job.team, "labels": labels_of(job)},
+        "metadata": {**name, "namespace": job.team, "labels": pods.labels_of(job)},
         "spec": {**spec, "managedBy": CONTROLLER} if job.dispatched else spec,
     }
 
@@ -60,8 +35,8 @@ def deadline_of(job: JobPlan) -> dict[str, int]:
 def pod_template(job: JobPlan, role: RolePlan, container_name: str) -> dict[str, Any]:
     """The pod template of a role."""
     return {
-        "metadata": template_metadata(role.pod, pod_labels(job)),
-        "spec": pod_spec(role.pod, container(role.pod, container_name)),
+        "metadata": pods.template_metadata(role.pod, pods.pod_labels(job)),
+        "spec": pods.pod_spec(role.pod, pods.container(role.pod, container_name)),
     }
 
 
@@ -74,7 +49,7 @@ def job_set(job: JobPlan) -> dict[str, Any]:
     """A JobSet with one replicated Job for each role."""
     replicated: list[dict[str, Any]] = []
     for role in job.roles:
-        spec = _job_of_role(job, role, pod_spec(role.pod, container(role.pod, "train")))
+        spec = _job_of_role(job, role, pods.pod_spec(role.pod, pods.container(role.pod, "train")))
         replicated.append({"name": role.name, "replicas": 1, "template": {"spec": {**spec, **deadline_of(job)}}})
     success = {"successPolicy": {"operator": "All", "targetReplicatedJobs": list(job.success)}} if job.success else {}
     return job_object(job, {"replicatedJobs": replicated, **_policies(job), **success})
@@ -85,7 +60,7 @@ def _job_of_role(job: JobPlan, role: RolePlan, pod: dict[str, Any]) -> dict[str,
         "completionMode": "Indexed",
         "parallelism": role.pods,
         "completions": role.pods,
-        **_failing(pod, template_metadata(role.pod, pod_labels(job))),
+        **_failing(pod, pods.template_metadata(role.pod, pods.pod_labels(job))),
     }
 
 
@@ -130,7 +105,7 @@ def training_runtime(runtime: RuntimePlan) -> dict[str, Any]:
         "metadata": {
             "name": runtime.name,
             "namespace": runtime.team,
-            "labels": {NAME: runtime.name, _FRAMEWORK_LABEL: framework},
+            "labels": {pods.NAME: runtime.name, _FRAMEWORK_LABEL: framework},
         },
         "spec": _runtime_spec(runtime.framework, runtime.priority, runtime.job),
     }
@@ -157,26 +132,26 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
     It has no image of its own: TrainJobs must set one.
     https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/runtimes
     """
-    node: dict[str, Any] = {"name": NODE, "securityContext": rights()}
-    if job and (sources := variable_sources(job.pod.references)):
+    node: dict[str, Any] = {"name": NODE, "securityContext": pods.rights()}
+    if job and (sources := pods.variable_sources(job.pod.references)):
         node["envFrom"] = sources  # A TrainJob cannot set it.
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "serviceAccountName": ACCOUNT,
-        "securityContext": POD_SECURITY,
+        "securityContext": pods.POD_SECURITY,
         "containers": [node],
     }
     if priority:
         pod["priorityClassName"] = priority
-    if job and job.pod.fabric and (of_fabric := sidecars(job.pod.fabric)):
+    if job and job.pod.fabric and (of_fabric := pods.sidecars(job.pod.fabric)):
         pod["initContainers"] = of_fabric
-        pod["volumes"] = host_volumes(job.pod.fabric)
+        pod["volumes"] = pods.host_volumes(job.pod.fabric)
     if job and job.pod.claims:
         # Trainer 2.3 drops claims from the resources of a TrainJob (pkg/runtime/core/trainingruntime.go). What pods
         # with GPUs need is here too, where the policy packs find it.
-        node["resources"], node["volumeMounts"] = resources(job.pod), mounts(job.pod)
-        pod["resourceClaims"], pod["volumes"] = device_claims(job.pod), volumes(job.pod)
-        pod["nodeSelector"], pod["tolerations"] = job.pod.node_labels, tolerations(job.pod.tolerated)
+        node["resources"], node["volumeMounts"] = pods.resources(job.pod), pods.mounts(job.pod)
+        pod["resourceClaims"], pod["volumes"] = pods.device_claims(job.pod), pods.volumes(job.pod)
+        pod["nodeSelector"], pod["tolerations"] = job.pod.node_labels, pods.tolerations(job.pod.tolerated)
     # A pod failure policy needs pods that are not restarted in place.
     spec = _failing(pod, {}) if job else {"template": {"spec": pod}}
     return {"name": NODE, "template": {"metadata": {"labels": dict([TRAINER_STEP])}, "spec": spec}}
@@ -197,10 +172,10 @@ def train_job(job: JobPlan) -> dict[str, Any]:
         fields = {
             "image": job.pod.image,
             "numNodes": job.workers,
-            "resourcesPerNode": None if job.pod.claims else resources(job.pod),
-            "command": command(job.pod),
+            "resourcesPerNode": None if job.pod.claims else pods.resources(job.pod),
+            "command": pods.command(job.pod),
             "args": list(job.pod.args),
-            "env": environment(job.pod),
+            "env": pods.environment(job.pod),
         }
         trainer, patch["spec"] = {key: value for key, value in fields.items() if value}, _patch(job)
     spec = {
@@ -215,19 +190,23 @@ def train_job(job: JobPlan) -> dict[str, Any]:
 def _patch(job: JobPlan) -> dict[str, Any]:
     """All fields that Trainer lets a TrainJob patch; the rest is in the runtime."""
     pod = job.pod
-    node: dict[str, Any] = {"name": NODE, "securityContext": container_rights(pod), "volumeMounts": mounts(pod)}
+    node: dict[str, Any] = {
+        "name": NODE,
+        "securityContext": pods.container_rights(pod),
+        "volumeMounts": pods.mounts(pod),
+    }
     place: dict[str, Any] = {
-        **account(pod),
-        "securityContext": pod_security(pod),
+        **pods.account(pod),
+        "securityContext": pods.pod_security(pod),
         "containers": [{key: value for key, value in node.items() if value}],
         "nodeSelector": pod.node_labels,
-        "tolerations": tolerations(pod.tolerated),
-        "affinity": near(pod.caches) if pod.caches else {},
-        "volumes": volumes(pod),
-        "imagePullSecrets": pull_secrets(pod.references),
+        "tolerations": pods.tolerations(pod.tolerated),
+        "affinity": pods.near(pod.caches) if pod.caches else {},
+        "volumes": pods.volumes(pod),
+        "imagePullSecrets": pods.pull_secrets(pod.references),
     }
     template: dict[str, Any] = {"spec": {key: value for key, value in place.items() if value}}
-    if of_pods := annotations(pod):
+    if of_pods := pods.annotations(pod):
         template["metadata"] = {"annotations": of_pods}
     return {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": template}}}]}
 
@@ -262,11 +241,11 @@ def _mpi_jobs(job: JobPlan) -> dict[str, Any]:
 
 
 def _role(job: JobPlan, role: RolePlan, name: str, probe: dict[str, Any] | None) -> dict[str, Any]:
-    own = container(role.pod, NODE)
-    own["securityContext"] = {**container_rights(role.pod), "runAsUser": _USER}
+    own = pods.container(role.pod, NODE)
+    own["securityContext"] = {**pods.container_rights(role.pod), "runAsUser": _USER}
     if probe:
         own["readinessProbe"] = probe
-    pod = pod_spec(role.pod, own)
-    pod["securityContext"] = {**pod_security(role.pod), "fsGroup": _USER}
+    pod = pods.pod_spec(role.pod, own)
+    pod["securityContext"] = {**pods.pod_security(role.pod), "fsGroup": _USER}
     metadata = {"metadata": {"labels": dict([TRAINER_STEP])}} if name == LAUNCHER else {}
     return {"name": name, "replicas": 1, "template": {**metadata, "spec": _job_of_role(job, role, pod)}}

@@ -89,7 +89,7 @@ def device_claims(pod: PodPlan) -> list[dict[str, str]]:
 
 def environment(pod: PodPlan) -> list[dict[str, Any]]:
     """The environment variables in a stable order: the fabric's, then the stack's, which override them."""
-    named = {name: {"value": text} for name, text in {**(pod.fabric.env if pod.fabric else {}), **pod.env}.items()}
+    named = {name: {"value": text} for name, text in {**(pod.fabric.row.env if pod.fabric else {}), **pod.env}.items()}
     named |= {name: {"valueFrom": _source(variable)} for name, variable in pod.references.variables.items()}
     return [{"name": name, **value} for name, value in sorted(named.items())]
 
@@ -122,7 +122,7 @@ def rights(capabilities: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def container_rights(pod: PodPlan) -> dict[str, Any]:
     """The security context of a workload's container: without capabilities, unless its fabric needs one."""
-    return rights(pod.fabric.capabilities if pod.fabric else ())
+    return rights(pod.fabric.row.capabilities if pod.fabric else ())
 
 
 def command(pod: PodPlan) -> list[str]:
@@ -171,7 +171,7 @@ def mounts(pod: PodPlan) -> list[dict[str, Any]]:
         for index, directory in enumerate(pod.references.files)
     ]
     of_code = _CODE_MOUNTS if pod.code else ()
-    of_fabric = host_mounts(pod.fabric.mounts if pod.fabric else ())
+    of_fabric = host_mounts(pod.fabric.row.mounts if pod.fabric else ())
     return [*of_memory, *of_claims, *of_node, *of_files, *of_code, *of_fabric]
 
 
@@ -216,9 +216,9 @@ def sidecars(fabric: PodFabric | None) -> list[dict[str, Any]]:
 
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
     """
-    if fabric is None or fabric.daemon is None:
+    daemon = fabric.row.daemon if fabric else None
+    if daemon is None:
         return []
-    daemon = fabric.daemon
     return [
         {
             "name": daemon.name,

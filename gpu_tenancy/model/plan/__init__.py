@@ -6,6 +6,7 @@ from typing import Literal
 
 from gpu_tenancy.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
+from gpu_tenancy.model.plan import queues, storage
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
 from gpu_tenancy.model.plan.datasets import CachedDataset, CachePlan, VolumePlan, cache_plans, cached_datasets, volumes
@@ -17,29 +18,9 @@ from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.kueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.operators.values import InfinibandPlan, infiniband
 from gpu_tenancy.model.plan.people import AccessPlan, Subject, access, flows
-from gpu_tenancy.model.plan.queues import (
-    ClusterQueue,
-    GangQueue,
-    ProvisioningCheck,
-    ResourceFlavor,
-    cluster_queues,
-    cohorts,
-    gang_queues,
-    provisioning_checks,
-    resource_flavors,
-)
 from gpu_tenancy.model.plan.secrets import TeamSecrets, team_secrets
 from gpu_tenancy.model.plan.servers import RoutePlan, notebook_routes
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.storage import (
-    ClaimPlan,
-    SnapshotPlan,
-    StorageClassPlan,
-    claims,
-    snapshot_classes,
-    snapshots,
-    storage_classes,
-)
 from gpu_tenancy.model.plan.workloads import JobPlan, RuntimePlan, ServerPlan, gangs, jobs, runtimes, servers
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.tenancy import Priority, Worker
@@ -55,10 +36,10 @@ class TeamPlan:
     jobs: tuple[JobPlan, ...]
     gangs: tuple[JobPlan, ...]
     runtimes: tuple[RuntimePlan, ...]
-    claims: tuple[ClaimPlan, ...]
+    claims: tuple[storage.ClaimPlan, ...]
     secrets: TeamSecrets
     cached: tuple[CachedDataset, ...]
-    snapshots: tuple[SnapshotPlan, ...]
+    snapshots: tuple[storage.SnapshotPlan, ...]
     notebooks: NotebooksOffer | None
     notebook_routes: Mapping[str, RoutePlan]
 
@@ -67,11 +48,11 @@ class TeamPlan:
 class QueuesPlan:
     """The queues that all teams share."""
 
-    flavors: tuple[ResourceFlavor, ...]
-    checks: tuple[ProvisioningCheck, ...]
+    flavors: tuple[queues.ResourceFlavor, ...]
+    checks: tuple[queues.ProvisioningCheck, ...]
     cohorts: tuple[Cohort, ...]
-    cluster_queues: tuple[ClusterQueue, ...]
-    gang_queues: tuple[GangQueue, ...]
+    cluster_queues: tuple[queues.ClusterQueue, ...]
+    gang_queues: tuple[queues.GangQueue, ...]
     workers: tuple[Worker, ...]
 
 
@@ -94,10 +75,10 @@ class Plan:
     guards: GuardsPlan
     infiniband: InfinibandPlan | None
     access: AccessPlan | None  # None if the stack has no people
-    storage_classes: tuple[StorageClassPlan, ...]
+    storage_classes: tuple[storage.StorageClassPlan, ...]
     manager: WorkerAccess | None  # rights of a MultiKueue manager; None if the stack is not one of its workers
     caches: tuple[CachePlan, ...]
-    snapshot_classes: tuple[StorageClassPlan, ...] | None
+    snapshot_classes: tuple[storage.StorageClassPlan, ...] | None
     notebooks: Mapping[str, int]  # the teams with notebooks, and the seconds for which one may run
     flows: tuple[Subject, ...]  # users of teams, for API Priority and Fairness; empty without teams
     parts: tuple[str, ...]  # names of the Pulumi stacks that divide it, in the order of their deployment; empty for one
@@ -128,21 +109,21 @@ def plan(stack: Stack) -> Plan:
         fairness=stack.fairness.kind,
         priorities=stack.priorities,
         queues=QueuesPlan(
-            resource_flavors(tree),
-            provisioning_checks(tree),
-            cohorts(tree),
-            cluster_queues(tree),
-            gang_queues(tree),
+            queues.resource_flavors(tree),
+            queues.provisioning_checks(tree),
+            queues.cohorts(tree),
+            queues.cluster_queues(tree),
+            queues.gang_queues(tree),
             tuple(stack.multikueue.workers) if stack.multikueue else (),
         ),
         teams=teams,
         guards=guarded,
         infiniband=wired,
         access=people,
-        storage_classes=storage_classes(stack.cluster, stack.teams.values()),
+        storage_classes=storage.storage_classes(stack.cluster, stack.teams.values()),
         manager=worker_access(tree),
         caches=cache_plans(tree),
-        snapshot_classes=snapshot_classes(stack),
+        snapshot_classes=storage.snapshot_classes(stack),
         notebooks={name: int(team.notebooks.longest) for name, team in stack.teams.items() if team.notebooks},
         flows=flows({space.name: space.bindings for space in spaces}),
         parts=parts(stack, operators=bool(installed or observed or wired)),
@@ -158,10 +139,10 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         jobs(tree, name),
         gangs(tree, name),
         runtimes(tree, name),
-        tuple(claims(tree.stack.cluster, name, team)),
+        tuple(storage.claims(tree.stack.cluster, name, team)),
         team_secrets(tree.stack, name),
         cached_datasets(tree, name),
-        snapshots(tree.stack.cluster, name, team),
+        storage.snapshots(tree.stack.cluster, name, team),
         notebooks(tree, name),
         notebook_routes(team.notebooks),
     )

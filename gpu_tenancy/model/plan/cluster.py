@@ -23,7 +23,7 @@ from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import late_storage
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
-from gpu_tenancy.model.spec.pools import Capacity, CapacityBlock, Disk, Numa, Reserved, Sharing
+from gpu_tenancy.model.spec.pools import CapacityBlock, Pool, Reserved, Sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +38,18 @@ class Surge:
 class NodePool:
     """One pool, as a cloud creates it."""
 
+    spec: Pool
     name: str
     machine: Machine
     supply: PoolSupply
     labels: Mapping[str, str]  # all labels of its nodes, with the labels of its driver mode
-    capacity: Capacity
-    disk: Disk
     surge: Surge  # for upgrades; GPU pools never add nodes, because additional GPUs are expensive
-    zones: tuple[str, ...] = ()  # empty for all zones of the cluster
-    compact: bool = False
-    placement_policy: str | None = None  # existing policy for compact placement; None to create one, or without need
     fabric: Network | None = None  # the machine's network between GPUs, if it is to be configured
     dranet: bool = False  # whether GKE creates its networks, and pods claim the interfaces
     driver: str | None = None  # name of its driver mode; None for a CPU pool, or another vendor's GPUs
     sharing: Sharing | None = None  # GPU sharing that the cloud configures; None if the GPU Operator does, or without
     huge_pages: int = 0  # bytes of a node that its pods can request for the fabric
     alternatives: tuple[Machine, ...] = ()  # other machine types of its spot nodes
-    numa: Numa | None = None  # policy of the kubelet's topology manager, with a static CPU manager; None for neither
-    image_disk: str | None = None  # disk image or snapshot with container images
 
     @property
     def gpus(self) -> int:
@@ -65,7 +59,8 @@ class NodePool:
     @property
     def reservation(self) -> str | None:
         """The reservation of its machines, in the cloud's format; None without."""
-        return self.capacity.reservation if isinstance(self.capacity, Reserved | CapacityBlock) else None
+        capacity = self.spec.capacity
+        return capacity.reservation if isinstance(capacity, Reserved | CapacityBlock) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +143,14 @@ def _node_pool(resolved: ResolvedPool) -> NodePool:
         raise ValueError(msg)
     rule, service = resolved.sharing_rule, service_of(resolved.cluster)
     return NodePool(
+        spec=pool,
         name=resolved.name,
         machine=machine,
         supply=supply,
         labels=resolved.node_labels,
-        capacity=pool.capacity,
-        zones=tuple(pool.zones),
-        compact=pool.compact,
-        placement_policy=pool.placement_policy,
         fabric=machine.network if pool.fabric else None,
         dranet=resolved.claimable > 0,
         huge_pages=node_pages(machine, resolved.fabric) if resolved.fabric else 0,
-        disk=pool.disk,
-        numa=pool.numa,
-        image_disk=pool.image_disk,
         driver=resolved.driver,
         sharing=pool.sharing if rule and rule.by == "cloud" else None,
         surge=Surge(added=0, unavailable=1) if machine.gpus else Surge(added=1, unavailable=0),

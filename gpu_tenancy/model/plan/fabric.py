@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.quantity import CHANNELS, INTERFACES, Amounts
 from gpu_tenancy.model.catalogue import Machine
-from gpu_tenancy.model.catalogue.pods import Daemon, FabricRow, HostMount, Hugepages, fabrics
+from gpu_tenancy.model.catalogue.pods import FabricRow, HostMount, Hugepages, fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import has_claims, installed_by, is_enabled
 from gpu_tenancy.model.plan.pools import ResolvedPool
@@ -22,24 +22,18 @@ _PAGE: Final = 2 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class PodFabric:
-    """Fields of a pod and its container for the network between GPUs, such as `efa`.
-
-    `env`: environment variables; the workload's variables override them.
-    """
+    """Fields of a pod for the network between GPUs, such as `efa`, with the row that has those of its containers."""
 
     name: str
+    row: FabricRow
     devices: Amounts  # requests, same as limits: interfaces, and huge pages in bytes
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    mounts: tuple[HostMount, ...] = ()  # paths of the node in the workload's container
-    capabilities: tuple[str, ...] = ()
-    daemon: Daemon | None = None  # sidecar
-    claim: str | None = None  # ResourceClaimTemplate of its interfaces; None if it does not claim them
+    annotations: Mapping[str, str]
+    claim: str | None  # ResourceClaimTemplate of its interfaces; None if it does not claim them
 
     @property
     def host_mounts(self) -> tuple[HostMount, ...]:
         """The mounts of all containers, one for each volume."""
-        both = (*self.mounts, *(self.daemon.mounts if self.daemon else ()))
+        both = (*self.row.mounts, *(self.row.daemon.mounts if self.row.daemon else ()))
         return tuple({mount.name: mount for mount in both}.values())
 
 
@@ -107,12 +101,9 @@ def pod_fabric(environment: Environment, flavor: str, workload: Workload) -> Pod
     claimed = pools[0].claimable
     return PodFabric(
         name=kind,
+        row=row,
         devices=devices,
-        env=row.env,
         annotations={} if claimed else _annotations(environment.stack.cluster, row, kind, machines[0]),
-        mounts=row.mounts,
-        capabilities=row.capabilities,
-        daemon=row.daemon,
         claim=claim_name(claimed) if claimed else None,
     )
 

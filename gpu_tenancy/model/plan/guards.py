@@ -54,7 +54,6 @@ class Bounds:
     `must_name` is whether the namespace's quota rejects pods without a class.
     """
 
-    team: Team
     namespace: NamespacePlan
     classes: tuple[str, ...]
     must_name: bool
@@ -66,7 +65,8 @@ class Bounds:
         Common values are omitted, so that an edit of the stack's priorities changes no Namespace. GPU resources that
         are not listed have no maximum.
         """
-        team, limits, expose = self.team, self.namespace.limits, self.team.network.expose
+        team, limits = self.namespace.team, self.namespace.limits
+        expose = team.network.expose
         gang = bool(team.gangs) or any(job.gang for job in team.training.values())
         gpus = [f"{resource}={amount}" for resource, amount in limits.max.items() if is_extended(resource)]
         defaults = {name: amount for name, amount in limits.default.items() if not is_extended(name)}
@@ -151,9 +151,9 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     default = next((name for name, entry in stack.priorities.items() if entry.default), None)
     bounds: dict[str, Bounds] = {}
     for space in namespaces:
-        own = stack.teams[space.name].compute.priorities
+        own = space.team.compute.priorities
         classes = tuple(sorted(own or stack.priorities))
-        bounds[space.name] = Bounds(stack.teams[space.name], space, classes, bool(own) and default not in own)
+        bounds[space.name] = Bounds(space, classes, bool(own) and default not in own)
     return GuardsPlan(
         action=stack.guards_action,
         label=TEAM_LABEL,

@@ -25,7 +25,7 @@ from gpu_tenancy.model.plan.signals import Monitor, monitor
 from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.serving import NotebooksExpose, ServerExpose
+from gpu_tenancy.model.spec.serving import NotebooksExpose
 from gpu_tenancy.model.spec.teams import Team
 
 _COMPUTE: Final = frozenset({"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
@@ -94,41 +94,29 @@ class LimitRange:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkRules:
-    """Traffic that the default-deny NetworkPolicy allows.
+class NamespacePlan:
+    """A team's namespace and its bounds.
 
-    `gateways`, `notebooks`: exposure outside of the cluster, by server and by notebook.
-    `node_endpoints`: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
+    Attributes:
+        monitors, node_endpoints, kuberay, data, notebooks: traffic that the default-deny NetworkPolicy allows, besides
+            that of the team's own keys.
+        node_endpoints: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
+        manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
     """
 
-    ports: dict[str, int]  # by server
-    from_cluster: bool  # whether all namespaces may call the servers, or only the team's own pods
-    egress: tuple[str, ...]  # CIDRs that the team's pods may reach over HTTPS
+    name: str
+    team: ResolvedTeam
+    labels: dict[str, str]
+    quotas: tuple[ResourceQuota, ...]
+    limits: LimitRange
     monitors: dict[str, Monitor]  # scraping by Prometheus, by server
     node_endpoints: tuple[NodeEndpoint, ...]
     kuberay: str | None  # namespace of KubeRay, which calls the dashboards of Ray's heads; None without
     data: tuple[str, ...]  # CIDRs that the sidecars of the team's datasets must reach over HTTPS
-    grouped: frozenset[str]  # servers of several nodes, of which only the leaders answer requests
-    gateways: dict[str, ServerExpose]
-    notebooks: dict[str, NotebooksExpose]
-
-
-@dataclass(frozen=True, slots=True)
-class NamespacePlan:
-    """A team's namespace and its bounds.
-
-    `manager`: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
-    """
-
-    name: str
-    labels: dict[str, str]
-    quotas: tuple[ResourceQuota, ...]
-    limits: LimitRange
-    network: NetworkRules
+    notebooks: dict[str, NotebooksExpose]  # exposure outside of the cluster, by notebook
     queue: str  # the team's ClusterQueue
     usage_weight: float | None  # weight of the team's past usage in this queue; None if usage does not count
     bindings: tuple[TeamBinding, ...]
-    service_accounts: tuple[str, ...]  # ServiceAccounts for CI jobs
     manager: WorkerAccess | None
     pull_secrets: tuple[str, ...]  # Secrets for the images of the team's workloads
     interfaces: tuple[int, ...]  # numbers of RDMA interfaces with a ResourceClaimTemplate
@@ -143,6 +131,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
     endpoints = rules_of(service_of(cluster)).node_endpoints
     return NamespacePlan(
         name=name,
+        team=team,
         labels={
             "app.kubernetes.io/managed-by": "gpu-tenancy",
             "cost-center": team.cost_center,
@@ -154,22 +143,14 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         },
         quotas=_quotas(tree, name, team),
         limits=_limits(tree, name, team),
-        network=NetworkRules(
-            ports={server: spec.port for server, spec in team.serving.items()},
-            from_cluster=team.network.clients == "cluster",
-            egress=tuple(team.network.egress),
-            monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree, spec))},
-            node_endpoints=tuple(one for one in endpoints if cluster.NODES_MADE or not one.of_nodes),
-            kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
-            data=egress_of_datasets(tree.stack.datasets.values(), name),
-            grouped=frozenset(server for server, spec in team.serving.items() if spec.grouped),
-            gateways={server: spec.exposure for server, spec in team.serving.items() if spec.exposure},
-            notebooks=dict.fromkeys(expose.names, expose) if expose else {},
-        ),
+        monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree, spec))},
+        node_endpoints=tuple(one for one in endpoints if cluster.NODES_MADE or not one.of_nodes),
+        kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
+        data=egress_of_datasets(tree.stack.datasets.values(), name),
+        notebooks=dict.fromkeys(expose.names, expose) if expose else {},
         queue=tree.queue_of(name),
         usage_weight=tree.usage_weight(name),
         bindings=bindings(tree, name),
-        service_accounts=tuple(team.service_accounts),
         manager=worker_access(tree),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
         interfaces=tuple(sorted({claiming[flavor] for flavor in tree.shares_of(name) if flavor in claiming})),

@@ -16,19 +16,6 @@ from functools import lru_cache
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
-from gpu_tenancy.kueue import (
-    BorrowWithinCohort,
-    Cohort,
-    FairStrategy,
-    FlavorQuotas,
-    Policy,
-    Quota,
-    Quotas,
-    ResourceGroup,
-    by_time,
-    preemptors,
-    without_cycles,
-)
 from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
 from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
@@ -85,7 +72,7 @@ class ClusterQueue:
         title, rule = f"ClusterQueue {self.name}", None
         if self.spec.cohort is None and _borrows(self.spec):
             rule = "Kueue rejects a borrowingLimit without a cohort; set cohort"
-        elif self.spec.cohort is None and self.spec.preemption.reclaim is not Policy.NEVER:
+        elif self.spec.cohort is None and self.spec.preemption.reclaim is not kueue.Policy.NEVER:
             rule = "reclaimWithinCohort needs a cohort; set it to Never"
         elif not self.namespaces:
             rule = "no namespace can use it; set one or more namespaces"
@@ -100,7 +87,7 @@ class ClusterQueue:
         return self.spec.name
 
 
-def checked_cohort(cohort: Cohort) -> Cohort:
+def checked_cohort(cohort: kueue.Cohort) -> kueue.Cohort:
     """A Cohort that Kueue accepts.
 
     Raises:
@@ -113,11 +100,11 @@ def checked_cohort(cohort: Cohort) -> Cohort:
     return cohort
 
 
-def _borrows(owner: kueue.ClusterQueue | Cohort) -> bool:
+def _borrows(owner: kueue.ClusterQueue | kueue.Cohort) -> bool:
     return any(quota.borrowing_limit is not None for quota in owner.quotas.values())
 
 
-def _refuse_lending_more(title: str, owner: kueue.ClusterQueue | Cohort) -> None:
+def _refuse_lending_more(title: str, owner: kueue.ClusterQueue | kueue.Cohort) -> None:
     for (flavor, resource), quota in owner.quotas.items():
         if quota.lending_limit is not None and quota.lending_limit > quota.nominal:
             exceeds = f"lendingLimit {quota.lending_limit} exceeds nominalQuota {quota.nominal}"
@@ -165,16 +152,16 @@ def provisioning_checks(tree: Tree) -> tuple[ProvisioningCheck, ...]:
     )
 
 
-def cohorts(tree: Tree) -> tuple[Cohort, ...]:
+def cohorts(tree: Tree) -> tuple[kueue.Cohort, ...]:
     """The cohorts, each after its parent."""
     return tuple(checked_cohort(_cohort(tree, name)) for name in cohort_parents(tree))
 
 
-def _cohort(tree: Tree, name: str) -> Cohort:
-    def quota(flavor: str, resource: str) -> Quota:
+def _cohort(tree: Tree, name: str) -> kueue.Cohort:
+    def quota(flavor: str, resource: str) -> kueue.Quota:
         limit = None if name == tree.root else tree.cohort_limit(name, flavor, resource)
         borrowed = None if limit is None else limit - tree.guaranteed(name, flavor, resource)
-        return Quota(_own_quota(tree, name, flavor, resource), borrowed)
+        return kueue.Quota(_own_quota(tree, name, flavor, resource), borrowed)
 
     quotas = {
         flavor: {resource: quota(flavor, resource) for resource in supply.capacity}
@@ -187,22 +174,22 @@ def _cohort(tree: Tree, name: str) -> Cohort:
             for flavor, by_resource in quotas.items()
             if any(quota.nominal or quota.borrowing_limit is not None for quota in by_resource.values())
         }
-    return Cohort(name, cohort_parents(tree)[name], _groups(quotas), cohort_weight(tree, name))
+    return kueue.Cohort(name, cohort_parents(tree)[name], _groups(quotas), cohort_weight(tree, name))
 
 
-def _groups(quotas: Mapping[str, Mapping[str, Quota]]) -> tuple[ResourceGroup, ...]:
+def _groups(quotas: Mapping[str, Mapping[str, kueue.Quota]]) -> tuple[kueue.ResourceGroup, ...]:
     """One group for all flavors, so that a pod gets its CPU, memory and GPUs from the same flavor.
 
     Every flavor has every resource, in the same order, as Kueue requires.
     """
     given = [(resource, quota) for by_resource in quotas.values() for resource, quota in by_resource.items()]
     covered = dict.fromkeys([CPU, MEMORY, *(resource for resource, _ in given)])
-    none = Quota(0, 0 if any(quota.borrowing_limit is not None for _, quota in given) else None)
+    none = kueue.Quota(0, 0 if any(quota.borrowing_limit is not None for _, quota in given) else None)
     flavors = tuple(
-        FlavorQuotas(flavor, {resource: by_resource.get(resource, none) for resource in covered})
+        kueue.FlavorQuotas(flavor, {resource: by_resource.get(resource, none) for resource in covered})
         for flavor, by_resource in quotas.items()
     )
-    return (ResourceGroup(flavors),) if flavors else ()
+    return (kueue.ResourceGroup(flavors),) if flavors else ()
 
 
 def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
@@ -229,7 +216,7 @@ def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
     team, lent = tree.stack.teams[name], None if tree.lends(name) else 0
     quotas = {
         flavor: {
-            resource: Quota(share.guaranteed, (share.limit or 0) - share.guaranteed, lent)
+            resource: kueue.Quota(share.guaranteed, (share.limit or 0) - share.guaranteed, lent)
             for resource, share in shares.items()
         }
         for flavor, shares in tree.team_shares[name].items()
@@ -239,9 +226,9 @@ def _spec(tree: Tree, name: str) -> kueue.ClusterQueue:
         groups=_groups(quotas),
         cohort=cohort_of_queue(tree, name),
         preemption=kueue.Preemption(
-            within=Policy(team.preemption.within_cluster_queue),
-            reclaim=Policy(team.preemption.reclaim_within_cohort),
-            borrow=BorrowWithinCohort() if team.preemption.borrow_within_cohort == "LowerPriority" else None,
+            within=kueue.Policy(team.preemption.within_cluster_queue),
+            reclaim=kueue.Policy(team.preemption.reclaim_within_cohort),
+            borrow=kueue.BorrowWithinCohort() if team.preemption.borrow_within_cohort == "LowerPriority" else None,
         ),
         weight=team.weight if tree.stack.fairness.even else None,
     )
@@ -252,13 +239,13 @@ def tenancy(tree: Tree) -> kueue.Tenancy:
     return kueue.Tenancy(
         tuple(_spec(tree, name) for name in tree.queue_owners),
         tuple(_cohort(tree, name) for name in cohort_parents(tree)),
-        tuple(FairStrategy(strategy) for strategy in tree.stack.fairness.preemption_strategies) or None,
+        tuple(kueue.FairStrategy(strategy) for strategy in tree.stack.fairness.preemption_strategies) or None,
     )
 
 
 @lru_cache(maxsize=4)
-def _unused_quotas(tree: Tree) -> Quotas:
-    return Quotas(without_cycles(tenancy(tree)))
+def _unused_quotas(tree: Tree) -> kueue.Quotas:
+    return kueue.Quotas(kueue.without_cycles(tenancy(tree)))
 
 
 def potential_available(tree: Tree, team: str, flavor: str, resource: str) -> int:
@@ -270,8 +257,10 @@ def potential_available(tree: Tree, team: str, flavor: str, resource: str) -> in
 def preemption_times(tree: Tree, team: str, flavor: str, resource: str) -> dict[str, tuple[str, ...]]:
     """Queues that can preempt a team's workloads while its queue borrows, by when; empty without its queue."""
     queue = tree.queue_of(team)
-    found = preemptors(_unused_quotas(tree), queue, (flavor, resource), ever=True) if queue in tree.team_shares else ()
-    return {when: tuple(names) for when, names in by_time(found).items()}
+    if queue not in tree.team_shares:
+        return {}
+    found = kueue.preemptors(_unused_quotas(tree), queue, (flavor, resource), ever=True)
+    return {when: tuple(names) for when, names in kueue.by_time(found).items()}
 
 
 def gang_guarantee(flavor: Flavor, gang: Gang) -> Amounts:

@@ -132,44 +132,29 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """A Deployment, or a LeaderWorkerSet, with its Service and autoscaler.
+    """A Deployment, or a LeaderWorkerSet, with its Service and autoscaler."""
 
-    Raises:
-        ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
-    """
-
+    spec: ResolvedServer
     name: str
     team: str
-    queue: str
     pod: PodPlan  # its pods; of a group of nodes, the leader
-    port: int
-    health: str
-    startup: int  # maximum startup time in seconds
     rollout: Rollout
-    replicas: int | None  # a fixed number; None with an autoscaler (`scaling`)
-    scaling: Scaling | None
+    scaling: Scaling | None  # None with a fixed number of replicas
     monitor: Monitor | None = None
-    nodes: int = 1  # number of pods of each replica
     worker: PodPlan | None = None  # the other pods of each replica; None if a replica is one pod
     metrics: ServerMetrics = NO_METRICS
     level: ServerLevel = field(default_factory=ServerLevel)
     route: RoutePlan | None = None
-    service: str = ""  # the Service of a server and of its burst; empty for a server without a burst
-
-    def __post_init__(self) -> None:
-        if (self.replicas is None) == (self.scaling is None):
-            msg = f"server {self.name} must have either a fixed number of replicas or an autoscaler; set exactly one"
-            raise ValueError(msg)
 
     @property
-    def has_service(self) -> bool:
-        """Whether it has its own Service, route and monitor: a burst shares its server's."""
-        return self.service in {"", self.name}
+    def replicas(self) -> int | None:
+        """A fixed number of replicas; None with an autoscaler."""
+        return None if self.scaling else self.spec.replicas.min
 
     @property
     def progress(self) -> int:
         """Seconds within which a rollout must make a pod ready (progressDeadlineSeconds)."""
-        return self.startup + SCHEDULED_WITHIN
+        return self.spec.starts_within + SCHEDULED_WITHIN
 
     @property
     def api(self) -> tuple[str, str]:
@@ -341,23 +326,17 @@ def _server(tree: Tree, server: ResolvedServer) -> ServerPlan | None:
     if not pods or size is None:
         return None
     return ServerPlan(
+        spec=server,
         name=server.name,
         team=team,
-        queue=team,
         pod=pods[LEADER if server.grouped else ""],
-        port=server.port,
-        health=server.health,
-        startup=server.starts_within,
         rollout=rollout(tree, server, size),
-        replicas=None if server.autoscaled else server.replicas.min,
         scaling=_scaling(tree.stack.metrics, server) if server.autoscaled else None,
         monitor=monitor(tree, server),
-        nodes=server.nodes,
         worker=pods.get(WORKER),
         metrics=server.metrics if server.has_service else NO_METRICS,
         level=server.service_level,
         route=route(server),
-        service=server.service if server.burst else "",
     )
 
 

@@ -6,17 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from gpu_tenancy.model.fields import (
-    MOST_OBJECTS,
-    Bytes,
-    Count,
-    Cpu,
-    Name,
-    Seconds,
-    Section,
-    Shorthand,
-    Weight,
-)
+from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Count, Cpu, Name, Seconds, Section, Shorthand, Weight
 from gpu_tenancy.model.spec.people import Members
 from gpu_tenancy.model.spec.pools import Pool
 
