@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -73,7 +73,11 @@ def panels(plan: ObservabilityPlan) -> Iterator[tuple[str, str, Any]]:
 
 
 def passes(
-    world: dict[str, Any], checks: list[Data], rules: Sequence[Data] = (), interval: str = "1m", every: str = "1m"
+    world: dict[str, Any],
+    checks: list[Data],
+    rules: Sequence[Mapping[str, Any]] = (),
+    interval: str = "1m",
+    every: str = "1m",
 ) -> None:
     """Fails with promtool's output unless all expressions have their answers in a world.
 
