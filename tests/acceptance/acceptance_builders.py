@@ -50,6 +50,24 @@ def moved(manifest: Any, namespace: str) -> Any:
     return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
 
 
+def a_binding(name: str, role: str, *subjects: tuple[str, str], namespace: str = "") -> Any:
+    """Binds a ClusterRole to groups or users, each as its kind and name."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": kind, "name": subject} for kind, subject in subjects],
+    }
+
+
+def an_account(cluster: Cluster, namespace: str, name: str = "workload") -> None:
+    """Has a ServiceAccount for pods of the stack in a namespace."""
+    metadata: Json = {"name": name, "namespace": namespace}
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+
+
 def a_pod(namespace: str, name: str = "pod", *, requests: Data | None = None, limits: Data | None = None) -> Any:
     """A pod that every API server accepts; it requests one GPU."""
     asked = {"requests": requests, "limits": {GPU: 1} if limits is None else limits}

@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
-from acceptance_builders import declared
+from acceptance_builders import a_binding, declared
 from builders import GPU
-from urllib3 import HTTPSConnectionPool
+from urllib3 import BaseHTTPResponse, HTTPSConnectionPool
 
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
@@ -30,53 +30,19 @@ MEMBERS: tuple[tuple[str, str, Any], ...] = (
     ("teams", PRODUCTION, {"researchers": ["group:others"]}),
 )
 POLICIES = (
-    "accounts",
-    "amount",
-    "devices",
-    "disruption",
-    "expose",
-    "grace",
-    "kueue-metadata",
-    "namespace",
-    "network",
-    "priority",
-    "queue",
-    "queue-objects",
-    "ratio",
-    "release",
-    "rollout",
-    "scale",
-    "scheduling",
-    "secrets",
-    "status",
-    "tokens",
-    "toleration",
-)
+    "accounts", "amount", "devices", "disruption", "expose", "grace", "kueue-metadata", "namespace", "network",
+    "priority", "queue", "queue-objects", "ratio", "release", "rollout", "scale", "scheduling", "secrets", "status",
+    "tokens", "toleration",
+)  # fmt: skip
 NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: ml-research"
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 _LAST = "guards-are-in-force"
 _EDITED = (
-    "argoproj.io",
-    "batch.volcano.sh",
-    "cilium.io",
-    "crd.antrea.io",
-    "crd.projectcalico.org",
-    "data.fluid.io",
-    "flow.volcano.sh",
-    "gateway.networking.k8s.io",
-    "gateway.networking.x-k8s.io",
-    "jobset.x-k8s.io",
-    "keda.sh",
-    "kubeflow.org",
-    "kueue.x-k8s.io",
-    "leaderworkerset.x-k8s.io",
-    "networking.gke.io",
-    "networking.k8s.aws",
-    "projectcalico.org",
-    "ray.io",
-    "scheduling.volcano.sh",
-    "trainer.kubeflow.org",
-)
+    "argoproj.io", "batch.volcano.sh", "cilium.io", "crd.antrea.io", "crd.projectcalico.org", "data.fluid.io",
+    "flow.volcano.sh", "gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "jobset.x-k8s.io", "keda.sh",
+    "kubeflow.org", "kueue.x-k8s.io", "leaderworkerset.x-k8s.io", "networking.gke.io", "networking.k8s.aws",
+    "projectcalico.org", "ray.io", "scheduling.volcano.sh", "trainer.kubeflow.org",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -148,14 +114,16 @@ class Person:
 
     def _ask(self, method: str, path: str, body: Any) -> tuple[int, Any, list[str]]:
         """The status, the answer and the warnings of a dry run."""
+        answer = self.send(method, path, body)
+        return answer.status, answer.json(), answer.headers.getlist("Warning")
+
+    def send(self, method: str, path: str, body: Any = None) -> BaseHTTPResponse:
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content, **self.headers}
         query = "" if method == "GET" else f"{'&' if '?' in path else '?'}dryRun=All&fieldValidation=Strict"
         sent = None if body is None else json.dumps(body)
-        answer = _connections(self.cluster.server, self.authority).request(
-            method, f"{path}{query}", body=sent, headers=headers
-        )
-        return answer.status, answer.json(), answer.headers.getlist("Warning")
+        connections = _connections(self.cluster.server, self.authority)
+        return connections.request(method, f"{path}{query}", body=sent, headers=headers)
 
 
 @cache
@@ -180,27 +148,20 @@ class Door:
         A second login under one name needs another home: the first account is still being deleted.
         """
         home = home or f"guards-{name}"
-        self.cluster.apply(_object("v1", "Namespace", home))
-        made: list[Any] = [
-            _object("v1", "ServiceAccount", name, home),
-            {
-                **_object("v1", "Secret", name, home, annotations={"kubernetes.io/service-account.name": name}),
-                "type": "kubernetes.io/service-account-token",
-            },
-            *_rights(name, home, role, namespaces),
-        ]
+        self.cluster.apply(an_object("v1", "Namespace", home))
+        made: list[Any] = [an_object("v1", "ServiceAccount", name, home), *_rights(name, home, role, namespaces)]
         for manifest in made:
             self.cluster.apply(manifest)
-        secret = self.cluster.wait_for(lambda: self._secret(name, home), what="a token")
-        token = base64.b64decode(secret["token"]).decode()
+        token = self.cluster.token(home, name, seconds=24 * 3600)
         config: Any = yaml.safe_load(self.kubeconfig.read_text(encoding="utf-8"))
+        authority = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
         config["users"][0]["user"] = {"token": token}
         file = self.folder / f"{name}.kubeconfig"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         with Cluster(file) as own:
             # It may still know an account of the same name that was deleted.
             self.cluster.wait_for(own.ready, what="the API server to accept the token")
-            yield Person(own, token, base64.b64decode(secret["ca.crt"]).decode())
+            yield Person(own, token, authority)
         for manifest in reversed(made):
             self.cluster.delete(Reference.of(manifest), wait=0)
         self.cluster.delete(Reference("v1", "Namespace", home), wait=0)
@@ -210,41 +171,31 @@ class Door:
         """Logs in an account with a role in a new namespace of a team, with these facts for guards."""
         read = {f"guards.gpu-tenancy.dev/{key.replace('_', '-')}": value for key, value in facts.items()}
         label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
-        namespace = _object("v1", "Namespace", team, labels=label, annotations=read)
+        namespace = an_object("v1", "Namespace", team, labels=label, annotations=read)
         self.cluster.apply(namespace)
         with self.let_in(name, role, team) as person:
-            own = _object("v1", "ConfigMap", "own", team)
+            own = an_object("v1", "ConfigMap", "own", team)
             self.cluster.wait_for(lambda: not person.refusal(own), what=f"rights of {name}")
             yield person
         self.cluster.delete(Reference.of(namespace), wait=0)
 
-    def _secret(self, name: str, home: str) -> Any:
-        found: Any = self.cluster.get("v1", "Secret", name, home) or {}
-        return found["data"] if "token" in found.get("data", {}) else None
 
-
-def _object(api: str, kind: str, name: str, namespace: str = "", **metadata: Any) -> Any:
+def an_object(api: str, kind: str, name: str, namespace: str = "", **metadata: Any) -> Any:
     place = {"namespace": namespace} if namespace else {}
     return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **place, **metadata}}
 
 
 def _rights(name: str, home: str, role: str, namespaces: tuple[str, ...]) -> Iterator[Any]:
-    rbac = "rbac.authorization.k8s.io/v1"
-    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
-
-    def of(named: str) -> Any:
-        return {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": named}
-
+    user = "User", f"system:serviceaccount:{home}:{name}"
     if not namespaces:
-        yield {**_object(rbac, "ClusterRoleBinding", f"guards-{name}"), "subjects": subjects, "roleRef": of(role)}
+        yield a_binding(f"guards-{name}", role, user)
         return
     # What operators' charts add to `edit`, where they are installed.
     rules = [{"apiGroups": list(_EDITED), "resources": ["*"], "verbs": ["*"]}]
-    yield {**_object(rbac, "ClusterRole", f"guards-{name}"), "rules": rules}
+    yield {**an_object("rbac.authorization.k8s.io/v1", "ClusterRole", f"guards-{name}"), "rules": rules}
     for namespace in namespaces:
         for named in (role, f"guards-{name}"):
-            binding = _object(rbac, "RoleBinding", f"{name}-{named}", namespace)
-            yield {**binding, "subjects": subjects, "roleRef": of(named)}
+            yield a_binding(f"{name}-{named}", named, user, namespace=namespace)
 
 
 def pod_of(gpus: int | str = 1, **spec: Any) -> Any:
@@ -260,11 +211,11 @@ def labels(queue: str | None, **more: str) -> dict[str, str]:
 
 
 def pod(namespace: str, queue: str | None, spec: Any | None = None, **metadata: Any) -> Any:
-    return {**_object("v1", "Pod", "p", namespace, labels=labels(queue), **metadata), "spec": spec or pod_of()}
+    return {**an_object("v1", "Pod", "p", namespace, labels=labels(queue), **metadata), "spec": spec or pod_of()}
 
 
 def job(namespace: str, queue: str | None, spec: Any | None = None, **metadata: Any) -> Any:
-    found = _object("batch/v1", "Job", "j", namespace, labels=labels(queue), **metadata)
+    found = an_object("batch/v1", "Job", "j", namespace, labels=labels(queue), **metadata)
     return {**found, "spec": {"template": {"spec": spec or pod_of()}}}
 
 
@@ -275,7 +226,7 @@ def owned(api: str, kind: str, manifest: Any) -> Any:
 
 def cron_job(namespace: str, queue: str | None) -> Any:
     template = {"metadata": {"labels": labels(queue)}, "spec": {"template": {"spec": pod_of()}}}
-    found = _object("batch/v1", "CronJob", "c", namespace)
+    found = an_object("batch/v1", "CronJob", "c", namespace)
     return {**found, "spec": {"schedule": "0 3 * * *", "jobTemplate": template}}
 
 
@@ -283,18 +234,18 @@ def replicas(kind: str, namespace: str, queue: str | None, *, inside: str | None
     """A Deployment or its like, with the queue outside and, if `inside` is given, in the pod template."""
     template = {"metadata": {"labels": labels(inside)}, "spec": {**(spec or pod_of()), "restartPolicy": "Always"}}
     named = {"serviceName": "x"} if kind == "StatefulSet" else {}
-    found = _object("apps/v1", kind, "d", namespace, labels=labels(queue))
+    found = an_object("apps/v1", kind, "d", namespace, labels=labels(queue))
     return {**found, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template, **named}}
 
 
 def job_set(namespace: str, queue: str | None, spec: Any | None = None) -> Any:
     jobs = [{"name": "w", "template": {"spec": {"template": {"spec": spec or pod_of()}}}}]
-    found = _object("jobset.x-k8s.io/v1alpha2", "JobSet", "s", namespace, labels=labels(queue))
+    found = an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "s", namespace, labels=labels(queue))
     return {**found, "spec": {"replicatedJobs": jobs}}
 
 
 def train_job(namespace: str, queue: str | None, gpus: int = 1) -> Any:
-    found = _object("trainer.kubeflow.org/v1alpha1", "TrainJob", "t", namespace, labels=labels(queue))
+    found = an_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "t", namespace, labels=labels(queue))
     resources = {"limits": {GPU: gpus}, "requests": {GPU: gpus}}
     trainer = {"numNodes": 2, "resourcesPerNode": resources}
     node = {"name": "node", "template": {"spec": {"template": {"spec": {"tolerations": [TOLERATION]}}}}}
@@ -305,7 +256,7 @@ def train_job(namespace: str, queue: str | None, gpus: int = 1) -> Any:
 
 def gang(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:
     tasks = [{"name": "w", "replicas": 2, "template": {"spec": spec or pod_of()}}]
-    found = _object("batch.volcano.sh/v1alpha1", "Job", "g", namespace)
+    found = an_object("batch.volcano.sh/v1alpha1", "Job", "g", namespace)
     return {
         **found,
         "spec": {"schedulerName": "volcano", "tasks": tasks, **({"queue": queue} if queue else {}), **more},
@@ -321,17 +272,17 @@ def bounded(*, cpu: tuple[str, str | None]) -> Any:
 
 
 def pod_group(namespace: str, queue: str) -> Any:
-    found = _object("scheduling.volcano.sh/v1beta1", "PodGroup", "g", namespace)
+    found = an_object("scheduling.volcano.sh/v1beta1", "PodGroup", "g", namespace)
     return {**found, "spec": {"minMember": 2, "queue": queue}}
 
 
 def volcano_cron_job(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:
-    found = _object("batch.volcano.sh/v1alpha1", "CronJob", "c", namespace)
+    found = an_object("batch.volcano.sh/v1alpha1", "CronJob", "c", namespace)
     return {**found, "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": gang("", queue, spec, **more)["spec"]}}}
 
 
 def job_template(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:
-    found = _object("flow.volcano.sh/v1alpha1", "JobTemplate", "t", namespace)
+    found = an_object("flow.volcano.sh/v1alpha1", "JobTemplate", "t", namespace)
     return {**found, "spec": gang("", queue, spec, **more)["spec"]}
 
 
@@ -343,33 +294,41 @@ def ray_cluster(namespace: str, queue: str | None, spec: Any | None = None, *, i
     """A RayCluster whose workers have GPUs and whose head has none."""
     number = {"replicas": 2, "minReplicas": 2, "maxReplicas": 2}
     groups = [{"groupName": "w", **number, "template": _template(inside, spec)}]
-    found = _object("ray.io/v1", "RayCluster", "r", namespace, labels=labels(queue))
+    found = an_object("ray.io/v1", "RayCluster", "r", namespace, labels=labels(queue))
     return {**found, "spec": {"headGroupSpec": {"template": _template(None, pod_of(0))}, "workerGroupSpecs": groups}}
 
 
 def ray_job(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
-    found = _object("ray.io/v1", "RayJob", "r", namespace, labels=labels(queue))
+    found = an_object("ray.io/v1", "RayJob", "r", namespace, labels=labels(queue))
     return {**found, "spec": {"rayClusterSpec": ray_cluster(namespace, None, spec, inside=inside)["spec"]}}
 
 
 def ray_service(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
-    found = _object("ray.io/v1", "RayService", "r", namespace, labels=labels(queue))
+    found = an_object("ray.io/v1", "RayService", "r", namespace, labels=labels(queue))
     return {**found, "spec": {"rayClusterConfig": ray_cluster(namespace, None, spec, inside=inside)["spec"]}}
 
 
 def pytorch_job(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
     replica_specs = {"Worker": {"replicas": 2, "template": _template(inside, spec)}}
-    found = _object("kubeflow.org/v1", "PyTorchJob", "p", namespace, labels=labels(queue))
+    found = an_object("kubeflow.org/v1", "PyTorchJob", "p", namespace, labels=labels(queue))
     return {**found, "spec": {"pytorchReplicaSpecs": replica_specs}}
 
 
 def leader_worker_set(namespace: str, queue: str | None, spec: Any | None = None, *, inside: str | None = None) -> Any:
-    found = _object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", namespace, labels=labels(queue))
+    found = an_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", namespace, labels=labels(queue))
     return {**found, "spec": {"leaderWorkerTemplate": {"size": 2, "workerTemplate": _template(inside, spec)}}}
 
 
+def workload(name: str, *specs: Any, owner: Any = None, **spec: Any) -> Any:
+    """A Workload as Kueue, which does not run here, has it of ml-research: a pod set for each spec of pods."""
+    sets = [{"name": f"s{n}", "count": 1, "template": {"spec": one}} for n, one in enumerate(specs or [pod_of(0)])]
+    owners = {"ownerReferences": [owner]} if owner else {}
+    found = an_object("kueue.x-k8s.io/v1beta2", "Workload", name, RESEARCH, **owners)
+    return {**found, "spec": {"queueName": RESEARCH, "podSets": sets, **spec}}
+
+
 def network_policy(namespace: str, name: str = "own", **spec: Any) -> Any:
-    found = _object("networking.k8s.io/v1", "NetworkPolicy", name, namespace)
+    found = an_object("networking.k8s.io/v1", "NetworkPolicy", name, namespace)
     return {**found, "spec": {"podSelector": {}, **spec}}
 
 

@@ -22,6 +22,7 @@ from acceptance_guards import (
     pod,
     pod_of,
     replicas,
+    workload,
 )
 from builders import Data
 from removing import remove
@@ -179,18 +180,29 @@ def server(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
     own["spec"] |= {"replicas": 1, "template": {**own["spec"]["template"], "metadata": {"labels": labels(RESEARCH)}}}
     made = tenant.cluster.create(own)
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "server", "uid": text_at(made, "metadata", "uid")}
-    template = {"spec": {**pod_of(), "restartPolicy": "Always"}}
-    counted: Any = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": "server", "namespace": RESEARCH, "ownerReferences": [owner]},
-        "spec": {"queueName": RESEARCH, "podSets": [{"name": "main", "count": 1, "template": template}]},
-    }
+    counted = workload("server", {**pod_of(), "restartPolicy": "Always"}, owner=owner)
     found = cluster.wait_for(lambda: cluster.get("v1", "Pod", "server-0", RESEARCH), what="its pod")
     cluster.create(counted)
     yield own, {**found, "apiVersion": "v1", "kind": "Pod"}
     tenant.cluster.delete(Reference.of(own))
     cluster.delete(Reference.of(counted))
+
+
+@pytest.fixture
+def kept(cluster: Cluster) -> Iterator[Callable[..., Any]]:
+    """Creates objects as the administrator, whom no rule binds: as if they were older than the rules."""
+    made: list[Any] = []
+
+    def create(manifest: Any, name: str = "") -> Any:
+        if name:
+            manifest["metadata"]["name"] = name
+        made.append(manifest)
+        cluster.create(manifest)
+        return manifest
+
+    yield create
+    for manifest in reversed(made):
+        cluster.delete(Reference.of(manifest), grace=0)
 
 
 @pytest.fixture(scope="module")

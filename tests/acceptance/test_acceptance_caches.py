@@ -10,7 +10,7 @@ from typing import Any, cast
 import platformdirs
 import pytest
 import yaml
-from acceptance_builders import declared, flat, in_waves, only, refusal
+from acceptance_builders import an_account, declared, flat, in_waves, only, refusal
 from builders import Data, job, stack, team
 from removing import remove
 
@@ -128,9 +128,7 @@ def named(ours: tuple[KubernetesObject, ...], kind: str) -> str:
 def test_pods_keep_their_preference_for_the_nodes_of_the_cache(
     cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]
 ) -> None:
-    cluster.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "workload", "namespace": namespace}}
-    )
+    an_account(cluster, namespace)
     spec = only(ours, "Job", "t")["spec"]["template"]["spec"]
     spec.pop("priorityClassName", None)
     made: Any = cluster.apply(
@@ -164,9 +162,7 @@ def test_fluids_webhooks_match_no_object_of_a_stack(
     rules = [rule for webhook in maps_at(webhooks, "webhooks") for rule in maps_at(webhook, "rules")]
     assert {str(rule["resources"]) for rule in rules} == {"['pods']"}
     labels = [map_at(webhook, "objectSelector", "matchLabels") for webhook in maps_at(webhooks, "webhooks")]
-    cluster.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "workload", "namespace": namespace}}
-    )
+    an_account(cluster, namespace)
     template = only(ours, "Job", "t")["spec"]["template"]
     template["spec"].pop("priorityClassName", None)
     pod: Data = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}

@@ -1,10 +1,7 @@
 """One team cannot fill the cluster's store, nor slow down the API server for others."""
 
-import http.client
-import ssl
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from acceptance_builders import Waves, declared, flat, in_waves, sections_of
@@ -12,7 +9,6 @@ from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, TEAMS, Door, Pe
 from removing import remove
 
 from gpu_tenancy.base.json import at, map_at, text_at
-from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster, Manifest
 
@@ -36,11 +32,8 @@ def deployed(cluster: Cluster, stack: Waves, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="module")
-def people(
-    cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Person, Person]]:
+def people(door: Door) -> Iterator[tuple[Person, Person]]:
     """A service account of a team, and an operator's."""
-    door = Door(cluster, platform.kubeconfig, tmp_path_factory.mktemp("people"))
     with (
         door.let_in("ci", "edit", EXPERIMENTS, PRODUCTION, home="test-flood-home") as foreign,
         door.let_in("flooder", "edit", EXPERIMENTS, home=EXPERIMENTS) as own,
@@ -93,22 +86,16 @@ def _is_full(cluster: Cluster, one: Manifest) -> bool:
     return text_at(quota, "status", "used", name) == text_at(quota, "status", "hard", name) != ""
 
 
-def _flow(person: Person, path: str) -> str:
-    """The uid of the request's FlowSchema."""
-    trust = ssl.create_default_context(cadata=person.authority)
-    connection = http.client.HTTPSConnection(urlsplit(person.cluster.server).netloc, context=trust)
-    connection.request("GET", path, headers={"Authorization": f"Bearer {person.token}", **person.headers})
-    answer = connection.getresponse()
-    answer.read()
-    connection.close()
-    return answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
-
-
 def test_requests_of_teams_have_their_own_priority_level(cluster: Cluster, people: tuple[Person, Person]) -> None:
     own, foreign = people
     uids = {
         name: at(cluster.get(FLOWS, "FlowSchema", name) or {}, "metadata", "uid") for name in (NAME, "service-accounts")
     }
+
+    def flow(person: Person, path: str) -> str:
+        """The uid of the request's FlowSchema."""
+        return person.send("GET", path).headers["X-Kubernetes-PF-FlowSchema-UID"]
+
     for path in (f"/api/v1/namespaces/{EXPERIMENTS}/pods", f"/api/v1/namespaces/{PRODUCTION}/pods", "/api/v1/nodes"):
-        cluster.wait_for(lambda path=path: _flow(own, path) == uids[NAME], what="the FlowSchema to be in force")
-        assert _flow(foreign, path) == uids["service-accounts"]
+        cluster.wait_for(lambda path=path: flow(own, path) == uids[NAME], what="the FlowSchema to be in force")
+        assert flow(foreign, path) == uids["service-accounts"]

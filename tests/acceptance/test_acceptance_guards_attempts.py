@@ -438,13 +438,8 @@ def test_every_gpu_of_an_admitted_pod_is_counted_by_a_queue(tenant: Person) -> N
 
 def base_of(kind: str) -> Any:
     """An object of a kind without GPUs, which every tenant can create."""
-    api, _, name = kind.rpartition("/")
-    found: dict[str, Any] = {**deepcopy(AROUND.get(kind, {})), "apiVersion": api, "kind": name}
-    found["metadata"] = {"name": "base", "namespace": RESEARCH}
-    restart = "Always" if kind.startswith("apps/") or name == "ReplicationController" else "Never"
-    put(found, PATHS[kind], {"metadata": {"labels": {"app": "x"}}, "spec": pod_of(0, restartPolicy=restart)})
-    if kind.startswith("apps/"):
-        found["spec"]["selector"] = {"matchLabels": {"app": "x"}}
+    found = assembled(kind, {}, {"metadata": {"labels": {"app": "x"}}, "spec": pod_of(0)})
+    found["metadata"]["name"], name = "base", found["kind"]
     if kind in GANGS:
         within(found, GANGS[kind])["tasks"][0] |= {"name": "w", "replicas": 2}
     if name in {"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "LeaderWorkerSet"}:

@@ -1,6 +1,6 @@
 """Objects of tenants that the guards refuse or accept (`guards.yaml`), and objects that expose a team's namespace."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from gpu_tenancy.kube.references import Reference
 INTERNAL: Final = {"networking.gke.io/load-balancer-type": "Internal"}
 PUBLIC: Final = {"alb.ingress.kubernetes.io/scheme": "internet-facing"}
 GATEWAY: Final = "gateway.networking.k8s.io"
+LISTENER: Final = {"hostname": "chat.example.com"}
 OWN_GANG: Final = "ml-research-l4"
 
 
@@ -57,16 +58,6 @@ def route(*hosts: str, parent: Any = None, kind: str = "HTTPRoute") -> Any:
     version = "v1alpha2" if kind in {"TCPRoute", "UDPRoute"} else "v1"
     named = {"hostnames": list(hosts)} if hosts else {}
     return made(f"{GATEWAY}/{version}", kind, {"parentRefs": parents, **named})
-
-
-def _gateway() -> Any:
-    listener = {"name": "l0", "port": 80, "protocol": "HTTP", "hostname": "chat.example.com"}
-    return made(f"{GATEWAY}/v1", "Gateway", {"gatewayClassName": "nginx", "listeners": [listener]})
-
-
-def _listener_set() -> Any:
-    spec = {"parentRef": {"name": "edge", "namespace": "shared"}, "listeners": [{"hostname": "chat.example.com"}]}
-    return made(f"{GATEWAY}/v1", "ListenerSet", spec)
 
 
 def _scaled_job() -> Any:
@@ -102,8 +93,14 @@ OBJECTS: Final[dict[str, Any]] = {
     "service": service(),
     "ingress": ingress("chat.example.com"),
     "route": route("chat.example.com"),
-    "gateway": _gateway(),
-    "listener set": _listener_set(),
+    "gateway": made(
+        f"{GATEWAY}/v1",
+        "Gateway",
+        {"gatewayClassName": "nginx", "listeners": [{**LISTENER, "name": "l0", "port": 80, "protocol": "HTTP"}]},
+    ),
+    "listener set": made(
+        f"{GATEWAY}/v1", "ListenerSet", {"parentRef": {"name": "edge", "namespace": "shared"}, "listeners": [LISTENER]}
+    ),
 }
 TABLE: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
     Path(__file__).with_name("guards.yaml").read_text(encoding="utf-8")
@@ -155,20 +152,8 @@ def test_services_of_kuberay_are_judged_too(cluster: Cluster, door: Door, tenant
         assert "has type NodePort" in operator.refusal(service(type="NodePort"))
 
 
-@pytest.fixture
-def older(cluster: Cluster, tenant: Person) -> Iterator[list[Any]]:
-    """A Service and an Ingress that are older than the rules."""
-    assert tenant
-    olds = [service(type="NodePort"), ingress("chat.ml-serving.example.com")]
-    for manifest in olds:
-        cluster.create(manifest)
-    yield olds
-    for manifest in olds:
-        cluster.delete(Reference.of(manifest))
-
-
-def test_an_update_passes_that_opens_nothing_more(tenant: Person, older: list[Any]) -> None:
-    open_service, open_ingress = older
+def test_an_update_passes_that_opens_nothing_more(tenant: Person, kept: Callable[..., Any]) -> None:
+    open_service, open_ingress = kept(service(type="NodePort")), kept(ingress("chat.ml-serving.example.com"))
     for patch in ({"metadata": {"labels": {"note": "x"}}}, {"spec": {"ports": [{"port": 81}]}}):
         assert not tenant.patch_refusal(open_service, patch)
     assert "sets externalIPs" in tenant.patch_refusal(open_service, {"spec": {"externalIPs": ["10.1.2.3"]}})
@@ -203,20 +188,15 @@ BLOCKING: Final[list[tuple[dict[str, Any], str]]] = [
 
 @pytest.mark.parametrize(("spec", "words"), BLOCKING)
 def test_a_disruption_budget_lets_nodes_be_drained(
-    cluster: Cluster, tenant: Person, spec: dict[str, Any], words: str
+    tenant: Person, kept: Callable[..., Any], spec: dict[str, Any], words: str
 ) -> None:
     selected = {"selector": {"matchLabels": {"app": "x"}}}
     blocking = made("policy/v1", "PodDisruptionBudget", {**selected, **spec})
     assert words in tenant.refusal(blocking)
     for twin in ({"maxUnavailable": 1}, {"maxUnavailable": "10%"}, {"minAvailable": 1}, {"minAvailable": "90%"}):
         assert not tenant.refusal(made("policy/v1", "PodDisruptionBudget", {**selected, **twin}))
-    own = made("policy/v1", "PodDisruptionBudget", {**selected, "maxUnavailable": 1})
-    own["metadata"]["name"] = "own"
-    cluster.create(own)
+    own = kept(made("policy/v1", "PodDisruptionBudget", {**selected, "maxUnavailable": 1}), "own")
     assert words in tenant.patch_refusal(own, {"spec": {"maxUnavailable": None, **spec}})
     assert not tenant.patch_refusal(own, {"spec": {"maxUnavailable": 2}})
-    cluster.delete(Reference.of(own))
-    # As if it were older than the rule.
-    cluster.create(blocking)
+    kept(blocking)
     assert not tenant.patch_refusal(blocking, {"metadata": {"labels": {"note": "x"}}})
-    cluster.delete(Reference.of(blocking))

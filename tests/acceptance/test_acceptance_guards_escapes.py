@@ -1,7 +1,7 @@
 """Attempts of a tenant to avoid the queues, each refused with its fix, and similar allowed objects."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from acceptance_guards import (
@@ -30,6 +30,7 @@ from acceptance_guards import (
     ray_job,
     replicas,
     train_job,
+    workload,
 )
 
 from components.guards import cel
@@ -37,6 +38,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.kinds import WorkloadKind
 
+Kept: TypeAlias = Callable[..., Any]
 KUEUE = "kueue.x-k8s.io"
 OWN_GANG = "ml-research-l4"
 GATES = [{"name": f"{KUEUE}/admission"}]
@@ -188,24 +190,20 @@ def test_a_train_jobs_gpus_as_limits_alone_are_refused(tenant: Person) -> None:
     assert not tenant.refusal(train_job(RESEARCH, RESEARCH))
 
 
-def test_a_queued_job_may_not_come_to_have_gpus_as_limits_alone(cluster: Cluster, tenant: Person) -> None:
+def test_a_queued_job_may_not_come_to_have_gpus_as_limits_alone(tenant: Person, kept: Kept) -> None:
     own = job(RESEARCH, RESEARCH)
-    own["metadata"]["name"] = "later"
     own["spec"] |= {"suspend": True, "parallelism": 1}
-    cluster.create(own)
+    kept(own, "later")
     container: Any = dict(own["spec"]["template"]["spec"]["containers"][0])
     container["resources"] = {"limits": {GPU: "1"}, "requests": {"cpu": "1"}}
     patch: Any = {"spec": {"template": {"spec": {"containers": [container]}}}}
     assert alone() in tenant.patch_refusal(own, patch)
     assert not tenant.patch_refusal(own, {"spec": {"parallelism": 2}})
-    cluster.delete(Reference.of(own))
 
 
-def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, tenant: Person) -> None:
+def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, tenant: Person, kept: Kept) -> None:
     assert tenant
-    own = pod(RESEARCH, None, pod_of(0))
-    own["metadata"]["name"] = "debugged"
-    cluster.create(own)
+    own = kept(pod(RESEARCH, None, pod_of(0)), "debugged")
 
     def debugging(value: str) -> Any:
         container = {"name": "d", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]}
@@ -217,7 +215,6 @@ def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, te
         words = "sets NVIDIA_VISIBLE_DEVICES in container d, which adds devices that no queue counts"
         assert words in person.patch_refusal(own, debugging("all"), subresource="ephemeralcontainers")
         assert not person.patch_refusal(own, debugging("none"), subresource="ephemeralcontainers")
-    cluster.delete(Reference.of(own), grace=0)
 
 
 @pytest.fixture(scope="module")
@@ -253,35 +250,15 @@ def test_a_pod_stays_with_the_job_that_kueue_counts_it_by(tenant: Person, runnin
     assert "sets finalizer orphan" in tenant.patch_refusal(own, {"metadata": {"finalizers": ["orphan"]}})
 
 
-def test_the_pods_of_a_job_without_gpus_may_outlive_it(cluster: Cluster, tenant: Person) -> None:
-    own = job(RESEARCH, None, pod_of(0))
-    own["metadata"]["name"] = "light"
-    cluster.create(own)
+def test_the_pods_of_a_job_without_gpus_may_outlive_it(tenant: Person, kept: Kept) -> None:
+    own = kept(job(RESEARCH, None, pod_of(0)), "light")
     assert not tenant.delete_refusal(own, propagationPolicy="Orphan")
-    cluster.delete(Reference.of(own))
 
 
-def workload(name: str = "w", **spec: Any) -> Any:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "a:1"}]}}
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": RESEARCH},
-        "spec": {
-            "queueName": RESEARCH,
-            "active": True,
-            "priority": 10,
-            "podSets": [{"name": "main", "count": 1, "template": template}],
-            **spec,
-        },
-    }
-
-
-def test_only_spec_active_of_workloads_can_be_changed(cluster: Cluster, tenant: Person) -> None:
+def test_only_spec_active_of_workloads_can_be_changed(tenant: Person, kept: Kept) -> None:
     words = "creates a Workload, which only Kueue may create; create a Job with the queue label"
-    assert words in tenant.refusal(workload())
-    own = workload("own")
-    cluster.create(own)
+    assert words in tenant.refusal(workload("w"))
+    own = kept(workload("own", active=True, priority=10))
     words = "changes a Workload, of which only spec.active may be changed; change the Job"
     for patch in (
         {"spec": {"priority": 1_000_000}},
@@ -295,7 +272,6 @@ def test_only_spec_active_of_workloads_can_be_changed(cluster: Cluster, tenant: 
     status: Any = {"status": {"conditions": [{**admitted, "message": ""}]}}
     words = "changes workloads/status, which belong to the platform"
     assert words in tenant.patch_refusal(own, status, subresource="status")
-    cluster.delete(Reference.of(own))
 
 
 def test_queues_and_quotas_are_the_platforms(cluster: Cluster, door: Door, tenant: Person) -> None:
@@ -346,19 +322,16 @@ def test_the_platforms_network_policies_stay(foreign: None, tenant: Person) -> N
         *("applicationnetworkpolicies.networking.k8s.aws", "policyendpoints.networking.k8s.aws"),
     ],
 )
-def test_policies_of_network_plugins_are_the_platforms(
-    cluster: Cluster, foreign: None, tenant: Person, name: str
-) -> None:
+def test_policies_of_network_plugins_are_the_platforms(foreign: None, tenant: Person, kept: Kept, name: str) -> None:
     assert foreign is None
     kind, version = FOREIGN[name]
     metadata = {"name": "own", "namespace": RESEARCH}
     own: Any = {"apiVersion": f"{name.partition('.')[2]}/{version}", "kind": kind, "metadata": metadata, "spec": {}}
     words = f"changes {name}, which only the platform may; use a NetworkPolicy, or network of the team in the stack"
     assert words in tenant.refusal(own)
-    cluster.create(own)
+    kept(own)
     assert words in tenant.patch_refusal(own, {"spec": {"note": "x"}})
     assert words in tenant.delete_refusal(own)
-    cluster.delete(Reference.of(own))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Pod fields that take devices, nodes, time or CPUs from others, without more GPUs for a queue to count."""
 
-from collections.abc import Iterator
-from copy import deepcopy
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import pytest
 from acceptance_guards import (
@@ -22,8 +21,8 @@ from acceptance_guards import (
 )
 
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.references import Reference
 
+Kept: TypeAlias = Callable[..., Any]
 OWN_GANG: Final = "ml-research-l4"
 COUNTED: Final = "which adds devices that no queue counts; remove the variable, and request GPUs under resources.limits"
 
@@ -67,11 +66,13 @@ def mounting(path: str) -> Any:
             f"sets NVIDIA_VISIBLE_DEVICES in container second, {COUNTED}",
             env("OTHER", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
         ),
-        "of AMD": (
-            env("AMD_VISIBLE_DEVICES", value="0"),
-            f"sets AMD_VISIBLE_DEVICES in container second, {COUNTED}",
-            env("AMD_VISIBLE_DEVICES", value="void"),
-        ),
+        **{
+            f"of {name}": (env(name, value="0"), f"sets {name} in container second, {COUNTED}", env(name, value="void"))
+            for name in (
+                *("AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"),
+                *("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"),
+            )
+        },
         "of an init container": (starting("0"), f"sets NVIDIA_VISIBLE_DEVICES in container i, {COUNTED}", starting("")),
         "of a container with a GPU": (
             first(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
@@ -102,17 +103,12 @@ def test_devices_past_the_scheduler_are_refused(tenant: Person, attempt: Any, wo
 
 
 @pytest.mark.parametrize("key", ["cdi.k8s.io/gpus", "nvidia.cdi.k8s.io/container.c"])
-def test_devices_by_annotation_are_refused(cluster: Cluster, tenant: Person, key: str) -> None:
-    words = f"sets annotation {key}, which adds devices that no queue counts; remove it"
-    own = pod(RESEARCH, None, pod_of(0))
-    own["metadata"]["name"] = "plain"
-    attempt = deepcopy(own)
-    attempt["metadata"]["annotations"] = {key: "nvidia.com/gpu=all"}
-    assert words in tenant.refusal(attempt)
-    cluster.create(own)
-    assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {key: "nvidia.com/gpu=all"}}})
+def test_devices_by_annotation_are_refused(tenant: Person, kept: Kept, key: str) -> None:
+    words, notes = f"sets annotation {key}, which adds devices that no queue counts; remove it", {key: f"{GPU}=all"}
+    assert words in tenant.refusal(pod(RESEARCH, None, pod_of(0), annotations=notes))
+    own = kept(pod(RESEARCH, None, pod_of(0)), "plain")
+    assert words in tenant.patch_refusal(own, {"metadata": {"annotations": notes}})
     assert not tenant.patch_refusal(own, {"metadata": {"annotations": {f"example.com/{key.partition('/')[0]}": "x"}}})
-    cluster.delete(Reference.of(own), grace=0)
 
 
 def every_kind(spec: Any) -> Iterator[Any]:
@@ -207,13 +203,10 @@ def test_servers_may_take_longer(tenant: Person, kind: str) -> None:
     assert words in tenant.refusal(replicas(kind, RESEARCH, RESEARCH, spec=lingering(3601)))
 
 
-def test_a_deletion_lengthens_no_grace_period(cluster: Cluster, tenant: Person) -> None:
-    own, light = pod(RESEARCH, RESEARCH, lingering(60)), pod(RESEARCH, None, lingering(60, 0))
-    for name, manifest in (("ends", own), ("light", light)):
-        manifest["metadata"]["name"] = name
-        # A pod without a node is deleted at once, whatever the period.
-        manifest["spec"]["nodeName"] = "l4-0"
-        cluster.create(manifest)
+def test_a_deletion_lengthens_no_grace_period(tenant: Person, kept: Kept) -> None:
+    # A pod without a node is deleted at once, whatever the period.
+    own = kept(pod(RESEARCH, RESEARCH, {**lingering(60), "nodeName": "l4-0"}), "ends")
+    light = kept(pod(RESEARCH, None, {**lingering(60, 0), "nodeName": "l4-0"}), "light")
     words = (
         "is deleted with a grace period of 31536000 s, longer than that of the pod, for which it would keep its GPUs;"
         " set --grace-period=60 or less"
@@ -223,14 +216,10 @@ def test_a_deletion_lengthens_no_grace_period(cluster: Cluster, tenant: Person) 
     for options in ({}, {"gracePeriodSeconds": 60}, {"gracePeriodSeconds": 0}):
         assert not tenant.delete_refusal(own, **options)
     assert not tenant.delete_refusal(light, gracePeriodSeconds=31536000)
-    for manifest in (own, light):
-        cluster.delete(Reference.of(manifest), grace=0)
 
 
-def test_nor_does_an_eviction(cluster: Cluster, tenant: Person) -> None:
-    own = pod(RESEARCH, RESEARCH, lingering(60))
-    own["metadata"]["name"] = "evicted"
-    cluster.create(own)
+def test_nor_does_an_eviction(tenant: Person, kept: Kept) -> None:
+    kept(pod(RESEARCH, RESEARCH, lingering(60)), "evicted")
     # Kubernetes' own `edit` may evict pods.
     path = f"/api/v1/namespaces/{RESEARCH}/pods/evicted/eviction"
 
@@ -250,7 +239,6 @@ def test_nor_does_an_eviction(cluster: Cluster, tenant: Person) -> None:
     for options in ({}, {"gracePeriodSeconds": 3600}):
         status, message = evicting(**options)
         assert status < 300, message
-    cluster.delete(Reference.of(own), grace=0)
 
 
 def whole(limit: str, request: str | None, *, container: str | None = "1") -> Any:
@@ -283,22 +271,18 @@ def test_the_ratio_of_a_whole_pod_is_bounded(tenant: Person) -> None:
             assert not tenant.refusal(make(RESEARCH, RESEARCH, spec))
 
 
-def test_a_resize_keeps_the_ratio_of_a_whole_pod(cluster: Cluster, tenant: Person, door: Door) -> None:
+def test_a_resize_keeps_the_ratio_of_a_whole_pod(cluster: Cluster, tenant: Person, door: Door, kept: Kept) -> None:
     """The LimitRange is applied to a resize too, but has no ratio of whole pods."""
     assert tenant
-    own = pod(RESEARCH, None, whole("2", "1"))
-    own["metadata"]["name"] = "resized"
-    cluster.create(own)
+    own = kept(pod(RESEARCH, None, whole("2", "1")), "resized")
     with door.let_in("resizer", "cluster-admin", RESEARCH) as resizer:
         cluster.wait_for(lambda: not resizer.refusal(pod(RESEARCH, None, pod_of(0))), what="rights")
-        words = {limit: resizer.patch_refusal(own, resized(limit), subresource="resize") for limit in ("64", "1500m")}
-    assert "limits cpu of the whole pod to 64 for a request of 1, but the maximum ratio" in words["64"]
-    assert not words["1500m"]
-    cluster.delete(Reference.of(own), grace=0)
-
-
-def resized(limit: str) -> Any:
-    return {"spec": {"resources": {"limits": {"cpu": limit}}}}
+        beyond, within = (
+            resizer.patch_refusal(own, {"spec": {"resources": {"limits": {"cpu": limit}}}}, subresource="resize")
+            for limit in ("64", "1500m")
+        )
+    assert "limits cpu of the whole pod to 64 for a request of 1, but the maximum ratio" in beyond
+    assert not within
 
 
 def test_a_pod_that_requests_gpus_names_them_in_its_containers(tenant: Person) -> None:

@@ -160,26 +160,11 @@ def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
     assert not person.refusal(harmless)
 
 
-@pytest.fixture
-def kept(person: Person) -> Iterator[Callable[[Any], Any]]:
-    """Creates objects in the team's namespace; no operator runs here."""
-    made: list[Any] = []
-
-    def create(manifest: Any) -> Any:
-        made.append(manifest)
-        return person.cluster.create(manifest)
-
-    yield create
-    for manifest in reversed(made):
-        person.cluster.delete(Reference.of(manifest), grace=0, wait=0)
-
-
 @pytest.mark.parametrize("make", [ray_cluster, ray_job, leader_worker_set])
 def test_what_is_counted_is_deleted_with_its_pods(
     person: Person, kept: Callable[[Any], Any], make: Callable[..., Any]
 ) -> None:
-    own = make(TEAM, TEAM)
-    kept(own)
+    own = kept(make(TEAM, TEAM))
     assert "is deleted without its pods" in person.delete_refusal(own, propagationPolicy="Orphan")
     assert not person.delete_refusal(own, propagationPolicy="Background")
 
@@ -222,23 +207,20 @@ def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
     assert not person.refusal(group("rolloutStrategy", behind, 0))
 
 
-def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kept: Callable[[Any], Any]) -> None:
+def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kept: Callable[..., Any]) -> None:
     """A leader without GPUs, and a pod with GPUs that belongs to it, as the controller creates them."""
     in_group = {"labels": {"app": "x", GROUP: "l"}}
-    leader, other = pod(TEAM, None, pod_of(0)), pod(TEAM, None, pod_of(0))
-    leader["metadata"] |= {"name": "leader", **in_group}
-    other["metadata"]["name"] = "other"
-    uid = text_at(cluster.create(leader), "metadata", "uid")
-    kept(other)
+    leader, other = pod(TEAM, None, pod_of(0)), kept(pod(TEAM, None, pod_of(0)), "other")
+    leader["metadata"] |= in_group
+    kept(leader, "leader")
+    uid = text_at(cluster.get(*Reference.of(leader)) or {}, "metadata", "uid")
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "leader", "uid": uid, "controller": True}
     worker, stray = (
         pod(TEAM, TEAM, pod_of(schedulingGates=[{"name": "example.com/own"}]), ownerReferences=[owner]) for _ in "ab"
     )
-    worker["metadata"] |= {"name": "worker", **in_group}
-    worker["metadata"]["finalizers"] = ["example.com/first"]
-    stray["metadata"]["name"] = "stray"
-    for manifest in (worker, stray):
-        cluster.create(manifest)
+    worker["metadata"] |= {**in_group, "finalizers": ["example.com/first"]}
+    kept(worker, "worker")
+    kept(stray, "stray")
     words = "is deleted without its pods, whose GPUs no queue would count"
     try:
         assert words in person.delete_refusal(leader, propagationPolicy="Orphan")
@@ -257,8 +239,6 @@ def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kep
         assert not person.patch_refusal(stray, {"metadata": {"labels": {"app": "other"}}})
     finally:
         cluster.patch(Reference.of(worker), {"metadata": {"finalizers": None}})
-        for manifest in (worker, stray, leader):
-            cluster.delete(Reference.of(manifest), grace=0)
 
 
 def test_kuberay_creates_what_belongs_to_an_evaluated_job(door: Door, person: Person) -> None:

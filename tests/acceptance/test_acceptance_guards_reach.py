@@ -1,13 +1,10 @@
 """Subjects of each guard, and guards that are missing or weakened: `tenancy cluster doctor --live`."""
 
 import re
-import ssl
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from http.client import HTTPSConnection
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -266,7 +263,8 @@ def test_metrics_count_changes_of_guards(cluster: Cluster, door: Door, deployed:
     with changed(cluster, deployed, BINDING[0], {"spec": {"validationActions": ["Audit"]}}):
         pass
     with door.let_in("prometheus", "cluster-admin") as prometheus:
-        lines = [line for line in metrics_of(prometheus) if line.startswith("apiserver_request_total{")]
+        every = prometheus.send("GET", "/metrics").data.decode().splitlines()
+        lines = [line for line in every if line.startswith("apiserver_request_total{")]
     series = [dict[str, str](re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
     (table,) = (row for row in yaml.safe_load(METRICS.read_bytes()) if row["from"] == "kube-apiserver")
     assert {name for labels in series for name in labels} == {*table["metrics"]["apiserver_request_total"]}
@@ -274,15 +272,6 @@ def test_metrics_count_changes_of_guards(cluster: Cluster, door: Door, deployed:
     counted = [one for one in series if all(re.fullmatch(value, one[name]) for name, value in matchers)]
     changes = {("PATCH", "validatingadmissionpolicybindings"), ("DELETE", "validatingadmissionpolicybindings")}
     assert {(one["verb"], one["resource"]) for one in counted} >= changes
-
-
-def metrics_of(person: Person) -> list[str]:
-    trust = ssl.create_default_context(cadata=person.authority)
-    connection = HTTPSConnection(urlsplit(person.cluster.server).netloc, context=trust)
-    connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {person.token}"})
-    lines = connection.getresponse().read().decode().splitlines()
-    connection.close()
-    return lines
 
 
 def test_no_guard_is_missing_without_impersonation(door: Door, plan: Plan, deployed: Waves) -> None:

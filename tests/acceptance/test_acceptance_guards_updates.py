@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from acceptance_builders import a_binding
 from acceptance_guards import (
     QUEUE,
     RESEARCH,
@@ -22,6 +23,7 @@ from acceptance_guards import (
     ray_cluster,
     replicas,
     train_job,
+    workload,
 )
 
 from gpu_tenancy.base.json import int_at, text_at
@@ -35,22 +37,6 @@ NODE: Final = "system:node:l4-0"
 OF_KUBERNETES: Final = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "disruption")]
 OBJECT: Final[Any] = {"apiVersion": "v1", "metadata": {"name": "own", "namespace": RESEARCH}}
 FORBIDDEN: Final = f"uses priority class {CRITICAL}, which is not allowed in this namespace"
-
-
-@pytest.fixture
-def kept(cluster: Cluster, tenant: Person) -> Iterator[Callable[[Any], Any]]:
-    """Creates objects as the administrator, whom no rule binds: as if they were older than the rules."""
-    assert tenant
-    made: list[Any] = []
-
-    def create(manifest: Any) -> Any:
-        cluster.create(manifest)
-        made.append(manifest)
-        return manifest
-
-    yield create
-    for manifest in made:
-        cluster.delete(Reference.of(manifest), grace=0)
 
 
 def of_jobs(**labels: str | None) -> Any:
@@ -186,14 +172,8 @@ STATUSES: Final[dict[str, tuple[Any, Any]]] = {
 def acting(cluster: Cluster, door: Door, tenant: Person) -> Iterator[Callable[[str], Person]]:
     """A user by name, with all rights in the namespace in addition to the name's."""
     assert tenant
-    names = ["boss", NODE, KUEUE, *OF_KUBERNETES]
-    binding: Any = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "acting", "namespace": RESEARCH},
-        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name} for name in names],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-    }
+    names = [("User", name) for name in ("boss", NODE, KUEUE, *OF_KUBERNETES)]
+    binding = a_binding("acting", "cluster-admin", *names, namespace=RESEARCH)
     cluster.apply(binding)
     with door.let_in("actor", "cluster-admin") as actor:
         cluster.wait_for(lambda: not actor.refusal(pod(RESEARCH, None, NO_GPUS)), what="rights")
@@ -283,57 +263,37 @@ def test_servers_of_two_pods_change_after_the_first(cluster: Cluster, tenant: Pe
     tenant.cluster.delete(Reference.of(own))
 
 
-def workload(own: Any, uid: str, *specs: Any) -> Any:
-    """A pending Workload of a server whose pods a webhook may have changed."""
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": own["metadata"]["name"], "uid": uid}
-    metadata = {"name": own["metadata"]["name"], "namespace": RESEARCH, "ownerReferences": [owner]}
-    sets = [{"name": f"s{n}", "count": 1, "template": {"spec": spec}} for n, spec in enumerate(specs)]
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": metadata,
-        "spec": {"queueName": RESEARCH, "podSets": sets},
-    }
-
-
-def test_servers_without_pods_change_while_they_wait(cluster: Cluster, tenant: Person) -> None:
+def test_servers_without_pods_change_while_they_wait(
+    cluster: Cluster, tenant: Person, kept: Callable[..., Any]
+) -> None:
+    """Their Workloads are pending, with pods that a webhook may have changed."""
     light, starting = pod_of(0), pod_of(0, initContainers=[{**pod_of()["containers"][0], "name": "i"}])
     owns: list[Any] = []
     for name, number, specs in (("two", 2, (light, starting)), ("none", 0, (starting,)), ("without", 2, (light,))):
         own = replicas("StatefulSet", RESEARCH, None, spec=light)
-        own["metadata"]["name"] = name
         own["spec"]["replicas"] = number
-        made = cluster.create(own)
-        counted = workload(own, text_at(made, "metadata", "uid"), *specs)
-        cluster.create(counted)
-        owns.append((own, counted))
-    others = workload(replicas("StatefulSet", RESEARCH, None), "", starting)
-    others["metadata"] = {"name": "of-nobody", "namespace": RESEARCH}
-    cluster.create(others)
-    (two, _), (none, _), (without, _) = owns
+        owns.append(kept(own, name))
+        uid = text_at(cluster.get(*Reference.of(own)) or {}, "metadata", "uid")
+        kept(workload(name, *specs, owner={"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": uid}))
+    kept(workload("of-nobody", starting))
+    two, none, without = owns
     words = "changes its pods while Workload two is not admitted"
     cluster.wait_for(lambda: words in tenant.patch_refusal(two, NEWER), what="the Workload to be read")
     assert not tenant.patch_refusal(none, NEWER)
     assert not tenant.patch_refusal(without, NEWER)
-    for own, counted in owns:
-        cluster.delete(Reference.of(own))
-        cluster.delete(Reference.of(counted))
-    cluster.delete(Reference.of(others))
 
 
 def replicas_of(cluster: Cluster, server: Reference) -> int:
     return int_at(cluster.get(*server) or {}, "status", "replicas")
 
 
-def test_what_was_set_before_the_guards_may_stay(cluster: Cluster, tenant: Person) -> None:
+def test_what_was_set_before_the_guards_may_stay(tenant: Person, kept: Callable[..., Any]) -> None:
     old = replicas("StatefulSet", RESEARCH, RESEARCH)
-    old["metadata"]["name"] = "older"
     old["spec"] |= {"replicas": 0, "updateStrategy": {"rollingUpdate": {"partition": 1}}}
-    cluster.create(old)
+    kept(old, "older")
     assert not tenant.patch_refusal(old, {"metadata": {"labels": {"note": "x"}}})
     more: Any = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}
     assert "leaves pods at their old revision by partition 2" in tenant.patch_refusal(old, more)
-    cluster.delete(Reference.of(old))
 
 
 def test_a_rollout_leaves_no_pods_behind(tenant: Person, server: tuple[Any, Any]) -> None:

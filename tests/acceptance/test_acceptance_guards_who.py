@@ -1,13 +1,13 @@
 """Subjects of each guard: the guard's own refusal, for a user whom all guards bind, and for exempt users."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from string import Template
 from typing import Any, Final
 
 import pytest
-from acceptance_builders import Waves
-from acceptance_guards import GPU, POLICIES, RESEARCH, Door, Person, job, owned, pod, pod_group, pod_of
+from acceptance_builders import Waves, a_binding
+from acceptance_guards import GPU, POLICIES, RESEARCH, Door, Person, an_object, job, owned, pod, pod_group, pod_of
 
 from gpu_tenancy.base.json import int_at
 from gpu_tenancy.doctor.guards import attempts
@@ -15,7 +15,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
 IN_FORCE: Final = [*POLICIES, "gpu-requests"]
-RBAC: Final = "rbac.authorization.k8s.io"
+RBAC: Final = "rbac.authorization.k8s.io/v1"
 CLERK: Final = "guards-of-clerks"
 CHANGES: Final = ["create", "update", "patch", "delete"]
 # All changes, but not to read Secrets, create tokens or change Workloads: some guards exempt users with these rights.
@@ -88,19 +88,14 @@ def verbs_of(verb: str) -> list[Any]:
     return [{**rule, "verbs": [verb]} for rule in (RIGHTS[:1] if verb == "patch" else RIGHTS)]
 
 
-def _of(api: str, kind: str, name: str, namespace: str = "") -> Any:
-    place = {"namespace": namespace} if namespace else {}
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **place}}
-
-
 @pytest.fixture(scope="module")
 def targets(cluster: Cluster, server: tuple[Any, Any]) -> Iterator[dict[str, Any]]:
     """Existing objects by kind."""
     own = job(RESEARCH, RESEARCH, pod_of(0))
     own["spec"]["suspend"] = True
     cluster.create(own)
-    queue = _of("kueue.x-k8s.io/v1beta2", "LocalQueue", RESEARCH, RESEARCH)
-    found = [own, queue, _of("v1", "Namespace", RESEARCH), server[0]]
+    queue = an_object("kueue.x-k8s.io/v1beta2", "LocalQueue", RESEARCH, RESEARCH)
+    found = [own, queue, an_object("v1", "Namespace", RESEARCH), server[0]]
     reference = Reference.of(server[0])
     cluster.wait_for(lambda: int_at(cluster.get(*reference) or {}, "status", "replicas") == 1, what="its status")
     yield {manifest["kind"]: manifest for manifest in found}
@@ -111,7 +106,7 @@ def targets(cluster: Cluster, server: tuple[Any, Any]) -> Iterator[dict[str, Any
 def clerk(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
     """A user who may impersonate users of any of the groups, with their rights."""
     assert deployed
-    rbac, subjects = f"{RBAC}/v1", [{"kind": "Group", "apiGroup": RBAC, "name": name} for name in FREE]
+    groups = [("Group", name) for name in FREE]
     guarding = {"apiGroups": ["admissionregistration.k8s.io"], "verbs": ["patch"]}
     guarding["resources"] = ["validatingadmissionpolicies"]
     made: list[Any] = []
@@ -120,12 +115,9 @@ def clerk(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
         (f"{CLERK}-of-guards", [guarding], "clerks-of-guards"),
         *((f"{CLERK}-that-{verb}", verbs_of(verb), f"clerks-that-{verb}") for verb in CHANGES[:3]),
     ):
-        role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
-        only = [one for one in subjects if one["name"] == bound]
-        made.append({**_of(rbac, "ClusterRole", name), "rules": rules})
-        made.append({**_of(rbac, "ClusterRoleBinding", name), "subjects": only, "roleRef": role})
-    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": CLERK}
-    made.append({**_of(rbac, "RoleBinding", CLERK, RESEARCH), "subjects": subjects, "roleRef": role})
+        made.append({**an_object(RBAC, "ClusterRole", name), "rules": rules})
+        made.append(a_binding(name, name, ("Group", bound)))
+    made.append(a_binding(CLERK, CLERK, *groups, namespace=RESEARCH))
     for manifest in made:
         cluster.apply(manifest)
     with door.let_in("clerk", "cluster-admin") as found:
@@ -154,7 +146,7 @@ def test_each_guard_binds_all_but_those_whom_its_conditions_name(
 def test_guards_do_not_bind_those_with_the_right_by_rbac(door: Door, targets: dict[str, Any], clerk: Person) -> None:
     clerks = clerk.impersonating("clerks")
     kind, change, _ = PATCHES["priority"]
-    role = {**_of(f"{RBAC}/v1", "ClusterRole", f"{CLERK}-with-tokens"), "rules": OWN_RIGHTS}
+    role = {**an_object(RBAC, "ClusterRole", f"{CLERK}-with-tokens"), "rules": OWN_RIGHTS}
     door.cluster.apply(role)
     with door.let_in("owner", role["metadata"]["name"], RESEARCH) as owner:
         door.cluster.wait_for(lambda: not owner.refusal(pod(RESEARCH, None, pod_of(0))), what="rights")
@@ -181,18 +173,18 @@ def test_children_of_judged_owners_are_not_judged_again(clerk: Person) -> None:
 
 
 @pytest.mark.parametrize("guard", sorted(OF_OWNED - {"gpu-requests"} | {"accounts", "secrets"}))
-def test_an_update_is_judged_only_if_it_changes_what_pods_get(cluster: Cluster, clerk: Person, guard: str) -> None:
+def test_an_update_is_judged_only_if_it_changes_what_pods_get(
+    clerk: Person, kept: Callable[..., Any], guard: str
+) -> None:
     """The object is older than the guards."""
     old = wrong(guard)
     old["spec"]["suspend"] = True
-    cluster.create(old)
+    kept(old)
     person = clerk.impersonating("clerks")
     note: Any = {"metadata": {"annotations": {"note": "x"}}}
-    unjudged = [person.patch_refusal(old, patch) for patch in (note, {"spec": {"parallelism": 2}})]
-    judged = person.patch_refusal(old, {"spec": {"template": note}})
-    cluster.delete(Reference.of(old), grace=0)
-    assert unjudged == ["", ""]
-    assert f"'gpu-tenancy-{guard}'" in judged
+    for patch in (note, {"spec": {"parallelism": 2}}):
+        assert not person.patch_refusal(old, patch)
+    assert f"'gpu-tenancy-{guard}'" in person.patch_refusal(old, {"spec": {"template": note}})
 
 
 SHELL: Final = {"name": "shell", "image": "a:1"}
@@ -207,43 +199,41 @@ SHELL: Final = {"name": "shell", "image": "a:1"}
     ],
 )
 def test_a_container_that_is_added_to_a_pod_is_judged(
-    cluster: Cluster, clerk: Person, guard: str, account: str | None, shell: Any
+    clerk: Person, kept: Callable[..., Any], guard: str, account: str | None, shell: Any
 ) -> None:
-    own = pod(RESEARCH, None, pod_of(0, **({"serviceAccountName": account} if account else {})))
-    cluster.create(own)
+    own = kept(pod(RESEARCH, None, pod_of(0, **({"serviceAccountName": account} if account else {}))))
     refusals = [
         clerk.impersonating(group).patch_refusal(
             own, {"spec": {"ephemeralContainers": [one]}}, subresource="ephemeralcontainers"
         )
         for group, one in (("clerks", shell), ("clerks", SHELL), ("clerks-that-update", shell))
     ]
-    cluster.delete(Reference.of(own), grace=0)
     assert f"'gpu-tenancy-{guard}'" in refusals[0]
     assert (f"'gpu-tenancy-{guard}'" in refusals[2]) == (guard not in OF_EVERYWHERE)
     assert refusals[1] == (refusals[0] if shell is SHELL else "")
 
 
-TOKEN: Final[Any] = {**_of("v1", "Secret", "token", RESEARCH), "type": "kubernetes.io/service-account-token"}
+TOKEN: Final[Any] = {**an_object("v1", "Secret", "token", RESEARCH), "type": "kubernetes.io/service-account-token"}
 TOKEN["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
 CHANGED: Final = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}
 PLACE: Final = f"/api/v1/namespaces/{RESEARCH}"
 
 
-def test_subresources_and_updates_are_no_way_around(cluster: Cluster, clerk: Person) -> None:
+def test_subresources_and_updates_are_no_way_around(cluster: Cluster, clerk: Person, kept: Callable[..., Any]) -> None:
     person = clerk.impersonating("clerks")
-    cluster.create(TOKEN)
+    kept(TOKEN)
     (quota, *_) = cluster.list("v1", "ResourceQuota", namespace=RESEARCH)
     (limits, *_) = cluster.list("v1", "LimitRange", namespace=RESEARCH)
     home: Any = cluster.get("v1", "Namespace", RESEARCH)
     home["metadata"]["labels"] |= CHANGED["metadata"]["labels"]
-    queue = _of("kueue.x-k8s.io/v1beta2", "LocalQueue", RESEARCH, RESEARCH)
+    queue = an_object("kueue.x-k8s.io/v1beta2", "LocalQueue", RESEARCH, RESEARCH)
     kinds: Any = {"apiVersion": "v1"}
     quota, limits = {**quota, **kinds, "kind": "ResourceQuota"}, {**limits, **kinds, "kind": "LimitRange"}
-    new = _of("v1", "", "own", RESEARCH)
+    new = an_object("v1", "", "own", RESEARCH)
     note: Any = {"metadata": {"labels": {"note": "x"}}}
     messages = [
         ("tokens", person.patch_refusal(TOKEN, note)),
-        ("namespace", person.patch_refusal(_of("v1", "Namespace", RESEARCH), CHANGED, subresource="status")),
+        ("namespace", person.patch_refusal(an_object("v1", "Namespace", RESEARCH), CHANGED, subresource="status")),
         ("namespace", str(person.asked("PUT", f"{PLACE}/finalize", home))),
         ("queue-objects", person.refusal({**new, "kind": "LimitRange", "spec": {"limits": []}})),
         ("queue-objects", person.refusal({**new, "kind": "ResourceQuota", "spec": {}})),
@@ -252,5 +242,4 @@ def test_subresources_and_updates_are_no_way_around(cluster: Cluster, clerk: Per
         ("queue-objects", person.patch_refusal(quota, {"status": {"used": {"pods": "0"}}}, subresource="status")),
         ("queue-objects", person.patch_refusal(queue, {"status": {"pendingWorkloads": 1}}, subresource="status")),
     ]
-    cluster.delete(Reference.of(TOKEN))
     assert [(guard, message) for guard, message in messages if f"'gpu-tenancy-{guard}'" not in message] == []

@@ -4,20 +4,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from acceptance_builders import Waves
+from acceptance_builders import Waves, a_binding
 from acceptance_guards import (
     EXPERIMENTS,
     QUEUE,
     RESEARCH,
     TOLERATION,
     Person,
+    an_object,
     gang,
     job,
     job_set,
-    labels,
     pod,
     pod_of,
     train_job,
+    workload,
 )
 
 from gpu_tenancy.kube.client import Cluster
@@ -29,14 +30,8 @@ TEAM = ("viewers", "researchers", "leads", "cohort-leads")
 Member = Callable[[str], Person]
 
 
-def named(api: str, kind: str, name: str, namespace: str = RESEARCH, **rest: Any) -> Any:
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **rest}
-
-
-def bound(role: str, kind: str = "ClusterRole") -> Any:
-    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "leads"}]
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
-    return named(RBAC, "RoleBinding", "mine", subjects=subjects, roleRef=reference)
+def named(api: str, kind: str, name: str, **rest: Any) -> Any:
+    return {**an_object(api, kind, name, RESEARCH), **rest}
 
 
 TOKEN_SECRET: Any = {**named("v1", "Secret", "mine"), "type": "kubernetes.io/service-account-token"}
@@ -47,8 +42,8 @@ TOKEN_SECRET["metadata"]["annotations"] = {"kubernetes.io/service-account.name":
 @pytest.mark.parametrize(
     "attempt",
     {
-        "bind the administrator's role": bound("cluster-admin"),
-        "bind the lead's role": bound("gpu-tenancy-lead"),
+        "bind the administrator's role": a_binding("mine", "cluster-admin", ("Group", "leads"), namespace=RESEARCH),
+        "bind the lead's role": a_binding("mine", "gpu-tenancy-lead", ("Group", "leads"), namespace=RESEARCH),
         "make a role": named(RBAC, "Role", "mine", rules=[]),
         "make an account": named("v1", "ServiceAccount", "mine"),
         "make a token that never expires": TOKEN_SECRET,
@@ -64,7 +59,7 @@ def test_members_cannot_create_roles_or_quotas(member: Member, who: str, attempt
 
 
 @pytest.mark.parametrize("who", TEAM)
-@pytest.mark.parametrize("account", ["default", "workload"])
+@pytest.mark.parametrize("account", ["ci", "default", "workload"])
 def test_members_cannot_create_tokens_of_accounts(member: Member, who: str, account: str) -> None:
     body: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = f"/api/v1/namespaces/{RESEARCH}/serviceaccounts/{account}/token"
@@ -108,40 +103,22 @@ def test_leads_can_only_stop_and_resume_the_queue(member: Member) -> None:
     assert member("leads").patch_refusal(LOCAL, {"status": {}}, subresource="status")
 
 
-@pytest.fixture(scope="module")
-def workload(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
-    """A Workload as of Kueue, which does not run here."""
-    assert deployed
-    spec = pod_of(0)
-    podset = {"name": "main", "count": 1, "template": {"spec": spec}}
-    found = named("kueue.x-k8s.io/v1beta2", "Workload", "counted", spec={"queueName": RESEARCH, "podSets": [podset]})
-    cluster.create(found)
-    yield found
-    cluster.delete(Reference.of(found))
-
-
-def test_leads_can_only_stop_a_workload(member: Member, workload: Any) -> None:
-    stop: Any = {"spec": {"active": False}}
-    assert not member("leads").patch_refusal(workload, stop)
-    assert "cannot patch resource" in member("researchers").patch_refusal(workload, stop)
+def test_leads_can_only_stop_a_workload(member: Member, kept: Callable[..., Any]) -> None:
+    counted, stop = kept(workload("counted")), {"spec": {"active": False}}
+    assert not member("leads").patch_refusal(counted, stop)
+    assert "cannot patch resource" in member("researchers").patch_refusal(counted, stop)
     higher: Any = {"spec": {"priority": 1000000000}}
-    assert "of which only spec.active may be changed" in member("leads").patch_refusal(workload, higher)
-
-
-@pytest.fixture(scope="module")
-def pending(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
-    """A job that is pending in its queue."""
-    assert deployed
-    found = job(RESEARCH, RESEARCH)
-    found["metadata"] |= {"name": "pending", "labels": labels(RESEARCH, **{PRIORITY: "ml-low"})}
-    found["spec"]["suspend"] = True
-    cluster.create(found)
-    yield found
-    cluster.delete(Reference.of(found))
+    assert "of which only spec.active may be changed" in member("leads").patch_refusal(counted, higher)
 
 
 @pytest.mark.parametrize("value", ["ml-high", None], ids=["raised", "removed"])
-def test_only_leads_change_the_priority_of_workloads(member: Member, pending: Any, value: str | None) -> None:
+def test_only_leads_change_the_priority_of_workloads(
+    member: Member, kept: Callable[..., Any], value: str | None
+) -> None:
+    pending = job(RESEARCH, RESEARCH)
+    pending["metadata"]["labels"][PRIORITY] = "ml-low"
+    pending["spec"]["suspend"] = True
+    kept(pending, "pending")
     change: Any = {"metadata": {"labels": {PRIORITY: value}}}
     words = member("researchers").patch_refusal(pending, change)
     assert f"changes label {PRIORITY}, which only leads of the team may change" in words
@@ -227,19 +204,10 @@ def test_workloads_of_researchers_cannot_read_secrets(member: Member, way: str) 
     assert "cannot create resource" in member("viewers").refusal(readers("shared")[way])
 
 
-def test_a_train_job_does_not_begin_to_read_them(cluster: Cluster, member: Member) -> None:
-    own = cluster.create({**training(), "metadata": {**training()["metadata"], "name": "trained"}})
-    reference = Reference.of(own)
-    refusals = [
-        member("researchers").patch_refusal(own, change)
-        for change in (
-            {"spec": {"runtimePatches": patched_runtime({"volumes": mounting("robot")})}},
-            {"metadata": {"labels": {"note": "x"}}},
-        )
-    ]
-    cluster.delete(reference)
-    assert "uses Secret robot" in refusals[0]
-    assert not refusals[1]
+def test_a_train_job_does_not_begin_to_read_them(member: Member, kept: Callable[..., Any]) -> None:
+    own, reading_it = kept(training(), "trained"), patched_runtime({"volumes": mounting("robot")})
+    assert "uses Secret robot" in member("researchers").patch_refusal(own, {"spec": {"runtimePatches": reading_it}})
+    assert not member("researchers").patch_refusal(own, {"metadata": {"labels": {"note": "x"}}})
 
 
 def test_images_are_pulled_with_any_secret(member: Member) -> None:
@@ -270,16 +238,6 @@ def test_members_cannot_add_containers_to_a_running_pod(member: Member, secretiv
     assert 'cannot patch resource "pods/ephemeralcontainers"' in words
 
 
-@pytest.fixture(scope="module")
-def robot(cluster: Cluster, deployed: Waves) -> Iterator[str]:
-    """An account of the team's namespace that is not for pods."""
-    assert deployed
-    made = named("v1", "ServiceAccount", "robot")
-    cluster.apply(made)
-    yield "robot"
-    cluster.delete(Reference.of(made))
-
-
 def running(**spec: Any) -> dict[str, Any]:
     return {
         "pod": pod(RESEARCH, None, pod_of(0, **spec)),
@@ -292,9 +250,10 @@ def running(**spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", running())
 @pytest.mark.parametrize("who", ["researchers", "leads", "cohort-leads"])
-def test_members_cannot_run_pods_with_another_service_account(member: Member, robot: str, who: str, kind: str) -> None:
-    words = "sets service account robot, whose rights its pod would have; set serviceAccountName: workload"
-    assert words in member(who).refusal(running(serviceAccountName=robot)[kind])
+def test_members_cannot_run_pods_with_another_service_account(member: Member, who: str, kind: str) -> None:
+    """The account of the team's robot, which is not for pods."""
+    words = "sets service account ci, whose rights its pod would have; set serviceAccountName: workload"
+    assert words in member(who).refusal(running(serviceAccountName="ci")[kind])
     for own in ("workload", "default"):
         assert not member(who).refusal(running(serviceAccountName=own)[kind])
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
-from acceptance_builders import a_pod, declared, flat, in_waves, refusal, resources, sections_of
+from acceptance_builders import a_binding, a_pod, declared, flat, in_waves, refusal, resources, sections_of
 from builders import GPU
 from removing import remove
 
@@ -121,14 +121,7 @@ def test_access_changed_by_hand_fails_its_check(cluster: Cluster, local: Tenancy
 
 
 def bound(name: str, role: str, namespace: str) -> Any:
-    group = "rbac.authorization.k8s.io"
-    return {
-        "apiVersion": f"{group}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": name, "namespace": namespace},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": group, "kind": "Group", "name": "product"}],
-    }
+    return a_binding(name, role, ("Group", "product"), namespace=namespace)
 
 
 def _name(manifest: Any) -> Any:

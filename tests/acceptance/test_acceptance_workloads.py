@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
-from acceptance_builders import admitted, declared, flat, in_waves, moved, only, refusal, refused_soon, sections_of
+from acceptance_builders import (
+    admitted,
+    an_account,
+    declared,
+    flat,
+    in_waves,
+    moved,
+    only,
+    refusal,
+    refused_soon,
+    sections_of,
+)
 from builders import Data, job, pool, stack, team
 from removing import remove
 
@@ -48,9 +59,7 @@ def home(cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]) -
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": CLASS}, "value": 5}
     )
     for name in ("default", "workload"):
-        cluster.apply(
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
-        )
+        an_account(cluster, namespace, name)
     for quota in (item for item in ours if item.kind == "ResourceQuota"):
         cluster.apply(moved(dict(quota.manifest), namespace))
         cluster.wait_for(
@@ -223,9 +232,7 @@ def test_claims_are_bound_and_mounted(cluster: Cluster, namespace: str) -> None:
     bring_volumes(cluster, [ClaimPlan("ck", namespace, 2**30, "ReadWriteOnce", None, "")], default=True)
     for name in ("corpus", "ck"):
         cluster.wait_for(lambda name=name: phase(cluster, name, namespace) == "Bound", what=f"claim {name} to be bound")
-    cluster.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "workload", "namespace": namespace}}
-    )
+    an_account(cluster, namespace)
     spec = only(objects, "Job", "t")["spec"]["template"]["spec"]
     spec.pop("priorityClassName", None)
     pod: Data = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t", "namespace": namespace}, "spec": spec}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from cli_builders import Project, small
+from cli_builders import tenancy as in_process
 from deploy_builders import sections
 from pulumi_tool import at_80_columns, pulumi, succeeded, tenancy
 from test_cli_pulumi import references, remove
@@ -33,20 +34,20 @@ def deployed(project: Project, cluster: Cluster) -> Iterator[Project]:
     remove(cluster, references(project))
 
 
-@pytest.mark.slow
-def test_a_missing_pulumi_cli_is_an_error_with_the_fix(project: Project, tmp_path: Path) -> None:
+def test_a_missing_pulumi_cli_is_an_error_with_the_fix(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.write("good", sections(split=True))
-    done = tenancy(project, "up", "good", PATH=str(tmp_path))
-    assert (done.returncode, done.stderr) == (
-        1,
-        "error: pulumi is not on the PATH; install the Pulumi CLI, then run `pulumi login`\n",
-    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = in_process("up", "good", project=project.folder)
+    told = "error: pulumi is not on the PATH; install the Pulumi CLI, then run `pulumi login`\n"
+    assert (done.exit_code, done.stderr) == (1, told)
 
 
 def test_report_of_an_environment_covers_its_own_stacks(project: Project) -> None:
     project.write("good", sections(split=True))
-    done = tenancy(project, "preview", "good", "--all", "--json")
-    assert done.returncode == 1
+    done = in_process("preview", "good", "--all", "--json", project=project.folder)
+    assert done.exit_code == 1
     assert done.stderr.startswith(
         "error: --all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --used, --out"
     )

@@ -53,29 +53,17 @@ def test_each_chart_is_rendered_or_has_a_reason_why_not() -> None:
 
 
 @pytest.mark.parametrize("chart", charts())
-def test_names_priority_classes_of_all_pods(chart: str, pods: Callable[[str], Pods]) -> None:
-    classes, row = {text_at(pod, "priorityClassName") for _, pod in pods(chart)} - {""}, charts()[chart]
+def test_a_row_describes_the_pods_of_its_chart(chart: str, pods: Callable[[str], Pods]) -> None:
+    """Their priority classes, whether they need the node or run on nodes with GPUs, and requests of Deployments."""
+    row, found, creates = charts()[chart], pods(chart), chart in CREATE_PODS
+    classes = {text_at(pod, "priorityClassName") for _, pod in found} - {""}
     assert classes <= set(row.priority_classes)
-    assert chart in CREATE_PODS or classes == set(row.priority_classes)
-
-
-@pytest.mark.parametrize("chart", charts())
-def test_a_row_tells_whether_pods_need_the_node(chart: str, pods: Callable[[str], Pods]) -> None:
-    own = any(beyond_baseline(pod) for _, pod in pods(chart))
-    assert charts()[chart].privileged == (own or chart in CREATE_PODS)
-
-
-@pytest.mark.parametrize("chart", charts())
-def test_a_row_tells_whether_daemons_run_on_nodes_with_gpus(chart: str, pods: Callable[[str], Pods]) -> None:
-    own = any(owner["kind"] == "DaemonSet" for owner, _ in pods(chart))
-    assert (charts()[chart].daemons is not None) == (own or chart in CREATE_PODS)
-
-
-@pytest.mark.parametrize("chart", charts())
-def test_a_row_sums_the_requests_of_deployments(chart: str, pods: Callable[[str], Pods]) -> None:
-    row, deployed = charts()[chart].requests, [pod for owner, pod in pods(chart) if owner["kind"] == "Deployment"]
-    assert row.cpu == sum(parse_cpu(amount) for pod in deployed for amount in requested(pod, "cpu"))
-    assert row.memory == sum(parse_bytes(amount) for pod in deployed for amount in requested(pod, "memory"))
+    assert creates or classes == set(row.priority_classes)
+    assert row.privileged == (creates or any(beyond_baseline(pod) for _, pod in found))
+    assert (row.daemons is not None) == (creates or any(owner["kind"] == "DaemonSet" for owner, _ in found))
+    deployed = [pod for owner, pod in found if owner["kind"] == "Deployment"]
+    assert row.requests.cpu == sum(parse_cpu(amount) for pod in deployed for amount in requested(pod, "cpu"))
+    assert row.requests.memory == sum(parse_bytes(amount) for pod in deployed for amount in requested(pod, "memory"))
 
 
 @pytest.mark.parametrize("chart", charts())

@@ -95,10 +95,6 @@ def test_nodes_are_ready_and_carry_gpus_labels_and_taints(nodes: Cluster) -> Non
     assert at(found, "spec", "taints") == [{"key": GPU, "value": "present", "effect": "NoSchedule"}]
 
 
-def test_the_same_node_shapes_change_no_nodes(nodes: Cluster) -> None:
-    assert +bring_nodes(nodes, [H100, CPU]) == Counter(unchanged=2)
-
-
 def test_a_changed_shape_changes_its_node_alone(nodes: Cluster) -> None:
     smaller = replace(H100, labels={}, taints=(), capacity={"cpu": "192", "memory": "2Ti", "pods": "110"})
     assert +bring_nodes(nodes, [smaller, CPU]) == Counter(changed=1, unchanged=1)

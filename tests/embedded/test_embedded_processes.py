@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from gpu_tenancy.embedded.building import WHEEL, Go, find_go, go_version, trusti
 from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.processes import free_ports, start, stop, tail, uninterrupted
+from gpu_tenancy.kube.waiting import wait_for
 from gpu_tenancy.model.catalogue.operators import charts
 
 pytestmark = pytest.mark.process
@@ -31,10 +31,7 @@ def test_process_runs_until_stopped_and_is_logged(tmp_path: Path) -> None:
     started = start([str(a_program(tmp_path, "part", "echo $WORD", "exec sleep 60"))], log, environment={"WORD": "up"})
     try:
         assert started.process
-        deadline = time.monotonic() + 300
-        while not tail(log) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert tail(log) == "up"
+        assert wait_for(lambda: tail(log) or None, what="its output") == "up"
     finally:
         stop([started])
     assert started.process is None
@@ -45,9 +42,7 @@ def test_a_process_that_does_not_listen_is_ended_all_the_same(tmp_path: Path, mo
     log = tmp_path / "part.log"
     program = a_program(tmp_path, "part", "trap '' TERM", "echo deaf", "while true; do sleep 0.05; done")
     started = start([str(program)], log)
-    deadline = time.monotonic() + 300
-    while not tail(log) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: tail(log) or None, what="its output")
     stop([started])
     assert started.process is None
 
@@ -65,10 +60,7 @@ def test_another_process_that_took_the_pid_is_left_alone(tmp_path: Path) -> None
 
 def test_a_process_that_ended_by_itself_is_no_longer_there(tmp_path: Path) -> None:
     started = start([str(a_program(tmp_path, "part", "exit 3"))], tmp_path / "part.log")
-    deadline = time.monotonic() + 300
-    while started.process and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert started.process is None
+    wait_for(lambda: not started.process or None, what="its end")
     stop([started])
 
 

@@ -80,18 +80,8 @@ def test_a_server_that_accepts_and_never_answers_is_asked_once(tmp_path: Path) -
 
 
 CORE: tuple[Kind, ...] = (
-    *(
-        "ConfigMap",
-        "Event",
-        "LimitRange",
-        "Namespace",
-        "Node",
-        "PersistentVolumeClaim",
-        "Pod",
-        "ResourceQuota",
-        "Secret",
-    ),
-)
+    "ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret",
+)  # fmt: skip
 
 
 class Discovering(BaseHTTPRequestHandler):

@@ -64,8 +64,11 @@ class World:
     def state(self) -> State:
         return state(**self.live)
 
+    def first(self, kind: str, name: str = "") -> Data:
+        return next(one for one in self.declared if one["kind"] == kind and name in {"", one["metadata"]["name"]})
+
     def queue(self, name: str) -> Data:
-        return next(one for one in self.declared if one["kind"] == "ClusterQueue" and one["metadata"]["name"] == name)
+        return self.first("ClusterQueue", name)
 
     def quota(self, name: str, nominal: int) -> None:
         self.queue(name)["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = str(nominal)
@@ -142,7 +145,7 @@ def test_pods_that_a_stricter_limit_range_refuses_are_named(bound: dict[str, Any
     mine = {"metadata": meta("containers", "research"), "spec": {"limits": [{"type": "Container"}]}}
     world = World(Pod=[large, pod("idle", gpus=1, on="n1"), pod("gone", on="n1", phase="Failed")], LimitRange=[mine])
     assert world.effect().refused == ()
-    declared = next(one for one in world.declared if one["kind"] == "LimitRange")
+    declared = world.first("LimitRange")
     declared["spec"]["limits"] = [{"type": "Container", **bound}]
     assert [one for one in world.effect().refused if one.why == why] == [Refused("research", why, ("large",))]
     world.live["LimitRange"] = [{"metadata": mine["metadata"], "spec": declared["spec"]}]
@@ -200,7 +203,7 @@ def test_names_volcano_queue_below_its_usage() -> None:
     queue = {"metadata": meta("research-l4"), "spec": {"capability": {GPU: "4"}}, "status": {"allocated": {GPU: "4"}}}
     group = {"metadata": meta("gang", "research"), "spec": {"queue": "research-l4"}, "status": {"phase": "Pending"}}
     world = World(Queue=[queue], PodGroup=[group])
-    declared = next(one for one in world.declared if one["kind"] == "Queue")
+    declared = world.first("Queue")
     declared["apiVersion"] = VOLCANO
     assert world.effect() == Effect()
     declared["spec"]["capability"] = {GPU: "2"}
@@ -273,9 +276,7 @@ def test_a_budget_below_what_is_used_is_named() -> None:
     }
     world = World(came("a", "research", 8, 1), ResourceQuota=[quota])
     assert world.effect().exceeded == ()
-    next(one for one in world.declared if one["kind"] == "ResourceQuota")["spec"]["hard"] = {
-        "requests.nvidia.com/gpu": "8"
-    }
+    world.first("ResourceQuota")["spec"]["hard"] = {"requests.nvidia.com/gpu": "8"}
     (one,) = world.effect().exceeded
     assert (one.place, one.used, one.bound) == ("ResourceQuota budget in research", "12", "8")
 

@@ -42,9 +42,13 @@ def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[D
             **objects,
         }
     )
-    gpus = int(me["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"])
-    name = me["metadata"]["name"]
-    about = only_gpus(job(name, gpus=gpus))
+    return why_of(me, found)
+
+
+def why_of(me: Data, found: State) -> Why:
+    """`why` of the job of a workload."""
+    (container,) = me["spec"]["podSets"][0]["template"]["spec"]["containers"]
+    about = only_gpus(job(me["metadata"]["name"], gpus=int(container["resources"]["requests"]["nvidia.com/gpu"])))
     me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
     return why(target_of(about, found), found)
 
@@ -231,9 +235,7 @@ def as_member(me: Data, own: list[Data], others: list[Data], change: Any = None,
     if change:
         change(*there)
     found = state(HIDDEN, ClusterQueue=there, Cohort=[], Workload=[me, *own], LocalQueue=[local_queue("research")])
-    about = only_gpus(job(me["metadata"]["name"], gpus=int(me["spec"]["podSets"][0]["count"])))
-    me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
-    return why(target_of(about, found), found)
+    return why_of(me, found)
 
 
 def test_member_sees_own_workloads_that_would_have_to_end() -> None:
@@ -344,9 +346,7 @@ def _cluster(me: Data, *others: Data, missing: tuple[Missing, ...] = (), **objec
 
 
 def _estimate(me: Data, found: State) -> Estimate:
-    about_me = only_gpus(job(me["metadata"]["name"]))
-    me["metadata"]["ownerReferences"][0]["uid"] = about_me["metadata"]["uid"]
-    unblock = why(target_of(about_me, found), found).unblock
+    unblock = why_of(me, found).unblock
     assert unblock is not None
     assert unblock.estimate is not None
     return unblock.estimate
@@ -426,9 +426,7 @@ def test_members_learn_nothing_of_unreadable_workloads() -> None:
     whole = _cluster(me, theirs)
     partly = Missing("Workload", "pending workloads", "you may not list them", "an admin", partly=True)
     found = replace(whole, objects={**whole.objects, "Workload": (me,)}, missing={"Workload": partly})
-    about_me = only_gpus(job("me", gpus=16))
-    me["metadata"]["ownerReferences"][0]["uid"] = about_me["metadata"]["uid"]
-    answer = why(target_of(about_me, found), found)
+    answer = why_of(me, found)
     assert answer.unblock is not None
     assert answer.unblock.estimate == Estimate()
     assert "theirs" not in str(show.data(answer))
@@ -437,9 +435,7 @@ def test_members_learn_nothing_of_unreadable_workloads() -> None:
 def test_why_and_fit_show_it() -> None:
     me = waits("me")
     found = _cluster(me, *_two())
-    about_me = only_gpus(job("me"))
-    me["metadata"]["ownerReferences"][0]["uid"] = about_me["metadata"]["uid"]
-    answer = why(target_of(about_me, found), found)
+    answer = why_of(me, found)
     assert any("expected wait: at most 60 min" in str(part) for part in show.why(answer).renderables)
     another = judge(found, "research", demand(only_gpus(job("another")), "research"))
     # The first to end leaves its GPUs to `me`, which runs on.

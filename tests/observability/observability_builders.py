@@ -2,8 +2,9 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from builders import Data, planned, pool, server, stack, team
@@ -71,32 +72,40 @@ def panels(plan: ObservabilityPlan) -> Iterator[tuple[str, str, Any]]:
                 yield f"{board['uid']}/{panel['title']}/{target['refId']}", target["expr"], target
 
 
-def tried(tests: list[Data], rules: Data, folder: Path, every: str = "1m") -> tuple[bool, str]:
-    """Runs tests of expressions and alerts: whether all pass, and promtool's output.
+def passes(
+    world: dict[str, Any],
+    checks: list[Data],
+    rules: Sequence[Mapping[str, Any]] = (),
+    interval: str = "1m",
+    every: str = "1m",
+) -> None:
+    """Fails with promtool's output unless all expressions have their answers in a world.
 
-    All rules are evaluated at one interval instead of their group's.
+    `interval` is between two samples, `every` between two evaluations: all rules have this interval instead of their
+    group's.
     """
-    (folder / "rules.json").write_text(json.dumps(rules))
-    whole = {"rule_files": ["rules.json"], "evaluation_interval": every, "tests": tests}
-    (folder / "tests.json").write_text(json.dumps(whole))
-    done = subprocess.run(
-        [str(promtool()), "test", "rules", "tests.json"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-        check=False,
-    )
-    return done.returncode == 0, done.stdout + done.stderr
+    samples = max(minutes(check["eval_time"]) for check in checks)
+    case = {"interval": interval, "input_series": series(world, samples), "promql_expr_test": checks}
+    tests = {"rule_files": ["rules.json"], "evaluation_interval": every, "tests": [case]}
+    with TemporaryDirectory() as folder:
+        Path(folder, "rules.json").write_text(json.dumps({"groups": list(rules)}))
+        Path(folder, "tests.json").write_text(json.dumps(tests))
+        command = [str(promtool()), "test", "rules", "tests.json"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=GUARD, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def series(world: dict[str, Any], minutes: int) -> list[Data]:
+def minutes(at: str) -> int:
+    return int(at[:-1]) * {"m": 1, "h": 60}[at[-1]]
+
+
+def series(world: dict[str, Any], samples: int) -> list[Data]:
     """Promtool's series: constant for a number, a text as written."""
 
     def values(value: Any) -> str:
         if value == "Inf":  # which promtool takes in a list alone
-            return " ".join(["Inf"] * minutes)
-        return value if isinstance(value, str) else f"{value}x{minutes}"
+            return " ".join(["Inf"] * samples)
+        return value if isinstance(value, str) else f"{value}x{samples}"
 
     return [{"series": name, "values": values(value)} for name, value in world.items()]
 

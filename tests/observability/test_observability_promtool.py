@@ -1,12 +1,11 @@
 """Expressions through Prometheus' own promtool, on made-up series with answers that were computed by hand."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from builders import Data, pool, server, stack, team
-from observability_builders import asks, budgeted, firing, observed, panels, series, tried, watched
+from observability_builders import asks, budgeted, firing, observed, panels, passes, watched
 from observability_world import ANSWERS, CHOSEN, RECORDED, WORLD
 
 pytestmark = pytest.mark.process
@@ -146,14 +145,12 @@ QUIET: dict[str, dict[str, Any]] = {
 }
 
 
-def _rule(alert: str) -> Data:
+def _rule(alert: str, sections: Data | None = None) -> list[Data]:
     """The one alert of a case; promtool evaluates every given rule, minute by minute."""
-    rules = [rule for group in observed(budgeted()).rules for rule in group["rules"] if rule.get("alert") == alert]
-    return {"groups": [{"name": "tried", "rules": rules}]}
-
-
-def _minutes(at: str) -> int:
-    return int(at[:-1]) * {"m": 1, "h": 60}[at[-1]]
+    groups = observed(sections or budgeted()).rules
+    return [
+        {"name": "tried", "rules": [one for group in groups for one in group["rules"] if one.get("alert") == alert]}
+    ]
 
 
 def _chosen(expr: str) -> str:
@@ -162,19 +159,17 @@ def _chosen(expr: str) -> str:
     return expr
 
 
-def _board(world: dict[str, Any]) -> list[Data]:
+def _board() -> list[Data]:
     expressions = {name.removeprefix("gpu-tenancy-"): _chosen(expr) for name, expr, _ in panels(observed(watched()))}
     assert set(expressions) == set(ANSWERS)
-    checks = [asks(expr, "90m", ANSWERS[name]) for name, expr in expressions.items()]
-    return [{"interval": "1m", "input_series": series(world, 120), "promql_expr_test": checks}]
+    return [asks(expr, "90m", ANSWERS[name]) for name, expr in expressions.items()]
 
 
-def test_dashboard_expressions_give_the_expected_answers(tmp_path: Path) -> None:
-    passed, said = tried(_board(WORLD), {"groups": []}, tmp_path)
-    assert passed, said
+def test_dashboard_expressions_give_the_expected_answers() -> None:
+    passes(WORLD, _board())
 
 
-def test_the_latency_of_a_histogram_is_that_of_the_slowest_pod(tmp_path: Path) -> None:
+def test_the_latency_of_a_histogram_is_that_of_the_slowest_pod() -> None:
     sections = watched() | {"metrics": {"histogram": "latency_seconds"}}
     name = "gpu-tenancy-serving/Latency/A"
     (expr,) = (expr for panel, expr, _ in panels(observed(sections)) if panel == name)
@@ -188,43 +183,29 @@ def test_the_latency_of_a_histogram_is_that_of_the_slowest_pod(tmp_path: Path) -
             ("count", "", 100),
         )
     }
-    check = asks(f"round(1000 * ({expr}))", "90m", {"{}": 199})
-    case = {"interval": "1m", "input_series": series(world, 120), "promql_expr_test": [check]}
-    passed, said = tried([case], {"groups": []}, tmp_path)
-    assert passed, said
+    passes(world, [asks(f"round(1000 * ({expr}))", "90m", {"{}": 199})])
 
 
 @pytest.mark.parametrize("wrong", [("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USE"), ("cluster_queue=", "clusterqueue=")])
-def test_another_name_of_a_metric_or_label_is_noticed(tmp_path: Path, wrong: tuple[str, str]) -> None:
-    passed, said = tried(_board({key.replace(*wrong): value for key, value in WORLD.items()}), {"groups": []}, tmp_path)
-    assert not passed
-    assert "nil" in said or "got" in said
+def test_another_name_of_a_metric_or_label_is_noticed(wrong: tuple[str, str]) -> None:
+    with pytest.raises(AssertionError, match=r"nil|got"):
+        passes({key.replace(*wrong): value for key, value in WORLD.items()}, _board())
 
 
 @pytest.mark.parametrize("name", ALARMS)
-def test_an_alert_fires_after_its_duration(tmp_path: Path, name: str) -> None:
+def test_an_alert_fires_after_its_duration(name: str) -> None:
     world, early, late, labels = ALARMS[name]
     alert = name.partition(",")[0]
     checks = [asks(firing(alert), late, {f"{{{label}}}": 1 for label in labels})]
     checks += [asks(firing(alert), early, {})] if early else []
-    tests = [{"interval": "1m", "input_series": series(world, _minutes(late)), "promql_expr_test": checks}]
-    passed, said = tried(tests, _rule(alert), tmp_path)
-    assert passed, said
+    passes(world, checks, _rule(alert))
 
 
 @pytest.mark.parametrize("name", QUIET)
-def test_an_alert_does_not_fire_while_guarantees_hold(tmp_path: Path, name: str) -> None:
+def test_an_alert_does_not_fire_while_guarantees_hold(name: str) -> None:
     alert = name.partition(",")[0]
     _, _, late, _ = ALARMS[alert]  # when it fires where the promise does not hold
-    tests = [
-        {
-            "interval": "1m",
-            "input_series": series(QUIET[name], _minutes(late)),
-            "promql_expr_test": [asks(firing(alert), late, {})],
-        }
-    ]
-    passed, said = tried(tests, _rule(alert), tmp_path)
-    assert passed, said
+    passes(QUIET[name], [asks(firing(alert), late, {})], _rule(alert))
 
 
 def test_every_alert_is_tried() -> None:
@@ -233,7 +214,7 @@ def test_every_alert_is_tried() -> None:
     }
 
 
-def test_recording_rules_give_the_expected_answers(tmp_path: Path) -> None:
+def test_recording_rules_give_the_expected_answers() -> None:
     (group,) = (group for group in observed(watched()).rules if group["name"] == "gpu-tenancy-usage")
     names = [rule["record"].removeprefix("gpu_tenancy:gpus_") for rule in group["rules"]]
     assert names == list(RECORDED)
@@ -248,12 +229,10 @@ def test_recording_rules_give_the_expected_answers(tmp_path: Path) -> None:
     ]
     # Each failed pod counts once, whatever the moments of the evaluations.
     checks.append(asks("sum(sum_over_time(gpu_tenancy:gpus_failed[2h]) * 300 / 3600)", "119m", {"{}": 8}))
-    case = {"interval": "1m", "input_series": series(quiet, 120), "promql_expr_test": checks}
-    passed, said = tried([case], {"groups": [group]}, tmp_path, every=group["interval"])
-    assert passed, said
+    passes(quiet, checks, [group], every=group["interval"])
 
 
-def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
+def test_without_gpus_the_panels_show_cpus() -> None:
     """10 CPUs guaranteed, 6 of them used, and pending workloads that request 5."""
     found = observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}))
     cpus = 'cluster_queue="a", flavor="cpu", resource="cpu"'
@@ -273,10 +252,7 @@ def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
     answers = [10, 20, 6, 0, 4, 14]
     checks = [asks(f"sum({expr})", "20m", {"{}": answer}) for expr, answer in zip(shown.values(), answers, strict=True)]
     checks.append(asks(firing("GuaranteeNotHonoured"), "20m", {f"{{{cpus}}}": 1}))
-    rules = {"groups": list(found.rules)}
-    case = {"interval": "1m", "input_series": series(world, 20), "promql_expr_test": checks}
-    passed, said = tried([case], rules, tmp_path)
-    assert passed, said
+    passes(world, checks, found.rules)
 
 
 # Waiting times of Kueue's histograms through Prometheus' own promtool: what counts as a guarantee given back
@@ -289,7 +265,7 @@ _SHARE = 'flavor="h100", resource="nvidia.com/gpu"'
 
 def _group(name: str) -> Data:
     (group,) = (group for group in observed(budgeted()).rules if group["name"] == f"gpu-tenancy-{name}")
-    return {"groups": [{"name": name, "rules": group["rules"]}]}
+    return {"name": name, "rules": group["rules"]}
 
 
 def _queue(name: str, reserved: int, pending: int, workloads: int) -> dict[str, Any]:
@@ -307,15 +283,13 @@ def _queue(name: str, reserved: int, pending: int, workloads: int) -> dict[str, 
     }
 
 
-def test_demand_is_within_the_guarantee_if_all_pending_fits(tmp_path: Path) -> None:
+def test_demand_is_within_the_guarantee_if_all_pending_fits() -> None:
     queues = {"fits": (4, 4, 1), "idle": (0, 0, 0), "exceeds": (4, 5, 1), "borrows": (9, 0, 0), "no-gpus": (4, 0, 1)}
     world = {key: value for name, state in queues.items() for key, value in _queue(name, *state).items()}
     world |= {key: 0 if "nominal" in key else value for key, value in _queue("unguaranteed", 0, 0, 0).items()}
     found = "gpu_tenancy:demand_within_guarantee"
     expected = {f'{found}{{cluster_queue="{name}"}}': 1.0 for name in ("fits", "idle")}
-    case = {"interval": "1m", "input_series": series(world, 5), "promql_expr_test": [asks(found, "5m", expected)]}
-    passed, said = tried([case], _group("demand"), tmp_path)
-    assert passed, said
+    passes(world, [asks(found, "5m", expected)], [_group("demand")])
 
 
 def _histogram(queue: str, steps: Mapping[float | str, str], pod: str = "1") -> dict[str, Any]:
@@ -331,7 +305,7 @@ def _ask(recorded: str, at: str, expected: dict[str, float]) -> Data:
     return asks(recorded, at, {f"{recorded.partition('{')[0]}{labels}": value for labels, value in expected.items()})
 
 
-def test_admissions_count_once_and_those_after_the_time_are_late(tmp_path: Path) -> None:
+def test_admissions_count_once_and_those_after_the_time_are_late() -> None:
     """In the interval to 20 minutes, a workload that waited 320 to 640 s, and one that waited longer, of each queue."""
     steps = dict(zip(_BOUNDS, ("7x10", "7x3 8x6", "7x3 9x6", "7x3 9x6", "7x3 9x6"), strict=True))
     world: dict[str, Any] = {
@@ -342,7 +316,7 @@ def test_admissions_count_once_and_those_after_the_time_are_late(tmp_path: Path)
         f'kueue_cluster_queue_nominal_quota{{cluster_queue="clean", {_SHARE}}}': 8,
     }
     rules = _group("promises")
-    for rule in rules["groups"][0]["rules"]:  # One evaluation every 5 minutes here, 15 samples of a minute there.
+    for rule in rules["rules"]:  # One evaluation every 5 minutes here, 15 samples of a minute there.
         rule["expr"] = rule["expr"].replace("[899s]) >= 15", "[899s]) >= 3")
     labels = 'cluster_queue="{}", level="{}"{}'
     waiting = ', priority_class="production"'
@@ -357,12 +331,10 @@ def test_admissions_count_once_and_those_after_the_time_are_late(tmp_path: Path)
         _ask('gpu_tenancy:admissions_late{level="waiting"}', "20m", dict.fromkeys(both, 0.0)),
         _ask('gpu_tenancy:admissions{level="waiting"}', "25m", dict.fromkeys(both, 0.0)),
     ]
-    case = {"interval": "5m", "input_series": series(world, 10), "promql_expr_test": checks}
-    passed, said = tried([case], rules, tmp_path, every="5m")
-    assert passed, said
+    passes(world, checks, [rules], interval="5m", every="5m")
 
 
-def test_restarts_of_kueue_and_prometheus_change_no_count(tmp_path: Path) -> None:
+def test_restarts_of_kueue_and_prometheus_change_no_count() -> None:
     world: dict[str, Any] = {
         **_histogram("a", {"+Inf": "9 9 2 2 3 3"}),  # reset, and two since
         **_histogram("b", {"+Inf": "_ _ _ 1 1 1"}, pod="2"),  # a series begins with 1
@@ -370,9 +342,7 @@ def test_restarts_of_kueue_and_prometheus_change_no_count(tmp_path: Path) -> Non
     }
     found = 'sum by (cluster_queue) (sum_over_time(gpu_tenancy:wait_seconds_bucket{le="+Inf"}[1h]))'
     checks = [asks(found, "25m", {'{cluster_queue="a"}': 3.0, '{cluster_queue="b"}': 1.0})]
-    case = {"interval": "5m", "input_series": series(world, 5), "promql_expr_test": checks}
-    passed, said = tried([case], _group("promises"), tmp_path, every="5m")
-    assert passed, said
+    passes(world, checks, [_group("promises")], interval="5m", every="5m")
 
 
 # Panels and alerts of servers through Prometheus' own promtool: what an engine measures, and its service level
@@ -419,20 +389,26 @@ def world(late: int = 0, slow: int = 0, failed: int = 0, waiting: int = 0, cache
     }
 
 
-def rule(alert: str, sections: Data) -> Data:
-    rules = [one for group in observed(sections).rules for one in group["rules"] if one.get("alert") == alert]
-    return {"groups": [{"name": "tried", "rules": rules}]}
-
-
-def alarmed(alert: str, found: Data, at: str, folder: Path, expected: int) -> None:
-    count = f'count(ALERTS{{alertname="{alert}", alertstate="firing", namespace="a", server="chat"}}) or vector(0)'
-    case = {
-        "interval": "1m",
-        "input_series": series(found, 5000),
-        "promql_expr_test": [asks(count, at, {"{}": expected})],
-    }
-    passed, said = tried([case], rule(alert, serving()), folder, every="5m")
-    assert passed, said
+FAILURES: Final = f'http_requests_total{{{OF}, handler="/v1/completions", method="POST", status="5xx"}}'
+ENDED: Final = {**world(), FAILURES: "0+15x60 900x5000"}
+ALARMS_OF_SERVERS: Final[dict[str, tuple[str, Data, str, int]]] = {
+    # A quarter of the requests, where 1 % may be bad in 30 days.
+    **{
+        f"{bad} requests": ("ServiceLevelBurnsFast", world(**{bad: 15}), "15m", 1) for bad in ("late", "slow", "failed")
+    },
+    # One of 30 requests: more than 3 times the budget, and less than 6 times.
+    "a slow burn is not a fast one": ("ServiceLevelBurnsFast", world(failed=2), "8h", 0),
+    "a slow burn": ("ServiceLevelBurnsSlowly", world(failed=2), "8h", 1),
+    "a burn that ends": ("ServiceLevelBurnsFast", ENDED, "30m", 1),
+    "a burn that is over": ("ServiceLevelBurnsFast", ENDED, "100m", 0),
+    "more waiting than running requests": ("RequestsWait", world(waiting=9), "40m", 1),
+    "a full cache": ("KvCacheFull", world(cache=0.99), "40m", 1),
+    **{
+        f"a server that answers in time: {alert}": (alert, world(waiting=8, cache=0.9), "8h", 0)
+        for alert in ("ServiceLevelBurnsFast", "ServiceLevelBurnsSlowly", "RequestsWait", "KvCacheFull")
+    },
+}
+"""An alert, a world, a moment, and whether the alert fires then."""
 
 
 ANSWERS_SERVERS = {
@@ -449,58 +425,22 @@ ANSWERS_SERVERS = {
 }
 
 
-def test_panels_show_what_the_engine_measures(tmp_path: Path) -> None:
+def test_panels_show_what_the_engine_measures() -> None:
     shown = {name.removeprefix("gpu-tenancy-serving/"): expr for name, expr, _ in panels(observed(serving()))}
     checks = [asks(f"round({shown[name]}, 0.001)", "90m", {"{}": answer}) for name, answer in ANSWERS_SERVERS.items()]
-    found = series(world(failed=6, waiting=3), 100)
-    passed, said = tried(
-        [{"interval": "1m", "input_series": found, "promql_expr_test": checks}], {"groups": []}, tmp_path
-    )
-    assert passed, said
+    passes(world(failed=6, waiting=3), checks)
 
 
-@pytest.mark.parametrize("bad", ["late", "slow", "failed"])
-def test_a_service_level_that_burns_fast_is_said_within_the_hour(tmp_path: Path, bad: str) -> None:
-    """A quarter of the requests, where 1 % may be bad in 30 days."""
-    alarmed("ServiceLevelBurnsFast", world(**{bad: 15}), "15m", tmp_path, 1)
-
-
-@pytest.mark.slow
-def test_a_slow_burn_is_a_warning_only(tmp_path: Path) -> None:
-    """One of 30 requests: more than 3 times the budget, and less than 6 times."""
-    alarmed("ServiceLevelBurnsFast", world(failed=2), "60h", tmp_path, 0)
-    alarmed("ServiceLevelBurnsSlowly", world(failed=2), "60h", tmp_path, 1)
-
-
-def test_a_burn_that_is_over_is_not_said_any_more(tmp_path: Path) -> None:
-    failures = f'http_requests_total{{{OF}, handler="/v1/completions", method="POST", status="5xx"}}'
-    ended = {**world(), failures: "0+15x60 900x5000"}
-    alarmed("ServiceLevelBurnsFast", ended, "30m", tmp_path, 1)
-    alarmed("ServiceLevelBurnsFast", ended, "100m", tmp_path, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alert", ["ServiceLevelBurnsFast", "ServiceLevelBurnsSlowly", "RequestsWait", "KvCacheFull"])
-def test_a_server_that_answers_in_time_is_quiet(tmp_path: Path, alert: str) -> None:
-    alarmed(alert, world(waiting=8, cache=0.9), "60h", tmp_path, 0)
-
-
-def test_more_waiting_than_running_requests_are_said(tmp_path: Path) -> None:
-    alarmed("RequestsWait", world(waiting=9), "40m", tmp_path, 1)
-
-
-def test_a_full_cache_is_said(tmp_path: Path) -> None:
-    alarmed("KvCacheFull", world(cache=0.99), "40m", tmp_path, 1)
+@pytest.mark.parametrize("name", ALARMS_OF_SERVERS)
+def test_an_alert_of_a_server_fires_or_not(name: str) -> None:
+    alert, found, at, expected = ALARMS_OF_SERVERS[name]
+    count = f'count(ALERTS{{alertname="{alert}", alertstate="firing", namespace="a", server="chat"}}) or vector(0)'
+    passes(found, [asks(count, at, {"{}": expected})], _rule(alert, serving()), every="5m")
 
 
 def test_every_alert_of_servers_is_tried_above() -> None:
     (group,) = (group for group in observed(serving()).rules if group["name"] == "gpu-tenancy-servers")
-    assert {one["alert"] for one in group["rules"]} == {
-        "ServiceLevelBurnsFast",
-        "ServiceLevelBurnsSlowly",
-        "RequestsWait",
-        "KvCacheFull",
-    }
+    assert {one["alert"] for one in group["rules"]} == {alert for alert, *_ in ALARMS_OF_SERVERS.values()}
 
 
 def test_a_server_without_metrics_has_no_alerts_and_panels() -> None:

@@ -48,13 +48,13 @@ class Researcher:
     kubeconfig: Path
     objects: Sequence[Manifest]
 
-    def submit(self, manifest: Any) -> Manifest:
+    def submit(self, manifest: Any, *, dry_run: bool = False) -> Manifest:
         """Creates an object in the namespace of the team.
 
         Raises:
             ApiError: it is refused.
         """
-        return self.own.create({**manifest, "metadata": {**manifest["metadata"], "namespace": TEAM}})
+        return self.own.create({**manifest, "metadata": {**manifest["metadata"], "namespace": TEAM}}, dry_run=dry_run)
 
     def pods(self, name: str) -> list[Manifest]:
         found = self.own.list("v1", "Pod", namespace=TEAM)

@@ -10,15 +10,16 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from builders import GPU
 from cli_builders import Project
 from pulumi_tool import pulumi, read_schema, run_here, succeeded, tenancy
-from queueing import Queueing
+from queueing import Queueing, a_job
 from repository import ROOT
 from test_live_foreign import applied, inspected, is_admitted
 from typer.testing import CliRunner
 
 from gpu_tenancy.adopt.adopting import plan_sections
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
@@ -33,18 +34,8 @@ from gpu_tenancy.local.up import api_groups
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 
 SIDES: Final = ("test-left", "test-right")
-GPU: Final = "nvidia.com/gpu"
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-
-
-def job(name: str, namespace: str, gpus: int) -> Manifest:
-    resources: Json = {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
-    container: Json = {"name": "main", "image": "registry.example.com/job:1", "resources": resources}
-    tolerations: Json = [{"key": GPU, "operator": "Exists"}]
-    pod: Json = {"restartPolicy": "Never", "containers": [container], "tolerations": tolerations}
-    metadata: Json = {"name": name, "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": namespace}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
 
 
 def guaranteed(queue: Manifest) -> list[str]:
@@ -101,7 +92,7 @@ def working(queueing: Queueing) -> Generator[dict[str, Any]]:
     with applied(queueing, "kueue-named"):
         for side in SIDES:
             cluster.patch(Reference("v1", "Namespace", side), {"metadata": {"labels": dict([TEAM_LABEL])}})
-        jobs = [cluster.create(job("long", side, gpus)) for side, gpus in zip(SIDES, (8, 4), strict=True)]
+        jobs = [cluster.create(a_job("long", side, {GPU: str(gpus)})) for side, gpus in zip(SIDES, (8, 4), strict=True)]
         for side in ("left", "right"):
             cluster.wait_for(partial(is_admitted, cluster, side), what=f"the job of {side} to be admitted")
         used = partial(inspected, queueing.platform.kubeconfig)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from queueing import a_job
 from repository import ROOT
 from researchers import TEAM, Researcher
 
-from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
@@ -27,18 +28,7 @@ pytestmark = [pytest.mark.platform, pytest.mark.process]
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 BORROWER: Final = "ml-experiments"
 WIDTH: Final = 80
-
-
-def job(team: str, name: str) -> Manifest:
-    requests: Json = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "8"}
-    container: Json = {
-        "name": "main",
-        "image": "registry.example.com/job:1",
-        "resources": {"requests": requests, "limits": requests},
-    }
-    template: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    metadata: Json = {"name": name, "namespace": team}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+AMOUNTS: Final = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "8"}
 
 
 def asked(kubeconfig: Path, *words: str) -> str:
@@ -96,12 +86,12 @@ def test_members_read_who_can_preempt_and_who_did(researcher: Researcher) -> Non
     line = f"queue {BORROWER} borrows 8 of its 8 a100 nvidia.com/gpu; "
     made: list[Manifest] = []
     try:
-        made.append(researcher.own.create(job(BORROWER, "long")))
+        made.append(researcher.own.create(a_job("long", BORROWER, AMOUNTS)))
         cluster.wait_for(partial(has, cluster, BORROWER, "Admitted"), what="the borrower to be admitted")
         cluster.wait_for(lambda: f"{line}no queue reclaims it" in told() or None, what="Kueue to count the borrower")
         with scarce(cluster):
             assert f"{line}can be preempted by queue {TEAM} at any time; its pods then have 30 s to stop" in told()
-            made.append(researcher.own.create(job(TEAM, "claim")))
+            made.append(researcher.own.create(a_job("claim", TEAM, AMOUNTS)))
             cluster.wait_for(partial(has, cluster, BORROWER, "Evicted"), what="the borrower to be preempted")
             counted = r"1 eviction \(1 Preempted\) after \d+\.\d GPU-hours"
             assert re.search(counted, told())

@@ -5,7 +5,6 @@ The embedded platform acts for NVIDIA's driver: `gpu_tenancy.embedded.drivers`.
 
 import re
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from builders import Data, job, pool, stack, team
-from queueing import Queueing
+from queueing import Queueing, a_job
 from removing import remove
 from repository import ROOT
 
@@ -26,9 +25,6 @@ from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.drivers import bring_channels, bring_templates
-from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.engine.objects import kubernetes_objects
-from gpu_tenancy.engine.render import render
 from gpu_tenancy.explain import fit
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import KINDS, OWN, why
@@ -37,7 +33,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import COMPUTE_DOMAIN, COMPUTE_DOMAINS
-from gpu_tenancy.model.source import Source, to_config
+from gpu_tenancy.model.source import Source
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 RESOURCE: Final = "resource.k8s.io/v1"
@@ -46,8 +42,9 @@ RACK: Final = "nvidia.com/gpu.clique"
 TEAM: Final = "channels"
 APPLIED: Final = (
     "Namespace", "ResourceQuota", "ServiceAccount", "Topology", "ResourceFlavor", "Cohort", "ClusterQueue",
-    "LocalQueue", "ComputeDomain", "TrainingRuntime", "Job", "TrainJob",
+    "LocalQueue",
 )  # fmt: skip
+JOBS: Final = ("ComputeDomain", "TrainingRuntime", "Job", "TrainJob")
 PATIENCE: Final = 90
 
 
@@ -113,26 +110,21 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(queueing: Queueing) -> Iterator[Running]:
-    declared, cluster = load(Source(sections())), queueing.cluster
-    queueing.run(declared)
+    cluster = queueing.cluster
     definitions = fetch(needed(read_pins(), {COMPUTE_DOMAINS}), queueing.platform.cache, queueing.report)
     install(cluster, definitions, queueing.platform.cache, queueing.report)
-    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(sections()))))
-    objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
-    bring_nodes(cluster, node_shapes(declared))
-    bring_channels(cluster, declared)
-    for one in objects:
-        cluster.apply(one)
-    bring_templates(cluster)
-    yield Running(cluster)
-    remove(cluster, objects)
-    bring_nodes(cluster, ())
-    plain = load(Source(stack()))
-    bring_channels(cluster, plain)
+    with queueing.deployed(sections(), TEAM, APPLIED) as made:
+        bring_channels(cluster, load(Source(sections())))
+        jobs = [one for kind in JOBS for one in made if one["kind"] == kind]
+        for one in jobs:
+            cluster.apply(one)
+        bring_templates(cluster)
+        yield Running(cluster)
+        remove(cluster, jobs)
+    bring_channels(cluster, load(Source(stack())))
     for pin in definitions:
-        name = pin.file.removesuffix(".yaml").partition("_")
-        cluster.delete(Reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{name[2]}.{name[0]}"))
-    queueing.run(plain)
+        group, _, plural = pin.file.removesuffix(".yaml").partition("_")
+        cluster.delete(Reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{plural}.{group}"))
 
 
 @pytest.mark.parametrize("name", ["plain", "torch"])
@@ -182,27 +174,19 @@ def asked(running: Running, manifest: Any) -> tuple[fit.Fitting, Why]:
         cluster.delete(Reference("batch/v1", "Job", name, TEAM), wait=PATIENCE)
 
 
-def own_job(running: Running, name: str, template: str) -> Any:
-    """A user's job: as the declared one, of one pod with one GPU."""
-    manifest: Any = deepcopy(dict(running.cluster.get("batch/v1", "Job", "plain", TEAM) or {}))
-    pod = manifest["spec"]["template"]
-    own = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
-    claims = [{"name": "channel", "resourceClaimTemplateName": template}]
-    spec: Any = {**pod["spec"], "resourceClaims": claims, "nodeSelector": {}}
-    asks = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
-    spec["containers"][0]["resources"] = {"requests": asks, "limits": asks, "claims": [{"name": "channel"}]}
-    labels = {"kueue.x-k8s.io/queue-name": TEAM}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": TEAM, "labels": labels},
-        "spec": {"suspend": True, "template": {"metadata": {"annotations": own}, "spec": spec}},
-    }
+def own_job(name: str, template: str) -> Any:
+    """A user's job of one pod with one GPU, which claims a channel."""
+    found: Any = a_job(name, TEAM, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"})
+    pod = found["spec"]["template"]
+    pod["metadata"] = {"annotations": {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}}
+    pod["spec"]["resourceClaims"] = [{"name": "channel", "resourceClaimTemplateName": template}]
+    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "channel"}]
+    return found
 
 
 def test_fit_and_why_name_a_template_that_does_not_exist(running: Running) -> None:
     running.racks("plain")
-    fitting, answer = asked(running, own_job(running, "alone", "missing"))
+    fitting, answer = asked(running, own_job("alone", "missing"))
     assert fitting.verdict == "never"
     assert "its pods claim devices by ResourceClaimTemplate missing, which does not exist" in answer.reason
 
@@ -219,7 +203,7 @@ def test_kueue_admits_no_claim_of_gpus(running: Running) -> None:
     }
     running.cluster.apply(gpus)
     try:
-        fitting, answer = asked(running, own_job(running, "greedy", "gpus"))
+        fitting, answer = asked(running, own_job("greedy", "gpus"))
     finally:
         running.cluster.delete(Reference.of(gpus))
     assert fitting.verdict == "never"

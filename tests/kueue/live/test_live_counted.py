@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
-import yaml
-from researchers import TEAM, Researcher, sections
+from researchers import TEAM, Researcher, identified, sections
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, amounts
@@ -24,6 +23,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import integrations
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec.people import Person
 
 pytestmark = pytest.mark.platform
 GPU: Final = "nvidia.com/gpu"
@@ -113,17 +113,14 @@ def name_of(kind: WorkloadKind, form: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def boss(researcher: Researcher) -> Iterator[Researcher]:
+def boss(researcher: Researcher, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Researcher]:
     """A user with all rights in the namespace, for kinds that no role of people may create."""
     rbac = "rbac.authorization.k8s.io"
     subject: Any = {"kind": "User", "name": "boss", "apiGroup": rbac}
     binding: Any = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": "boss", "namespace": TEAM}}
     role: Any = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
     researcher.cluster.apply({**binding, "subjects": [subject], "roleRef": role})
-    config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
-    config["users"][0]["user"] |= {"as": "boss", "as-groups": ["system:authenticated"]}
-    file = researcher.kubeconfig.with_name("boss")
-    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    file = identified(researcher, Person("user", "boss"), tmp_path_factory.mktemp("boss"))
     with Cluster(file) as own:
         yield replace(researcher, own=own, kubeconfig=file)
     researcher.cluster.delete(Reference.of(binding))

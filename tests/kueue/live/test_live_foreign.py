@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 import yaml
 from foreign_clusters import FOREIGN, objects
-from queueing import Queueing
+from queueing import Queueing, a_job
 from typer.testing import CliRunner
 
-from gpu_tenancy.base.json import Json, at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
@@ -103,11 +103,9 @@ def test_a_cluster_that_others_made_is_inspected_and_unchanged(name: str, queuei
 
 
 def job(name: str, side: str, gpus: int) -> Manifest:
-    resources: Json = {"requests": {"nvidia.com/gpu": str(gpus)}, "limits": {"nvidia.com/gpu": str(gpus)}}
-    container: Json = {"name": "main", "image": "registry.example.com/job:1", "resources": resources}
-    pod: Json = {"restartPolicy": "Never", "containers": [container], "nodeSelector": {"price": "kept"}}
-    metadata: Json = {"name": name, "namespace": f"test-{side}", "labels": {"kueue.x-k8s.io/queue-name": "jobs"}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
+    found: Any = a_job(name, f"test-{side}", {"nvidia.com/gpu": str(gpus)}, **{"kueue.x-k8s.io/queue-name": "jobs"})
+    found["spec"]["template"]["spec"]["nodeSelector"] = {"price": "kept"}
+    return found
 
 
 def is_admitted(cluster: Cluster, side: str, *, evicted: bool = False) -> bool | None:

@@ -88,8 +88,8 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(queueing: Queueing) -> Iterator[Served]:
-    with queueing.deployed(SECTIONS, TEAM, APPLIED) as objects:
-        yield Served(queueing.cluster, plan(load(Source(SECTIONS))), objects)
+    with queueing.deployed(SECTIONS, TEAM, APPLIED) as made:
+        yield Served(queueing.cluster, plan(load(Source(SECTIONS))), {str(one["kind"]): one for one in made})
 
 
 def test_kueue_admits_each_group_as_a_whole(served: Served) -> None:

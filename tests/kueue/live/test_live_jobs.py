@@ -8,7 +8,6 @@ from threading import Event, Thread
 from typing import Any, Final
 
 import pytest
-import yaml
 from kubelet import kubelet
 from queueing import Queueing
 from researchers import TEAM, Researcher, identified
@@ -17,26 +16,14 @@ from typer.testing import CliRunner, Result
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.jobs.jobs import read_jobs, uid_of
-from gpu_tenancy.jobs.requeueing import as_submitted
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.spec.people import Person
 
 pytestmark = pytest.mark.platform
-SAMPLES: Final[list[Any]] = yaml.safe_load(Path(__file__).with_name("submitted.yaml").read_text(encoding="utf-8"))
-
-REQUEUED: Final = (
-    "Kueue, partial admission",
-    "Kubernetes, an indexed Job, with GPUs under limits only",
-    "NVIDIA, a Job that tolerates another value of the taint",
-    "JobSet, pytorch with GPUs",
-    "Trainer, multi-node",
-    "KubeRay, ray-job.sample, with GPUs",
-)
 NO_KUBELET: Final = (
     'error: Internal error occurred: error sending request: Post "https://:10250/exec/ml-research/pair/node?command='
     'nvidia-smi": dial tcp :10250: connect: connection refused'
 )
-JOBS: Final = [sample for sample in SAMPLES if sample["of"] in REQUEUED]
 
 
 def tenancy(researcher: Researcher, *words: object, kubeconfig: Path | None = None) -> Result:
@@ -165,34 +152,6 @@ def test_logs_of_all_pods_are_numbered_and_followed(
         for number, name in enumerate(names)
         for line in (f"node of {name} starts", "step 1", "step 2")
     )
-
-
-@pytest.mark.parametrize("sample", JOBS, ids=[sample["of"] for sample in JOBS])
-def test_a_job_is_created_again_as_it_was_submitted(researcher: Researcher, sample: Any) -> None:
-    name = sample["object"]["metadata"]["name"]
-    metadata = {**sample["object"]["metadata"], "namespace": TEAM}
-    accepted = researcher.own.create({**sample["object"], "metadata": metadata}, dry_run=True)
-    made = researcher.submit(sample["object"])
-    try:
-        researcher.running(name, sample["pods"])
-        jobs = read_jobs(researcher.own, TEAM, queued=True)
-        live = jobs.named(name)
-        (workload,) = jobs.workloads_of(live)
-        assert timeless(as_submitted(live, workload)) == timeless(as_submitted(accepted, None))
-        done = tenancy(researcher, "requeue", name, "--yes")
-        assert "deleted and created again, at the end of its queue" in done.stdout, done.output
-        researcher.running(name, sample["pods"])
-        again = read_jobs(researcher.own, TEAM).named(name)
-        assert uid_of(again) != uid_of(live)
-    finally:
-        researcher.end(made)
-
-
-def timeless(manifest: Any) -> Any:
-    """Without the time that Trainer writes into the patches of a TrainJob."""
-    for patch in manifest["spec"].get("runtimePatches", []):
-        patch.pop("time", None)
-    return manifest
 
 
 def test_a_lead_has_kueue_evict_a_job_which_keeps_its_place(researcher: Researcher, pair: Any, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from gpu_tenancy.jobs.jobs import look_up
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.up import up
 from gpu_tenancy.model.plan.operators.kueue import CONTROLLER
 from gpu_tenancy.model.spec.roles import TRAIN_JOB
@@ -131,12 +132,6 @@ def run(made: Clusters, worker: str, *arguments: object) -> str:
     return result.stdout
 
 
-def condition(manifest: Manifest, kind: str) -> str:
-    conditions = at(manifest, "status", "conditions")
-    found = conditions if isinstance(conditions, list) else []
-    return next((text_at(one, "status") for one in found if isinstance(one, dict) and one.get("type") == kind), "")
-
-
 def runs_in(cluster: Cluster, name: str) -> bool:
     """Whether both pods of a job run in a cluster."""
     pods = cluster.list("v1", "Pod", namespace="ml")
@@ -170,7 +165,7 @@ def test_jobs_of_a_lost_worker_run_in_the_other(made: Clusters) -> None:
         assert f"Secret kueue-system/{name}-kubeconfig of stack hub: written, valid until" in written
     for name in WORKERS:
         manager.wait_for(
-            lambda name=name: condition(manager.get(QUEUES, "MultiKueueCluster", name) or {}, "Active") == "True",
+            lambda name=name: is_true(manager.get(QUEUES, "MultiKueueCluster", name) or {}, "Active"),
             what=f"worker {name} to be connected",
             timeout=60,
         )
@@ -210,7 +205,7 @@ def test_jobs_of_a_lost_worker_run_in_the_other(made: Clusters) -> None:
     # A worker that goes away: nothing answers at the address of its API server.
     made.platforms[lost].down()
     manager.wait_for(
-        lambda: condition(made.workload("nightly") or {}, "Evicted") == "True",
+        lambda: is_true(made.workload("nightly") or {}, "Evicted"),
         what="the job to be evicted",
         timeout=120,
     )

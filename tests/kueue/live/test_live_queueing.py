@@ -4,14 +4,12 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Final
 
 import pytest
 import yaml
 from builders import Data, pool, stack, team
-from queueing import QUEUES, Queueing
-from repository import ROOT
+from queueing import QUEUES, Queueing, a_job, workload_of
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import Json, at, text_at
@@ -19,8 +17,6 @@ from gpu_tenancy.base.quantity import amounts
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.embedded.certificates import write_account_config
-from gpu_tenancy.engine.objects import kubernetes_objects
-from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
@@ -28,67 +24,14 @@ from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.maintenance.holding import ending
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
-from gpu_tenancy.model.source import Source, to_config
+from gpu_tenancy.model.source import Source
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-NAME: Final = "test-queueing"
-
-
-def kueue_object(kind: str, namespace: str = "", **spec: Json) -> Manifest:
-    metadata: Json = {"name": NAME, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": KUEUE, "kind": kind, "metadata": metadata, "spec": spec}
-
-
-def job(name: str) -> Manifest:
-    container: Json = {"name": "main", "image": "example.com/job:1", "resources": {"requests": {"cpu": "2"}}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": NAME, "labels": {"kueue.x-k8s.io/queue-name": NAME}},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-    }
-
-
-@pytest.fixture
-def queue(queueing: Queueing) -> Iterator[None]:
-    quota: Json = [{"name": NAME, "resources": [{"name": "cpu", "nominalQuota": 3}]}]
-    labels: Json = {TEAM_LABEL[0]: TEAM_LABEL[1]}
-    objects: list[Manifest] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAME, "labels": labels}},
-        kueue_object("ResourceFlavor"),
-        kueue_object(
-            "ClusterQueue", namespaceSelector={}, resourceGroups=[{"coveredResources": ["cpu"], "flavors": quota}]
-        ),
-        kueue_object("LocalQueue", NAME, clusterQueue=NAME),
-    ]
-    for item in objects:
-        queueing.cluster.apply(item)
-    yield
-    for kind in ("LocalQueue", "ClusterQueue", "ResourceFlavor"):
-        queueing.cluster.delete(Reference(KUEUE, kind, NAME, NAME if kind == "LocalQueue" else ""))
 
 
 def configuration(queueing: Queueing) -> dict[str, Json]:
     found = queueing.cluster.get("v1", "ConfigMap", "kueue-manager-config", "kueue-system") or {}
     return yaml.safe_load(text_at(found, "data", "controller_manager_config.yaml"))
-
-
-@pytest.mark.usefixtures("queue")
-def test_what_exceeds_the_quota_is_pending(queueing: Queueing) -> None:
-    for name in ("first", "second"):
-        queueing.cluster.create(job(name))
-        queueing.cluster.wait_for(partial(workload, queueing, name), what=f"the Workload of {name}")
-    queueing.cluster.wait_for(lambda: is_true(workload(queueing, "first"), "Admitted"))
-    pending = queueing.cluster.wait_for(lambda: condition(workload(queueing, "second"), "QuotaReserved") or None)
-    assert "insufficient unused quota for cpu" in text_at(pending, "message")
-    for name in ("first", "second"):
-        queueing.cluster.delete(Reference("batch/v1", "Job", name, NAME))
-
-
-def workload(queueing: Queueing, name: str) -> Any:
-    """The Workload of a job; None if it has none yet."""
-    found = queueing.cluster.list(KUEUE, "Workload", namespace=NAME)
-    return next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
 
 
 def test_kueue_has_the_configuration_of_the_stack_that_runs(queueing: Queueing) -> None:
@@ -122,14 +65,8 @@ def converted(queueing: Queueing) -> dict[str, Json]:
 # Past usage of two teams that share a queue.
 
 APPLIED: Final = (
-    "Namespace",
-    "PriorityClass",
-    "WorkloadPriorityClass",
-    "ResourceFlavor",
-    "Cohort",
-    "ClusterQueue",
-    "LocalQueue",
-)
+    "Namespace", "PriorityClass", "WorkloadPriorityClass", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue",
+)  # fmt: skip
 PATIENCE: Final = 60
 HEAVY, LIGHT = "heavy", "light"
 USAGE: Data = {"usage": {"halfLife": "10m", "sampling": "1s"}}
@@ -150,38 +87,20 @@ def sections(fairness: Any) -> Data:
 @pytest.fixture(params=[USAGE, "hierarchical"], ids=["by usage", "by priority"])
 def next_team(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[str]:
     """The stack's objects on the platform; yields the expected next team."""
-    declared = Source(sections(request.param))
-    queueing.run(load(declared))
-    rendered = render(ROOT, project="gpu-tenancy", stack="usage", config=to_config(declared))
-    made = kubernetes_objects(rendered)
-    objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
-    for manifest in objects:
-        queueing.cluster.apply(manifest)
-    yield LIGHT if request.param is USAGE else HEAVY
-    for manifest in reversed(objects):
-        queueing.cluster.delete(Reference.of(manifest))
+    with queueing.deployed(sections(request.param), "usage", APPLIED):
+        yield LIGHT if request.param is USAGE else HEAVY
 
 
 def usage_job(team_name: str, name: str, priority: str | None = None) -> Manifest:
     """A job that uses the whole queue."""
-    requests: Json = {"cpu": "2", "memory": "1Gi"}
-    container: Json = {"name": "main", "image": "example.com/job:1", "resources": {"requests": requests}}
-    labels: dict[str, Json] = {"kueue.x-k8s.io/queue-name": team_name}
-    if priority:
-        labels["kueue.x-k8s.io/priority-class"] = priority
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": team_name, "labels": labels},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-    }
+    classed = {"kueue.x-k8s.io/priority-class": priority} if priority else {}
+    return a_job(name, team_name, {"cpu": "2", "memory": "1Gi"}, **classed)
 
 
 def is_admitted(cluster: Cluster, team_name: str, name: str) -> bool | None:
     """Whether a job is admitted; None before Kueue knows it."""
-    found = cluster.list(KUEUE, "Workload", namespace=team_name)
-    workload = next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
-    return None if workload is None else is_true(workload, "Admitted")
+    found = workload_of(cluster, name, team_name)
+    return is_true(found, "Admitted") if found else None
 
 
 def test_the_team_that_used_less_is_next(queueing: Queueing, next_team: str) -> None:
@@ -245,7 +164,7 @@ def held(queueing: Queueing) -> Iterator[Queueing]:
     for item in objects:
         queueing.cluster.apply(item)
     for name in ("runs", "waits"):
-        queueing.cluster.create(held_job(name))
+        queueing.cluster.create(a_job(name, TEAM, {"cpu": "2"}, tolerated=str(TAINT["key"])))
         queueing.cluster.wait_for(lambda name=name: held_workload(queueing, name), what=f"the Workload of {name}")
         if name == "runs":
             admitted(queueing, name)
@@ -256,17 +175,8 @@ def held(queueing: Queueing) -> Iterator[Queueing]:
         queueing.cluster.delete(Reference(KUEUE, kind, name, TEAM if kind == "LocalQueue" else ""))
 
 
-def held_job(name: str) -> Manifest:
-    container: Json = {"name": "main", "image": "example.com/job:1", "resources": {"requests": {"cpu": "2"}}}
-    tolerations: Json = [{"key": TAINT["key"], "operator": "Exists"}]
-    pod: Json = {"restartPolicy": "Never", "containers": [container], "tolerations": tolerations}
-    metadata: Json = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": TEAM}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
-
-
-def held_workload(queueing: Queueing, name: str) -> Any:
-    found = queueing.cluster.list(KUEUE, "Workload", namespace=TEAM)
-    return next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
+def held_workload(queueing: Queueing, name: str) -> Manifest:
+    return workload_of(queueing.cluster, name, TEAM)
 
 
 def _pods(queueing: Queueing, job: str) -> tuple[Manifest, ...]:
@@ -277,8 +187,7 @@ def admitted(queueing: Queueing, *names: str) -> None:
     """Waits until one of them is admitted: of two that were created in one second, Kueue admits either."""
 
     def one() -> bool:
-        found = [held_workload(queueing, name) for name in names]
-        return any(is_true(live, "Admitted") for live in found if live)
+        return any(is_true(held_workload(queueing, name), "Admitted") for name in names)
 
     queueing.cluster.wait_for(one, what=f"{' or '.join(names)} to be admitted")
 
@@ -297,6 +206,8 @@ def live(queueing: Queueing, kind: str, name: str) -> Manifest:
 
 
 def test_a_held_team_admits_nothing_until_it_is_released(held: Queueing) -> None:
+    waits = held.cluster.wait_for(lambda: condition(held_workload(held, "waits"), "QuotaReserved") or None)
+    assert "insufficient unused quota for cpu" in text_at(waits, "message")
     asked = tenancy(held, "cluster", "hold", TEAM, "--until", "4h", "--dry-run").stdout
     assert f"pending, not admitted while it is held: 1 workload, 1 pod, 2 CPUs: {TEAM}/waits (2 CPUs)" in asked
     assert at(live(held, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"

@@ -86,25 +86,21 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(queueing: Queueing) -> Iterator[Served]:
-    with queueing.deployed(SECTIONS, TEAM, APPLIED) as objects:
-        yield Served(queueing.cluster, objects)
+    with queueing.deployed(SECTIONS, TEAM, APPLIED) as made:
+        yield Served(queueing.cluster, {str(one["kind"]): one for one in made})
 
 
-def test_a_rollout_at_full_quota_completes_and_keeps_the_minimum(served: Served) -> None:
-    served.scale(4)
-    served.wait(4, "registry.example.com/serve:1.0")
-    served.least = 4
-    served.roll("registry.example.com/serve:2.0")
-    served.wait(4, "registry.example.com/serve:2.0")
-    assert served.least == 3, "the quota is used up, so that one replica is removed first"
-
-
-def test_a_rollout_at_the_minimum_adds_a_replica_first(served: Served) -> None:
-    served.scale(3)
-    served.wait(3, "registry.example.com/serve:2.0")
-    served.least = 3
-    served.roll("registry.example.com/serve:1.0")
-    served.wait(3, "registry.example.com/serve:1.0")
+@pytest.mark.parametrize(
+    ("replicas", "before", "after"),
+    [(4, "1.0", "2.0"), (3, "2.0", "1.0")],
+    ids=["the quota is used up, so that one replica is removed first", "at the minimum, one is added first"],
+)
+def test_a_rollout_completes_and_keeps_the_minimum(served: Served, replicas: int, before: str, after: str) -> None:
+    served.scale(replicas)
+    served.wait(replicas, f"registry.example.com/serve:{before}")
+    served.least = replicas
+    served.roll(f"registry.example.com/serve:{after}")
+    served.wait(replicas, f"registry.example.com/serve:{after}")
     assert served.least == 3
 
 

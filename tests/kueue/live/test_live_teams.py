@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from builders import GPU, Data, job, pool, stack, team
-from queueing import Queueing
+from queueing import Queueing, a_job, workload_of
 from removing import remove
 from repository import ROOT
 from researchers import researching
@@ -81,23 +81,10 @@ class Deployed:
 
     def submit(self, name: str, space: str) -> Manifest:
         """A job with eight GPUs."""
-        amounts: Json = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}
-        container: Json = {
-            "name": "main",
-            "image": "example.com/job:1",
-            "resources": {"requests": amounts, "limits": amounts},
-        }
-        toleration: Json = {"key": "nvidia.com/gpu", "operator": "Exists"}
-        pod: Json = {"restartPolicy": "Never", "containers": [container], "tolerations": [toleration]}
-        metadata: Json = {"name": name, "namespace": space, "labels": {"kueue.x-k8s.io/queue-name": space}}
-        return self.queueing.cluster.create(
-            {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
-        )
+        return self.queueing.cluster.create(a_job(name, space, {"cpu": "1", "memory": "1Gi", GPU: "8"}))
 
     def workload(self, job: Manifest) -> Manifest:
-        space, start = text_at(job, "metadata", "namespace"), f"job-{text_at(job, 'metadata', 'name')}-"
-        found = self.queueing.cluster.list(KUEUE, "Workload", namespace=space)
-        return next((one for one in found if text_at(one, "metadata", "name").startswith(start)), dict[str, Json]())
+        return workload_of(self.queueing.cluster, Reference.of(job).name, Reference.of(job).namespace)
 
     def admitted(self, job: Manifest) -> None:
         name = text_at(job, "metadata", "name")
@@ -112,15 +99,11 @@ class Deployed:
 @pytest.fixture
 def deployed(queueing: Queueing) -> Iterator[Deployed]:
     start = renamed_sections(8, None, STORAGE)
-    declared = load(Source(start))
-    queueing.run(declared)
-    bring_nodes(queueing.cluster, node_shapes(declared))
-    found = Deployed(queueing)
-    found.deploy(start)
-    yield found
-    remove(queueing.cluster, found.objects)
-    bring_nodes(queueing.cluster, ())
-    queueing.run(load(Source(stack())))
+    with queueing.deployed(start, STACK, ()):
+        found = Deployed(queueing)
+        found.deploy(start)
+        yield found
+        remove(queueing.cluster, found.objects)
 
 
 def test_a_team_is_renamed_while_its_jobs_run(deployed: Deployed) -> None:
@@ -251,24 +234,19 @@ def slice_of(node: NodeShape) -> Manifest:
 @pytest.fixture
 def driven(queueing: Queueing) -> Iterator[Cluster]:
     """Nodes whose GPUs are devices of the driver, and the objects of the stack."""
-    declared = load(Source(SECTIONS))
-    queueing.run(declared)
-    nodes = node_shapes(declared)
+    nodes = node_shapes(load(Source(SECTIONS)))
     # Without a device plugin, the kubelet reports no GPUs.
     plain = [
         replace(node, capacity={key: value for key, value in node.capacity.items() if key != GPU}) for node in nodes
     ]
     driver = [CLASS, *(slice_of(node) for node in nodes if GPU in node.capacity)]
-    rendered = render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(SECTIONS)))
-    made = kubernetes_objects(rendered)
-    objects = [*driver, *(item.manifest for kind in DRIVEN for item in made if item.kind == kind)]
-    bring_nodes(queueing.cluster, plain)
-    for manifest in objects:
-        queueing.cluster.apply(manifest)
-    yield queueing.cluster
-    for manifest in reversed(objects):
-        queueing.cluster.delete(Reference.of(manifest))
-    bring_nodes(queueing.cluster, ())
+    with queueing.deployed(SECTIONS, TEAM, ()) as made:
+        objects = [*driver, *(one for kind in DRIVEN for one in made if one["kind"] == kind)]
+        bring_nodes(queueing.cluster, plain)
+        for manifest in objects:
+            queueing.cluster.apply(manifest)
+        yield queueing.cluster
+        remove(queueing.cluster, objects)
 
 
 def workloads(cluster: Cluster) -> dict[bool, Any]:
@@ -308,19 +286,5 @@ def test_gpus_of_dra_are_counted_by_kueue_and_quota(driven: Cluster) -> None:
 
 def verdict(cluster: Cluster, gpus: int) -> str:
     """Of `tenancy fit`, for a job of one pod: the team has two GPUs left, and the node four."""
-    pod: Json = {
-        "restartPolicy": "Never",
-        "tolerations": [{"key": GPU, "operator": "Exists"}],
-        "containers": [{
-            "name": "main",
-            "image": "registry.example.com/train:1.0",
-            "resources": {kind: {GPU: str(gpus), "cpu": "8", "memory": "64Gi"} for kind in ("requests", "limits")},
-        }],
-    }  # fmt: skip
-    asked: Manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "asked", "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": TEAM}},
-        "spec": {"template": {"spec": pod}},
-    }
+    asked = a_job("asked", TEAM, {GPU: str(gpus), "cpu": "8", "memory": "64Gi"})
     return fit.judge(read(cluster, fit.KINDS, TEAM), TEAM, demand(asked, TEAM)).verdict

@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 from builders import Data, job, pool, server, stack, team
 from queueing import Queueing
-from repository import ROOT
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.cluster.demand import demand, target_of
 from gpu_tenancy.cluster.queueing import STATE_PLACE
 from gpu_tenancy.cluster.reading import read
-from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.engine.objects import kubernetes_objects
-from gpu_tenancy.engine.render import render
 from gpu_tenancy.explain import fit
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import KINDS, OWN, why
@@ -25,7 +21,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.workloads import check_topology
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.source import Source, to_config
+from gpu_tenancy.model.source import Source
 
 TEAM = "topology"
 RACK = "example.com/rack"
@@ -63,19 +59,9 @@ class Placed:
 
 @pytest.fixture(scope="module")
 def placed(queueing: Queueing) -> Iterator[Placed]:
-    declared = load(Source(SECTIONS))
-    queueing.run(declared)
-    rendered = render(ROOT, project="gpu-tenancy", stack="topology", config=to_config(Source(SECTIONS)))
-    made = kubernetes_objects(rendered)
-    objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
-    bring_nodes(queueing.cluster, node_shapes(declared))
-    for manifest in objects:
-        queueing.cluster.apply(manifest)
-    jobs = {item.name: dict(item.manifest) for item in made if item.kind == "Job"}
-    yield Placed(queueing.cluster, plan(declared), jobs)
-    for manifest in reversed(objects):
-        queueing.cluster.delete(Reference.of(manifest))
-    bring_nodes(queueing.cluster, ())
+    with queueing.deployed(SECTIONS, TEAM, APPLIED) as made:
+        jobs = {Reference.of(one).name: one for one in made if one["kind"] == "Job"}
+        yield Placed(queueing.cluster, plan(load(Source(SECTIONS))), jobs)
 
 
 def nodes_of(cluster: Cluster, name: str) -> list[str]:

@@ -18,27 +18,12 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from queueing import Queueing
+from queueing import Queueing, a_job
 from researchers import TEAM, Researcher
 from starts import GUARD
 
 pytestmark = pytest.mark.platform
 PATIENCE: Final = 600.0  # seconds until the board shows a change; 10 are usual
-JOB: Final[Any] = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"name": "watched"},
-    "spec": {
-        "template": {
-            "spec": {
-                "restartPolicy": "Never",
-                "containers": [
-                    {"name": "c", "image": "registry.example.com/x:1", "resources": {"limits": {"nvidia.com/gpu": 8}}}
-                ],
-            }
-        }
-    },
-}
 
 
 class Road:
@@ -140,7 +125,7 @@ def test_a_researcher_watches_the_queue_through_an_outage(
             assert "ml-production" in first["tree"]
             assert "a100" in first["nodes"]
             assert "GPUs of pods that you may read" in first["nodes"]
-            made = researcher.submit(JOB)
+            made = researcher.submit(a_job("watched", TEAM, {"nvidia.com/gpu": "8"}))
             until(found, lambda board: "watched" in board["sections"].get("admitted", ""))
             until(found, lambda board: "running" in board["sections"].get("jobs", ""))
             assert "not pending" in why(address, "watched")

@@ -15,6 +15,7 @@ from builders import EXISTING, Data, pool, server, team
 from cli_builders import Project
 from earlier_kueue import VERSION, build_program, installing
 from platforms import running
+from queueing import a_job
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
@@ -127,23 +128,15 @@ def _conditions(workload: Manifest) -> Sequence[Json]:
 
 
 def job(name: str, gpus: int) -> Manifest:
-    amounts: Json = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
-    container: Json = {
-        "name": "main",
-        "image": "example.com/job:1",
-        "resources": {"requests": amounts, "limits": amounts},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    """As the level `restricted` of Pod Security has it."""
+    found: Any = a_job(name, TEAM, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)})
+    pod = found["spec"]["template"]["spec"]
+    pod["securityContext"] = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    pod["containers"][0]["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
     }
-    safe: Json = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    tolerations: Json = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    pod: Json = {
-        "restartPolicy": "Never",
-        "containers": [container],
-        "securityContext": safe,
-        "tolerations": tolerations,
-    }
-    metadata: Json = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": TEAM}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
+    return found
 
 
 @pytest.fixture(scope="module")
