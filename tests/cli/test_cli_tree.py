@@ -10,10 +10,9 @@ from subprocess import run
 from typing import Any, cast
 
 import pytest
-from builders import EXISTING
+from builders import CREATED, EXISTING
 from cli_builders import Project, small, tenancy
 from command_lines import GROUPS, TREE
-from components_builders import CREATED
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at

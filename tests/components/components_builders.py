@@ -7,9 +7,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from builders import EKS, PROVIDED, Data
+from builders import Data
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.checks import problems
@@ -18,17 +18,6 @@ from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config
 
-# A cluster on EKS that is created, with all that a stack may need.
-CREATED: Final[Data] = {
-    **EKS,
-    **PROVIDED,
-    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
-    "create": {
-        "version": "1.35",
-        "admins": ["arn:aws:iam::111122223333:role/deploy"],
-        "system": {"machine": "m7i.4xlarge"},
-    },
-}
 HEADER = """
 import json
 import pulumi

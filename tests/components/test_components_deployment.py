@@ -1,6 +1,6 @@
 """The order of a deployment: operators before their objects, stacks in parts, and adopted objects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final, cast
@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import pulumi
 import pytest
 import yaml
-from builders import EXISTING, Data, errors, pool, stack, team
+from builders import EXISTING, GKE, Data, pool, stack, team
 from components_builders import Graph, Program, name_of, program
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -119,9 +119,8 @@ def test_a_stack_without_the_dependency_is_noticed() -> None:
 
 
 def on_a_cloud(**sections: Any) -> Data:
-    cluster = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
     pools = {"cpu": pool("n2-standard-32", 3, labels={"node-type": "cpu"}), "h100": pool("a3-highgpu-8g")}
-    return stack(cluster=cluster, pools=pools, **sections)
+    return stack(cluster=GKE, pools=pools, **sections)
 
 
 def operators(**sections: Any) -> Program:
@@ -314,11 +313,6 @@ def test_an_unknown_part_is_refused_with_the_known_ones() -> None:
         rendered_part("example-tree", source, "cohort.gone")
 
 
-def test_cohorts_get_no_stacks() -> None:
-    (error,) = errors(stack(split={"cohorts": ["org"]}))
-    assert error == "split.cohorts: unknown key 'cohorts'; remove it: no key is defined"
-
-
 # Objects that a stack adopts have another provider under Pulumi's engine; all others keep theirs
 
 
@@ -374,17 +368,3 @@ def test_a_name_that_no_object_has_is_told_with_the_nearest_one() -> None:
         "cluster.adopt[0]: Namespace/visoin is no object that this stack can adopt; remove it, or correct it: did you"
         " mean 'Namespace/vision'?"
     )
-
-
-@pytest.mark.parametrize(
-    ("written", "rule"),
-    [
-        (["vision"], "cluster.adopt[0]: vision is not the name of one object; use KIND/NAME or"),
-        (["Namespace/*"], "cluster.adopt[0]: Namespace/* is not the name of one object"),
-        (["Job.batch/v1/vision/train"], "cluster.adopt[0]: Job.batch/v1/vision/train is not the name of one object"),
-        (["Namespace/vision"] * 2, "lists Namespace/vision twice; remove one of them"),
-    ],
-)
-def test_a_name_is_that_of_exactly_one_object(written: Sequence[str], rule: str) -> None:
-    (error,) = errors(adopting(*written))
-    assert rule in error

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast, get_args
 
 import pytest
-from builders import Data, job, pool, server, stack, team
+from builders import Data, environment_of, job, pool, server, stack, team
 from components_builders import Program, pod_specs, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -14,10 +14,7 @@ from gpu_tenancy.base.json import Json, at, map_at, maps_at
 from gpu_tenancy.engine.details import details
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.model.kinds import kind_of
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.signals import adapter_rules
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.roles import Framework
 from gpu_tenancy.review.replacements import forces_new
 
@@ -282,7 +279,7 @@ def test_keda_behaves_as_an_autoscaler_does() -> None:
 
 def test_the_adapter_serves_the_metric_of_the_autoscaler() -> None:
     assert autoscaler(ADAPTER) == autoscaler(SERVED)
-    (rule,) = cast("list[Any]", adapter_rules(Environment(load(Source(sections_server(ADAPTER))))))
+    (rule,) = cast("list[Any]", adapter_rules(environment_of(sections_server(ADAPTER))))
     names = [each["pods"]["metric"]["name"] for each in autoscaler(ADAPTER)["spec"]["metrics"] if "pods" in each]
     assert names == [rule["name"]["as"]]
 

@@ -2,19 +2,30 @@
 
 from typing import Any
 
-from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, planned, stack, team
+from builders import (
+    CREATED,
+    EXISTING,
+    GPU,
+    Data,
+    amounts,
+    cohort_of,
+    errors,
+    job,
+    planned,
+    stack,
+    stack_of,
+    team,
+    tree_of,
+)
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.storage import caches
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.datasets import CachePlan, node_label
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.object_storage import DRIVERS
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.spec import Stack
 
 GIB = 2**30
 CACHE: Data = {"cache": "800Gi", "flavor": "a100", "secret": "keys"}
@@ -33,10 +44,6 @@ def cached(bucket: str = "s3://ml-corpus/v3", dataset: Data | None = None, **cac
         },
         datasets={"corpus": {"bucket": bucket, "teams": ["a"], **(dataset or {}), "accelerate": accelerate}},
     )
-
-
-def stack_of(sections: Data) -> Stack:
-    return load(Source(sections))
 
 
 def the_cache(sections: Data) -> CachePlan:
@@ -164,16 +171,6 @@ def test_teams_write_through_a_cache_only_if_they_may_write() -> None:
     assert [team.cached[0].writable for team in planned(sections).teams] == [False, True]
 
 
-CREATED: Data = EKS | {
-    "subnets": dict.fromkeys(("eu-central-1a", "eu-central-1b"), "subnet-0123456789abcdef0"),
-    "create": {
-        "version": "1.35",
-        "admins": ["arn:aws:iam::111122223333:role/deploy"],
-        "system": {"machine": "m7i.4xlarge", "nodes": {"min": 2, "max": 3}},
-    },
-}
-
-
 def created(**cache: Any) -> Data:
     return cached(medium="ssd", **cache) | {"cluster": CREATED}
 
@@ -253,9 +250,7 @@ def test_sidecars_are_at_least_the_container_minimum() -> None:
 
 
 def test_the_queue_leaves_room_for_the_sidecars_in_the_budget() -> None:
-    quota, other = (
-        Tree(load(Source(sections))).team_shares["a"]["cpu"] for sections in (mounting(), mounting("s3://corpus"))
-    )
+    quota, other = (tree_of(sections).team_shares["a"]["cpu"] for sections in (mounting(), mounting("s3://corpus")))
     assert ((other[CPU].limit or 0) - (quota[CPU].limit or 0)) == 4 * 250
     assert ((other[MEMORY].limit or 0) - (quota[MEMORY].limit or 0)) == GIB
     assert hard(mounting())["requests.cpu"] == 8000

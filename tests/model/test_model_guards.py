@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import GPU, Data, errors, job, planned, pool, stack, team
+from builders import GPU, Data, errors, job, planned, pool, stack, stack_of, team
 from repository import ROOT
 
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.plan.guards import FACTS, Bounds, GuardsPlan, is_allowed, own_images
-from gpu_tenancy.model.source import Source
 
 DEFINITION = ROOT / "gpu_tenancy" / "model" / "spec" / "__init__.py"
 
@@ -32,7 +30,7 @@ DEFINITION = ROOT / "gpu_tenancy" / "model" / "spec" / "__init__.py"
 )
 def test_protection_guards_and_summary_agree(sections: Data, production: bool) -> None:  # noqa: FBT001
     given = stack(**sections)
-    loaded, plan = load(Source(given)), planned(given)
+    loaded, plan = stack_of(given), planned(given)
     action = "deny" if production else "warn"
     assert (loaded.is_production, plan.cluster.protect, plan.guards.action) == (production, production, action)
     kind = (

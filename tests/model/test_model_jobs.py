@@ -4,16 +4,13 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import EKS, GPU, Data, errors, job, planned, pool, queue_of, server, stack, team
+from builders import CREATED, EKS, GPU, Data, environment_of, errors, job, planned, pool, queue_of, server, stack, team
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.kueue import kueue_values, usage_weights
 from gpu_tenancy.model.plan.people import rules
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.roles import SSHD
 from gpu_tenancy.model.spec.tenancy import Usage
 
@@ -218,24 +215,15 @@ def connected(of_pool: Data | None = None, cluster: Data | None = None, **of_job
 
 
 def created(version: str) -> Data:
-    return {
-        **DALLAS,
-        "create": {
-            "version": version,
-            "admins": ["arn:aws:iam::111122223333:role/admins"],
-            "system": {"machine": "m7i.4xlarge"},
-        },
-    }
+    return {**DALLAS, "create": {**CREATED["create"], "version": version}}
 
 
 def driver(declared: Data) -> ReleasePlan | None:
-    return next(
-        (one for one in releases(Environment(load(Source(declared)))) if one.name == "dra-driver-nvidia-gpu"), None
-    )
+    return next((one for one in releases(environment_of(declared)) if one.name == "dra-driver-nvidia-gpu"), None)
 
 
 def mappings(declared: Data) -> Any:
-    values: Any = kueue_values(Environment(load(Source(declared))))
+    values: Any = kueue_values(environment_of(declared))
     configuration = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
     return configuration["resources"].get("deviceClassMappings")
 
@@ -317,25 +305,21 @@ def test_queues_count_channels_of_nodes_that_have_them() -> None:
 def test_without_channels_nothing_counts_them(declared: Data) -> None:
     assert queue_of(planned(declared), "a").claimed == {}
     assert mappings(declared) is None
-    assert not [rule for rule in rules(Environment(load(Source(declared))), "researcher") if rule.domains]
+    assert not [rule for rule in rules(environment_of(declared), "researcher") if rule.domains]
 
 
 def test_teams_can_create_their_own_compute_domains() -> None:
     declared = connected(computeDomain=False)
     assert queue_of(planned(declared), "a").claimed == {CHANNEL: ("gb200",)}
     verbs = {
-        resource: rule.verbs
-        for rule in rules(Environment(load(Source(declared))), "researcher")
-        for resource in rule.resources
+        resource: rule.verbs for rule in rules(environment_of(declared), "researcher") for resource in rule.resources
     }
     assert "create" in verbs["computedomains"]
     assert verbs["resourceclaimtemplates"] == ("get", "list", "watch")
 
 
 def test_past_usage_does_not_count_channels() -> None:
-    assert (
-        usage_weights(Environment(load(Source(connected()))), Usage.model_validate({"halfLife": "1h"}))[CHANNEL] == 0.0
-    )
+    assert usage_weights(environment_of(connected()), Usage.model_validate({"halfLife": "1h"}))[CHANNEL] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import EKS, EXISTING, PROVIDED, Data, errors, job, planned, pool, server, stack, team
+from builders import EKS, PROVIDED, Data, job, planned, pool, server, stack, team, tree_of
 from operators_builders import (
-    AMD_POOL,
     HERE,
     ROOT,
     STACKS,
@@ -25,12 +24,9 @@ from operators_builders import (
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.checks.operators import unknown_architectures
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import needs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import Reason
-from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.source import Source
 
 # What is installed
 
@@ -310,18 +306,9 @@ def test_jobs_are_walked_once_for_all_teams(monkeypatch: pytest.MonkeyPatch) -> 
     assert walks(2) == walks(12)
 
 
-def test_plugin_of_intel_needs_its_node_label() -> None:
-    arc = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
-    sections: Data = {
-        "cluster": EXISTING,
-        "pools": {"cpu": pool("m7i.8xlarge", 3), "flex": arc},
-        "teams": {"a": team()},
-        "operators": {"intelDevicePlugin": "here"},
-    }
-    (error,) = errors(sections)
-    assert error.startswith("pools.flex.labels: does not have the node label intel.feature.node.kubernetes.io/gpu")
-    sections["pools"]["flex"] = {**arc, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}}
-    assert names(sections) == ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"]
+def test_plugin_of_intel_brings_cert_manager_and_its_operator() -> None:
+    found = names(intel(operators={"intelDevicePlugin": "here"}))
+    assert found == ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"]
 
 
 # Arm nodes.
@@ -330,7 +317,7 @@ GB200: Data = {"gb200": {"guaranteed": 4}}
 
 
 def unknown(sections: Data) -> list[str]:
-    return unknown_architectures(Tree(load(Source(sections))))
+    return unknown_architectures(tree_of(sections))
 
 
 def on_arm(**sections: object) -> Data:

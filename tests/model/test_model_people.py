@@ -3,19 +3,16 @@
 from typing import Any
 
 import pytest
-from builders import AKS, EKS, PROVIDED, Data, errors, job, planned, server, stack, team
+from builders import AKS, EKS, GKE, PROVIDED, Data, environment_of, errors, job, planned, server, stack, stack_of, team
 from pydantic import ValidationError
 
 from gpu_tenancy.model.catalogue.access import Role, credential, roles, rules_of
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import UNREAD
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.people import AccessPlan, Subject, rules
 from gpu_tenancy.model.plan.secrets import CopiedSecret, Store, config_names, secret_rows
 from gpu_tenancy.model.resolve import resolve
 from gpu_tenancy.model.source import Source, to_config
 
-GKE: Data = {"cloud": "gcp", "name": "ml", "project": "ml-project", "location": "europe-west4"}
 OBJECT = "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
 ROLE = "arn:aws:iam::111122223333:role/research"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
@@ -135,7 +132,7 @@ def test_members_read_routes_and_create_none() -> None:
     def of_leads(expose: Data | None, hosts: Data | None = None) -> list[tuple[str, ...]]:
         own = {"serving": {"chat": server(expose=expose)}, "notebooks": {**notebooks, "expose": hosts}}
         owner = team(gpus={"h100": {"guaranteed": 8}}, network=network, **own)
-        found = rules(Environment(load(Source(stack(teams={"a": owner})))), "lead")
+        found = rules(environment_of(stack(teams={"a": owner})), "lead")
         return [rule.verbs for rule in found if {"httproutes", "services"}.intersection(rule.resources)]
 
     reads = ("get", "list", "watch")
@@ -282,7 +279,7 @@ def test_a_variable_named_for_a_credential_is_judged() -> None:
 
 
 def test_the_offline_engine_has_a_placeholder_for_each_value() -> None:
-    assert config_names(load(Source(sections()))) == {
+    assert config_names(stack_of(sections())) == {
         "wandb-vision": ("teams", "vision", "secrets", "wandb", "config", "TOKEN")
     }
     config = to_config(Source(sections()))
@@ -292,7 +289,7 @@ def test_the_offline_engine_has_a_placeholder_for_each_value() -> None:
 
 
 def test_reports_name_the_users_of_each_secret() -> None:
-    rows = {row.name: (row.source, row.users, row.restarts) for row in secret_rows(resolve(load(Source(sections()))))}
+    rows = {row.name: (row.source, row.users, row.restarts) for row in secret_rows(resolve(stack_of(sections())))}
     assert rows == {
         "hub": ("aws://eu-central-1/vision/hub", ("image pulls of all pods",), False),
         "s3": ("aws://eu-central-1/vision/s3", ("api",), False),

@@ -38,6 +38,11 @@ def typed(made: list[Registration], token: str) -> list[Any]:
     return [cast("Any", resource) for resource in made if resource.type == token]
 
 
+def with_team(sections: Data, **fields: Any) -> Data:
+    """The stack with more keys of its team `a`."""
+    return {**sections, "teams": {"a": {**sections["teams"]["a"], **fields}}}
+
+
 # EKS
 
 

@@ -5,7 +5,7 @@ import re
 from typing import Any, Final, cast
 
 import pytest
-from builders import Data, errors, planned, team
+from builders import Data, planned, stack_of, team
 from cloud_descriptions import allowed
 from cloud_stacks import (
     REGION,
@@ -17,6 +17,7 @@ from cloud_stacks import (
     gke_creation,
     gke_stack,
     sent,
+    with_team,
 )
 from components_builders import Graph, platform
 from eks_description import DESCRIPTION
@@ -24,9 +25,7 @@ from eks_shapes import service
 from gke_description import DESCRIPTION as GKE
 
 from gpu_tenancy.engine.recording import UNKNOWN, Registration
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 BUCKET: Final = "arn:aws:s3:::ml-corpus"
@@ -156,7 +155,7 @@ def test_on_gke_a_folder_is_managed_and_a_bucket_has_members() -> None:
 
 
 def test_on_gke_principals_are_service_accounts_of_pods() -> None:
-    cluster = load(Source(gke_stack())).cluster
+    cluster = stack_of(gke_stack()).cluster
     assert isinstance(cluster, GcpCluster)
     assert cluster.principal("123", "a", "workload") == (
         "principal://iam.googleapis.com/projects/123/locations/global/workloadIdentityPools/example-ml.svc.id.goog"
@@ -248,14 +247,9 @@ def test_a_created_bucket_is_private_encrypted_and_versioned() -> None:
     assert (account["allowBlobPublicAccess"], account["allowSharedKeyAccess"]) == (False, False)
 
 
-def test_an_existing_cluster_grants_and_creates_nothing() -> None:
+def test_an_existing_cluster_grants_nothing() -> None:
     sections = with_datasets(eks_stack(), corpus={"bucket": "s3://ml-corpus/v3"})
     assert planned(sections).cluster.identities == ()
-    (problem,) = errors(with_datasets(eks_stack(), out={"bucket": "s3://ml-out", "create": True}))
-    assert problem == (
-        "datasets.out.create: true needs cluster.cloud aws with cluster.create, whose provider creates the bucket;"
-        " remove create, and create s3://ml-out where its cloud is managed"
-    )
 
 
 def test_a_cache_has_the_rights_of_its_teams_in_its_namespace() -> None:
@@ -277,9 +271,7 @@ def test_a_cache_has_the_rights_of_its_teams_in_its_namespace() -> None:
 
 def test_eks_gets_the_snapshot_controller_only_for_snapshots() -> None:
     def addons(**storage: Data) -> set[str]:
-        sections = eks_stack(eks_creation())
-        owner = {**sections["teams"]["a"], "storage": storage}
-        found = sent({**sections, "teams": {"a": owner}})
+        found = eks_files(storage)
         return {str(one.inputs.get("addonName")) for one in found if one.type == "aws:eks/addon:Addon"}
 
     assert "snapshot-controller" in addons(ck={"size": "1Gi", "snapshots": "0 3 * * *"})
@@ -306,12 +298,8 @@ POINT: Final = {
 }
 
 
-def with_storage(sections: Data, storage: Data) -> Data:
-    return {**sections, "teams": {"a": {**sections["teams"]["a"], "storage": storage}}}
-
-
 def eks_files(storage: Data, environment: str = "dev") -> list[Registration]:
-    return sent(with_storage(eks_stack(eks_creation(), environment), storage))
+    return sent(with_team(eks_stack(eks_creation(), environment), storage=storage))
 
 
 def inputs(made: list[Registration], token: str) -> list[Any]:
@@ -445,7 +433,7 @@ def test_on_eks_lustre_is_admitted_in_both_directions() -> None:
 
 
 def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
-    sections = with_storage(eks_stack(eks_creation()), {**EFS, **FSX})
+    sections = with_team(eks_stack(eks_creation()), storage={**EFS, **FSX})
     rendered = platform(sections).rendered
     classes = {
         one.inputs["metadata"]["name"]: one.inputs
@@ -465,7 +453,7 @@ def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
 
 
 def test_on_eks_driver_and_addresses_outlive_claims() -> None:
-    graph = Graph(platform(with_storage(eks_stack(eks_creation()), EFS)).rendered)
+    graph = Graph(platform(with_team(eks_stack(eks_creation()), storage=EFS)).rendered)
     (claim,) = graph.find("kubernetes:core/v1:PersistentVolumeClaim", "files")
     before = [graph.known[urn] for urn in graph.all_needs(claim)]
     assert "aws-efs-csi-driver" in [one.inputs.get("addonName") for one in before if one.type == ADDON]
@@ -484,7 +472,7 @@ def test_on_gke_drivers_are_enabled_for_claims_that_need_them() -> None:
         (FILES, True, True),
         ({"files": FILES["files"]}, True, False),
     ):
-        made = list(sent(with_storage(gke_stack(create=gke_creation()), storage)))
+        made = list(sent(with_team(gke_stack(create=gke_creation()), storage=storage)))
         cluster = only(made, "gcp:container/cluster:Cluster")
         addons = cast("Any", cluster.inputs)["addonsConfig"]
         assert addons["gcpFilestoreCsiDriverConfig"] == {"enabled": filestore}
@@ -493,7 +481,7 @@ def test_on_gke_drivers_are_enabled_for_claims_that_need_them() -> None:
 
 
 def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
-    own = planned(with_storage(gke_stack(create=gke_creation()), FILES)).storage_classes
+    own = planned(with_team(gke_stack(create=gke_creation()), storage=FILES)).storage_classes
     assert {made.kind: dict(made.parameters) for made in own} == {
         "filestore": {"tier": "zonal", "network": "ml", "connect-mode": "DIRECT_PEERING"},
         "managed-lustre": {
@@ -506,54 +494,18 @@ def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
         ("example-ml", "DIRECT_PEERING", "ml"),
     ):
         named = {**gke_creation(), "network": f"projects/{project}/global/networks/ml"}
-        (filestore,) = planned(with_storage(gke_stack(create=named), {"files": FILES["files"]})).storage_classes
+        (filestore,) = planned(with_team(gke_stack(create=named), storage={"files": FILES["files"]})).storage_classes
         assert filestore.parameters["connect-mode"] == mode
         assert filestore.parameters["network"] == network
 
 
-REFUSED: Final = {
-    "a size between those of Filestore": (
-        gke_stack(create=gke_creation()),
-        {"size": "1100Gi"},
-        "size: 1100Gi is not a size of Filestore (zonal); set 1280Gi",
-    ),
-    "more than the largest Filestore": (
-        gke_stack(create=gke_creation()),
-        {"size": "101Ti"},
-        "size: 101Ti is more than 100Ti, the maximum of Filestore (zonal); lower it, or use several claims",
-    ),
-    "a driver that the version of the cluster does not have": (
-        gke_stack(create={**gke_creation(), "version": "1.32"}),
-        {"size": "9000Gi", "class": "managed-lustre"},
-        (
-            "class: managed-lustre needs Kubernetes 1.33 or later, but the cluster has 1.32; set"
-            " cluster.create.version to 1.33 or later, or another class"
-        ),
-    ),
-    "a class that needs more than a StorageClass": (
-        aks_stack(aks_creation()),
-        {"size": "1Ti", "class": "netapp-files"},
-        (
-            "class: netapp-files needs Trident, a NetApp account and a capacity pool, which are not made here; set"
-            " storageClass to a StorageClass that you create for it"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_unsupported_settings_of_a_service_are_refused(case: str) -> None:
-    sections, storage, message = REFUSED[case]
-    assert errors(with_storage(sections, {"ck": {"mode": "shared", **storage}})) == [f"teams.a.storage.ck.{message}"]
-
-
 def test_needs_of_the_network_are_in_the_report() -> None:
     shared = {**gke_creation(), "network": "projects/network-host/global/networks/ml"}
-    made = outlook(load(Source(with_storage(gke_stack(create=shared), FILES))))
+    made = outlook(stack_of(with_team(gke_stack(create=shared), storage=FILES)))
     network = "the network projects/network-host/global/networks/ml needs private services access"
     assert made.network_needs == (
         f"Filestore (zonal): {network}",
         f"Managed Lustre: {network}, and a firewall rule that admits TCP port 988 from its range",
     )
-    own = outlook(load(Source(with_storage(gke_stack(create=gke_creation()), {"files": FILES["files"]}))))
+    own = outlook(stack_of(with_team(gke_stack(create=gke_creation()), storage={"files": FILES["files"]})))
     assert own.network_needs == ()
