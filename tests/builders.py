@@ -1,7 +1,12 @@
 """Valid stacks as plain data, of which each test breaks one part."""
 
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias, cast
+
+import yaml
 
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.kueue import Cohort, Quota
@@ -106,6 +111,19 @@ def tree_of(sections: Data) -> Tree:
 
 def environment_of(sections: Data) -> Environment:
     return Environment(stack_of(sections))
+
+
+@cache
+def refusals() -> Data:
+    """`refused.yaml`: valid stacks by name, and changes of them that are refused or accepted."""
+    file = Path(__file__).parent / "model" / "refused.yaml"
+    return yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+
+
+def base(name: str) -> Data:
+    """A valid stack of `refused.yaml`."""
+    sections = deepcopy(refusals()[name]["stack"])
+    return {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
 
 
 def planned(sections: Data) -> Plan:

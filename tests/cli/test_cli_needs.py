@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import pool, team
+from builders import EKS, pool, stack, team
 from cli_builders import Project, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -210,21 +210,9 @@ def manifests(file: Path) -> list[dict[str, Any]]:
 
 def test_a_stack_with_karpenter_and_partitions_can_be_previewed(project: Project, tmp_path: Path) -> None:
     """Karpenter learns of the partitions from a NodeOverlay, which is cluster-scoped."""
-    project.write(
-        "partitions",
-        {
-            "cluster": {
-                "cloud": "aws",
-                "name": "ml",
-                "region": "eu-central-1",
-                "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
-                "autoscaler": "karpenter",
-                "provides": ["networkPolicies"],
-            },
-            "pools": {"parts": pool("p4de.24xlarge", {"min": 0, "max": 2}, sharing={"mig": {"profile": "1g.10gb"}})},
-            "teams": {"a": team(gpus={"parts": {"guaranteed": 56}})},
-        },
-    )
+    cut = pool("p4de.24xlarge", {"min": 0, "max": 2}, sharing={"mig": {"profile": "1g.10gb"}})
+    teams = {"a": team(gpus={"parts": {"guaranteed": 56}})}
+    project.write("partitions", stack(cluster={**EKS, "autoscaler": "karpenter"}, pools={"parts": cut}, teams=teams))
     done = tenancy("preview", "partitions", "--out", tmp_path / "out", project=project.folder)
     assert done.exit_code == 0, done.output
     overlays: list[Any] = [

@@ -4,7 +4,23 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import CREATED, EKS, GPU, Data, environment_of, errors, job, planned, pool, queue_of, server, stack, team
+from builders import (
+    CREATED,
+    EKS,
+    GPU,
+    PROVIDED,
+    Data,
+    base,
+    environment_of,
+    errors,
+    job,
+    patched,
+    planned,
+    pool,
+    queue_of,
+    stack,
+    team,
+)
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
@@ -15,13 +31,8 @@ from gpu_tenancy.model.spec.roles import SSHD
 from gpu_tenancy.model.spec.tenancy import Usage
 
 
-def sections(**of_team: object) -> Data:
-    gpus = {"h100": {"guaranteed": 8, "limit": 32}}
-    return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=gpus, **of_team)})
-
-
 def with_job(**fields: object) -> Data:
-    return sections(training={"j": job(**fields)})
+    return patched(base("kinds"), {"teams": {"a": {"training": {"j": fields}}}})
 
 
 def planned_job(**fields: object) -> JobPlan:
@@ -106,15 +117,10 @@ UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
 NODE = "kubernetes.io/hostname"
 
 
-def placed(topology: object = OWN, of_pool: Data | None = None, **training: object) -> Data:
+def placed(topology: object = OWN, **training: object) -> Data:
     """H100 nodes with a topology, and a team with a job of two pods and a server there."""
-    own = team(
-        gpus={"h100": {"guaranteed": 16}},
-        training={"fit": job(**{"workers": 2, "gpus": 4, **training})},
-        serving={"serve": server()},
-    )
-    pools = {"h100": pool(topology=topology, **(of_pool or {}))}
-    return stack(pools=pools, teams={"a": own})
+    teams = {"a": {"training": {"fit": training}}}
+    return patched(base("topology"), {"pools": {"h100": {"topology": topology}}, "teams": teams})
 
 
 def annotations(of_job: Data) -> Data:
@@ -192,7 +198,6 @@ def test_a_role_without_gpus_runs_on_any_nodes() -> None:
 # Compute domains.
 
 CHANNEL = "compute-domain.nvidia.com/channel"
-CPUS: Data = {"cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"})}
 DALLAS: Final[Data] = {
     **EKS,
     "region": "us-east-1",
@@ -202,16 +207,11 @@ DALLAS: Final[Data] = {
 
 def connected(of_pool: Data | None = None, cluster: Data | None = None, **of_job: Any) -> Data:
     """Four machines with GB200s, and a job that shares memory between two of them; and machines with H100s."""
-    training = {"fit": job(**{"workers": 2, "gpus": 4, "computeDomain": True, "flavor": "gb200", **of_job})}
-    gpus = {"gb200": {"guaranteed": 16}, "h100": {"guaranteed": 8}}
     block = {"kind": "capacity-block", "reservation": "cr-0123456789abcdef0"}
     bought = {"zones": ["us-east-1-dfw-2a"], "capacity": block} if cluster else {}
-    gb200 = {**pool("p6e-gb200.36xlarge", 4, **bought), **(of_pool or {})}
-    return stack(
-        cluster=cluster or {"cloud": "existing"},
-        pools={**CPUS, "gb200": gb200, "h100": pool()},
-        teams={"a": team(gpus=gpus, training=training)},
-    )
+    teams = {"a": {"training": {"fit": of_job}}}
+    made = patched(base("nvlink"), {"pools": {"gb200": {**bought, **(of_pool or {})}}, "teams": teams})
+    return made | ({"cluster": {**PROVIDED, **cluster}} if cluster else {})
 
 
 def created(version: str) -> Data:
@@ -335,8 +335,6 @@ def test_past_usage_does_not_count_channels() -> None:
 def test_nvlink_domains_are_those_of_the_catalogue(own: Data, nodes: int) -> None:
     gpus = own.get("gpusPerNode", 4)
     declared = connected({**own, "nodes": nodes}, workers=nodes + 1, gpus=gpus)
-    if own["machine"] is None:
-        del declared["pools"]["gb200"]["machine"]
     most = {"guaranteed": nodes * gpus}
     declared["teams"]["a"]["gpus"] = {"gb200": most, "h100": {"guaranteed": 8}}
     declared["cluster"]["provider"] = {"a": "gcp", "S": "azure"}.get(str(own["machine"])[0], "aws")

@@ -3,7 +3,23 @@
 from typing import Any
 
 import pytest
-from builders import AKS, EKS, GKE, PROVIDED, Data, environment_of, errors, job, planned, server, stack, stack_of, team
+from builders import (
+    AKS,
+    EKS,
+    GKE,
+    PROVIDED,
+    Data,
+    base,
+    environment_of,
+    errors,
+    job,
+    patched,
+    planned,
+    server,
+    stack,
+    stack_of,
+    team,
+)
 from pydantic import ValidationError
 
 from gpu_tenancy.model.catalogue.access import Role, credential, roles, rules_of
@@ -181,37 +197,12 @@ def test_the_table_of_roles_refuses_wildcards_and_escalation(part: Data) -> None
 
 # Secrets.
 
-SOURCES: Data = {
-    "wandb": {"config": {"TOKEN": "wandb-vision"}},
-    "s3": {"from": "aws://eu-central-1/vision/s3", "keys": {"ID": "id", "KEY": "secret"}},
-    "hub": {
-        "from": "aws://eu-central-1/vision/hub",
-        "key": ".dockerconfigjson",
-        "type": "kubernetes.io/dockerconfigjson",
-    },
-    "signing": {"existing": True},
-}
-USES: Data = {
-    "env": {
-        "LEVEL": "info",
-        "TOKEN": {"secret": "wandb", "key": "TOKEN"},
-        "REGION": {"configMap": "settings", "key": "region"},
-        "POD": {"field": "metadata.name"},
-    },
-    "envFrom": [{"secret": "s3", "prefix": "S3_"}],
-    "files": {"/etc/keys": {"secret": "signing", "items": {"tls.key": "own/key.pem"}}},
-}
+VISION: Data = base("secrets")["teams"]["vision"]  # one Secret of each source, and a server that uses all of them
+USES: Data = {key: VISION["serving"]["api"][key] for key in ("env", "envFrom", "files")}
 
 
-def sections(workload: Data | None = None, **fields: Any) -> Data:
-    """A stack whose team has one Secret of each source, and a server that uses all of them."""
-    of_team = {"gpus": {"h100": {"guaranteed": 8}}, "secrets": SOURCES, "imagePullSecrets": ["hub"], **fields}
-    api = server(**(USES if workload is None else workload))
-    return stack(teams={"vision": team(serving={"api": api}, **of_team)})
-
-
-def problems(workload: Data | None = None, **fields: Any) -> list[str]:
-    return errors(sections(workload, **fields))
+def sections(workload: Data | None = None) -> Data:
+    return patched(base("secrets"), {"teams": {"vision": {"serving": {"api": workload or {}}}}})
 
 
 def test_each_source_is_planned_without_a_value() -> None:
@@ -240,7 +231,7 @@ def test_roles_of_a_job_inherit_its_references() -> None:
 
 
 def test_images_are_pulled_with_secrets_of_job_and_team() -> None:
-    (vision,) = planned(sections({**USES, "imagePullSecrets": ["signing", "hub"]})).teams
+    (vision,) = planned(sections({"imagePullSecrets": ["signing", "hub"]})).teams
     assert vision.servers[0].pod.references.pull == ("hub", "signing")
     (vision,) = planned(sections()).teams
     assert vision.servers[0].pod.references.pull == ()  # The ServiceAccount has those of the team.
@@ -264,7 +255,7 @@ CREDENTIALS = {
 @pytest.mark.parametrize("what", CREDENTIALS)
 def test_a_credential_in_clear_text_is_refused_and_not_shown(what: str) -> None:
     text = CREDENTIALS[what]
-    found = problems({"env": {"A": text}, "args": [f"--key={text}"]})
+    found = errors(sections({"env": {"A": text}, "args": [f"--key={text}"]}))
     assert [error.partition(":")[0] for error in found] == [
         "teams.vision.serving.api.args[0]",
         "teams.vision.serving.api.env.A",

@@ -6,7 +6,22 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import GPU, Data, amounts, cohort_of, job, line, patched, planned, pool, queue_of, server, stack, team
+from builders import (
+    GPU,
+    Data,
+    amounts,
+    cohort_of,
+    h100,
+    job,
+    line,
+    patched,
+    planned,
+    pool,
+    queue_of,
+    server,
+    stack,
+    team,
+)
 from repository import ROOT
 
 from gpu_tenancy.base.quantity import parse_bytes, parse_cpu
@@ -51,16 +66,8 @@ def test_queues_and_cohorts_have_the_quota_of_the_stack(case: str) -> None:
 
 
 def test_row_namespace_quota_is_the_sum_of_limits_and_gangs() -> None:
-    plan = planned(
-        stack(
-            teams={
-                "a": team(
-                    gpus={"h100": {"guaranteed": 4, "limit": 8}, "a100": {"limit": 3}},
-                    gangs={"a100": {"guaranteed": 2}},
-                )
-            }
-        )
-    )
+    gpus = {"h100": {"guaranteed": 4, "limit": 8}, "a100": {"limit": 3}}
+    plan = planned(stack(teams={"a": team(gpus=gpus, gangs={"a100": {"guaranteed": 2}})}))
     assert quotas(plan)["budget"].hard[f"requests.{GPU}"] == 8 + 3 + 2
 
 
@@ -68,13 +75,9 @@ def test_row_namespace_quota_has_a_line_for_each_partition() -> None:
     def cut(profile: str) -> Data:
         return pool("p4de.24xlarge", 1, sharing={"mig": {"profile": profile}}, labels={"cut": profile})
 
-    plan = planned(
-        stack(
-            pools={"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")},
-            teams={"a": team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})},
-        )
-    )
-    hard = quotas(plan)["budget"].hard
+    pools = {"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")}
+    teams = {"a": team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})}
+    hard = quotas(planned(stack(pools=pools, teams=teams)))["budget"].hard
     assert {key: amount for key, amount in hard.items() if "nvidia" in key} == {
         "requests.nvidia.com/gpu": 2,
         "requests.nvidia.com/mig-1g.10gb": 0,
@@ -98,20 +101,12 @@ def test_row_waiting_pods_count_in_the_namespace_quota_only() -> None:
 
 
 def test_row_priority_budget_is_two_quotas() -> None:
-    plan = planned(
-        stack(
-            pools={"h100": pool()},
-            priorities={"ml-critical": 10, "ml-high": 5, "ml-low": 1},
-            teams={
-                "a": team(
-                    gpus={"h100": {"guaranteed": 8}},
-                    compute={"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]},
-                    objects={"services": 5, "pods": 9},
-                )
-            },
-        )
-    )
-    found, classes = quotas(plan), ("ml-critical", "ml-high")
+    sections = stack(pools={"h100": pool()}, priorities={"ml-critical": 10, "ml-high": 5, "ml-low": 1})
+    sections["teams"]["a"] |= {
+        "compute": {"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]},
+        "objects": {"services": 5, "pods": 9},
+    }
+    found, classes = quotas(planned(sections)), ("ml-critical", "ml-high")
     assert list(found) == ["budget", "budget-compute", "budget-no-other-priority"]
     assert {f"requests.{GPU}": 8, "pods": 9, "services": 5}.items() <= found["budget"].hard.items()
     assert found["budget-compute"].scope == ("In", classes)
@@ -145,15 +140,8 @@ def test_row_serving_pods_carry_queue_and_priority() -> None:
 
 
 def test_row_volcano_is_subtracted_before_queues() -> None:
-    plan = planned(
-        stack(
-            teams={
-                "a": team(gangs={"h100": {"guaranteed": 2, "limit": 4}}),
-                "b": team(gpus={"h100": {"guaranteed": 12}}),
-            }
-        )
-    )
-    (gangs,) = plan.queues.gang_queues
+    teams = {"a": team(gangs=h100(2, 4)), "b": team(gpus={"h100": {"guaranteed": 12}})}
+    (gangs,) = planned(stack(teams=teams)).queues.gang_queues
     assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * EIGHTH, GPU: 2}
     assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
 
@@ -184,9 +172,8 @@ def test_guarantees_are_reclaimed_by_default() -> None:
 
 
 def test_a_shared_queue_admits_from_all_its_namespaces() -> None:
-    plan = planned(
-        stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})})
-    )
+    shared = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})}
+    plan = planned(stack(teams=shared))
     (queue,) = plan.queues.cluster_queues
     assert queue.namespaces == ("a", "b")
     assert quotas(plan, "b")["budget"].hard[f"requests.{GPU}"] == 8

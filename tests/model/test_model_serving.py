@@ -10,6 +10,7 @@ from builders import (
     GPU,
     PROVIDED,
     Data,
+    base,
     environment_of,
     errors,
     patched,
@@ -24,7 +25,6 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from repository import ROOT
-from test_model_errors import base
 
 from gpu_tenancy.base.quantity import format_rate, parse_rate
 from gpu_tenancy.model.outlook import WayIn, outlook
@@ -39,12 +39,10 @@ RACK = "example.com/rack"
 CREATED: Data = {**EKS, **PROVIDED}
 
 
-def grouped(*, limit: int = 64, machines: int = 8, topology: Data | None = None, **fields: Any) -> Data:
+def grouped(topology: Data | None = None, **chat: Any) -> Data:
     """A server of two nodes, and nodes for four of its replicas."""
-    chat = server(**{"nodes": 2, "gpus": 8, "replicas": {"min": 1, "max": 3}, **fields})
-    own: Data = {"topology": topology} if topology else {}
-    of_team = team(gpus={"h100": {"guaranteed": limit}}, serving={"chat": chat})
-    return stack(pools={"h100": {**pool(nodes=machines), **own}}, teams={"a": of_team})
+    teams = {"a": {"serving": {"chat": chat}}}
+    return patched(base("groups"), {"pools": {"h100": {"topology": topology}}, "teams": teams})
 
 
 def group_server(**fields: Any) -> ServerPlan:
@@ -265,14 +263,10 @@ def test_servers_of_a_team_share_its_guarantee() -> None:
 
 # The size of a server from its load.
 
-LOAD: Data = {"rate": "10000/s", "perReplica": "220/s", "latency": "100ms"}  # the load of the reference
 
-
-def serving(load: Data | None = None, **fields: Any) -> Data:
-    """A server with one L4 a replica, on 16 nodes with four, whose team has fifty."""
-    served = server(**{"replicas": {"min": 3, "max": 50}, "load": {**LOAD, **(load or {})}, **fields})
-    pools = {"cpu": pool("m7i.8xlarge", 3), "l4": pool("g6.12xlarge", 16)}
-    return stack(pools=pools, teams={"a": team(gpus={"l4": {"guaranteed": 50, "limit": 50}}, serving={"m": served})})
+def serving(**fields: Any) -> Data:
+    """A server with one L4 a replica and the load of the reference, on 16 nodes with four, whose team has fifty."""
+    return patched(base("load"), {"teams": {"a": {"serving": {"m": fields}}}})
 
 
 def test_the_load_of_the_reference_needs_its_fifty_replicas() -> None:

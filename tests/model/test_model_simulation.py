@@ -42,7 +42,10 @@ def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tu
     return rows
 
 
-@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "tree" in file.stem else []) for file in STACKS],
+)
 def test_reports_of_all_stacks_agree_with_the_simulation(file: Path) -> None:
     rows = told_and_simulated(Tree(load(read_file(file))))
     assert rows
@@ -108,7 +111,6 @@ def test_each_teams_usage_is_the_sum_of_its_jobs() -> None:
 
 # Scenarios.
 
-STACK_FILES = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 SCENARIOS = sorted((ROOT / "stacks" / "scenarios").glob("*.yaml"))
 
 
@@ -174,7 +176,7 @@ def test_the_schema_of_scenarios_is_up_to_date() -> None:
 # A scenario made from a stack's teams.
 
 
-@pytest.mark.parametrize("file", STACK_FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_default_scenarios_stay_within_limits_of_teams(file: Path) -> None:
     tree = Tree(load(read_file(file)))
     scenario = scenario_of(default_scenario(tree), tree)
@@ -218,7 +220,7 @@ def test_a_cpu_team_requests_cpus_that_fit_on_a_node() -> None:
 # What a player tells.
 
 
-@pytest.mark.parametrize("file", STACK_FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_events_lead_from_each_state_to_the_next(file: Path) -> None:
     tree = Tree(load(read_file(file)))
     own = ROOT / "stacks" / "scenarios" / f"{file.stem.removeprefix('Pulumi.')}.yaml"

@@ -447,23 +447,3 @@ def test_a_team_without_secrets_of_the_cloud_has_no_identity(sections: Data) -> 
         and not one.name.endswith("-typed")
         and not one.type.startswith(("gpu-tenancy:", "gcp:kms", "kubernetes:admission"))
     ]
-
-
-def test_nodes_get_the_right_to_pull_from_named_registries() -> None:
-    repository = "projects/shared-ml/locations/europe-west4/repositories/ml"
-    (grant,) = (
-        cast("Any", one.inputs)
-        for one in sent({**gke_stack(), "images": {"registries": [repository]}})
-        if one.type == "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember"
-    )
-    assert (grant["project"], grant["location"], grant["repository"]) == ("shared-ml", "europe-west4", "ml")
-    assert grant["role"] == "roles/artifactregistry.reader"
-    registry = (
-        f"/subscriptions/{'0' * 8}-0000-0000-0000-{'0' * 12}/resourceGroups/ml"
-        "/providers/Microsoft.ContainerRegistry/registries/mlimages"
-    )
-    for section, number in ((aks_creation(), 1), (None, 0)):
-        made = sent({**aks_stack(section), "images": {"registries": [registry]}})
-        roles = [cast("Any", one.inputs) for one in made if one.type.endswith("RoleAssignment") and "pull" in one.name]
-        assert len(roles) == number
-        assert all(one["scope"] == registry and one["roleDefinitionId"].endswith(ROLES["AcrPull"]) for one in roles)

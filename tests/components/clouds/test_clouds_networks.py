@@ -149,31 +149,6 @@ def test_production_keeps_the_created_network(cloud: Cloud) -> None:
         assert {bool(one.protect) for one in registrations} == {environment == "prod"}
 
 
-def test_on_eks_each_subnet_has_a_route_out_and_one_to_s3() -> None:
-    registrations = made(eks())
-    assert [subnet["availabilityZone"] for subnet in _of(registrations, "Subnet")] == ZONES
-    assert len(list(_of(registrations, "RouteTableAssociation"))) == len(ZONES)
-    (route,) = _of(registrations, "Route")
-    assert route["destinationCidrBlock"] == "0.0.0.0/0"
-    (endpoint,) = _of(registrations, "VpcEndpoint")
-    assert endpoint["serviceName"] == f"com.amazonaws.{REGION}.s3"
-
-
-def test_on_gke_a_created_network_has_jumbo_frames() -> None:
-    registrations = made(gke())
-    (vpc,) = _of(registrations, "Network")
-    assert (vpc["mtu"], vpc["autoCreateSubnetworks"]) == (8896, False)
-    (subnetwork,) = _of(registrations, "Subnetwork")
-    assert subnetwork["privateIpGoogleAccess"] is True
-
-
-def test_on_aks_without_nat_egress_uses_the_load_balancer() -> None:
-    registrations = made(aks(egress="load-balancer"))
-    assert not list(_of(registrations, "NatGateway"))
-    (cluster,) = _of(registrations, "ManagedCluster")
-    assert cluster["networkProfile"]["outboundType"] == "loadBalancer"
-
-
 # The network between GPUs, as it is rendered: pods of each kind, and what the clusters have for them
 
 

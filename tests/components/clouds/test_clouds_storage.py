@@ -22,7 +22,6 @@ from cloud_stacks import (
 from components_builders import Graph, platform
 from eks_description import DESCRIPTION
 from eks_shapes import service
-from gke_description import DESCRIPTION as GKE
 
 from gpu_tenancy.engine.recording import UNKNOWN, Registration
 from gpu_tenancy.model.outlook import outlook
@@ -233,20 +232,6 @@ def test_a_bucket_is_created_only_on_request_and_never_deleted(cloud: str) -> No
     assert all(one.retain_on_delete and one.protect for one in made)
 
 
-def test_a_created_bucket_is_private_encrypted_and_versioned() -> None:
-    made = eks(out={"bucket": "s3://ml-out", "create": True})
-    (private,) = data(made, "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
-    switches = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
-    assert all(private[switch] for switch in switches)
-    (versions,) = data(made, "aws:s3/bucketVersioning:BucketVersioning")
-    assert versions["versioningConfiguration"] == {"status": "Enabled"}
-    gcs = sent(with_datasets(gke_stack(create=gke_creation()), out={"bucket": "gs://ml-out", "create": True}))
-    (bucket,) = data(gcs, "gcp:storage/bucket:Bucket")
-    assert (bucket["publicAccessPrevention"], bucket["uniformBucketLevelAccess"]) == ("enforced", True)
-    (account,) = data(aks(out={"bucket": "az://mlout/out", "create": True}), "azure-native:storage:StorageAccount")
-    assert (account["allowBlobPublicAccess"], account["allowSharedKeyAccess"]) == (False, False)
-
-
 def test_an_existing_cluster_grants_nothing() -> None:
     sections = with_datasets(eks_stack(), corpus={"bucket": "s3://ml-corpus/v3"})
     assert planned(sections).cluster.identities == ()
@@ -269,21 +254,11 @@ def test_a_cache_has_the_rights_of_its_teams_in_its_namespace() -> None:
     assert "aws-mountpoint-s3-csi-driver" not in addons
 
 
-def test_eks_gets_the_snapshot_controller_only_for_snapshots() -> None:
-    def addons(**storage: Data) -> set[str]:
-        found = eks_files(storage)
-        return {str(one.inputs.get("addonName")) for one in found if one.type == "aws:eks/addon:Addon"}
-
-    assert "snapshot-controller" in addons(ck={"size": "1Gi", "snapshots": "0 3 * * *"})
-    assert "snapshot-controller" not in addons(ck={"size": "1Gi"})
-
-
 # Shared storage of teams in created clusters: who reaches a file system, what its driver may do, and what stays
 
 
 EFS: Final[Data] = {"files": {"size": "2Ti", "mode": "shared"}}
 FSX: Final[Data] = {"fast": {"size": "4800Gi", "mode": "shared", "class": "fsx-lustre"}}
-FILE_SYSTEM: Final = "aws:efs/fileSystem:FileSystem"
 POLICY_FILES: Final = "aws:efs/fileSystemPolicy:FileSystemPolicy"
 TARGET: Final = "aws:efs/mountTarget:MountTarget"
 GROUP: Final = "aws:ec2/securityGroup:SecurityGroup"
@@ -325,33 +300,6 @@ def test_inputs_match_awss_model(storage: Data) -> None:
     assert {one.name: found for one in made if (found := DESCRIPTION.problems(one.type, cast("Any", one.inputs)))} == {}
 
 
-def test_without_shared_storage_there_is_no_file_system() -> None:
-    made = eks_files({"ck": {"size": "1Gi"}})
-    tokens = {FILE_SYSTEM, POLICY_FILES, TARGET, GROUP, INGRESS, EGRESS}
-    assert not [one.name for one in made if one.type in tokens]
-    assert not {one["addonName"] for one in inputs(made, ADDON)} & {"aws-efs-csi-driver", "aws-fsx-csi-driver"}
-
-
-def test_on_eks_a_file_system_is_encrypted_and_in_each_subnet() -> None:
-    made = eks_files(EFS)
-    assert only(made, FILE_SYSTEM).inputs["encrypted"] is True
-    assert [one["subnetId"] for one in inputs(made, TARGET)] == list(SUBNETS.values())
-
-
-def test_on_eks_a_file_system_admits_only_nfs_from_nodes() -> None:
-    made = eks_files(EFS)
-    (rule,) = inputs(made, INGRESS)
-    assert {key: rule[key] for key in rule if key not in {"securityGroupId", "referencedSecurityGroupId"}} == {
-        "ipProtocol": "tcp",
-        "fromPort": 2049,
-        "toPort": 2049,
-    }
-    assert rule["referencedSecurityGroupId"] == UNKNOWN  # the cluster's own group, which EKS creates
-    assert inputs(made, EGRESS) == []
-    group = only(made, GROUP)
-    assert not {"ingress", "egress"} & group.inputs.keys()
-
-
 def test_on_eks_clients_mount_access_points_over_tls() -> None:
     policy = str(only(eks_files(EFS), POLICY_FILES).inputs["policy"])
     place = f"{ARN}file-system/fs-0a1b"
@@ -364,27 +312,6 @@ def test_on_eks_clients_mount_access_points_over_tls() -> None:
     operations = {f"elasticfilesystem:{name}" for name in service("efs")["operations"]}
     for action in {*operations, "elasticfilesystem:ClientRootAccess"}:
         assert not allowed(policy, action, place, POINT)
-
-
-def test_on_eks_a_file_system_stays_but_its_addresses_go() -> None:
-    made = eks_files(EFS, "prod")
-    for token in (FILE_SYSTEM, POLICY_FILES):
-        assert only(made, token).retain_on_delete
-        assert only(made, token).protect
-    # The subnets and the network could not be deleted otherwise.
-    assert not [one for one in made if one.type in {TARGET, GROUP, INGRESS} and one.retain_on_delete]
-    assert not only(eks_files(EFS), FILE_SYSTEM).protect
-
-
-def test_on_eks_drivers_run_with_a_role_of_their_own() -> None:
-    roles: dict[str, str] = {}
-    for one in inputs(eks_files({**EFS, **FSX}), ADDON):
-        for association in one.get("podIdentityAssociations", []):
-            roles[one["addonName"]] = association["serviceAccount"]
-    assert roles["aws-efs-csi-driver"] == "efs-csi-controller-sa"
-    assert roles["aws-fsx-csi-driver"] == "fsx-csi-controller-sa"
-    attached = {one["policyArn"] for one in inputs(eks_files(EFS), "aws:iam/rolePolicyAttachment:RolePolicyAttachment")}
-    assert "arn:aws:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy" in attached
 
 
 def test_the_lustre_driver_changes_file_systems_of_the_cluster() -> None:
@@ -464,20 +391,6 @@ FILES: Final[Data] = {
     "files": {"size": "1Ti", "mode": "shared"},
     "fast": {"size": "9000Gi", "mode": "shared", "class": "managed-lustre"},
 }
-
-
-def test_on_gke_drivers_are_enabled_for_claims_that_need_them() -> None:
-    for storage, filestore, lustre in (
-        ({}, False, False),
-        (FILES, True, True),
-        ({"files": FILES["files"]}, True, False),
-    ):
-        made = list(sent(with_team(gke_stack(create=gke_creation()), storage=storage)))
-        cluster = only(made, "gcp:container/cluster:Cluster")
-        addons = cast("Any", cluster.inputs)["addonsConfig"]
-        assert addons["gcpFilestoreCsiDriverConfig"] == {"enabled": filestore}
-        assert addons["lustreCsiDriverConfig"] == {"enabled": lustre}
-        assert GKE.problems(cluster.type, cast("Any", cluster.inputs)) == []
 
 
 def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
