@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from builders import Data
 
@@ -28,6 +28,7 @@ from gpu_tenancy.model.source import read_config
 config = pulumi.Config("gpu-tenancy")
 made = plan(load(read_config({"gpu-tenancy:" + key: config.get(key) for key in json.loads(config.require("keys"))})))
 """
+TENANCY: Final = 'from components.tenancy import Tenancy\nTenancy("tenancy", made)'
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def platform(sections: Data) -> Program:
 
 
 def tenancy(sections: Data) -> Program:
-    rendered = program_once(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
+    rendered = program_once(sections, TENANCY)
     assert problems(rendered.rendered) == ()
     return rendered
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 import pytest
 from builders import EXISTING, GPU, Data, job, pool, server, stack, team
 from cli_builders import Project
-from components_builders import Program, pod_specs, tenancy, texts
+from components_builders import TENANCY, Program, pod_specs, program, tenancy, texts
 from repository import ROOT
 
 from gpu_tenancy.base.quantity import parse_bytes
@@ -42,10 +42,8 @@ def containers() -> list[Any]:
 
 
 def test_the_same_stack_gives_the_same_bytes() -> None:
-    second = tenancy(read_file(LOCAL).sections)
-    assert repr([resource.manifest for resource in second.objects]) == repr(
-        [resource.manifest for resource in local().objects]
-    )
+    second = program(read_file(LOCAL).sections, TENANCY)
+    assert repr([one.manifest for one in second.objects]) == repr([one.manifest for one in local().objects])
 
 
 def test_everything_in_a_namespace_comes_after_it() -> None:

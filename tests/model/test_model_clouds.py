@@ -187,14 +187,6 @@ def test_turns_by_gke_are_an_input_of_the_pool() -> None:
 # What goes on the nodes.
 
 
-@EVERY
-def test_a_pools_nodes_carry_model_pool_and_capacity(cloud: str) -> None:
-    labels = pool_of(on(cloud, capacity="spot")).labels
-    assert labels["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
-    assert labels["gpu-tenancy.dev/pool"] == "h100"
-    assert labels["gpu-tenancy.dev/capacity"] == "spot"
-
-
 def test_flavor_tolerates_the_spot_taint_of_aks() -> None:
     (flavor,) = planned(on("azure", capacity="spot")).queues.flavors
     assert [(taint.key, taint.value) for taint in flavor.tolerated] == [
@@ -220,11 +212,6 @@ def test_gpu_pools_never_grow_for_an_upgrade_and_cpu_pools_do() -> None:
     pool_plans = {pool.name: pool.surge for pool in planned(stack(cluster=EKS, pools=pools)).cluster.pools}
     assert (pool_plans["h100"].added, pool_plans["h100"].unavailable) == (0, 1)
     assert (pool_plans["cpu"].added, pool_plans["cpu"].unavailable) == (1, 0)
-
-
-@pytest.mark.parametrize(("environment", "protected"), [("prod", True), ("staging", False)])
-def test_production_is_protected(environment: str, *, protected: bool) -> None:
-    assert planned(on("aws") | {"environment": environment}).cluster.protect is protected
 
 
 def test_an_existing_clusters_pools_are_described_and_not_made() -> None:

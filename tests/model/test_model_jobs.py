@@ -198,6 +198,7 @@ def test_a_role_without_gpus_runs_on_any_nodes() -> None:
 # Compute domains.
 
 CHANNEL = "compute-domain.nvidia.com/channel"
+OFF: Data = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
 DALLAS: Final[Data] = {
     **EKS,
     "region": "us-east-1",
@@ -269,18 +270,16 @@ def test_driver_allocates_gpus_without_a_device_plugin() -> None:
     made = driver(plugin)
     assert made is not None
     assert made.values["resources"] == {"gpus": {"enabled": False}}
-    off = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
-    alone = driver({**plugin, "operators": {"draDriver": "here", "gpuOperator": off}})
+    alone = driver({**plugin, "operators": {"draDriver": "here", "gpuOperator": OFF}})
     assert alone is not None
     assert alone.values["gpuResourcesEnabledOverride"] is True
     assert "resources" not in alone.values
 
 
 def test_gpus_of_the_driver_are_not_placed_by_topology() -> None:
-    off = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
     declared = connected({"topology": "node"}, cluster=created("1.36"))
     assert errors(declared) == []
-    (problem,) = errors({**declared, "operators": {"draDriver": "here", "gpuOperator": off}})
+    (problem,) = errors({**declared, "operators": {"draDriver": "here", "gpuOperator": OFF}})
     assert problem.startswith("pools.gb200.topology: does not work with draDriver: Kueue 0.19 cannot place pods")
 
 
@@ -344,16 +343,10 @@ def test_nvlink_domains_are_those_of_the_catalogue(own: Data, nodes: int) -> Non
 
 # GPUs of the DRA driver.
 
-OFF: Data = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
-WITH: Data = {"operators": {"draDriver": "here", "gpuOperator": OFF}}
-
-
-def driven(**sections: Any) -> Data:
-    return stack(cluster=sections.pop("cluster", EKS), **WITH, **sections)
-
 
 def test_pods_and_quotas_are_those_of_a_device_plugin() -> None:
-    assert errors(driven()) == []
+    driven = stack(cluster=EKS, operators={"draDriver": "here", "gpuOperator": OFF})
     plugin = stack(cluster=EKS)
-    assert planned(driven()).queues == planned(plugin).queues
-    assert planned(driven()).teams == planned(plugin).teams
+    assert errors(driven) == []
+    assert planned(driven).queues == planned(plugin).queues
+    assert planned(driven).teams == planned(plugin).teams

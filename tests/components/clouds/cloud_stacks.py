@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from aks_description import CLUSTER, POOL
+from aks_description import POOL
 from builders import PROVIDED, Data, team
 from components_builders import cluster
 
@@ -135,11 +135,6 @@ def aks_nodes(sections: Data, name: str = "gpu") -> Registration:
 def aks_inputs(sections: Data, name: str = "gpu") -> Any:
     """The registered inputs of a pool."""
     return cast("Any", aks_nodes(sections, name).inputs)
-
-
-def aks_cluster(sections: Data) -> Any:
-    """The registered inputs of a created cluster."""
-    return cast("Any", one(sent(sections), CLUSTER).inputs)
 
 
 # GKE
