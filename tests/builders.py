@@ -1,16 +1,23 @@
 """Valid stacks as plain data, of which each test breaks one part."""
 
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias, cast
+
+import yaml
 
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.kueue import Cohort, Quota
 from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.queues import ClusterQueue
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.simulation.stage import JobStep, Moment, play
 
 Data: TypeAlias = dict[str, Any]
@@ -23,6 +30,7 @@ EKS: Data = {
     "region": "eu-central-1",
     "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
 }
+GKE: Data = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
 _GROUP = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/network"
 AKS: Data = {
     "cloud": "azure",
@@ -31,6 +39,17 @@ AKS: Data = {
     "resourceGroup": "ml",
     "location": "eastus",
     "subnet": f"{_GROUP}/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes",
+}
+# A cluster on EKS that is created, with all that a stack may need.
+CREATED: Data = {
+    **EKS,
+    **PROVIDED,
+    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
+    "create": {
+        "version": "1.35",
+        "admins": ["arn:aws:iam::111122223333:role/deploy"],
+        "system": {"machine": "m7i.4xlarge"},
+    },
 }
 
 
@@ -41,6 +60,10 @@ def pool(machine: str = "p5.48xlarge", nodes: int | str | Data = 2, **rest: Any)
 
 def team(**sections: Any) -> Data:
     return {"owner": "research", "costCenter": "rd-001", **sections}
+
+
+def h100(guaranteed: int, limit: int) -> Data:
+    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
 FEW_CPUS: Data = {"cpu": {"cpu": {"guaranteed": 8}}}  # for pods without GPUs of jobs whose GPUs are guaranteed
@@ -81,14 +104,39 @@ def patched(target: Any, patch: Any) -> Any:
     return {key: value for key, value in merged.items() if value is not None}
 
 
+def stack_of(sections: Data) -> Stack:
+    return load(Source(sections))
+
+
+def tree_of(sections: Data) -> Tree:
+    return Tree(stack_of(sections))
+
+
+def environment_of(sections: Data) -> Environment:
+    return Environment(stack_of(sections))
+
+
+@cache
+def refusals() -> Data:
+    """`refused.yaml`: valid stacks by name, and changes of them that are refused or accepted."""
+    file = Path(__file__).parent / "model" / "refused.yaml"
+    return yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+
+
+def base(name: str) -> Data:
+    """A valid stack of `refused.yaml`."""
+    sections = deepcopy(refusals()[name]["stack"])
+    return {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
+
+
 def planned(sections: Data) -> Plan:
-    return plan(load(Source(sections)))
+    return plan(stack_of(sections))
 
 
 def errors(sections: Data) -> list[str]:
     """The problems of a stack, each as the user reads it."""
     try:
-        load(Source(sections))
+        stack_of(sections)
     except StackError as error:
         return [str(problem) for problem in error.problems]
     return []

@@ -17,8 +17,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from acceptance_builders import Manifest, declared, flat, in_waves, only, refusal
-from builders import Data, stack, team
-from components_builders import CREATED
+from builders import CREATED, Data, stack, team
 from removing import remove
 from starts import GUARD
 

@@ -121,32 +121,11 @@ def test_an_internal_error_of_a_preview_is_recorded(
     assert "ZeroDivisionError: division by zero" in (tmp_path / "out" / "errors.txt").read_text()
 
 
-def test_an_error_shows_values_that_look_like_markup(project: Project) -> None:
-    sections = small()
-    sections["teams"]["vision"]["owner"] = "[bold]us[/red]"
-    project.write("odd", sections)
-    seen = tenancy("preview", "odd", project=project.folder)
-    assert seen.exit_code == 1
-    assert "teams.vision.owner: [bold]us[/red] " in seen.stderr
-
-
 def test_a_preview_names_what_must_run_on_arm_nodes_unchecked(project: Project) -> None:
     pools = {"cpu": pool("m7i.8xlarge", 1), "h100": pool("p6e-gb200.36xlarge", 1), "l4": pool("g6.12xlarge", 1)}
     project.write("arm", small(pools=pools))
     seen = tenancy("preview", "arm", project=project.folder)
     assert "not checked for arm64: the image of job nightly of team vision; the image of server api" in seen.output
-
-
-def test_a_stack_that_is_not_there_names_the_nearest_that_is() -> None:
-    seen = tenancy("preview", "lokal")
-    assert seen.exit_code == 1
-    assert "stack lokal does not exist; did you mean 'local'?" in seen.stderr
-
-
-def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
-    seen = tenancy("preview", "local", project=tmp_path)
-    assert seen.exit_code == 1
-    assert f"{tmp_path}: no Pulumi.yaml in this folder; specify the folder of a Pulumi project" in seen.stderr
 
 
 def test_a_file_of_others_is_never_overwritten(project: Project, tmp_path: Path) -> None:

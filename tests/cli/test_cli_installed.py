@@ -13,12 +13,13 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
-from cli_builders import git
+from cli_builders import git, tenancy
 from object_server import serving
 from plugin_process import plugin
 from repository import ROOT
@@ -125,6 +126,7 @@ def test_wheel_of_tree_equals_wheel_of_sdist(installed: Installed, tmp_path: Pat
     assert wheel.read_bytes() == installed.wheel.read_bytes()
 
 
+@pytest.mark.slow
 def test_new_project_has_all_its_files(installed: Installed) -> None:
     files = {str(file.relative_to(installed.project)) for file in installed.project.rglob("*") if file.is_file()}
     assert files >= {
@@ -195,12 +197,11 @@ def test_its_test_passes_and_fails_with_a_mistake(installed: Installed) -> None:
     stack.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_commands_outside_a_project_report_it(installed: Installed) -> None:
-    nowhere = installed.project.parent
+def test_commands_outside_a_project_report_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for words in (["stack", "validate"], ["preview", "dev"], ["stack", "changed", "--base", "HEAD"]):
-        done = installed.run("tenancy", *words, folder=nowhere)
-        assert done.returncode == 1, done.stderr
+        done = tenancy(*words)
+        assert done.exit_code == 1, done.stderr
         assert "no Pulumi.yaml in" in done.stderr
         assert "--project" in done.stderr
 
@@ -324,6 +325,7 @@ def test_the_live_page_is_served_and_ends(installed: Installed, clusters: Cluste
         assert running.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> None:
     done = installed.run("tenancy", "catalogue", "packs", "clouds")
     folder = Path(done.stdout.strip())
@@ -343,7 +345,6 @@ def test_documented_plugin_serves_components_of_package(installed: Installed, tm
     assert sorted(components) == ["gpu-tenancy:index:Platform", "gpu-tenancy:index:Tenancy"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "options", "problem"),
     [
@@ -353,27 +354,19 @@ def test_documented_plugin_serves_components_of_package(installed: Installed, tm
     ],
 )
 def test_an_impossible_project_is_refused_and_not_written(
-    installed: Installed, folder: str, options: tuple[str, ...], problem: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, options: tuple[str, ...], problem: str
 ) -> None:
-    parent = installed.project.parent
-    before = sorted(parent.rglob("Pulumi.yaml"))
-    done = installed.run("tenancy", "stack", "init", folder, *options, folder=parent)
-    assert done.returncode == 1
+    monkeypatch.chdir(tmp_path)
+    start(tmp_path / "my-platform")
+    done = tenancy("stack", "init", folder, *options)
+    assert done.exit_code == 1
     assert problem in " ".join(done.stderr.split())
-    assert sorted(parent.rglob("Pulumi.yaml")) == before
+    assert [*tmp_path.rglob("Pulumi.yaml")] == [tmp_path / "my-platform/Pulumi.yaml"]
 
 
-@pytest.mark.slow
-def test_the_clouds_sdk_is_an_extra_of_the_requirement(installed: Installed) -> None:
-    parent = installed.project.parent
-    assert (
-        installed.run(
-            "tenancy", "stack", "init", "two-clouds", "--cloud", "gcp", "--cloud", "aws", folder=parent
-        ).returncode
-        == 0
-    )
-    requirement = f"gpu-tenancy[aws,gcp]=={installed.version}\n"
-    assert requirement in (parent / "two-clouds/requirements.txt").read_text()
+def test_the_clouds_sdk_is_an_extra_of_the_requirement(tmp_path: Path) -> None:
+    start(tmp_path / "two", clouds=("gcp", "aws"))
+    assert f"gpu-tenancy[aws,gcp]=={version('gpu-tenancy')}\n" in (tmp_path / "two/requirements.txt").read_text()
 
 
 def test_the_registry_of_images_is_that_of_the_example(tmp_path: Path) -> None:

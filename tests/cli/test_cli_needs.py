@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import Data, errors, pool, server, stack, team
+from builders import EKS, pool, stack, team
 from cli_builders import Project, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -84,50 +84,6 @@ def test_provided_needs_are_registered(name: str) -> None:
             continue
         providers = [text for type_, text in inputs if type_ == made.type]
         assert any(all(part in text for part in made.inputs) for text in providers), (title, made)
-
-
-def with_server(**cluster: object) -> Data:
-    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": server(replicas={"min": 1, "max": 2})})}
-    return stack(cluster={"cloud": "existing", "provides": [], **cluster}, teams=teams)
-
-
-def test_need_without_provider_is_error_with_place_and_fix() -> None:
-    enforcing, scaling = errors(with_server())
-    assert enforcing == (
-        "cluster.provides: does not include networkPolicies, which NetworkPolicies of the teams' namespaces need"
-        " (teams.a): without a CNI plugin that enforces NetworkPolicies, such as Calico or Cilium, they are accepted"
-        " but not enforced; add networkPolicies if the cluster has it"
-    )
-    assert scaling == (
-        "cluster.provides: does not include resourceMetrics, which autoscalers on CPU utilization need"
-        " (teams.a.serving.s): without metrics-server, which serves the API metrics.k8s.io, they never scale; add"
-        " resourceMetrics if the cluster has it"
-    )
-
-
-def test_a_declared_need_is_provided() -> None:
-    assert errors(with_server(provides=["networkPolicies", "resourceMetrics"])) == []
-
-
-@pytest.mark.parametrize(
-    ("sections", "need"),
-    [
-        ({"datasets": {"d": "s3://bucket"}}, "s3Volumes"),
-        ({"datasets": {"d": "gs://bucket"}}, "gcsVolumes"),
-        ({"datasets": {"d": "az://account/container"}}, "blobVolumes"),
-        ({"teams": {"a": team(storage={"home": {"size": "1Ti"}})}}, "defaultStorageClass"),
-    ],
-)
-def test_volumes_need_their_driver_or_class(sections: Data, need: str) -> None:
-    cluster = {"cloud": "existing", "provides": ["networkPolicies"]}
-    (problem,) = errors(stack(cluster=cluster, **sections))
-    assert problem.startswith(f"cluster.provides: does not include {need}, ")
-
-
-def test_an_unknown_need_is_refused() -> None:
-    (problem,) = errors(with_server(provides=["networkPolicies", "resourceMetrics", "networkPolicy"]))
-    assert "'networkPolicy'" in problem
-    assert "networkPolicies" in problem
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -254,21 +210,9 @@ def manifests(file: Path) -> list[dict[str, Any]]:
 
 def test_a_stack_with_karpenter_and_partitions_can_be_previewed(project: Project, tmp_path: Path) -> None:
     """Karpenter learns of the partitions from a NodeOverlay, which is cluster-scoped."""
-    project.write(
-        "partitions",
-        {
-            "cluster": {
-                "cloud": "aws",
-                "name": "ml",
-                "region": "eu-central-1",
-                "subnets": {"eu-central-1a": "subnet-0123456789abcdef0"},
-                "autoscaler": "karpenter",
-                "provides": ["networkPolicies"],
-            },
-            "pools": {"parts": pool("p4de.24xlarge", {"min": 0, "max": 2}, sharing={"mig": {"profile": "1g.10gb"}})},
-            "teams": {"a": team(gpus={"parts": {"guaranteed": 56}})},
-        },
-    )
+    cut = pool("p4de.24xlarge", {"min": 0, "max": 2}, sharing={"mig": {"profile": "1g.10gb"}})
+    teams = {"a": team(gpus={"parts": {"guaranteed": 56}})}
+    project.write("partitions", stack(cluster={**EKS, "autoscaler": "karpenter"}, pools={"parts": cut}, teams=teams))
     done = tenancy("preview", "partitions", "--out", tmp_path / "out", project=project.folder)
     assert done.exit_code == 0, done.output
     overlays: list[Any] = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from builders import EXISTING, Data, pool, server, team
+from builders import EXISTING, Data, pool, server, stack_of, team
 from players import Kubelet, Operator, played
 from program_on_cli import OnCli, Step
 from stand_ins import Asked, StandIn, Webhook, repository, stand_in, webhook, webhook_template
@@ -20,8 +20,6 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.source import Source
 
 pytestmark = [
     pytest.mark.process,
@@ -93,7 +91,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[
 
 
 def deployed(folder: Path, platform: Platform, cluster: Cluster) -> Iterator[Scene]:
-    bring_nodes(cluster, node_shapes(load(Source(installed_here()))))
+    bring_nodes(cluster, node_shapes(stack_of(installed_here())))
     certificate, key = (Path(find("serving")) for find in (platform.places.certificate, platform.places.key))
     kubelet = Kubelet(cluster, platform.kubeconfig, folder / "pods")
     kinds = {

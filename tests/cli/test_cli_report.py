@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import GPU, pool, server, stack, team
+from builders import GPU, pool, server, stack, stack_of, team
 from page_reader import Page, well_formed
 from rendered_stacks import stack_of_repository
 
@@ -19,8 +19,6 @@ from gpu_tenancy.local.settling import in_turns
 from gpu_tenancy.local.show import next_steps
 from gpu_tenancy.local.summary import Budget, Composition, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.source import Source
 
 SUMMARY = Summary(
     holdings=(
@@ -142,7 +140,7 @@ def test_next_steps_name_a_pending_burst(outcome: Outcome, tmp_path: Path) -> No
     }
     gpus = {"l4": {"guaranteed": 12}, "spot": {"guaranteed": 8}}
     chat = server(flavor="l4", replicas=10, burst={"flavor": "spot", "max": 8})
-    loaded = load(Source(stack(pools=pools, teams={"a": team(gpus=gpus, serving={"chat": chat})})))
+    loaded = stack_of(stack(pools=pools, teams={"a": team(gpus=gpus, serving={"chat": chat})}))
     summary = replace(SUMMARY, pending=(("a", "chat-burst"),))
     result = replace(outcome, preview=replace(outcome.preview, stack=loaded), summary=summary)
     assert next_steps(result, tmp_path)[:2] == ("usage a", "why a/chat-burst")

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from builders import pool, server, stack, team
+from builders import pool, server, stack, team, tree_of
 from cli_builders import EXISTING, Project
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
@@ -33,10 +33,7 @@ from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks import scaling
 from gpu_tenancy.local.checks.metrics import simulated, withdraw
 from gpu_tenancy.local.checks.scaling import USAGE, check_scaling, simplified
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.source import Source
 
 pytestmark = pytest.mark.platform
 
@@ -115,8 +112,8 @@ def metered(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterato
 
 
 def test_metrics_server_runs_where_a_server_scales_on_cpu() -> None:
-    assert "metrics-server" in table.rows_of(Tree(load(Source(scaled()))))
-    assert "metrics-server" not in table.rows_of(Tree(load(Source(stack()))))
+    assert "metrics-server" in table.rows_of(tree_of(scaled()))
+    assert "metrics-server" not in table.rows_of(tree_of(stack()))
 
 
 def test_simulated_use_of_pods_and_nodes(metered: Metered) -> None:

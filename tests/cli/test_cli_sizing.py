@@ -137,6 +137,7 @@ def test_the_size_of_a_server_counts_base_and_burst(project: Project) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_the_packs_accept_a_burst(project: Project) -> None:
     project.write("bursting", small(**BURSTING))
     seen = tenancy("preview", "bursting", "--policy", "workloads", "--policy", "clouds", project=project.folder)
@@ -162,7 +163,7 @@ def rows(text: str, start: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.startswith(start)]
 
 
-def test_a_preview_shows_cpus_and_memory_of_each_team(project: Project, tmp_path: Path) -> None:
+def test_a_preview_and_its_report_show_cpus_and_memory_of_each_team(project: Project, tmp_path: Path) -> None:
     text = run(project, "preview", "cpus", "--out", tmp_path / "out")
     assert "CPUs and memory per team" in text
     shown = " ".join(rows(text, "etl ")[0])
@@ -170,10 +171,6 @@ def test_a_preview_shows_cpus_and_memory_of_each_team(project: Project, tmp_path
     assert rows(text, "web ")[1] == ["web", "general", "memory", "Kueue", "64Gi", "64Gi", "64Gi", "64Gi", "immediately"]
     assert "31 CPUs, 116Gi memory" in text
     assert "GPU" not in text.partition("CPUs and memory per team")[2]
-
-
-def test_the_report_counts_cpus_and_memory(project: Project, tmp_path: Path) -> None:
-    run(project, "preview", "cpus", "--out", tmp_path / "out")
     comment = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "| guaranteed | **60** of 124 | CPUs, always available |" in comment
     assert "| **etl** | general memory | " in comment

@@ -9,7 +9,7 @@ import pytest
 from builders import Data
 from cli_builders import Project, git, small, tenancy
 from object_server import serving
-from repository import ROOT
+from rendered_stacks import stack_of_repository
 from stand_ins import StandIn
 from stand_ins import repository as serve
 from typer.testing import Result
@@ -21,7 +21,6 @@ from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.doctor import results
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.engine.files import helm_releases
-from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.names import STACK
@@ -237,7 +236,7 @@ def test_a_chart_that_cannot_be_compared_is_an_error(change: dict[str, str], mes
 
 @pytest.mark.parametrize("stack", ["prod-aws", "prod-azure", "prod-gcp"])
 def test_compares_every_release_with_the_catalogue(stack: str) -> None:
-    shown = preview(stack, ROOT)
+    shown = stack_of_repository(stack)
     pins = chart_pins(shown.stack, helm_releases(shown.rendered))
     assert {pin.name for pin in pins} >= {"kueue", "kube-prometheus-stack", "keda"}
     rows = {**cloud_charts(), **charts()}

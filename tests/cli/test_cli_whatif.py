@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import GPU, stack, team
+from builders import GPU, stack, team, tree_of
 from cli_builders import Project, small, tenancy
 from repository import ROOT
 from rich.console import Console
@@ -14,7 +14,7 @@ from typer.testing import Result
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.model.source import read_file
 from gpu_tenancy.simulation import live
 from gpu_tenancy.simulation.player import Event, SimulatedPlayer, Tell
 from gpu_tenancy.simulation.scenario import read_scenario, scenario_of
@@ -289,7 +289,7 @@ def test_disagreeing_cluster_shows_both_numbers() -> None:
 
 
 def test_many_events_of_a_kind_are_counted() -> None:
-    tree = Tree(load(Source(stack(teams={"a": team(gpus={"h100": {"guaranteed": 10}})}))))
+    tree = tree_of(stack(teams={"a": team(gpus={"h100": {"guaranteed": 10}})}))
     scenario = scenario_of({"steps": [{"submit": [{"name": "j", "team": "a", "jobs": 12}]}]}, tree)
     told = io.StringIO()
     play(tree, scenario, Display(Console(file=told, width=240), tree, scenario))

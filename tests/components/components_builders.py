@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from textwrap import dedent
 from typing import Any, Final, cast
 
-from builders import EKS, PROVIDED, Data
+from builders import Data
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.checks import problems
@@ -18,17 +18,6 @@ from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config
 
-# A cluster on EKS that is created, with all that a stack may need.
-CREATED: Final[Data] = {
-    **EKS,
-    **PROVIDED,
-    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
-    "create": {
-        "version": "1.35",
-        "admins": ["arn:aws:iam::111122223333:role/deploy"],
-        "system": {"machine": "m7i.4xlarge"},
-    },
-}
 HEADER = """
 import json
 import pulumi
@@ -39,6 +28,7 @@ from gpu_tenancy.model.source import read_config
 config = pulumi.Config("gpu-tenancy")
 made = plan(load(read_config({"gpu-tenancy:" + key: config.get(key) for key in json.loads(config.require("keys"))})))
 """
+TENANCY: Final = 'from components.tenancy import Tenancy\nTenancy("tenancy", made)'
 
 
 @dataclass(frozen=True)
@@ -109,7 +99,7 @@ def platform(sections: Data) -> Program:
 
 
 def tenancy(sections: Data) -> Program:
-    rendered = program_once(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
+    rendered = program_once(sections, TENANCY)
     assert problems(rendered.rendered) == ()
     return rendered
 

@@ -4,14 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 import grpc
+import pytest
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.struct_pb2 import Struct
 from google.rpc import status_pb2  # Pulumi's own copy cannot be loaded beside the one of Google's libraries.
@@ -167,6 +169,12 @@ class Plugin:
                 tuple(self._engine.warnings),
             )
 
+    def refusal(self, kind: str, inputs: Values, *, preview: bool = False) -> ConstructError:
+        """The error for a component that the plugin must refuse."""
+        with pytest.raises(ConstructError) as refused:
+            self.construct(kind, inputs, preview=preview)
+        return refused.value
+
     def words(self) -> str:
         """Ends the plugin by its own process id and returns its standard error."""
         self.process.terminate()
@@ -198,39 +206,16 @@ class _Engine(engine_pb2_grpc.EngineServicer):
 
 
 class _Monitor(resource_pb2_grpc.ResourceMonitorServicer):
+    """The calls of a recording monitor as a service of gRPC, whose methods take a context too."""
+
     def __init__(self, recording: RecordingMonitor) -> None:
-        self._recording = recording
+        for name in ("GetDeploymentInfo", "Invoke", "ReadResource", "RegisterResource", "RegisterResourceOutputs"):
+            setattr(self, name, partial(_called, getattr(recording, name)))
 
-    def GetDeploymentInfo(self, request: Empty, context: grpc.ServicerContext) -> resource_pb2.DeploymentInfo:  # noqa: N802, ARG002
-        return cast("Any", self._recording).GetDeploymentInfo(request)
 
-    def RegisterResource(  # noqa: N802
-        self,
-        request: resource_pb2.RegisterResourceRequest,
-        context: grpc.ServicerContext,  # noqa: ARG002
-    ) -> resource_pb2.RegisterResourceResponse:
-        return self._recording.RegisterResource(request)
-
-    def ReadResource(  # noqa: N802
-        self,
-        request: resource_pb2.ReadResourceRequest,
-        context: grpc.ServicerContext,  # noqa: ARG002
-    ) -> resource_pb2.ReadResourceResponse:
-        return self._recording.ReadResource(request)
-
-    def RegisterResourceOutputs(  # noqa: N802
-        self,
-        request: resource_pb2.RegisterResourceOutputsRequest,
-        context: grpc.ServicerContext,  # noqa: ARG002
-    ) -> Empty:
-        return self._recording.RegisterResourceOutputs(request)
-
-    def Invoke(  # noqa: N802
-        self,
-        request: resource_pb2.ResourceInvokeRequest,
-        context: grpc.ServicerContext,  # noqa: ARG002
-    ) -> resource_pb2.ResourceInvokeResponse:
-        return self._recording.Invoke(request)
+def _called(method: Callable[[Any], Any], request: Any, context: grpc.ServicerContext) -> Any:
+    del context
+    return method(request)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The order of a deployment: operators before their objects, stacks in parts, and adopted objects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final, cast
@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import pulumi
 import pytest
 import yaml
-from builders import EXISTING, Data, errors, pool, stack, team
+from builders import EXISTING, GKE, Data, pool, stack, team
 from components_builders import Graph, Program, name_of, program
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -119,9 +119,8 @@ def test_a_stack_without_the_dependency_is_noticed() -> None:
 
 
 def on_a_cloud(**sections: Any) -> Data:
-    cluster = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
     pools = {"cpu": pool("n2-standard-32", 3, labels={"node-type": "cpu"}), "h100": pool("a3-highgpu-8g")}
-    return stack(cluster=cluster, pools=pools, **sections)
+    return stack(cluster=GKE, pools=pools, **sections)
 
 
 def operators(**sections: Any) -> Program:
@@ -149,21 +148,15 @@ def test_a_gate_may_create_that_kind_and_nothing_else() -> None:
     assert rules == [{"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors"], "verbs": ["create"]}]
 
 
-def test_another_image_has_a_gate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gates() -> set[str]:
-        return {resource.name for resource in operators().every("Job") if resource.name.startswith("kueue-gate-")}
+def test_another_image_or_version_has_a_gate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gates(**sections: Any) -> set[str]:
+        every = operators(**sections).every("Job")
+        return {resource.name for resource in every if resource.name.startswith("kueue-gate-")}
 
     before = gates()
+    assert before.isdisjoint(gates(operators={"kueue": {"version": "0.19.1"}}))
     monkeypatch.setattr("components.operators.KUBECTL", "registry.k8s.io/kubectl:v1.0.0")
-    assert not before & gates()
-
-
-def test_another_version_has_a_gate_of_its_own() -> None:
-    before, after = (
-        {resource.name for resource in operators(**more).every("Job") if resource.name.startswith("kueue-gate-")}
-        for more in ({}, {"operators": {"kueue": {"version": "0.19.1"}}})
-    )
-    assert before.isdisjoint(after)
+    assert before.isdisjoint(gates())
 
 
 def test_a_release_with_definitions_is_never_deleted() -> None:
@@ -203,28 +196,22 @@ def test_every_release_names_one_version() -> None:
         assert registration.inputs["atomic"] is True
 
 
-@pytest.mark.parametrize("said", ["here", "installed"])
-def test_dashboards_go_where_prometheus_is_whoever_installed_it(said: str) -> None:
-    config = to_config(Source(on_a_cloud(operators={"prometheus": said})))
-    rendered = render(ROOT, project="gpu-tenancy", stack="x", config=config)
-    assert problems(rendered) == ()
-    pages = [registration for registration in rendered.registrations if name_of(registration).startswith("dashboard-")]
-    assert len(pages) == 5
-    read = [
-        registration.external_id
-        for registration in rendered.registrations
-        if registration.type == "kubernetes:core/v1:Namespace"
-    ]
-    assert ("monitoring" in read) == (said == "installed")
-
-
-def test_an_existing_cluster_has_dashboards_with_prometheus() -> None:
-    for operators, count in (({}, 0), ({"prometheus": "installed"}, 5)):
-        rendered = render(ROOT, project="gpu-tenancy", stack="x", config=to_config(Source(stack(operators=operators))))
-        pages = [
-            registration for registration in rendered.registrations if name_of(registration).startswith("dashboard-")
-        ]
-        assert len(pages) == count
+@pytest.mark.parametrize(
+    ("sections", "pages", "read"),
+    [
+        (on_a_cloud(operators={"prometheus": "here"}), 5, False),
+        (on_a_cloud(operators={"prometheus": "installed"}), 5, True),
+        (stack(operators={"prometheus": "installed"}), 5, True),
+        (stack(), 0, False),
+    ],
+    ids=["here", "installed", "in a cluster that exists", "without Prometheus"],
+)
+def test_dashboards_go_where_prometheus_is_whoever_installed_it(sections: Data, pages: int, *, read: bool) -> None:
+    made = rendered(sections)
+    assert problems(made) == ()
+    assert len([one for one in made.registrations if name_of(one).startswith("dashboard-")]) == pages
+    namespaces = [one.external_id for one in made.registrations if one.type == "kubernetes:core/v1:Namespace"]
+    assert ("monitoring" in namespaces) == read
 
 
 # An environment in several Pulumi stacks has the same objects as in one
@@ -314,11 +301,6 @@ def test_an_unknown_part_is_refused_with_the_known_ones() -> None:
         rendered_part("example-tree", source, "cohort.gone")
 
 
-def test_cohorts_get_no_stacks() -> None:
-    (error,) = errors(stack(split={"cohorts": ["org"]}))
-    assert error == "split.cohorts: unknown key 'cohorts'; remove it: no key is defined"
-
-
 # Objects that a stack adopts have another provider under Pulumi's engine; all others keep theirs
 
 
@@ -374,17 +356,3 @@ def test_a_name_that_no_object_has_is_told_with_the_nearest_one() -> None:
         "cluster.adopt[0]: Namespace/visoin is no object that this stack can adopt; remove it, or correct it: did you"
         " mean 'Namespace/vision'?"
     )
-
-
-@pytest.mark.parametrize(
-    ("written", "rule"),
-    [
-        (["vision"], "cluster.adopt[0]: vision is not the name of one object; use KIND/NAME or"),
-        (["Namespace/*"], "cluster.adopt[0]: Namespace/* is not the name of one object"),
-        (["Job.batch/v1/vision/train"], "cluster.adopt[0]: Job.batch/v1/vision/train is not the name of one object"),
-        (["Namespace/vision"] * 2, "lists Namespace/vision twice; remove one of them"),
-    ],
-)
-def test_a_name_is_that_of_exactly_one_object(written: Sequence[str], rule: str) -> None:
-    (error,) = errors(adopting(*written))
-    assert rule in error

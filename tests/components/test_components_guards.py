@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Data, planned, pool, stack, team
+from builders import planned, pool, stack, team
 from components_builders import Program, tenancy
 from cpu_stacks import CPUS
 
@@ -164,17 +164,6 @@ def test_teams_come_after_the_guards() -> None:
     assert {resource.urn for resource in bindings} <= set(program.component("Team").dependencies)
     bound = {urn for resource in bindings for urn in resource.depends_on}
     assert {resource.urn for resource in program.every(POLICY)} == bound
-
-
-@pytest.mark.parametrize("sections", [{}, {"guards": {"action": "deny", "exempt": ["ci"]}}])
-def test_the_same_stack_gives_the_same_policies(sections: Data) -> None:
-    first, second = (
-        json.dumps(
-            [dict(resource.manifest) for resource in made(**sections).objects if resource.kind.startswith(POLICY)]
-        )
-        for _ in range(2)
-    )
-    assert first == second
 
 
 def test_plain_values_become_cel() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import Data, planned, stack, team
-from components_builders import CREATED, Program, tenancy
+from builders import CREATED, Data, planned, stack, team
+from components_builders import Program, tenancy
 from loopback import Handler, serving
 from starts import GUARD
 

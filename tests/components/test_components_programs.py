@@ -226,12 +226,13 @@ class Listening(RecordingMonitor):
 MONITORS: list[Listening] = []
 
 
-@pytest.fixture
-def listened(monkeypatch: pytest.MonkeyPatch) -> Listening:
-    monkeypatch.setattr(rendering, "RecordingMonitor", Listening)
-    monkeypatch.setattr(lean, "_supported", lambda: False)  # the SDK as it is under the engine
-    teams: Data = {f"t{n}": team(gpus={"h100": {"guaranteed": 0, "limit": 1}}) for n in range(TEAMS)}
-    rendering.render(ROOT, project="p", stack="s", config=to_config(Source(stack(teams=teams))))
+@pytest.fixture(scope="module")
+def listened() -> Listening:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rendering, "RecordingMonitor", Listening)
+        patched.setattr(lean, "_supported", lambda: False)  # the SDK as it is under the engine
+        teams: Data = {f"t{n}": team(gpus={"h100": {"guaranteed": 0, "limit": 1}}) for n in range(TEAMS)}
+        rendering.render(ROOT, project="p", stack="s", config=to_config(Source(stack(teams=teams))))
     return MONITORS.pop()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from ipaddress import ip_network
 from typing import Any, Final, TypeAlias, cast
@@ -9,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 import pytest
 from builders import EXISTING, GPU, Data, job, pool, server, stack, team
 from cli_builders import Project
-from components_builders import Program, pod_specs, tenancy, texts
+from components_builders import TENANCY, Program, pod_specs, program, tenancy, texts
 from repository import ROOT
 
 from gpu_tenancy.base.quantity import parse_bytes
@@ -41,10 +42,8 @@ def containers() -> list[Any]:
 
 
 def test_the_same_stack_gives_the_same_bytes() -> None:
-    second = tenancy(read_file(LOCAL).sections)
-    assert repr([resource.manifest for resource in second.objects]) == repr(
-        [resource.manifest for resource in local().objects]
-    )
+    second = program(read_file(LOCAL).sections, TENANCY)
+    assert repr([one.manifest for one in second.objects]) == repr([one.manifest for one in local().objects])
 
 
 def test_everything_in_a_namespace_comes_after_it() -> None:
@@ -270,7 +269,7 @@ def test_every_bound_role_is_made_and_nobody_binds_everybody() -> None:
 
 
 def test_roles_have_no_wildcards_and_no_rights_to_give_rights() -> None:
-    rules: list[Any] = [rule for one in made().every("ClusterRole") for rule in cast("Any", one.manifest)["rules"]]
+    rules: list[Any] = [rule for one in made().every("ClusterRole") for rule in body(one)["rules"]]
     assert rules
     for rule in rules:
         values = {value for values in rule.values() for value in values}
@@ -323,15 +322,11 @@ def link_local(program: Program, policy: str, namespace: str) -> set[Peer]:
     return {
         (peer["ipBlock"]["cidr"], port["port"], port["protocol"])
         for resource in program.every("NetworkPolicy", policy, namespace)
-        for rule in spec_of(resource)["egress"]
+        for rule in body(resource)["spec"]["egress"]
         for peer in rule["to"]
         if "ipBlock" in peer
         for port in rule["ports"]
     }
-
-
-def spec_of(resource: Any) -> Any:
-    return resource.manifest["spec"]
 
 
 @pytest.mark.parametrize(
@@ -371,10 +366,12 @@ def test_addresses_of_nodes_are_link_local(cloud: str) -> None:
 
 
 CHECK = "gpu-tenancy-multikueue"
+Previews: TypeAlias = Mapping[str, tuple[KubernetesObject, ...]]
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def previews(tmp_path_factory: pytest.TempPathFactory) -> Previews:
+    """The objects of both stacks."""
     made = Project.at(tmp_path_factory.mktemp("multikueue") / "project")
     pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"})}
     teams = {name: team(gpus={"h100": {"guaranteed": 4, "limit": 16}}) for name in ("a", "b")}
@@ -384,67 +381,67 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     jobs = {"plain": job(gpus=8), **{one: job(gpus=8, framework=one) for one in ("pytorch", "jobset")}}
     hub = {"teams": {"a": {"training": jobs}}, "multikueue": {"workers": [named]}}
     made.write("hub", {**running, **hub})
-    return made
+    return {name: preview(name, made.folder).objects for name in ("hub", "west")}
 
 
-def objects(project: Project, stack: str, kind: str) -> list[KubernetesObject]:
-    return [one for one in preview(stack, project.folder).objects if one.kind == kind]
+def objects(previews: Previews, stack: str, kind: str) -> list[KubernetesObject]:
+    return [one for one in previews[stack] if one.kind == kind]
 
 
 def spec(one: KubernetesObject) -> Any:
-    return cast("Any", one.manifest)["spec"]
+    return body(one)["spec"]
 
 
 @pytest.mark.slow
-def test_a_manager_refers_to_the_secret_of_a_worker_and_has_none(project: Project) -> None:
-    (cluster,) = objects(project, "hub", "MultiKueueCluster")
+def test_a_manager_refers_to_the_secret_of_a_worker_and_has_none(previews: Previews) -> None:
+    (cluster,) = objects(previews, "hub", "MultiKueueCluster")
     assert cluster.name == "west"
     assert spec(cluster)["clusterSource"]["kubeConfig"] == {"locationType": "Secret", "location": "west-kubeconfig"}
-    (config,) = objects(project, "hub", "MultiKueueConfig")
+    (config,) = objects(previews, "hub", "MultiKueueConfig")
     assert spec(config) == {"clusters": ["west"]}
-    (check,) = objects(project, "hub", "AdmissionCheck")
+    (check,) = objects(previews, "hub", "AdmissionCheck")
     assert spec(check)["controllerName"] == "kueue.x-k8s.io/multikueue"
     assert spec(check)["parameters"]["name"] == config.name
-    assert objects(project, "hub", "Secret") == []
-    for queue in objects(project, "hub", "ClusterQueue"):
+    assert objects(previews, "hub", "Secret") == []
+    for queue in objects(previews, "hub", "ClusterQueue"):
         assert spec(queue)["admissionChecksStrategy"] == {"admissionChecks": [{"name": CHECK}]}
-    for queue in objects(project, "west", "ClusterQueue"):
+    for queue in objects(previews, "west", "ClusterQueue"):
         assert "admissionChecksStrategy" not in spec(queue)
 
 
-def test_jobs_of_a_manager_are_managed_by_multikueue(project: Project) -> None:
+def test_jobs_of_a_manager_are_managed_by_multikueue(previews: Previews) -> None:
     for kind in ("Job", "TrainJob", "JobSet"):
-        (found,) = objects(project, "hub", kind)
+        (found,) = objects(previews, "hub", kind)
         assert spec(found)["managedBy"] == "kueue.x-k8s.io/multikueue", kind
 
 
-def test_a_train_job_of_a_manager_has_trainers_own_runtime(project: Project) -> None:
-    (torch,) = objects(project, "hub", "TrainJob")
+def test_a_train_job_of_a_manager_has_trainers_own_runtime(previews: Previews) -> None:
+    (torch,) = objects(previews, "hub", "TrainJob")
     assert spec(torch)["runtimeRef"] == {"name": "torch-distributed", "kind": "ClusterTrainingRuntime"}
-    assert objects(project, "hub", "TrainingRuntime") == []
+    assert objects(previews, "hub", "TrainingRuntime") == []
 
 
 @pytest.mark.slow
-def test_namespaces_queues_and_flavors_of_both_agree(project: Project) -> None:
+def test_namespaces_queues_and_flavors_of_both_agree(previews: Previews) -> None:
     for kind in ("Namespace", "LocalQueue", "WorkloadPriorityClass"):
-        names = [{(one.namespace, one.name) for one in objects(project, stack, kind)} for stack in ("hub", "west")]
+        names = [{(one.namespace, one.name) for one in objects(previews, stack, kind)} for stack in ("hub", "west")]
         assert names[0] == names[1], kind
     labels = [
-        {one.name: spec(one).get("nodeLabels") for one in objects(project, stack, "ResourceFlavor")}
+        {one.name: spec(one).get("nodeLabels") for one in objects(previews, stack, "ResourceFlavor")}
         for stack in ("hub", "west")
     ]
     assert labels[0] == labels[1]
 
 
 @pytest.mark.slow
-def test_a_manager_writes_in_the_namespaces_of_teams_only(project: Project) -> None:
-    (bound,) = objects(project, "west", "ClusterRoleBinding")
-    assert cast("Any", bound.manifest)["roleRef"]["name"] == CHECK
-    roles = {one.name: cast("Any", one.manifest)["rules"] for one in objects(project, "west", "ClusterRole")}
+def test_a_manager_writes_in_the_namespaces_of_teams_only(previews: Previews) -> None:
+    (bound,) = objects(previews, "west", "ClusterRoleBinding")
+    assert body(bound)["roleRef"]["name"] == CHECK
+    roles = {one.name: body(one)["rules"] for one in objects(previews, "west", "ClusterRole")}
     assert {verb for rule in roles[CHECK] for verb in rule["verbs"]} == {"get", "list", "watch"}
-    writers = objects(project, "west", "RoleBinding")
+    writers = objects(previews, "west", "RoleBinding")
     assert {(one.namespace, one.name) for one in writers} == {("a", CHECK), ("b", CHECK)}
-    assert {cast("Any", one.manifest)["roleRef"]["name"] for one in writers} == {f"{CHECK}-team"}
-    (account,) = [one for one in objects(project, "west", "ServiceAccount") if one.namespace == "kueue-system"]
-    assert cast("Any", account.manifest)["automountServiceAccountToken"] is False
-    assert objects(project, "hub", "RoleBinding") == []
+    assert {body(one)["roleRef"]["name"] for one in writers} == {f"{CHECK}-team"}
+    (account,) = [one for one in objects(previews, "west", "ServiceAccount") if one.namespace == "kueue-system"]
+    assert body(account)["automountServiceAccountToken"] is False
+    assert objects(previews, "hub", "RoleBinding") == []

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast, get_args
 
 import pytest
-from builders import Data, job, pool, server, stack, team
+from builders import Data, environment_of, job, pool, server, stack, team
 from components_builders import Program, pod_specs, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -14,23 +14,15 @@ from gpu_tenancy.base.json import Json, at, map_at, maps_at
 from gpu_tenancy.engine.details import details
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.model.kinds import kind_of
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.signals import adapter_rules
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.roles import Framework
 from gpu_tenancy.review.replacements import forces_new
 
 CHANNEL: Final = "compute-domain.nvidia.com/channel"
 LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
 # The object of each framework that has its pods' JobSet.
-KINDS = {
-    "pytorch": ("TrainingRuntime", "job-j"),
-    "jax": ("TrainingRuntime", "job-j"),
-    "mpi": ("TrainingRuntime", "job-j"),
-    "deepspeed": ("TrainingRuntime", "job-j"),
-    "jobset": ("JobSet", "j"),
-}
+TRAIN_JOBS = ("pytorch", "jax", "mpi", "deepspeed")
+KINDS = {**dict.fromkeys(TRAIN_JOBS, ("TrainingRuntime", "job-j")), "jobset": ("JobSet", "j")}
 
 
 def object_kind(framework: str) -> str:
@@ -143,13 +135,11 @@ def test_pods_of_a_rack_are_annotated_in_the_pod_template(framework: str) -> Non
 
 CLAIM = [{"name": "channel", "resourceClaimTemplateName": "fit-channel"}]
 # The object with the pods of each framework's workers, and their place in it.
+OF_JOB_SET = ("replicatedJobs", 0, "template", "spec", "template", "spec")
 ROLES: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "job": ("Job", ("template", "spec")),
-    "pytorch": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
-    "jax": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
-    "mpi": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
-    "deepspeed": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
-    "jobset": ("JobSet", ("replicatedJobs", 0, "template", "spec", "template", "spec")),
+    **dict.fromkeys(TRAIN_JOBS, ("TrainingRuntime", ("template", "spec", *OF_JOB_SET))),
+    "jobset": ("JobSet", OF_JOB_SET),
     "ray": ("RayJob", ("rayClusterSpec", "workerGroupSpecs", 0, "template", "spec")),
     "leader-worker": ("LeaderWorkerSet", ("leaderWorkerTemplate", "workerTemplate", "spec")),
 }
@@ -282,7 +272,7 @@ def test_keda_behaves_as_an_autoscaler_does() -> None:
 
 def test_the_adapter_serves_the_metric_of_the_autoscaler() -> None:
     assert autoscaler(ADAPTER) == autoscaler(SERVED)
-    (rule,) = cast("list[Any]", adapter_rules(Environment(load(Source(sections_server(ADAPTER))))))
+    (rule,) = cast("list[Any]", adapter_rules(environment_of(sections_server(ADAPTER))))
     names = [each["pods"]["metric"]["name"] for each in autoscaler(ADAPTER)["spec"]["metrics"] if "pods" in each]
     assert names == [rule["name"]["as"]]
 
@@ -314,7 +304,7 @@ def test_server_and_burst_run_the_same_container() -> None:
     assert base["containers"] == burst["containers"]
 
 
-def test_each_pod_of_a_cache_requests_its_limits() -> None:
+def test_caches_come_before_their_users_and_request_their_limits() -> None:
     accelerate = {"cache": "100Gi", "flavor": "h100", "secret": "keys"}
     datasets = {"corpus": {"bucket": "s3://ml-corpus/v3", "accelerate": accelerate}}
     jobs = {"w": job(flavor="h100", datasets={"corpus": "/data/corpus"})}
@@ -325,12 +315,6 @@ def test_each_pod_of_a_cache_requests_its_limits() -> None:
     for part in ("master", "jobMaster", "worker", "jobWorker", "fuse"):
         assert spec[part]["resources"]["requests"] == spec[part]["resources"]["limits"]
         assert any(option.startswith("-Xmx") for option in spec[part]["jvmOptions"])
-
-
-def test_teams_refer_to_a_cache_that_exists() -> None:
-    accelerate = {"cache": "100Gi", "flavor": "h100", "secret": "keys"}
-    datasets = {"corpus": {"bucket": "s3://ml-corpus/v3", "accelerate": accelerate}}
-    program = tenancy(stack(datasets=datasets))
     order = [f"{one.kind} {one.namespace}" for wave in waves(program.objects) for one in wave]
     places = [order.index(name) for name in ("Dataset dataset-caches", "AlluxioRuntime dataset-caches", "Dataset a")]
     assert places == sorted(places)

@@ -12,9 +12,13 @@ from kueue_builders import GPU, admitted, group, settle, work
 from benchmarks.agree.drawing import draw
 from gpu_tenancy.kueue import (
     FAIR,
+    BorrowWithinCohort,
     ClusterQueue,
     Cohort,
     FlavorQuotas,
+    Fungibility,
+    Fungible,
+    PodSet,
     Policy,
     Preemption,
     Quota,

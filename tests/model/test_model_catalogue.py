@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -55,8 +56,14 @@ def every_machine(check: Callable[[Machine], None]) -> Callable[[], None]:
     return checked
 
 
+@cache
+def _read(file: str) -> Any:
+    return yaml.load(FILES[file].read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+
+
 def read(file: str) -> Any:
-    return yaml.safe_load(FILES[file].read_text(encoding="utf-8"))
+    """A table as plain data, by libyaml: Python's own parser takes a second for a cloud's machines."""
+    return copy.deepcopy(_read(file))
 
 
 def values(node: Any, key: str) -> Iterator[Any]:
@@ -98,6 +105,7 @@ def test_a_machine_is_plausible(machine: Machine) -> None:
     assert machine.memory % GIB == 0
     assert 1.5 * GIB < machine.memory * 1000 / machine.cpu < 32 * GIB
     assert machine.memory > machine.gpus * 7 * GIB
+    assert (machine.accelerator is not None) == (machine.cloud == "gcp" and machine.gpus > 0)
 
 
 @every_machine
@@ -114,11 +122,6 @@ def test_machine_type_is_its_name_except_for_n1(machine: Machine) -> None:
     if attached:
         assert machine.accelerator == f"nvidia-tesla-{attached[2]}"
         assert machine.gpus == int(attached[3])
-
-
-@every_machine
-def test_only_gpu_machines_of_gke_have_an_accelerator(machine: Machine) -> None:
-    assert (machine.accelerator is not None) == (machine.cloud == "gcp" and machine.gpus > 0)
 
 
 def test_each_accelerator_of_gke_is_one_model_of_gpu() -> None:
@@ -195,10 +198,6 @@ def test_an_unknown_price_is_none_and_not_0() -> None:
     assert machine.price == catalogue.Price()
 
 
-def test_no_machine_of_two_clouds_has_the_same_name() -> None:
-    assert [name for name, count in Counter(name for _, name in machines()).items() if count > 1] == []
-
-
 @every_machine
 def test_pods_can_have_most_of_a_machine_but_not_all(machine: Machine) -> None:
     cpu, memory = allocatable(machine)
@@ -245,10 +244,6 @@ def test_every_source_is_a_page_and_every_date_a_day_that_was(file: str) -> None
     assert all(re.fullmatch(r"https://[\w.-]+/\S+", source) for source in sources)
     assert all(type(date) is dt.date and dt.date(2020, 1, 1) < date <= dt.datetime.now(dt.UTC).date() for date in dates)
     assert set(values(table, "checked")) <= {"read", "remembered"}
-
-
-def test_no_two_gpus_have_the_same_product_label() -> None:
-    assert len({gpu.product for gpu in gpus().values()}) == len(gpus())
 
 
 @pytest.mark.parametrize("name", gpus())
@@ -316,7 +311,7 @@ MISTAKES: Final[dict[str, tuple[str, Any]]] = {
 @pytest.mark.parametrize(("path", "value"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_in_a_clouds_table_is_refused(path: str, value: Any) -> None:
     table = read("aws")
-    CloudTable.model_validate(copy.deepcopy(table))
+    CloudTable.model_validate(read("aws"))
     *above, key = path.split("/")
     broken = table
     for step in above:
@@ -330,21 +325,17 @@ def test_a_mistake_in_a_clouds_table_is_refused(path: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "mistake", [{"prodcut": "x"}, {"product": None}, {"mig": {"1g.10gb": 0}}, {"source": "book"}, {"checked": "sure"}]
+    "mistake",
+    [
+        *({"prodcut": "x"}, {"product": None}, {"mig": {"1g.10gb": 0}}, {"source": "book"}, {"checked": "sure"}),
+        *({key: NOTHING} for key in ("product", "memory", "architecture", "source", "date", "checked")),
+    ],
 )
 def test_a_mistake_in_the_gpus_is_refused(mistake: dict[str, Any]) -> None:
     good = read("gpus")["h100-80gb"]
     assert Gpu.model_validate(good) == gpus()["h100-80gb"]
     with pytest.raises(ValidationError):
-        Gpu.model_validate(good | mistake)
-
-
-@pytest.mark.parametrize("key", ["product", "memory", "architecture", "source", "date", "checked"])
-def test_a_gpu_has_every_required_field(key: str) -> None:
-    good = read("gpus")["h100-80gb"]
-    del good[key]
-    with pytest.raises(ValidationError):
-        Gpu.model_validate(good)
+        Gpu.model_validate({key: value for key, value in (good | mistake).items() if value is not NOTHING})
 
 
 # The age of the catalogue.

@@ -4,31 +4,30 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import AKS, EKS, EXISTING, Data, errors, line, planned, pool, queue_of, stack, team
+from builders import (
+    AKS,
+    CREATED,
+    EKS,
+    EXISTING,
+    GKE,
+    Data,
+    environment_of,
+    errors,
+    line,
+    patched,
+    planned,
+    pool,
+    queue_of,
+    stack,
+    stack_of,
+    team,
+)
 
 from gpu_tenancy.model.catalogue import Price, find_machine
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.costs import PoolCost, counted_on_demand, fixed_costs, pool_costs
-from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.source import Source
 
-AWS: Final = {
-    "cloud": "aws",
-    "name": "ml",
-    "region": "eu-central-1",
-    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
-}
-GCP: Final = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
-AZURE: Final = {
-    "cloud": "azure",
-    "name": "ml",
-    "subscription": "00000000-0000-0000-0000-000000000000",
-    "resourceGroup": "ml",
-    "location": "eastus",
-    "subnet": ("/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes"),
-}
-CLUSTERS: Final = {"aws": AWS, "gcp": GCP, "azure": AZURE}
+CLUSTERS: Final = {"aws": EKS, "gcp": GKE, "azure": AKS}
 H100: Final = {"aws": "p5.48xlarge", "gcp": "a3-highgpu-8g", "azure": "Standard_ND96isr_H100_v5"}
 RESERVATIONS: Final = {
     "aws": "cr-0123456789abcdef0",
@@ -128,7 +127,7 @@ def test_the_operator_tolerates_every_taint_of_the_gpu_nodes() -> None:
 
 
 def test_no_values_of_the_gpu_operator_without_nvidia_gpus() -> None:
-    sections = stack(cluster=AWS, pools={"cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}, teams={})
+    sections = stack(cluster=EKS, pools={"cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}, teams={})
     assert planned(sections).cluster.gpu_operator == {}
 
 
@@ -154,56 +153,37 @@ def test_partitions_by_aks_are_an_input_of_the_pool() -> None:
 def test_gkes_partitions_are_requested_as_gpus_with_a_label() -> None:
     sections = on("gcp", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
     assert mig_of(sections) == "1g.10gb"
-    (flavor,) = Environment(load(Source(sections))).flavors.values()
+    (flavor,) = environment_of(sections).flavors.values()
     assert flavor.resource == "nvidia.com/gpu"
     assert flavor.node_labels["cloud.google.com/gke-gpu-partition-size"] == "1g.10gb"
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 7
 
 
-def test_time_slices_by_the_operator_configure_the_plugin() -> None:
-    sections = on("aws", sharing={"timeSlicing": 4})
+@pytest.mark.parametrize(("cloud", "way"), [("aws", "timeSlicing"), ("aws", "mps"), ("azure", "mps")])
+def test_shared_gpus_are_a_configuration_of_the_plugin_for_that_pool(cloud: str, way: str) -> None:
+    sections = on(cloud, sharing={way: 4})
     config = planned(sections).cluster.gpu_operator["devicePlugin"]["config"]
     assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
     assert config["create"] is True
     assert config["default"] in config["data"]
-    resources = yaml.safe_load(config["data"]["h100"])["sharing"]["timeSlicing"]["resources"]
-    assert resources == [{"name": "nvidia.com/gpu", "replicas": 4}]
+    shared = yaml.safe_load(config["data"]["h100"])["sharing"]
+    assert shared == {way: {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
     assert "sharing" not in yaml.safe_load(config["data"][config["default"]])
+    (flavor,) = environment_of(sections).flavors.values()
+    assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
+    assert str(flavor.product).endswith("-SHARED")
 
 
 def test_turns_by_gke_are_an_input_of_the_pool() -> None:
     sections = on("gcp", sharing={"timeSlicing": 4})
     assert pool_of(sections).sharing.pods == 4
     assert "config" not in planned(sections).cluster.gpu_operator["devicePlugin"]
-    (flavor,) = Environment(load(Source(sections))).flavors.values()
+    (flavor,) = environment_of(sections).flavors.values()
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
     assert not str(flavor.product).endswith("-SHARED")
 
 
-# MPS.
-
-
-@pytest.mark.parametrize("cloud", ["aws", "azure"])
-def test_mps_is_a_configuration_of_the_plugin_for_that_pool(cloud: str) -> None:
-    sections = on(cloud, sharing={"mps": 4})
-    config = planned(sections).cluster.gpu_operator["devicePlugin"]["config"]
-    assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
-    resources = yaml.safe_load(config["data"]["h100"])["sharing"]
-    assert resources == {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
-    (flavor,) = Environment(load(Source(sections))).flavors.values()
-    assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
-    assert str(flavor.product).endswith("-SHARED")
-
-
 # What goes on the nodes.
-
-
-@EVERY
-def test_a_pools_nodes_carry_model_pool_and_capacity(cloud: str) -> None:
-    labels = pool_of(on(cloud, capacity="spot")).labels
-    assert labels["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
-    assert labels["gpu-tenancy.dev/pool"] == "h100"
-    assert labels["gpu-tenancy.dev/capacity"] == "spot"
 
 
 def test_flavor_tolerates_the_spot_taint_of_aks() -> None:
@@ -213,8 +193,12 @@ def test_flavor_tolerates_the_spot_taint_of_aks() -> None:
 
 
 def test_resource_of_amd_gpus_follows_from_the_machine() -> None:
-    pools = {"mi300x": pool("Standard_ND96isr_MI300X_v5")}
-    plan = planned(stack(cluster=AZURE, pools=pools, teams={"a": team(gpus={"mi300x": {"guaranteed": 8}})}))
+    sections = stack(
+        cluster=AKS,
+        pools={"mi300x": pool("Standard_ND96isr_MI300X_v5")},
+        teams={"a": team(gpus={"mi300x": {"guaranteed": 8}})},
+    )
+    plan = planned(sections)
     (taint,) = plan.cluster.pools[0].supply.taints
     assert (taint.key, taint.value, taint.effect) == ("amd.com/gpu", "present", "NoSchedule")
     assert plan.cluster.pools[0].driver is None
@@ -223,14 +207,9 @@ def test_resource_of_amd_gpus_follows_from_the_machine() -> None:
 
 def test_gpu_pools_never_grow_for_an_upgrade_and_cpu_pools_do() -> None:
     pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}
-    pool_plans = {pool.name: pool.surge for pool in planned(stack(cluster=AWS, pools=pools)).cluster.pools}
+    pool_plans = {pool.name: pool.surge for pool in planned(stack(cluster=EKS, pools=pools)).cluster.pools}
     assert (pool_plans["h100"].added, pool_plans["h100"].unavailable) == (0, 1)
     assert (pool_plans["cpu"].added, pool_plans["cpu"].unavailable) == (1, 0)
-
-
-@pytest.mark.parametrize(("environment", "protected"), [("prod", True), ("staging", False)])
-def test_production_is_protected(environment: str, *, protected: bool) -> None:
-    assert planned(on("aws") | {"environment": environment}).cluster.protect is protected
 
 
 def test_an_existing_clusters_pools_are_described_and_not_made() -> None:
@@ -313,12 +292,9 @@ def test_every_kind_of_capacity_has_a_rule(cloud: str) -> None:
 
 # Networks of the API server.
 
-REACHED = {"version": "1.35", "system": {"machine": "m7i.large"}, "admins": ["arn:aws:iam::123456789012:role/platform"]}
-
 
 def reached_from(*networks: str) -> list[str]:
-    subnets = {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"}
-    cluster = {**EKS, "subnets": subnets, "create": {**REACHED, "allowFrom": list(networks)}}
+    cluster = patched(CREATED, {"create": {"allowFrom": list(networks)}})
     return [problem for problem in errors(stack(cluster=cluster)) if "allowFrom" in problem]
 
 
@@ -355,7 +331,7 @@ def priced(
 ) -> PoolCost:
     where = cluster or {"cloud": "existing", "provider": "gcp"}
     sections = stack(cluster=where, pools={"a100": pool(MACHINE, nodes, **fields)}, teams={}, prices=prices or {})
-    (pool_cost,) = pool_costs(Environment(load(Source(sections))))
+    (pool_cost,) = pool_costs(environment_of(sections))
     return pool_cost
 
 
@@ -377,22 +353,13 @@ def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
     assert (cost_range.floor, cost_range.ceiling) == (listed("on-demand"), 3 * listed("on-demand"))
 
 
-def test_spot_has_a_price_of_its_own() -> None:
-    assert priced(capacity="spot").node == listed("spot") != listed("on-demand")
-
-
 def test_spot_without_a_price_costs_at_most_the_price_on_demand() -> None:
-    assert priced(prices={MACHINE: {"onDemand": 20.0}}, capacity="spot").node == 20.0
     aws = {"cloud": "existing", "provider": "aws"}
     sections = stack(cluster=aws, pools={"l4": pool("g6.12xlarge", 1, capacity="spot")}, teams={})
-    environment = Environment(load(Source(sections)))
+    environment = environment_of(sections)
     (pool_cost,) = pool_costs(environment)
     assert pool_cost.node == find_price("g6.12xlarge").on_demand
     assert counted_on_demand(environment.stack, environment.pools["l4"])
-
-
-def test_a_reservation_costs_its_machines() -> None:
-    assert priced(capacity={"kind": "reserved", "reservation": "ml"}).node == listed("on-demand")
 
 
 @pytest.mark.parametrize("kind", ["flex-start", "queued"])
@@ -402,16 +369,28 @@ def test_capacity_with_an_unlisted_price_is_unknown(kind: str) -> None:
     assert cost_range.floor == 0.0  # No node costs nothing, at whatever price.
 
 
-def test_the_stacks_own_price_comes_first() -> None:
-    prices = {MACHINE: {"onDemand": 20.0}}
-    assert priced(prices=prices).node == 20.0
-    assert priced(prices={MACHINE: {"onDemand": 20.0, "spot": 5.0}}, capacity="spot").node == 5.0
-    assert priced({"min": 0, "max": 2}, prices=prices, capacity={"kind": "flex-start", "maxRun": "1d"}).node == 20.0
+OWN: Data = {MACHINE: {"onDemand": 20.0}}
+FLEX: Data = {"nodes": {"min": 0, "max": 2}, "capacity": {"kind": "flex-start", "maxRun": "1d"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "prices", "node"),
+    [
+        ({"capacity": "spot"}, {}, listed("spot")),
+        ({"capacity": {"kind": "reserved", "reservation": "ml"}}, {}, listed("on-demand")),
+        ({}, OWN, 20.0),
+        ({"capacity": "spot"}, OWN, 20.0),
+        ({"capacity": "spot"}, {MACHINE: {"onDemand": 20.0, "spot": 5.0}}, 5.0),
+        (FLEX, OWN, 20.0),
+    ],
+)
+def test_a_node_costs_the_stacks_own_price_or_the_listed_one(fields: Data, prices: Data, node: float) -> None:
+    assert priced(prices=prices, **fields).node == node
 
 
 def test_a_described_machine_has_no_price() -> None:
     sections = stack(pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 2}}, teams={})
-    (pool_cost,) = pool_costs(Environment(load(Source(sections))))
+    (pool_cost,) = pool_costs(environment_of(sections))
     assert (pool_cost.node, pool_cost.floor) == (None, None)
 
 
@@ -420,19 +399,13 @@ def test_costs_without_an_autoscaler_are_those_of_min() -> None:
     assert cost_range.ceiling == cost_range.floor
 
 
-CREATED: Data = {"version": "1.35", "system": {"machine": "m7i.4xlarge", "nodes": {"min": 3, "max": 3}}}
-EKS_MADE: Data = {
-    **{key: value for key, value in EKS.items() if key != "subnets"},
-    "create": {
-        **CREATED,
-        "admins": ["arn:aws:iam::111122223333:role/admins"],
-        "zones": ["eu-central-1a", "eu-central-1b"],
-    },
-}
+ZONES = ["eu-central-1a", "eu-central-1b"]
+SYSTEM = {"nodes": {"min": 3, "max": 3}}
+EKS_MADE: Data = patched(CREATED, {"subnets": None, "create": {"zones": ZONES, "system": SYSTEM}})
 
 
 def fixed(cluster: Data, **sections: Any) -> dict[str, tuple[int, float | None, str]]:
-    declared = load(Source(stack(cluster=cluster, **sections)))
+    declared = stack_of(stack(cluster=cluster, **sections))
     return {cost.name: (cost.number, cost.hour, cost.source) for cost in fixed_costs(declared)}
 
 
@@ -453,7 +426,7 @@ def test_the_stacks_own_price_of_a_fixed_part_comes_first() -> None:
 def test_a_part_without_a_price_is_unknown() -> None:
     group = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/ml/providers"
     created: Data = {
-        **CREATED,
+        "version": "1.35",
         "system": {"machine": "Standard_D16s_v5"},
         "tenant": "1b2c3d4e-0e4f-4a6b-9c8d-7e6f5a4b3c2d",
         "admins": ["2b2c3d4e-0e4f-4a6b-9c8d-7e6f5a4b3c2d"],

@@ -2,41 +2,37 @@
 
 from typing import Any
 
-from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, planned, stack, team
+from builders import (
+    CREATED,
+    GPU,
+    Data,
+    amounts,
+    base,
+    cohort_of,
+    errors,
+    patched,
+    planned,
+    stack,
+    stack_of,
+    tree_of,
+)
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.storage import caches
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.datasets import CachePlan, node_label
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.object_storage import DRIVERS
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.spec import Stack
 
 GIB = 2**30
-CACHE: Data = {"cache": "800Gi", "flavor": "a100", "secret": "keys"}
 
 
 def cached(bucket: str = "s3://ml-corpus/v3", dataset: Data | None = None, **cache: Any) -> Data:
     """Two teams, of which one mounts a dataset that has a cache on the A100 nodes."""
-    accelerate = {key: value for key, value in {**CACHE, **cache}.items() if value is not None}
-    return stack(
-        teams={
-            "a": team(
-                gpus={"a100": {"guaranteed": 8, "limit": 32}, "h100": {"guaranteed": 8}},
-                training={"train": job(flavor="a100", datasets={"corpus": "/data"})},
-            ),
-            "b": team(gpus={"h100": {"guaranteed": 8}}),
-        },
-        datasets={"corpus": {"bucket": bucket, "teams": ["a"], **(dataset or {}), "accelerate": accelerate}},
-    )
-
-
-def stack_of(sections: Data) -> Stack:
-    return load(Source(sections))
+    changed = {"bucket": bucket, **(dataset or {}), "accelerate": cache}
+    return patched(base("cache"), {"datasets": {"corpus": changed}})
 
 
 def the_cache(sections: Data) -> CachePlan:
@@ -164,16 +160,6 @@ def test_teams_write_through_a_cache_only_if_they_may_write() -> None:
     assert [team.cached[0].writable for team in planned(sections).teams] == [False, True]
 
 
-CREATED: Data = EKS | {
-    "subnets": dict.fromkeys(("eu-central-1a", "eu-central-1b"), "subnet-0123456789abcdef0"),
-    "create": {
-        "version": "1.35",
-        "admins": ["arn:aws:iam::111122223333:role/deploy"],
-        "system": {"machine": "m7i.4xlarge", "nodes": {"min": 2, "max": 3}},
-    },
-}
-
-
 def created(**cache: Any) -> Data:
     return cached(medium="ssd", **cache) | {"cluster": CREATED}
 
@@ -189,28 +175,10 @@ def test_caches_of_created_clusters_have_a_cloud_identity() -> None:
 
 # What pods mount.
 
-IMAGE = "registry.example.com/train:1.0"
 
-
-def mounting_job(**fields: Any) -> Data:
-    return {"image": IMAGE, "gpus": 0, "cpu": 1, "memory": "1Gi", **fields}
-
-
-def mounting(bucket: str = "gs://corpus", of_team: Data | None = None, **fields: Any) -> Data:
-    owner = team(
-        gpus={},
-        **{
-            "compute": {"requests": {"cpu": 8, "memory": "32Gi"}},
-            "training": {"train": mounting_job(workers=4, datasets={"corpus": "/data"}, **fields)},
-            **(of_team or {}),
-        },
-    )
-    return stack(
-        cluster=EXISTING,
-        pools={"cpu": {"cpu": 16, "memory": "64Gi", "nodes": 2}},
-        teams={"a": owner},
-        datasets={"corpus": bucket},
-    )
+def mounting(bucket: str = "gs://corpus", **of_team: Any) -> Data:
+    """A job of four pods that mount a dataset."""
+    return patched(base("mounts"), {"datasets": {"corpus": bucket}, "teams": {"a": of_team}})
 
 
 def the_pod(sections: Data) -> Any:
@@ -247,15 +215,13 @@ def test_other_object_storage_is_mounted_by_the_node() -> None:
 
 
 def test_sidecars_are_at_least_the_container_minimum() -> None:
-    bounds = {"containers": {"min": {"cpu": "500m", "memory": "128Mi"}}}
-    annotations = the_pod(mounting(of_team=bounds)).volumes.annotations
+    bounds = {"min": {"cpu": "500m", "memory": "128Mi"}}
+    annotations = the_pod(mounting(containers=bounds)).volumes.annotations
     assert (annotations["gke-gcsfuse/cpu-limit"], annotations["gke-gcsfuse/memory-limit"]) == ("500m", "256Mi")
 
 
 def test_the_queue_leaves_room_for_the_sidecars_in_the_budget() -> None:
-    quota, other = (
-        Tree(load(Source(sections))).team_shares["a"]["cpu"] for sections in (mounting(), mounting("s3://corpus"))
-    )
+    quota, other = (tree_of(sections).team_shares["a"]["cpu"] for sections in (mounting(), mounting("s3://corpus")))
     assert ((other[CPU].limit or 0) - (quota[CPU].limit or 0)) == 4 * 250
     assert ((other[MEMORY].limit or 0) - (quota[MEMORY].limit or 0)) == GIB
     assert hard(mounting())["requests.cpu"] == 8000
@@ -263,7 +229,7 @@ def test_the_queue_leaves_room_for_the_sidecars_in_the_budget() -> None:
 
 def test_a_budget_by_default_includes_the_sidecars() -> None:
     quota = {"cpu": {"cpu": {"guaranteed": 4}, "memory": {"guaranteed": "8Gi"}}}
-    sections = mounting(of_team={"compute": {}, "quota": quota})
+    sections = mounting(compute=None, quota=quota)
     assert hard(sections)["requests.cpu"] == 4000 + 4 * 250
     assert hard(sections)["requests.memory"] == 9 * GIB
 

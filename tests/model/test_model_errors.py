@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import PROVIDED, Data, errors, job, patched, pool, server, stack, team
+from builders import Data, base, errors, job, patched, pool, refusals, server, stack, team
 from jsonschema import Draft202012Validator
 from repository import ROOT
 
@@ -14,12 +14,7 @@ from gpu_tenancy.base.problems import listed, nearest, unknown
 from gpu_tenancy.model.schema import file_schema, known_keys, meaning
 from gpu_tenancy.model.spec import NAMESPACE
 
-TABLE = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
-
-
-def base(name: str) -> Data:
-    sections = TABLE[name]["stack"]
-    return {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
+TABLE = refusals()
 
 
 def cases(kind: str) -> list[Any]:

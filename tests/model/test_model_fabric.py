@@ -5,17 +5,14 @@ from typing import Final
 
 import pytest
 import yaml
-from builders import AKS, GPU, Data, job, planned, pool, server
+from builders import AKS, GPU, Data, environment_of, job, planned, pool, server
 from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, UNWIRED, wired, with_job
 
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.catalogue import Machine, machines
 from gpu_tenancy.model.catalogue.pods import fabrics
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import HUGEPAGES, PodFabric, node_pages
 from gpu_tenancy.model.plan.needs import there
-from gpu_tenancy.model.source import Source
 
 EFA: Final = "vpc.amazonaws.com/efa"
 GIB: Final = 2**30
@@ -211,5 +208,5 @@ def test_every_fabric_of_a_machine_has_its_row() -> None:
 
 
 def test_the_network_operator_is_there_only_for_infiniband() -> None:
-    assert not there(Environment(load(Source(wired()))), "network_operator")
-    assert there(Environment(load(Source(wired(AKS, INFINIBAND)))), "network_operator")
+    assert not there(environment_of(wired()), "network_operator")
+    assert there(environment_of(wired(AKS, INFINIBAND)), "network_operator")

@@ -3,26 +3,16 @@
 from typing import Any
 
 import pytest
-from builders import GPU, Data, cohort_of, planned, pool, queue_of, stack, team
+from builders import GPU, Data, cohort_of, h100, planned, pool, queue_of, stack, team, tree_of
 from operators_builders import kueue, made_here
 
 from gpu_tenancy.kueue import FairStrategy, PodSet, Step, Unmodelled, Workload
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.queues import tenancy
-from gpu_tenancy.model.plan.shares import Measure, Tree
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.plan.shares import Measure
 from gpu_tenancy.simulation.scenes import unmodelled_of
 from gpu_tenancy.simulation.stage import play
 
 H100 = Measure("h100", GPU)
-
-
-def tree(sections: Data) -> Tree:
-    return Tree(load(Source(sections)))
-
-
-def h100(guaranteed: int, limit: int) -> Data:
-    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
 def grouped(share: Data | None = None, **group: Any) -> Data:
@@ -98,7 +88,7 @@ def test_teams_of_a_weighted_group_use_its_idle_quota_first() -> None:
         sections = grouped(**group)
         sections["teams"] |= {name: team(cohort="g", gpus=h100(4, 12)) for name in "ab"}
         sections["teams"]["c"] = team(cohort="org", gpus=h100(4, 12))
-        found = tree(sections)
+        found = tree_of(sections)
         gpu = PodSet({GPU: 1}, flavors=frozenset({"h100"}))
         steps = [("", Step(tuple(Workload(f"{name}{index}", name, (gpu,)) for index in range(12)))) for name in "ac"]
         return {name: play(found, steps)[-1].amount(name, H100) for name in "ac"}
@@ -169,8 +159,8 @@ def test_without_usage_no_queue_compares_it() -> None:
 
 
 def test_the_simulation_reports_that_past_usage_is_unmodelled() -> None:
-    assert Unmodelled.ADMISSION_FAIR_SHARING in unmodelled_of(tree(shared()))
-    assert Unmodelled.ADMISSION_FAIR_SHARING not in unmodelled_of(tree(shared("even")))
+    assert Unmodelled.ADMISSION_FAIR_SHARING in unmodelled_of(tree_of(shared()))
+    assert Unmodelled.ADMISSION_FAIR_SHARING not in unmodelled_of(tree_of(shared("even")))
 
 
 # Preemption by share.
@@ -180,7 +170,7 @@ def test_the_simulation_reports_that_past_usage_is_unmodelled() -> None:
 def test_preemption_strategies_are_those_of_the_stack(strategy: str) -> None:
     sections = made_here(fairness={"kind": "even", "strategies": [strategy]})
     assert kueue(sections)["fairSharing"] == {"preemptionStrategies": [strategy]}
-    assert tenancy(tree(sections)).fair_sharing == (FairStrategy(strategy),)
+    assert tenancy(tree_of(sections)).fair_sharing == (FairStrategy(strategy),)
 
 
 def test_the_long_form_of_a_kind_is_the_same_as_its_name() -> None:

@@ -4,27 +4,35 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import EKS, GPU, Data, errors, job, planned, pool, queue_of, server, stack, team
+from builders import (
+    CREATED,
+    EKS,
+    GPU,
+    PROVIDED,
+    Data,
+    base,
+    environment_of,
+    errors,
+    job,
+    patched,
+    planned,
+    pool,
+    queue_of,
+    stack,
+    team,
+)
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.kueue import kueue_values, usage_weights
 from gpu_tenancy.model.plan.people import rules
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.roles import SSHD
 from gpu_tenancy.model.spec.tenancy import Usage
 
 
-def sections(**of_team: object) -> Data:
-    gpus = {"h100": {"guaranteed": 8, "limit": 32}}
-    return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=gpus, **of_team)})
-
-
 def with_job(**fields: object) -> Data:
-    return sections(training={"j": job(**fields)})
+    return patched(base("kinds"), {"teams": {"a": {"training": {"j": fields}}}})
 
 
 def planned_job(**fields: object) -> JobPlan:
@@ -109,15 +117,10 @@ UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
 NODE = "kubernetes.io/hostname"
 
 
-def placed(topology: object = OWN, of_pool: Data | None = None, **training: object) -> Data:
+def placed(topology: object = OWN, **training: object) -> Data:
     """H100 nodes with a topology, and a team with a job of two pods and a server there."""
-    own = team(
-        gpus={"h100": {"guaranteed": 16}},
-        training={"fit": job(**{"workers": 2, "gpus": 4, **training})},
-        serving={"serve": server()},
-    )
-    pools = {"h100": pool(topology=topology, **(of_pool or {}))}
-    return stack(pools=pools, teams={"a": own})
+    teams = {"a": {"training": {"fit": training}}}
+    return patched(base("topology"), {"pools": {"h100": {"topology": topology}}, "teams": teams})
 
 
 def annotations(of_job: Data) -> Data:
@@ -195,7 +198,7 @@ def test_a_role_without_gpus_runs_on_any_nodes() -> None:
 # Compute domains.
 
 CHANNEL = "compute-domain.nvidia.com/channel"
-CPUS: Data = {"cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"})}
+OFF: Data = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
 DALLAS: Final[Data] = {
     **EKS,
     "region": "us-east-1",
@@ -205,37 +208,23 @@ DALLAS: Final[Data] = {
 
 def connected(of_pool: Data | None = None, cluster: Data | None = None, **of_job: Any) -> Data:
     """Four machines with GB200s, and a job that shares memory between two of them; and machines with H100s."""
-    training = {"fit": job(**{"workers": 2, "gpus": 4, "computeDomain": True, "flavor": "gb200", **of_job})}
-    gpus = {"gb200": {"guaranteed": 16}, "h100": {"guaranteed": 8}}
     block = {"kind": "capacity-block", "reservation": "cr-0123456789abcdef0"}
     bought = {"zones": ["us-east-1-dfw-2a"], "capacity": block} if cluster else {}
-    gb200 = {**pool("p6e-gb200.36xlarge", 4, **bought), **(of_pool or {})}
-    return stack(
-        cluster=cluster or {"cloud": "existing"},
-        pools={**CPUS, "gb200": gb200, "h100": pool()},
-        teams={"a": team(gpus=gpus, training=training)},
-    )
+    teams = {"a": {"training": {"fit": of_job}}}
+    made = patched(base("nvlink"), {"pools": {"gb200": {**bought, **(of_pool or {})}}, "teams": teams})
+    return made | ({"cluster": {**PROVIDED, **cluster}} if cluster else {})
 
 
 def created(version: str) -> Data:
-    return {
-        **DALLAS,
-        "create": {
-            "version": version,
-            "admins": ["arn:aws:iam::111122223333:role/admins"],
-            "system": {"machine": "m7i.4xlarge"},
-        },
-    }
+    return {**DALLAS, "create": {**CREATED["create"], "version": version}}
 
 
 def driver(declared: Data) -> ReleasePlan | None:
-    return next(
-        (one for one in releases(Environment(load(Source(declared)))) if one.name == "dra-driver-nvidia-gpu"), None
-    )
+    return next((one for one in releases(environment_of(declared)) if one.name == "dra-driver-nvidia-gpu"), None)
 
 
 def mappings(declared: Data) -> Any:
-    values: Any = kueue_values(Environment(load(Source(declared))))
+    values: Any = kueue_values(environment_of(declared))
     configuration = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
     return configuration["resources"].get("deviceClassMappings")
 
@@ -281,18 +270,16 @@ def test_driver_allocates_gpus_without_a_device_plugin() -> None:
     made = driver(plugin)
     assert made is not None
     assert made.values["resources"] == {"gpus": {"enabled": False}}
-    off = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
-    alone = driver({**plugin, "operators": {"draDriver": "here", "gpuOperator": off}})
+    alone = driver({**plugin, "operators": {"draDriver": "here", "gpuOperator": OFF}})
     assert alone is not None
     assert alone.values["gpuResourcesEnabledOverride"] is True
     assert "resources" not in alone.values
 
 
 def test_gpus_of_the_driver_are_not_placed_by_topology() -> None:
-    off = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
     declared = connected({"topology": "node"}, cluster=created("1.36"))
     assert errors(declared) == []
-    (problem,) = errors({**declared, "operators": {"draDriver": "here", "gpuOperator": off}})
+    (problem,) = errors({**declared, "operators": {"draDriver": "here", "gpuOperator": OFF}})
     assert problem.startswith("pools.gb200.topology: does not work with draDriver: Kueue 0.19 cannot place pods")
 
 
@@ -317,25 +304,21 @@ def test_queues_count_channels_of_nodes_that_have_them() -> None:
 def test_without_channels_nothing_counts_them(declared: Data) -> None:
     assert queue_of(planned(declared), "a").claimed == {}
     assert mappings(declared) is None
-    assert not [rule for rule in rules(Environment(load(Source(declared))), "researcher") if rule.domains]
+    assert not [rule for rule in rules(environment_of(declared), "researcher") if rule.domains]
 
 
 def test_teams_can_create_their_own_compute_domains() -> None:
     declared = connected(computeDomain=False)
     assert queue_of(planned(declared), "a").claimed == {CHANNEL: ("gb200",)}
     verbs = {
-        resource: rule.verbs
-        for rule in rules(Environment(load(Source(declared))), "researcher")
-        for resource in rule.resources
+        resource: rule.verbs for rule in rules(environment_of(declared), "researcher") for resource in rule.resources
     }
     assert "create" in verbs["computedomains"]
     assert verbs["resourceclaimtemplates"] == ("get", "list", "watch")
 
 
 def test_past_usage_does_not_count_channels() -> None:
-    assert (
-        usage_weights(Environment(load(Source(connected()))), Usage.model_validate({"halfLife": "1h"}))[CHANNEL] == 0.0
-    )
+    assert usage_weights(environment_of(connected()), Usage.model_validate({"halfLife": "1h"}))[CHANNEL] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -351,8 +334,6 @@ def test_past_usage_does_not_count_channels() -> None:
 def test_nvlink_domains_are_those_of_the_catalogue(own: Data, nodes: int) -> None:
     gpus = own.get("gpusPerNode", 4)
     declared = connected({**own, "nodes": nodes}, workers=nodes + 1, gpus=gpus)
-    if own["machine"] is None:
-        del declared["pools"]["gb200"]["machine"]
     most = {"guaranteed": nodes * gpus}
     declared["teams"]["a"]["gpus"] = {"gb200": most, "h100": {"guaranteed": 8}}
     declared["cluster"]["provider"] = {"a": "gcp", "S": "azure"}.get(str(own["machine"])[0], "aws")
@@ -362,16 +343,10 @@ def test_nvlink_domains_are_those_of_the_catalogue(own: Data, nodes: int) -> Non
 
 # GPUs of the DRA driver.
 
-OFF: Data = {"install": "here", "values": {"devicePlugin": {"enabled": False}}}
-WITH: Data = {"operators": {"draDriver": "here", "gpuOperator": OFF}}
-
-
-def driven(**sections: Any) -> Data:
-    return stack(cluster=sections.pop("cluster", EKS), **WITH, **sections)
-
 
 def test_pods_and_quotas_are_those_of_a_device_plugin() -> None:
-    assert errors(driven()) == []
+    driven = stack(cluster=EKS, operators={"draDriver": "here", "gpuOperator": OFF})
     plugin = stack(cluster=EKS)
-    assert planned(driven()).queues == planned(plugin).queues
-    assert planned(driven()).teams == planned(plugin).teams
+    assert errors(driven) == []
+    assert planned(driven).queues == planned(plugin).queues
+    assert planned(driven).teams == planned(plugin).teams

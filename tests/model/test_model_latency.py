@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import Data, planned, server, stack, team
+from builders import Data, environment_of, planned, server, stack, team
 from originals import original
 from prometheus_tool import promtool
 
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.signals import Monitor, Query, adapter_rules, metric_name, prometheus_address
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
 from gpu_tenancy.model.spec.workloads import Server, ServerReplicas
 
@@ -34,7 +31,7 @@ def the_server(sections: Data) -> ServerPlan:
 
 
 def rules(sections: Data) -> list[dict[str, Any]]:
-    return adapter_rules(Environment(load(Source(sections))))
+    return adapter_rules(environment_of(sections))
 
 
 def scaling(sections: Data) -> Scaling:

@@ -5,9 +5,8 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import EKS, PROVIDED, Data, errors, job, planned, pool, server, stack, team
+from builders import EKS, PROVIDED, Data, job, planned, pool, server, stack, team, tree_of
 from operators_builders import (
-    AMD_POOL,
     HERE,
     ROOT,
     STACKS,
@@ -25,12 +24,9 @@ from operators_builders import (
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.checks.operators import unknown_architectures
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import needs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import Reason
-from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.source import Source
 
 # What is installed
 
@@ -42,57 +38,57 @@ def test_no_operator_is_installed_in_an_existing_cluster(file: Path) -> None:
     assert plan_of(file).operators == ()
 
 
-def test_clusters_get_the_operators_that_the_stack_needs() -> None:
-    assert names(made_here()) == HERE
+HISTOGRAM: Data = {"histogram": "inference_seconds"}
+INSTALLED: dict[str, tuple[Data, list[str]]] = {
+    "what a stack needs": (made_here(), HERE),
+    "no pool with GPUs": (
+        made_here(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}),
+        [name for name in HERE if name != "gpu-operator"],
+    ),
+    "gangs bring Volcano after Kueue": (
+        with_gangs(),
+        ["kube-prometheus-stack", "gpu-operator", "kueue", "volcano", "keda"],
+    ),
+    "jobs of plain Kubernetes": (with_jobs(), HERE),
+    "TrainJobs": (with_jobs(framework="pytorch"), [*HERE, "kubeflow-trainer"]),
+    "RayJobs": (with_jobs(framework="ray", command=["/train"]), [*HERE, "kuberay-operator"]),
+    "leaders and workers": (with_jobs(framework="leader-worker", command=["/train"]), [*HERE, "lws"]),
+    "off": (made_here(operators={"prometheus": "off"}), HERE[1:]),
+    "installed": (made_here(operators={"prometheus": "installed"}), HERE[1:]),
+    "false": (made_here(operators={"prometheus": False}), HERE[1:]),
+    "an optional operator": (made_here(operators={"fluid": "here"}), [*HERE, "fluid"]),
+    "the adapter in place of KEDA": (
+        made_here(operators={"prometheusAdapter": "here"}),
+        [*HERE[:-1], "prometheus-adapter"],
+    ),
+    "a histogram for KEDA": (made_here(metrics=HISTOGRAM), HERE),
+    "a histogram for the adapter": (
+        made_here(metrics={**HISTOGRAM, "by": "adapter"}),
+        [*HERE[:-1], "prometheus-adapter"],
+    ),
+    "in a cluster that exists": (stack(operators={"kueue": "here"}), ["kueue"]),
+    "GPUs of AMD in a cluster that exists": (amd(operators={"amdGpuOperator": "here"}), ["gpu-operator-charts"]),
+    "GPUs of AMD": (amd_made_here(), ["kube-prometheus-stack", "gpu-operator-charts", "kueue", "keda"]),
+    "GPUs of Intel": (
+        intel(operators={"intelDevicePlugin": "here"}),
+        ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"],
+    ),
+    "cert-manager for its own sake": (
+        made_here(operators={"certManager": "here"}),
+        [HERE[0], "cert-manager", *HERE[1:]],
+    ),
+}
 
 
-def test_a_pool_without_gpus_needs_no_gpu_operator() -> None:
-    cpus = made_here(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()})
-    assert names(cpus) == [name for name in HERE if name != "gpu-operator"]
-
-
-def test_gangs_bring_volcano_after_kueue() -> None:
-    assert names(with_gangs()) == ["kube-prometheus-stack", "gpu-operator", "kueue", "volcano", "keda"]
-
-
-def test_pytorch_jobs_bring_the_trainer_last() -> None:
-    assert names(with_jobs(framework="pytorch")) == [*HERE, "kubeflow-trainer"]
-    assert names(with_jobs()) == HERE
-
-
-@pytest.mark.parametrize(
-    ("framework", "chart"), [("ray", "kuberay-operator"), ("leader-worker", "lws")], ids=["ray", "leader-worker"]
-)
-def test_kinds_of_jobs_bring_their_operator_last(framework: str, chart: str) -> None:
-    assert names(with_jobs(framework=framework, command=["/train"])) == [*HERE, chart]
+@pytest.mark.parametrize(("sections", "expected"), INSTALLED.values(), ids=INSTALLED)
+def test_what_is_installed_and_in_which_order(sections: Data, expected: list[str]) -> None:
+    assert names(sections) == expected
 
 
 def test_the_image_of_leader_worker_set_is_that_of_its_version() -> None:
     sections = made_here(operators={"lws": {"install": "here", "version": "0.8.0"}})
     assert release(sections, "lws").values["image"]["manager"]["tag"] == "v0.8.0"
     assert release(made_here(operators={"lws": "here"}), "lws").values["image"]["manager"]["tag"] == "v0.9.0"
-
-
-@pytest.mark.parametrize("word", ["off", "installed", False])
-def test_operators_are_left_out_by_off_installed_or_false(*, word: str | bool) -> None:
-    assert names(made_here(operators={"prometheus": word})) == HERE[1:]
-
-
-def test_optional_operators_are_installed_on_demand() -> None:
-    assert names(made_here(operators={"fluid": "here"})) == [*HERE, "fluid"]
-
-
-def test_the_adapter_takes_kedas_place() -> None:
-    assert names(made_here(operators={"prometheusAdapter": "here"})) == [*HERE[:-1], "prometheus-adapter"]
-
-
-def test_an_operator_may_be_installed_into_a_cluster_that_exists() -> None:
-    assert names(stack(operators={"kueue": "here"})) == ["kueue"]
-
-
-def test_other_vendors_gpus_bring_their_operators() -> None:
-    assert names(amd(operators={"amdGpuOperator": "here"})) == ["gpu-operator-charts"]
-    assert names(amd_made_here()) == ["kube-prometheus-stack", "gpu-operator-charts", "kueue", "keda"]
 
 
 def test_operator_of_amd_manages_no_kernel_module() -> None:
@@ -119,10 +115,6 @@ def test_cert_manager_is_installed_before_its_users() -> None:
 def test_cert_manager_is_left_out_where(operators: Data) -> None:
     sections = intel(operators={"kueue": "here", "intelDevicePlugin": "here", **operators})
     assert "cert-manager" not in names(sections)
-
-
-def test_cert_manager_may_be_installed_for_its_own_sake() -> None:
-    assert names(made_here(operators={"certManager": "here"})) == [HERE[0], "cert-manager", *HERE[1:]]
 
 
 def test_the_stacks_version_goes_before_the_catalogues() -> None:
@@ -263,12 +255,6 @@ def test_prometheus_is_addressed_by_its_service(metrics: Data, host: str) -> Non
     assert [rule["name"]["as"] for rule in adapter.values["rules"]["custom"]] == ["inference_p99_seconds"]
 
 
-def test_who_brings_the_histogram_to_the_autoscalers_is_there() -> None:
-    assert names(made_here(metrics={"histogram": "inference_seconds"})) == HERE
-    by_adapter = made_here(metrics={"histogram": "inference_seconds", "by": "adapter"})
-    assert names(by_adapter) == [*HERE[:-1], "prometheus-adapter"]
-
-
 def test_jobs_whose_pods_start_together_bring_volcano() -> None:
     assert "volcano" in names(with_jobs(gang=True))
 
@@ -308,23 +294,13 @@ def test_jobs_are_walked_once_for_all_teams(monkeypatch: pytest.MonkeyPatch) -> 
     assert walks(2) == walks(12)
 
 
-def test_plugin_of_intel_needs_its_node_label() -> None:
-    arc = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
-    pools = {"cpu": pool("m7i.8xlarge", 3), "flex": arc}
-    sections = stack(pools=pools, teams={"a": team()}, operators={"intelDevicePlugin": "here"})
-    (error,) = errors(sections)
-    assert error.startswith("pools.flex.labels: does not have the node label intel.feature.node.kubernetes.io/gpu")
-    sections["pools"]["flex"] = {**arc, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}}
-    assert names(sections) == ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"]
-
-
 # Arm nodes.
 
 GB200: Data = {"gb200": {"guaranteed": 4}}
 
 
 def unknown(sections: Data) -> list[str]:
-    return unknown_architectures(Tree(load(Source(sections))))
+    return unknown_architectures(tree_of(sections))
 
 
 def on_arm(**sections: object) -> Data:

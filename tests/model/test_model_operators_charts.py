@@ -181,17 +181,18 @@ def test_kueue_manages_every_kind_of_work_that_a_team_may_start() -> None:
     assert found["labelKeysToCopy"] == ["gpu-tenancy.dev/user"]
 
 
-def test_kueue_manages_train_jobs_and_their_job_sets() -> None:
-    frameworks = kueue(with_jobs(framework="pytorch"))["integrations"]["frameworks"]
-    assert frameworks[-2:] == ["jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"]
-
-
-def test_kueue_queues_the_kinds_of_the_operators_that_are_there() -> None:
+@pytest.mark.parametrize(
+    ("framework", "kinds"),
+    [
+        ("pytorch", ["jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"]),
+        ("ray", ["ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"]),
+        ("leader-worker", ["leaderworkerset.x-k8s.io/leaderworkerset"]),
+    ],
+)
+def test_kueue_queues_the_kinds_of_the_operators_that_are_there(framework: str, kinds: list[str]) -> None:
     always = kueue(made_here())["integrations"]["frameworks"]
-    ray = kueue(with_jobs(framework="ray", command=["/train"]))["integrations"]["frameworks"]
-    assert ray == [*always, "ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"]
-    groups = kueue(with_jobs(framework="leader-worker"))["integrations"]["frameworks"]
-    assert groups == [*always, "leaderworkerset.x-k8s.io/leaderworkerset"]
+    sections = with_jobs(framework=framework, command=["/train"])
+    assert kueue(sections)["integrations"]["frameworks"] == [*always, *kinds]
 
 
 def test_kueue_leaves_pods_of_gangs_to_volcano() -> None:

@@ -3,23 +3,21 @@
 from itertools import product
 
 import pytest
-from builders import EXISTING, Data, job, pool, server, stack, team
+from builders import EXISTING, Data, h100, job, pool, server, stack, stack_of, team, tree_of
 from cpu_stacks import CPUS, MIXED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.outlook.explain import Reason, explain
 from gpu_tenancy.model.outlook.shares import Holding, Span
-from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.plan.shares import Measure, measures, measures_of
 from gpu_tenancy.simulation.scenes import CPU_JOBS, alone, busy
 from gpu_tenancy.simulation.stage import holdings
 
 
 def seen(sections: Data) -> StackOutlook:
-    return outlook(load(Source(sections)))
+    return outlook(stack_of(sections))
 
 
 def held(found: StackOutlook, team_name: str, flavor: str, scheduler: str = "Kueue") -> Holding:
@@ -30,40 +28,36 @@ def held(found: StackOutlook, team_name: str, flavor: str, scheduler: str = "Kue
     return holding
 
 
-def h100s(guaranteed: int, limit: int) -> Data:
-    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
-
-
 def test_shares_range_from_everyone_busy_to_alone() -> None:
-    summary = seen(stack(teams={"a": team(gpus=h100s(4, 16)), "b": team(gpus=h100s(0, 6))}))
+    summary = seen(stack(teams={"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 6))}))
     assert held(summary, "a", "h100").busy == Span(10, 16)
     assert held(summary, "b", "h100").busy == Span(0, 6)
     assert (held(summary, "a", "h100").alone, held(summary, "b", "h100").alone) == (16, 6)
 
 
 def test_guarantees_that_are_never_lent_are_not_reachable() -> None:
-    serving = team(gpus=h100s(10, 10), serving={"api": server()})
-    summary = seen(stack(teams={"a": serving, "b": team(gpus=h100s(2, 16))}))
+    serving = team(gpus=h100(10, 10), serving={"api": server()})
+    summary = seen(stack(teams={"a": serving, "b": team(gpus=h100(2, 16))}))
     assert held(summary, "b", "h100").alone == 6
     assert (held(summary, "a", "h100").lends, held(summary, "a", "h100").back) == (False, "never lent")
 
 
 def test_even_fairness_borrows_by_weight_up_to_limits() -> None:
-    teams = {"a": team(gpus=h100s(4, 16)), "b": team(gpus=h100s(0, 16), weight=3), "c": team(gpus=h100s(0, 1))}
+    teams = {"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 16), weight=3), "c": team(gpus=h100(0, 1))}
     summary = seen(stack(fairness="even", teams=teams))
     assert [held(summary, name, "h100").busy for name in "abc"] == [Span(6, 6), Span(8, 8), Span(1, 1)]
 
 
 def test_gangs_have_volcanos_guarantee_only() -> None:
     gangs = {"h100": {"guaranteed": 4, "limit": 6}}
-    summary = seen(stack(teams={"a": team(gangs=gangs), "b": team(gpus=h100s(0, 10))}))
+    summary = seen(stack(teams={"a": team(gangs=gangs), "b": team(gpus=h100(0, 10))}))
     assert held(summary, "a", "h100", "Volcano").busy == Span(4, 6)
     assert held(summary, "b", "h100").busy == Span(10, 10)
 
 
 @pytest.mark.parametrize(("reclaim", "words"), [("Any", "immediately"), ("Never", "when borrowers finish")])
 def test_the_way_to_reclaim_a_guarantee_is_shown(reclaim: str, words: str) -> None:
-    lender = team(gpus=h100s(8, 8), preemption={"reclaimWithinCohort": reclaim})
+    lender = team(gpus=h100(8, 8), preemption={"reclaimWithinCohort": reclaim})
     assert held(seen(stack(teams={"a": lender})), "a", "h100").back == words
 
 
@@ -77,14 +71,14 @@ def trees(draw: st.DrawFn) -> Data:
     for name, cohort in (("a", "left"), ("b", "left"), ("c", "right"), ("d", None)):
         sure = draw(st.integers(0, 3))
         where = {"cohort": cohort} if cohort else {"cohort": "org"}
-        teams[name] = team(gpus=h100s(sure, sure + draw(amounts)), **where)
+        teams[name] = team(gpus=h100(sure, sure + draw(amounts)), **where)
     cohorts: Data = {"org": {}}
     for group, members in (("left", "ab"), ("right", "c")):
         minimum = sum(teams[name]["gpus"]["h100"]["guaranteed"] for name in members)
         cohorts[group] = {"parent": "org"}
         if draw(st.booleans()):
             extra = draw(st.integers(0, 2)) if group == "right" else 0
-            cohorts[group]["gpus"] = h100s(minimum + extra, minimum + extra + draw(amounts))
+            cohorts[group]["gpus"] = h100(minimum + extra, minimum + extra + draw(amounts))
     return stack(teams=teams, cohorts=cohorts)
 
 
@@ -132,7 +126,7 @@ def test_everyone_busy_is_a_valid_distribution(sections: Data) -> None:
 
 
 def test_a_month_costs_730_hours_of_the_part_of_a_node() -> None:
-    summary = seen(stack(prices={"p5.48xlarge": {"onDemand": 80.0}}, teams={"a": team(gpus=h100s(2, 3))}))
+    summary = seen(stack(prices={"p5.48xlarge": {"onDemand": 80.0}}, teams={"a": team(gpus=h100(2, 3))}))
     (cost,) = [team.cost for team in summary.teams]
     assert (cost.guaranteed, cost.limit) == (2 * 10 * 730, 3 * 10 * 730)
     assert summary.cost_centers == {"rd-001": cost}
@@ -140,7 +134,7 @@ def test_a_month_costs_730_hours_of_the_part_of_a_node() -> None:
 
 def test_an_unknown_price_stays_unknown() -> None:
     pools = {"h100": {"gpu": "h100-80gb", "gpusPerNode": 8, "cpu": 190, "memory": "2000Gi", "nodes": 2}}
-    teams = {"a": team(gpus=h100s(0, 3)), "b": team(gpus=h100s(1, 1))}
+    teams = {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}
     summary = seen({"cluster": EXISTING, "pools": pools, "teams": teams})
     assert [(team.cost.guaranteed, team.cost.limit) for team in summary.teams] == [(0.0, None), (None, None)]
     assert summary.cost_centers["rd-001"].guaranteed is None
@@ -160,7 +154,7 @@ def test_of_several_pools_a_gpu_costs_the_mean_by_their_gpus() -> None:
 
 
 def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
-    owner = team(gpus=h100s(8, 8))
+    owner = team(gpus=h100(8, 8))
     summary = seen(stack(teams={"a": owner, "b": team(queue="a", costCenter="rd-002")}))
     costs = {team.name: team.cost.guaranteed for team in summary.teams}
     assert costs["b"] == 0.0
@@ -174,14 +168,14 @@ def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
 def test_supply_shows_minimum_maximum_and_guarantees() -> None:
     pools = {"h100": pool(nodes={"min": 1, "max": 2})}
     cluster = {**EXISTING, "autoscaler": True}
-    summary = seen({"pools": pools, "cluster": cluster, "teams": {"a": team(gpus=h100s(4, 12))}})
+    summary = seen({"pools": pools, "cluster": cluster, "teams": {"a": team(gpus=h100(4, 12))}})
     (supply,) = summary.supply
     assert (supply.capacity, supply.guaranteed, supply.limits) == (Span(8, 16), 4, 12)
 
 
 def test_a_servers_peak_is_compared_with_its_queue() -> None:
     api = server(replicas={"min": 1, "max": 3}, gpus=2, surge=1)
-    summary = seen(stack(teams={"a": team(gpus=h100s(8, 8), serving={"api": api}, training={"t": job()})}))
+    summary = seen(stack(teams={"a": team(gpus=h100(8, 8), serving={"api": api}, training={"t": job()})}))
     (serving,) = summary.serving
     assert (serving.peak, serving.limit, serving.replicas) == (8, 8, Span(1, 3))
 
@@ -189,14 +183,6 @@ def test_a_servers_peak_is_compared_with_its_queue() -> None:
 # CPU and memory.
 
 GI = 2**30
-
-
-def tree_of(sections: object) -> Tree:
-    return Tree(load(Source(sections)))  # pyright: ignore[reportArgumentType]
-
-
-def summary(sections: object) -> StackOutlook:
-    return outlook(tree_of(sections).stack)
 
 
 def test_cpu_and_memory_are_counted_where_nodes_have_no_gpus() -> None:
@@ -212,7 +198,7 @@ def test_the_cpu_nodes_of_teams_with_gpus_are_not_counted() -> None:
 
 
 def test_the_summary_has_shares_of_cpu_and_memory() -> None:
-    found = summary(CPUS)
+    found = seen(CPUS)
     etl, web = found.teams
     assert [(held.flavor, held.guaranteed, held.limit, held.alone) for held in etl.holdings] == [
         ("general CPUs", 40_000, 80_000, 80_000),
@@ -223,11 +209,11 @@ def test_the_summary_has_shares_of_cpu_and_memory() -> None:
     assert (cpus.capacity, cpus.guaranteed, cpus.limits) == (Span(124_000, 124_000), 60_000, 140_000)
     assert (memory.capacity.maximum, memory.guaranteed) == (464 * GI, 192 * GI)
     assert found.totals == (cpus,)
-    assert summary(MIXED).totals == (summary(MIXED).supply[0],)
+    assert seen(MIXED).totals == (seen(MIXED).supply[0],)
 
 
 def test_a_cpu_costs_its_part_of_the_node() -> None:
-    found = summary(CPUS)
+    found = seen(CPUS)
     (pool_,) = found.pools
     assert pool_.node_price
     etl, _ = found.teams
@@ -273,7 +259,7 @@ def test_jobs_of_a_mixed_tree_do_not_take_gpus() -> None:
 
 
 def reasons(sections: Data, name: str = "a") -> dict[tuple[str, str], Reason]:
-    explanations = explain(Tree(load(Source(sections))), name)
+    explanations = explain(tree_of(sections), name)
     assert len({(reason.object, reason.field) for reason in explanations}) == len(explanations)
     return {(reason.object, reason.field): reason for reason in explanations}
 

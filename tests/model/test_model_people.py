@@ -3,19 +3,33 @@
 from typing import Any
 
 import pytest
-from builders import AKS, EKS, FEW_CPUS, PROVIDED, Data, errors, job, planned, server, stack, team
+from builders import (
+    AKS,
+    EKS,
+    FEW_CPUS,
+    GKE,
+    PROVIDED,
+    Data,
+    base,
+    environment_of,
+    errors,
+    job,
+    patched,
+    planned,
+    server,
+    stack,
+    stack_of,
+    team,
+)
 from pydantic import ValidationError
 
 from gpu_tenancy.model.catalogue.access import Role, credential, roles, rules_of
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import UNREAD
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.people import AccessPlan, Subject, rules
 from gpu_tenancy.model.plan.secrets import CopiedSecret, Store, config_names, secret_rows
 from gpu_tenancy.model.resolve import resolve
 from gpu_tenancy.model.source import Source, to_config
 
-GKE: Data = {"cloud": "gcp", "name": "ml", "project": "ml-project", "location": "europe-west4"}
 OBJECT = "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
 ROLE = "arn:aws:iam::111122223333:role/research"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
@@ -135,7 +149,7 @@ def test_members_read_routes_and_create_none() -> None:
     def of_leads(expose: Data | None, hosts: Data | None = None) -> list[tuple[str, ...]]:
         own = {"serving": {"chat": server(expose=expose)}, "notebooks": {**notebooks, "expose": hosts}}
         owner = team(gpus={"h100": {"guaranteed": 8}}, network=network, **own)
-        found = rules(Environment(load(Source(stack(teams={"a": owner})))), "lead")
+        found = rules(environment_of(stack(teams={"a": owner})), "lead")
         return [rule.verbs for rule in found if {"httproutes", "services"}.intersection(rule.resources)]
 
     reads = ("get", "list", "watch")
@@ -184,37 +198,12 @@ def test_the_table_of_roles_refuses_wildcards_and_escalation(part: Data) -> None
 
 # Secrets.
 
-SOURCES: Data = {
-    "wandb": {"config": {"TOKEN": "wandb-vision"}},
-    "s3": {"from": "aws://eu-central-1/vision/s3", "keys": {"ID": "id", "KEY": "secret"}},
-    "hub": {
-        "from": "aws://eu-central-1/vision/hub",
-        "key": ".dockerconfigjson",
-        "type": "kubernetes.io/dockerconfigjson",
-    },
-    "signing": {"existing": True},
-}
-USES: Data = {
-    "env": {
-        "LEVEL": "info",
-        "TOKEN": {"secret": "wandb", "key": "TOKEN"},
-        "REGION": {"configMap": "settings", "key": "region"},
-        "POD": {"field": "metadata.name"},
-    },
-    "envFrom": [{"secret": "s3", "prefix": "S3_"}],
-    "files": {"/etc/keys": {"secret": "signing", "items": {"tls.key": "own/key.pem"}}},
-}
+VISION: Data = base("secrets")["teams"]["vision"]  # one Secret of each source, and a server that uses all of them
+USES: Data = {key: VISION["serving"]["api"][key] for key in ("env", "envFrom", "files")}
 
 
-def sections(workload: Data | None = None, **fields: Any) -> Data:
-    """A stack whose team has one Secret of each source, and a server that uses all of them."""
-    of_team = {"gpus": {"h100": {"guaranteed": 8}}, "secrets": SOURCES, "imagePullSecrets": ["hub"], **fields}
-    api = server(**(USES if workload is None else workload))
-    return stack(teams={"vision": team(serving={"api": api}, **of_team)})
-
-
-def problems(workload: Data | None = None, **fields: Any) -> list[str]:
-    return errors(sections(workload, **fields))
+def sections(workload: Data | None = None) -> Data:
+    return patched(base("secrets"), {"teams": {"vision": {"serving": {"api": workload or {}}}}})
 
 
 def test_each_source_is_planned_without_a_value() -> None:
@@ -245,7 +234,7 @@ def test_roles_of_a_job_inherit_its_references() -> None:
 
 
 def test_images_are_pulled_with_secrets_of_job_and_team() -> None:
-    (vision,) = planned(sections({**USES, "imagePullSecrets": ["signing", "hub"]})).teams
+    (vision,) = planned(sections({"imagePullSecrets": ["signing", "hub"]})).teams
     assert vision.servers[0].pod.references.pull == ("hub", "signing")
     (vision,) = planned(sections()).teams
     assert vision.servers[0].pod.references.pull == ()  # The ServiceAccount has those of the team.
@@ -269,9 +258,11 @@ CREDENTIALS = {
 @pytest.mark.parametrize("what", CREDENTIALS)
 def test_a_credential_in_clear_text_is_refused_and_not_shown(what: str) -> None:
     text = CREDENTIALS[what]
-    found = problems({"env": {"A": text}, "args": [f"--key={text}"]})
-    places = [f"teams.vision.serving.api.{field}" for field in ("args[0]", "env.A")]
-    assert [error.partition(":")[0] for error in found] == places
+    found = errors(sections({"env": {"A": text}, "args": [f"--key={text}"]}))
+    assert [error.partition(":")[0] for error in found] == [
+        "teams.vision.serving.api.args[0]",
+        "teams.vision.serving.api.env.A",
+    ]
     assert all(f"looks like a credential ({what})" in error and text not in error for error in found)
 
 
@@ -282,14 +273,17 @@ def test_a_variable_named_for_a_credential_is_judged() -> None:
 
 
 def test_the_offline_engine_has_a_placeholder_for_each_value() -> None:
-    place = ("teams", "vision", "secrets", "wandb", "config", "TOKEN")
-    assert config_names(load(Source(sections()))) == {"wandb-vision": place}
-    config = {key: value for key, value in to_config(Source(sections())).items() if key.startswith("secrets:")}
-    assert config == {"secrets:wandb-vision": UNREAD}
+    assert config_names(stack_of(sections())) == {
+        "wandb-vision": ("teams", "vision", "secrets", "wandb", "config", "TOKEN")
+    }
+    config = to_config(Source(sections()))
+    assert {key: value for key, value in config.items() if key.startswith("secrets:")} == {
+        "secrets:wandb-vision": UNREAD
+    }
 
 
 def test_reports_name_the_users_of_each_secret() -> None:
-    rows = {row.name: (row.source, row.users, row.restarts) for row in secret_rows(resolve(load(Source(sections()))))}
+    rows = {row.name: (row.source, row.users, row.restarts) for row in secret_rows(resolve(stack_of(sections())))}
     assert rows == {
         "hub": ("aws://eu-central-1/vision/hub", ("image pulls of all pods",), False),
         "s3": ("aws://eu-central-1/vision/s3", ("api",), False),

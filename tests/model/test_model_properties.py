@@ -5,14 +5,14 @@ from itertools import product
 from typing import Any, Final, TypeAlias, cast
 
 import pytest
-from builders import EXISTING, GPU, Data, errors, planned, pool, stack, team
+from builders import EXISTING, GPU, Data, errors, h100, planned, pool, stack, stack_of, team, tree_of
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.checks import coherence_problems
-from gpu_tenancy.model.load import draft, load
+from gpu_tenancy.model.load import draft
 from gpu_tenancy.model.outlook.shares import even_amounts
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.queues import cohort_of_queue, cohort_parents, cohort_weight
@@ -69,7 +69,7 @@ def coherent(draw: st.DrawFn) -> Data:
 @MANY
 @given(coherent())
 def test_quotas_of_a_flavor_add_up_to_its_supply(sections: Data) -> None:
-    stack = load(Source(sections))
+    stack = stack_of(sections)
     tree, queues = Tree(stack), plan(stack).queues
     for name, flavor in tree.flavors.items():
         for resource, supply in flavor.capacity.items():
@@ -88,7 +88,7 @@ def test_quotas_of_a_flavor_add_up_to_its_supply(sections: Data) -> None:
 @MANY
 @given(coherent())
 def test_a_namespaces_quota_admits_all_that_its_queues_admit(sections: Data) -> None:
-    stack = load(Source(sections))
+    stack = stack_of(sections)
     tree, made = Tree(stack), plan(stack)
     for queue in made.queues.cluster_queues:
         for (flavor, resource), quota in queue.spec.quotas.items():
@@ -105,7 +105,7 @@ def test_a_namespaces_quota_admits_all_that_its_queues_admit(sections: Data) -> 
 @settings(max_examples=30, deadline=None)
 @given(coherent())
 def test_flavors_of_a_queue_have_the_same_resources(sections: Data) -> None:
-    queues = plan(load(Source(sections))).queues
+    queues = plan(stack_of(sections)).queues
     for owner in (*queues.cohorts, *(queue.spec for queue in queues.cluster_queues)):
         for group in owner.groups:
             assert len({tuple(flavor.resources) for flavor in group.flavors}) == 1
@@ -176,7 +176,7 @@ def test_any_stack_is_either_refused_in_sentences_or_planned(sections: Data) -> 
     problems = errors(sections)
     assert all(": " in message and "; " in message for message in problems)
     if not problems:
-        plan(load(Source(sections)))
+        plan(stack_of(sections))
 
 
 @pytest.mark.slow
@@ -200,7 +200,7 @@ SECTIONS: Final = st.sampled_from(["pools", "teams", "cohorts", "datasets", "clu
 @given(cast("Drawn", st.dictionaries(SECTIONS, JSON)))
 def test_any_section_is_refused_with_errors_or_planned(sections: Data) -> None:
     if not errors(sections):
-        plan(load(Source(sections)))
+        plan(stack_of(sections))
 
 
 # Trees of groups with even fairness.
@@ -209,14 +209,6 @@ H100 = Measure("h100", GPU)
 CPUS = Measure("cpu", CPU)
 Scenario: TypeAlias = tuple[Tree, tuple[Moment, ...]]
 SLOW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def tree(sections: Data) -> Tree:
-    return Tree(load(Source(sections)))
-
-
-def h100(guaranteed: int, limit: int) -> Data:
-    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
 @st.composite
@@ -261,7 +253,7 @@ def trees(draw: st.DrawFn, times: int = 1) -> Data:
 def test_quotas_add_up_to_the_supply(sections: Data) -> None:
     assume(errors(sections) == [])
     queues = planned(sections).queues
-    for flavor, supply in tree(sections).flavors.items():
+    for flavor, supply in tree_of(sections).flavors.items():
         for resource, amount in supply.capacity.items():
             owners = (*queues.cohorts, *(queue.spec for queue in queues.cluster_queues))
             nominal = [owner.quotas[flavor, resource].nominal for owner in owners if (flavor, resource) in owner.quotas]
@@ -273,7 +265,7 @@ def scenarios(draw: st.DrawFn, *, cpus: bool = True) -> Scenario:
     """A valid tree, and the result of jobs of one GPU or 100 CPUs that are submitted and end in any order."""
     sections = draw(trees())
     assume(errors(sections) == [])
-    found = tree(sections)
+    found = tree_of(sections)
     on_gpus = PodSet({GPU: 1}, flavors=frozenset({"h100"}))
     on_cpus = PodSet({CPU: 100_000}, flavors=frozenset({"cpu"}))
     kinds = [on_gpus, on_gpus, on_gpus, *([on_cpus] if cpus else [])]
@@ -406,7 +398,7 @@ def _weight(found: Tree, node: str) -> float:
 def test_when_all_are_busy_each_team_has_its_even_part(sections: Data, first: str | None, last: str | None) -> None:
     """In any order, as far as possible in whole GPUs; a Cohort gets several for one of a team."""
     assume(errors(sections) == [] and (first is None or first != last))
-    found = tree(sections)
+    found = tree_of(sections)
     moment = busy(found, first=first, last=last)
     assume(not moment.restless)
     weights = [team.weight for team in found.stack.teams.values()]

@@ -6,7 +6,22 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import GPU, Data, amounts, cohort_of, job, line, patched, planned, pool, queue_of, server, stack, team
+from builders import (
+    GPU,
+    Data,
+    amounts,
+    cohort_of,
+    h100,
+    job,
+    line,
+    patched,
+    planned,
+    pool,
+    queue_of,
+    server,
+    stack,
+    team,
+)
 from repository import ROOT
 
 from gpu_tenancy.base.quantity import parse_bytes, parse_cpu
@@ -61,9 +76,8 @@ def test_row_namespace_quota_has_a_line_for_each_partition() -> None:
         return pool("p4de.24xlarge", 1, sharing={"mig": {"profile": profile}}, labels={"cut": profile})
 
     pools = {"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")}
-    own = team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})
-    plan = planned(stack(pools=pools, teams={"a": own}))
-    hard = quotas(plan)["budget"].hard
+    teams = {"a": team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})}
+    hard = quotas(planned(stack(pools=pools, teams=teams)))["budget"].hard
     assert {key: amount for key, amount in hard.items() if "nvidia" in key} == {
         "requests.nvidia.com/gpu": 2,
         "requests.nvidia.com/mig-1g.10gb": 0,
@@ -85,11 +99,12 @@ def test_row_waiting_pods_count_in_the_namespace_quota_only() -> None:
 
 
 def test_row_priority_budget_is_two_quotas() -> None:
-    compute = {"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]}
-    own = team(gpus={"h100": {"guaranteed": 8}}, compute=compute, objects={"services": 5, "pods": 9})
-    priorities = {"ml-critical": 10, "ml-high": 5, "ml-low": 1}
-    plan = planned(stack(pools={"h100": pool()}, priorities=priorities, teams={"a": own}))
-    found, classes = quotas(plan), ("ml-critical", "ml-high")
+    sections = stack(pools={"h100": pool()}, priorities={"ml-critical": 10, "ml-high": 5, "ml-low": 1})
+    sections["teams"]["a"] |= {
+        "compute": {"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]},
+        "objects": {"services": 5, "pods": 9},
+    }
+    found, classes = quotas(planned(sections)), ("ml-critical", "ml-high")
     assert list(found) == ["budget", "budget-compute", "budget-no-other-priority"]
     assert {f"requests.{GPU}": 8, "pods": 9, "services": 5}.items() <= found["budget"].hard.items()
     assert found["budget-compute"].scope == ("In", classes)
@@ -123,9 +138,8 @@ def test_row_serving_pods_carry_queue_and_priority() -> None:
 
 
 def test_row_volcano_is_subtracted_before_queues() -> None:
-    own = team(gangs={"h100": {"guaranteed": 2, "limit": 4}})
-    plan = planned(stack(teams={"a": own, "b": team(gpus={"h100": {"guaranteed": 12}})}))
-    (gangs,) = plan.queues.gang_queues
+    teams = {"a": team(gangs=h100(2, 4)), "b": team(gpus={"h100": {"guaranteed": 12}})}
+    (gangs,) = planned(stack(teams=teams)).queues.gang_queues
     assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * EIGHTH, GPU: 2}
     assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
 
@@ -156,8 +170,8 @@ def test_guarantees_are_reclaimed_by_default() -> None:
 
 
 def test_a_shared_queue_admits_from_all_its_namespaces() -> None:
-    guest = team(queue="a", training={"j": job(gpus=8)})
-    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": guest}))
+    shared = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})}
+    plan = planned(stack(teams=shared))
     (queue,) = plan.queues.cluster_queues
     assert queue.namespaces == ("a", "b")
     assert quotas(plan, "b")["budget"].hard[f"requests.{GPU}"] == 8

@@ -4,21 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import Data, play_scenario, server, stack, team
+from builders import Data, h100, play_scenario, server, stack, team, tree_of
 
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.simulation.scenario import ScenarioError, read_scenario
 from gpu_tenancy.simulation.stage import JobStep, meaning
-
-
-def tree(sections: Data) -> Tree:
-    return Tree(load(Source(sections)))
-
-
-def h100(guaranteed: int, limit: int) -> Data:
-    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
 def told(tmp_path: Path, found: Tree, text: str) -> list[JobStep]:
@@ -39,7 +29,7 @@ def sections() -> Data:
 
 
 def test_jobs_come_wait_and_run_when_others_end(tmp_path: Path) -> None:
-    found = tree(sections())
+    found = tree_of(sections())
     steps = told(
         tmp_path,
         found,
@@ -61,7 +51,7 @@ steps:
 
 
 def test_a_job_that_waits_may_end_and_its_name_is_free_again(tmp_path: Path) -> None:
-    found = tree(sections())
+    found = tree_of(sections())
     text = """
 steps:
 - label: the office opens
@@ -77,7 +67,7 @@ steps:
 
 
 def test_a_step_of_many_jobs_shows_their_number(tmp_path: Path) -> None:
-    found = tree(sections())
+    found = tree_of(sections())
     jobs = [{"name": f"j{number}", "team": "a"} for number in range(4)]
     steps = [{"submit": jobs[:3]}, {"submit": jobs[3:], "finish": ["j0", "j1"]}, {}]
     labels = [step.label for step in told(tmp_path, found, json.dumps({"steps": steps}))]
@@ -87,7 +77,7 @@ def test_a_step_of_many_jobs_shows_their_number(tmp_path: Path) -> None:
 
 
 def test_equal_jobs_end_together_or_one_by_one(tmp_path: Path) -> None:
-    found = tree(sections())
+    found = tree_of(sections())
     text = """
 steps:
 - submit: [{name: s, team: a, gpus: 2, jobs: 3, cpu: 1, memory: 1Gi}, {name: one, team: b}]
@@ -107,14 +97,14 @@ steps:
 
 
 def test_cpu_jobs_are_the_default_without_gpus(tmp_path: Path) -> None:
-    found = tree({**sections(), "teams": {**sections()["teams"], "d": team()}})
+    found = tree_of({**sections(), "teams": {**sections()["teams"], "d": team()}})
     jobs = [{"name": "of-team", "team": "d"}, {"name": "of-flavor", "team": "a", "flavor": "cpu"}]
     (step,) = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
     assert [(job.flavor, set(job.requests)) for job in step.submit] == [("cpu", {"cpu", "memory"})] * 2
 
 
 def test_cpu_and_memory_have_the_units_of_stacks(tmp_path: Path) -> None:
-    found = tree(sections())
+    found = tree_of(sections())
     jobs = [
         {"name": "said", "team": "a", "cpu": "500m", "memory": "2Gi"},
         {"name": "unsaid", "team": "a"},
@@ -128,7 +118,7 @@ def test_cpu_and_memory_have_the_units_of_stacks(tmp_path: Path) -> None:
 
 
 def test_the_reason_of_a_pending_job_has_units_and_its_flavor(tmp_path: Path) -> None:
-    found = tree(sections())
+    found = tree_of(sections())
     large = {"team": "a", "gpus": 1}
     jobs = [
         {"name": "cpus", "cpu": 500, "memory": "1Gi", **large},
@@ -186,13 +176,13 @@ def test_the_reason_of_a_pending_job_has_units_and_its_flavor(tmp_path: Path) ->
 )
 def test_problems_of_a_scenario_have_their_place(tmp_path: Path, step: str, words: str) -> None:
     with pytest.raises(ScenarioError) as error:
-        told(tmp_path, tree(sections()), f"steps: [{{{step}}}]")
+        told(tmp_path, tree_of(sections()), f"steps: [{{{step}}}]")
     (line,) = error.value.lines
     assert line.startswith(f"{tmp_path / 'scenario.yaml'}:1: steps[0].{words}")
 
 
 def test_all_problems_of_a_scenario_are_reported_with_lines(tmp_path: Path) -> None:
-    found = tree(sections())
+    found = tree_of(sections())
     text = """\
 steps:
 - submit:
@@ -228,7 +218,7 @@ step: []
 )
 def test_an_invalid_scenario_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ScenarioError) as error:
-        told(tmp_path, tree(sections()), text)
+        told(tmp_path, tree_of(sections()), text)
     assert str(error.value).startswith(f"{tmp_path / 'scenario.yaml'}{words}")
 
 
@@ -265,7 +255,7 @@ def test_each_reason_of_kueue_is_explained(
 
 
 def test_a_livelock_that_ends_within_a_step_is_named(tmp_path: Path) -> None:
-    found = tree(
+    found = tree_of(
         stack(
             fairness="even",
             priorities={"stop": 100, "high": 10, "low": 1},

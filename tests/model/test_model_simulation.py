@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from builders import GPU, Data, play_scenario, pool, stack, team
+from builders import GPU, Data, h100, play_scenario, pool, stack, team, tree_of
 from jsonschema import Draft202012Validator
 from repository import ROOT
 
@@ -16,7 +16,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures
-from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.model.source import read_file
 from gpu_tenancy.simulation.player import Difference, Event, SimulatedPlayer, StepResult
 from gpu_tenancy.simulation.scenario import read_scenario, scenario_of, scenario_schema, scenario_schema_text
 from gpu_tenancy.simulation.scenes import TEAMS, alone, busy, default_scenario
@@ -24,14 +24,6 @@ from gpu_tenancy.simulation.stage import Job, JobStep, Moment, Running, holdings
 
 H100 = Measure("h100", GPU)
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
-
-
-def tree(sections: Data) -> Tree:
-    return Tree(load(Source(sections)))
-
-
-def h100(guaranteed: int, limit: int) -> Data:
-    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
 def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tuple[Span, int]]]:
@@ -50,7 +42,10 @@ def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tu
     return rows
 
 
-@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] if "tree" in file.stem else []) for file in STACKS],
+)
 def test_reports_of_all_stacks_agree_with_the_simulation(file: Path) -> None:
     rows = told_and_simulated(Tree(load(read_file(file))))
     assert rows
@@ -80,7 +75,7 @@ def test_reports_of_random_trees_agree_with_the_simulation() -> None:
     seen = 0
     for seed in range(60):
         try:
-            found = tree(drawn(seed))
+            found = tree_of(drawn(seed))
         except StackError:
             continue
         seen += 1
@@ -90,13 +85,13 @@ def test_reports_of_random_trees_agree_with_the_simulation() -> None:
 
 
 def test_even_fairness_shares_by_weight_as_far_as_whole_gpus_go() -> None:
-    found = tree(stack(fairness="even", teams={"a": team(gpus=h100(0, 16)), "b": team(gpus=h100(0, 16), weight=3)}))
+    found = tree_of(stack(fairness="even", teams={"a": team(gpus=h100(0, 16)), "b": team(gpus=h100(0, 16), weight=3)}))
     moment = busy(found)
     assert (moment.amount("a", H100), moment.amount("b", H100)) == (4, 12)
 
 
 def test_reclaim_names_the_borrowers() -> None:
-    found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(8, 16))}))
+    found = tree_of(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(8, 16))}))
     first = busy(found, first="a")
     assert (first.amount("a", H100), first.amount("b", H100)) == (8, 8)
     assert len(first.evicted) == 8
@@ -106,7 +101,7 @@ def test_reclaim_names_the_borrowers() -> None:
 
 
 def test_each_teams_usage_is_the_sum_of_its_jobs() -> None:
-    found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(4, 16))}))
+    found = tree_of(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(4, 16))}))
     a, b = holdings(found, busy(found, first="a"))
     assert (a.guaranteed, a.limit, a.runs, a.waits, a.own, a.borrowed, a.unused) == (8, 16, 12, 4, 8, 4, 0)
     assert (b.guaranteed, b.limit, b.runs, b.waits, b.own, b.borrowed, b.unused) == (4, 16, 4, 12, 4, 0, 0)
@@ -116,7 +111,6 @@ def test_each_teams_usage_is_the_sum_of_its_jobs() -> None:
 
 # Scenarios.
 
-STACK_FILES = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 SCENARIOS = sorted((ROOT / "stacks" / "scenarios").glob("*.yaml"))
 
 
@@ -152,7 +146,7 @@ def test_groups_that_are_cohorts_reclaim_idle_quota(change: str) -> None:
     else:
         for name in "ab":
             sections["cohorts"][name]["weight"] = 1
-    tree = Tree(load(Source(sections)))
+    tree = tree_of(sections)
     moments = play_scenario(tree, read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", tree))
     assert running(moments, NAMESPACES) == [[4, 0, 0, 0], [4, 4, 0, 0], [2, 2, 4, 0], [2, 2, 2, 2]]
 
@@ -182,7 +176,7 @@ def test_the_schema_of_scenarios_is_up_to_date() -> None:
 # A scenario made from a stack's teams.
 
 
-@pytest.mark.parametrize("file", STACK_FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_default_scenarios_stay_within_limits_of_teams(file: Path) -> None:
     tree = Tree(load(read_file(file)))
     scenario = scenario_of(default_scenario(tree), tree)
@@ -202,21 +196,21 @@ def test_default_scenarios_stay_within_limits_of_teams(file: Path) -> None:
 
 def test_of_many_teams_those_that_borrow_most_have_a_step() -> None:
     teams = {f"t{n}": team(gpus={"h100": {"guaranteed": n % 2, "limit": 2}}) for n in range(TEAMS + 4)}
-    tree = Tree(load(Source(stack(teams=teams))))
+    tree = tree_of(stack(teams=teams))
     scenario = scenario_of(default_scenario(tree), tree)
     assert [step.submit[0].team for step in scenario] == ["t0", "t10", "t2", "t4", "t6", "t8", "t1", "t11"]
 
 
 def test_a_team_named_with_a_digit_has_jobs() -> None:
     teams = {"3d": team(gpus={"h100": {"guaranteed": 1, "limit": 2}})}
-    tree = Tree(load(Source(stack(teams=teams))))
+    tree = tree_of(stack(teams=teams))
     ((step,),) = [scenario_of(default_scenario(tree), tree)]
     assert [job.name for job in step.submit] == ["job-1-3-1", "job-1-3-2"]
 
 
 def test_a_cpu_team_requests_cpus_that_fit_on_a_node() -> None:
     quota = {"cpu": {"cpu": {"guaranteed": 40, "limit": 80}, "memory": {"guaranteed": "8Gi", "limit": "16Gi"}}}
-    tree = Tree(load(Source(stack(pools={"cpu": pool("m7i.8xlarge", 4)}, teams={"a": team(quota=quota)}))))
+    tree = tree_of(stack(pools={"cpu": pool("m7i.8xlarge", 4)}, teams={"a": team(quota=quota)}))
     ((step,),) = [scenario_of(default_scenario(tree), tree)]
     assert {(job.pods, job.requests[CPU], job.requests["memory"]) for job in step.submit} == {(1, 20_000, 2 * 2**30)}
     (moment,) = play_scenario(tree, [step])
@@ -226,7 +220,7 @@ def test_a_cpu_team_requests_cpus_that_fit_on_a_node() -> None:
 # What a player tells.
 
 
-@pytest.mark.parametrize("file", STACK_FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
 def test_events_lead_from_each_state_to_the_next(file: Path) -> None:
     tree = Tree(load(read_file(file)))
     own = ROOT / "stacks" / "scenarios" / f"{file.stem.removeprefix('Pulumi.')}.yaml"

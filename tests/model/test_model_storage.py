@@ -3,28 +3,14 @@
 from typing import Any
 
 import pytest
-from builders import Data, errors, job, planned, stack, team
+from builders import CREATED, Data, environment_of, errors, job, planned, stack, stack_of, team
 
 from gpu_tenancy.base.quantity import parse_bytes
 from gpu_tenancy.model.catalogue.storage import storage_services
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
-from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.people import rules
-from gpu_tenancy.model.source import Source
 
 GIB = 2**30
-CREATED: Data = {
-    "cloud": "aws",
-    "name": "ml",
-    "region": "eu-central-1",
-    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
-    "create": {
-        "version": "1.35",
-        "admins": ["arn:aws:iam::111122223333:role/deploy"],
-        "system": {"machine": "m7i.4xlarge"},
-    },
-}
 
 
 def with_storage(cluster: Data | None = None, workloads: Data | None = None, **storage: Data) -> Data:
@@ -110,7 +96,7 @@ def test_each_storage_service_is_created_or_lists_its_needs() -> None:
 
 def test_a_report_lists_data_and_who_must_grant_what() -> None:
     sections = with_storage(None, of_job(volumes={"ck": "/ck"}, datasets={"corpus": "/d"}), ck={"size": "1Gi"})
-    made = outlook(load(Source({**sections, "datasets": {"corpus": "s3://ml-corpus/v3"}})))
+    made = outlook(stack_of({**sections, "datasets": {"corpus": "s3://ml-corpus/v3"}}))
     assert [(one.kind, one.name, one.place, one.right, one.mounted_by) for one in made.data] == [
         ("dataset", "corpus", "s3://ml-corpus/v3", "read", ("job train",)),
         ("storage", "ck", "default StorageClass", "read and write", ("job train",)),
@@ -121,12 +107,12 @@ def test_a_report_lists_data_and_who_must_grant_what() -> None:
             " arn:aws:s3:::ml-corpus for the prefix v3/*, and s3:GetObject on arn:aws:s3:::ml-corpus/v3/*"
         ),
     )
-    created = outlook(load(Source({**sections, "cluster": CREATED, "datasets": {"corpus": "s3://ml-corpus/v3"}})))
+    created = outlook(stack_of({**sections, "cluster": CREATED, "datasets": {"corpus": "s3://ml-corpus/v3"}}))
     assert created.data_rights == ()
 
 
 def costs(stored: Data, prices: Data | None = None, cluster: Data | None = CREATED) -> dict[str, float | None]:
-    made = outlook(load(Source({**with_storage(cluster, **stored), "prices": prices or {}})))
+    made = outlook(stack_of({**with_storage(cluster, **stored), "prices": prices or {}}))
     return {one.name: one.cost for one in made.data}
 
 
@@ -148,7 +134,7 @@ def test_costs_of_storage_add_up_by_team_and_cost_center() -> None:
     def made(**storage: Data) -> StackOutlook:
         sections = with_storage(CREATED, ck={"size": "100Gi"})
         sections["teams"]["b"] = team(gpus={}, storage=storage)
-        return outlook(load(Source({**sections, "prices": {"gp3": {"gibMonth": 0.5}}})))
+        return outlook(stack_of({**sections, "prices": {"gp3": {"gibMonth": 0.5}}}))
 
     known = made(ck={"size": "20Gi"})
     assert [one.cost.storage for one in known.teams] == [pytest.approx(50), pytest.approx(10)]
@@ -169,11 +155,6 @@ def with_snapshots(cluster: Data | None = CREATED, snapshots: Any = NIGHTLY, **s
     claim = {"size": "100Gi", "snapshots": snapshots, **storage}
     owner = team(gpus={"h100": {"guaranteed": 8}}, storage={"ck": claim})
     return stack(teams={"a": owner}, **({"cluster": cluster} if cluster else {}))
-
-
-def existing(*provides: str) -> Data:
-    others = [name for name in stack()["cluster"]["provides"] if name != "volumeSnapshots"]
-    return {**stack()["cluster"], "provides": [*others, *provides]}
 
 
 def test_a_schedule_keeps_seven_snapshots_by_default() -> None:
@@ -230,16 +211,8 @@ def test_lists_ranges_and_steps_are_schedules(schedule: str) -> None:
     assert planned(with_snapshots(snapshots=schedule)).teams[0].snapshots[0].schedule == schedule
 
 
-def test_a_class_that_is_not_made_here_must_be_named() -> None:
-    cluster = existing("volumeSnapshots")
-    (problem,) = errors(with_snapshots(cluster))
-    assert problem == (
-        f"{PLACE}: {NIGHTLY} has no class, and none is made for the cluster's StorageClass, which is not made here;"
-        " set snapshots.class to a VolumeSnapshotClass of the cluster for the same driver"
-    )
-    (problem,) = errors(with_snapshots(storageClass="efs", mode="shared"))
-    assert "none is made for StorageClass efs" in problem
-    made = planned(with_snapshots(cluster, {"schedule": NIGHTLY, "class": "csi", "keep": 2}))
+def test_a_class_that_is_not_made_here_is_named() -> None:
+    made = planned(with_snapshots(None, {"schedule": NIGHTLY, "class": "csi", "keep": 2}))
     (taken,) = made.teams[0].snapshots
     assert (taken.snapshot_class, taken.keep, taken.kept) == ("csi", 2, False)
     assert made.snapshot_classes == ()
@@ -257,9 +230,7 @@ def test_snapshots_of_a_driver_that_takes_none_are_refused(monkeypatch: pytest.M
 
 def test_members_can_list_snapshots_and_not_delete_them() -> None:
     def verbs(sections: Data, role: str) -> set[str]:
-        found = (
-            rule for rule in rules(Environment(load(Source(sections))), role) if "volumesnapshots" in rule.resources
-        )
+        found = (rule for rule in rules(environment_of(sections), role) if "volumesnapshots" in rule.resources)
         return {verb for rule in found for verb in rule.verbs}
 
     for role in ("viewer", "researcher", "lead", "auditor"):
@@ -268,5 +239,5 @@ def test_members_can_list_snapshots_and_not_delete_them() -> None:
 
 
 def test_the_report_has_schedule_and_number_of_snapshots() -> None:
-    (access,) = outlook(load(Source(with_snapshots()))).data
+    (access,) = outlook(stack_of(with_snapshots())).data
     assert access.snapshots == "0 3 * * * UTC, 7 kept"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from aks_description import CLUSTER, POOL
+from aks_description import POOL
 from builders import PROVIDED, Data, team
 from components_builders import cluster
 
@@ -36,6 +36,11 @@ def one(made: list[Registration], token: str, name: str = "") -> Registration:
 
 def typed(made: list[Registration], token: str) -> list[Any]:
     return [cast("Any", resource) for resource in made if resource.type == token]
+
+
+def with_team(sections: Data, **fields: Any) -> Data:
+    """The stack with more keys of its team `a`."""
+    return {**sections, "teams": {"a": {**sections["teams"]["a"], **fields}}}
 
 
 # EKS
@@ -130,11 +135,6 @@ def aks_nodes(sections: Data, name: str = "gpu") -> Registration:
 def aks_inputs(sections: Data, name: str = "gpu") -> Any:
     """The registered inputs of a pool."""
     return cast("Any", aks_nodes(sections, name).inputs)
-
-
-def aks_cluster(sections: Data) -> Any:
-    """The registered inputs of a created cluster."""
-    return cast("Any", one(sent(sections), CLUSTER).inputs)
 
 
 # GKE

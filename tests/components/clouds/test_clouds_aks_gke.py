@@ -18,10 +18,7 @@ from cloud_descriptions import Place
 from cloud_stacks import (
     A100,
     DISKS,
-    GROUPS,
     RESERVED,
-    SUBNET,
-    VAULT,
     aks_creation,
     aks_inputs,
     aks_nodes,
@@ -99,24 +96,6 @@ def test_the_effect_of_a_change_is_known_for_each_property() -> None:
     assert sent_keys == top | UPDATED | BY_PROVIDER | NAMES | constant
     assert all(aks_inputs(sections, name)[key] == value for name in pools for key, value in CONSTANT.items())
     assert set(aks_inputs(sections)["gpuProfile"]) == {"driver"}
-
-
-@pytest.mark.parametrize("driver", ["managed", "operator"])
-def test_pools_with_mig_have_a_fixed_size(driver: str) -> None:
-    parts = aks_pool(
-        "Standard_NC24ads_A100_v4",
-        nodes={"min": 1, "max": 4},
-        sharing={"mig": {"profile": "1g.10gb"}},
-        driver=driver,
-        labels={"example.com/cut": "yes"},
-    )
-    whole = aks_pool(driver=driver, labels={"example.com/whole": "yes"})
-    (problem,) = [text for text in errors(aks_stack(gpu=whole, parts=parts)) if "pools.parts.nodes" in text]
-    assert problem.endswith(
-        "must be a fixed number: the autoscaler of AKS does not add nodes with MIG partitions;"
-        " set one number of nodes, such as 4"
-    )
-    assert errors(aks_stack(gpu=whole, parts={**parts, "nodes": 4})) == []
 
 
 def test_only_production_resources_are_protected() -> None:
@@ -208,34 +187,6 @@ def test_growth_from_0_needs_tags_of_devices_for_the_autoscaler(fields: Data, de
     assert {tag.removeprefix(TEMPLATE): tags[tag] for tag in tags if tag.startswith(TEMPLATE)} == devices
     whole = {**told, "pools": {**told["pools"], "gpu": {**grows, "nodes": 2}}}
     assert not any(tag.startswith(TEMPLATE) for tag in aks_inputs(whole, "gpu")["tags"])
-
-
-def test_the_identity_may_use_the_subnet_and_the_vault() -> None:
-    registrations = sent(aks_stack(aks_creation()))
-    roles = [resource for resource in registrations if resource.type.endswith("RoleAssignment")]
-    assert {(role.inputs["scope"], str(role.inputs["roleDefinitionId"]).rpartition("/")[2]) for role in roles} == {
-        (SUBNET, "4d97b98b-1d4f-4787-a291-c67834d212e7"),
-        (VAULT, "12338af0-0e69-4776-bea7-57ae8d297424"),
-    }
-    (cluster,) = (resource for resource in registrations if resource.type == CLUSTER)
-    assert {role.urn for role in roles} <= set(cluster.dependencies)
-
-
-def test_the_identity_may_use_the_disk_encryption_set() -> None:
-    made = sent(aks_stack(aks_creation(diskEncryptionSet=DISKS)))
-    assert DISKS in [resource.inputs["scope"] for resource in made if "RoleAssignment" in resource.type]
-
-
-def test_the_identity_may_use_resource_groups_of_reservations() -> None:
-    reserved = {"kind": "reserved", "reservation": RESERVED}
-    t4 = aks_pool("Standard_NC64as_T4_v3", capacity=reserved)
-    more = aks_pool("Standard_NC24ads_A100_v4", capacity={**reserved, "reservation": RESERVED.replace("a100", "other")})
-    scopes = [
-        resource.inputs["scope"]
-        for resource in sent(aks_stack(aks_creation(), t4=t4, more=more))
-        if "RoleAssignment" in resource.type
-    ]
-    assert sorted(map(str, scopes)) == sorted([SUBNET, VAULT, f"{GROUPS}/reserved"])
 
 
 def test_role_assignments_have_stable_names() -> None:

@@ -535,22 +535,25 @@ def gpus(minimum: int, maximum: int, **more: Any) -> Data:
 
 
 @pytest.mark.parametrize(
-    ("before", "running", "edited", "expected"),
+    ("before", "edits", "expected"),
     [
-        pytest.param((0, 4), 4, (0, 8), (0, 8, 4), id="a higher maximum ends no busy node"),
-        pytest.param((0, 4), 1, (2, 4), (2, 4, 2), id="a minimum above what runs adds nodes"),
-        pytest.param((0, 4), 3, (1, 4), (1, 4, 3), id="a minimum below what runs changes nothing else"),
-        pytest.param((2, 4), 4, (0, 4), (0, 4, 4), id="a lower minimum leaves removal to the autoscaler"),
-        pytest.param((0, 8), 6, (0, 4), (0, 6, 6), id="a maximum below what runs waits for the nodes"),
-        pytest.param((0, 4), 0, (0, 8), (0, 8, 0), id="an empty group stays empty"),
+        pytest.param((0, 4), [(4, (0, 8))], (0, 8, 4), id="a higher maximum ends no busy node"),
+        pytest.param((0, 4), [(1, (2, 4))], (2, 4, 2), id="a minimum above what runs adds nodes"),
+        pytest.param((0, 4), [(3, (1, 4))], (1, 4, 3), id="a minimum below what runs changes nothing else"),
+        pytest.param((2, 4), [(4, (0, 4))], (0, 4, 4), id="a lower minimum leaves removal to the autoscaler"),
+        pytest.param((0, 8), [(6, (0, 4))], (0, 6, 6), id="a maximum below what runs waits for the nodes"),
+        pytest.param((0, 8), [(6, (0, 4)), (2, (0, 4))], (0, 4, 2), id="a lower maximum applies once they are gone"),
+        pytest.param((0, 4), [(0, (0, 8))], (0, 8, 0), id="an empty group stays empty"),
+        pytest.param((0, 4), [(4, (0, 8)), (7, (0, 8)), (7, (1, 10))], (1, 10, 7), id="one edit after the other"),
     ],
 )
 def test_an_edit_of_the_bounds_ends_no_node_and_is_accepted(
-    before: tuple[int, int], running: int, edited: tuple[int, int], expected: tuple[int, int, int]
+    before: tuple[int, int], edits: list[tuple[int, tuple[int, int]]], expected: tuple[int, int, int]
 ) -> None:
     node_group = NodeGroup.created(gpus(*before))
-    node_group.running = running
-    node_group.up(gpus(*edited))
+    for running, edited in edits:
+        node_group.running = running
+        node_group.up(gpus(*edited))
     assert (node_group.minimum, node_group.maximum, node_group.running) == expected
 
 
@@ -561,25 +564,6 @@ def test_a_deployment_without_an_edit_sends_no_number_of_nodes() -> None:
     node_group.up(gpus(0, 4, labels={"example.com/row": "7"}))
     assert node_group.running == 3
     assert node_group.stored["scalingConfig"] == stored
-
-
-def test_edits_one_after_the_other_end_no_node() -> None:
-    node_group = NodeGroup.created(gpus(0, 4))
-    node_group.running = 4
-    node_group.up(gpus(0, 8))
-    node_group.running = 7
-    node_group.up(gpus(0, 8))
-    node_group.up(gpus(1, 10))
-    assert (node_group.minimum, node_group.maximum, node_group.running) == (1, 10, 7)
-
-
-def test_a_lower_maximum_applies_after_the_nodes_are_removed() -> None:
-    node_group = NodeGroup.created(gpus(0, 8))
-    node_group.running = 6
-    node_group.up(gpus(0, 4))
-    node_group.running = 2
-    node_group.up(gpus(0, 4))
-    assert (node_group.maximum, node_group.running) == (4, 2)
 
 
 def test_changed_bounds_are_restored_without_ending_nodes() -> None:
@@ -612,12 +596,11 @@ def test_live_queries_use_the_stacks_region(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_desired_size_is_the_current_one() -> None:
-    tags = [cast("Any", registered(sections).inputs)["tags"] for sections in (gpus(0, 4), fixed())]
+    tags = [
+        cast("Any", registered(sections).inputs)["tags"]
+        for sections in (gpus(0, 4), eks_stack(eks_section(autoscaler="none")))
+    ]
     assert [tag.get("gpu-tenancy.dev/desired-size") for tag in tags] == ["live", None]
-
-
-def fixed() -> Data:
-    return eks_stack(eks_section(autoscaler="none"))
 
 
 def test_without_an_autoscaler_the_number_is_the_stacks() -> None:

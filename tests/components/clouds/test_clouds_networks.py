@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
-from builders import AKS, EKS, PROVIDED, Data, errors, job, planned, pool, team
+from builders import AKS, EKS, PROVIDED, Data, job, planned, pool, team
 from cloud_stacks import REGION, aks_creation, aks_stack, eks_creation, eks_stack, one
 from components_builders import Program, program
 from components_builders import cluster as cluster_of
@@ -147,29 +147,6 @@ def test_production_keeps_the_created_network(cloud: Cloud) -> None:
         registrations = [one for one in made(cloud.stack(environment)) if one.type in cloud.kept]
         assert {one.type for one in registrations} == cloud.kept
         assert {bool(one.protect) for one in registrations} == {environment == "prod"}
-
-
-@pytest.mark.parametrize(
-    ("sections", "problem"),
-    [
-        (eks(zones=[]), "has no subnets; set subnets"),
-        (eks(zones=ZONES[:1]), "add a subnet of a second zone under cluster.create.zones"),
-        (eks(zones=[ZONES[0], ZONES[0]]), "more than once"),
-        (eks(zones=["us-east-1a", "us-east-1b"]), "is not a zone of eu-central-1"),
-        (eks(addresses="10.0.0.0/8"), "needs /16 to /20"),
-        (eks(addresses="8.8.0.0/16"), "is not a private IPv4 network"),
-        (eks_stack(eks_creation(zones=ZONES)), "sets subnets and also create.zones"),
-        (eks_stack(eks_creation(addresses="10.0.0.0/16")), "names an existing network"),
-        (gke(network="ml"), "sets network without subnetwork, podRange, serviceRange"),
-        (aks(egress="routes"), "a created network has no routes"),
-        (aks(addresses="10.244.0.0/15"), "overlaps with 10.244.0.0/16"),
-    ],
-)
-def test_a_network_that_cannot_be_created_is_refused(sections: Data, problem: str) -> None:
-    assert problem in "\n".join(errors(sections))
-
-
-# The network between GPUs beside the tables in `cases`
 
 
 def test_the_network_operator_offers_the_requested_resource() -> None:

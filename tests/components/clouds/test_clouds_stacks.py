@@ -83,16 +83,6 @@ def kinds(stack: str) -> list[Sent]:
     return list(found.values())
 
 
-def unnoticed(stack: str, mutants: Callable[[Sent], Mapping[Place, Inputs]]) -> list[str]:
-    """The places of a stack where its cloud's description does not report an invalid value."""
-    return [
-        f"{resource} {place}"
-        for resource in kinds(stack)
-        for place, inputs in mutants(resource).items()
-        if not resource.problems(inputs)
-    ]
-
-
 def keys(value: object, at: Place = ()) -> Iterator[Place]:
     """The place of every key, and of every position in a list, of some inputs."""
     if isinstance(value, Mapping):
@@ -141,32 +131,32 @@ def test_inputs_match_the_clouds_description(stack: str) -> None:
     assert {str(resource): found for resource in described(stack) if (found := resource.problems())} == {}
 
 
+def missing(one: Sent) -> Mapping[Place, Inputs]:
+    places = one.description.required(one.resource.type, one.inputs)
+    return {place: changed(one.inputs, place, None) for place in places}
+
+
+def misspelt_words(one: Sent) -> Mapping[Place, Inputs]:
+    places = one.description.enumerated(one.resource.type, one.inputs)
+    return {place: changed(one.inputs, place, place[-1], f"{text_at(one.inputs, place)}X") for place in places}
+
+
+def misspelt_keys(one: Sent) -> Mapping[Place, Inputs]:
+    places = [place for place in keys(one.inputs) if not isinstance(place[-1], int) and not FREE & set(place[:-1])]
+    assert places
+    return {place: changed(one.inputs, place, f"{place[-1]}X") for place in places}
+
+
+@pytest.mark.parametrize("mutants", [missing, misspelt_words, misspelt_keys])
 @pytest.mark.parametrize("stack", CLOUD_OF)
-def test_required_inputs_are_present(stack: str) -> None:
-    def mutants(one: Sent) -> Mapping[Place, Inputs]:
-        places = one.description.required(one.resource.type, one.inputs)
-        return {place: changed(one.inputs, place, None) for place in places}
-
-    assert unnoticed(stack, mutants) == []
-
-
-@pytest.mark.parametrize("stack", CLOUD_OF)
-def test_no_word_of_an_enumeration_may_be_misspelt(stack: str) -> None:
-    def mutants(one: Sent) -> Mapping[Place, Inputs]:
-        places = one.description.enumerated(one.resource.type, one.inputs)
-        return {place: changed(one.inputs, place, place[-1], f"{text_at(one.inputs, place)}X") for place in places}
-
-    assert unnoticed(stack, mutants) == []
-
-
-@pytest.mark.parametrize("stack", CLOUD_OF)
-def test_no_key_may_be_misspelt(stack: str) -> None:
-    def mutants(one: Sent) -> Mapping[Place, Inputs]:
-        places = [place for place in keys(one.inputs) if not isinstance(place[-1], int) and not FREE & set(place[:-1])]
-        assert places
-        return {place: changed(one.inputs, place, f"{place[-1]}X") for place in places}
-
-    assert unnoticed(stack, mutants) == []
+def test_the_description_notices_each_mutation(stack: str, mutants: Callable[[Sent], Mapping[Place, Inputs]]) -> None:
+    unnoticed = [
+        f"{resource} {place}"
+        for resource in kinds(stack)
+        for place, inputs in mutants(resource).items()
+        if not resource.problems(inputs)
+    ]
+    assert unnoticed == []
 
 
 @pytest.mark.parametrize("cloud", DESCRIPTIONS)

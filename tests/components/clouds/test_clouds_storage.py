@@ -5,7 +5,7 @@ import re
 from typing import Any, Final, cast
 
 import pytest
-from builders import Data, errors, planned, team
+from builders import Data, planned, stack_of, team
 from cloud_descriptions import allowed
 from cloud_stacks import (
     REGION,
@@ -17,16 +17,14 @@ from cloud_stacks import (
     gke_creation,
     gke_stack,
     sent,
+    with_team,
 )
 from components_builders import Graph, platform
 from eks_description import DESCRIPTION
 from eks_shapes import service
-from gke_description import DESCRIPTION as GKE
 
 from gpu_tenancy.engine.recording import UNKNOWN, Registration
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 BUCKET: Final = "arn:aws:s3:::ml-corpus"
@@ -156,7 +154,7 @@ def test_on_gke_a_folder_is_managed_and_a_bucket_has_members() -> None:
 
 
 def test_on_gke_principals_are_service_accounts_of_pods() -> None:
-    cluster = load(Source(gke_stack())).cluster
+    cluster = stack_of(gke_stack()).cluster
     assert isinstance(cluster, GcpCluster)
     assert cluster.principal("123", "a", "workload") == (
         "principal://iam.googleapis.com/projects/123/locations/global/workloadIdentityPools/example-ml.svc.id.goog"
@@ -234,28 +232,9 @@ def test_a_bucket_is_created_only_on_request_and_never_deleted(cloud: str) -> No
     assert all(one.retain_on_delete and one.protect for one in made)
 
 
-def test_a_created_bucket_is_private_encrypted_and_versioned() -> None:
-    made = eks(out={"bucket": "s3://ml-out", "create": True})
-    (private,) = data(made, "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
-    switches = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
-    assert all(private[switch] for switch in switches)
-    (versions,) = data(made, "aws:s3/bucketVersioning:BucketVersioning")
-    assert versions["versioningConfiguration"] == {"status": "Enabled"}
-    gcs = sent(with_datasets(gke_stack(create=gke_creation()), out={"bucket": "gs://ml-out", "create": True}))
-    (bucket,) = data(gcs, "gcp:storage/bucket:Bucket")
-    assert (bucket["publicAccessPrevention"], bucket["uniformBucketLevelAccess"]) == ("enforced", True)
-    (account,) = data(aks(out={"bucket": "az://mlout/out", "create": True}), "azure-native:storage:StorageAccount")
-    assert (account["allowBlobPublicAccess"], account["allowSharedKeyAccess"]) == (False, False)
-
-
-def test_an_existing_cluster_grants_and_creates_nothing() -> None:
+def test_an_existing_cluster_grants_nothing() -> None:
     sections = with_datasets(eks_stack(), corpus={"bucket": "s3://ml-corpus/v3"})
     assert planned(sections).cluster.identities == ()
-    (problem,) = errors(with_datasets(eks_stack(), out={"bucket": "s3://ml-out", "create": True}))
-    assert problem == (
-        "datasets.out.create: true needs cluster.cloud aws with cluster.create, whose provider creates the bucket;"
-        " remove create, and create s3://ml-out where its cloud is managed"
-    )
 
 
 def test_a_cache_has_the_rights_of_its_teams_in_its_namespace() -> None:
@@ -275,23 +254,11 @@ def test_a_cache_has_the_rights_of_its_teams_in_its_namespace() -> None:
     assert "aws-mountpoint-s3-csi-driver" not in addons
 
 
-def test_eks_gets_the_snapshot_controller_only_for_snapshots() -> None:
-    def addons(**storage: Data) -> set[str]:
-        sections = eks_stack(eks_creation())
-        owner = {**sections["teams"]["a"], "storage": storage}
-        found = sent({**sections, "teams": {"a": owner}})
-        return {str(one.inputs.get("addonName")) for one in found if one.type == "aws:eks/addon:Addon"}
-
-    assert "snapshot-controller" in addons(ck={"size": "1Gi", "snapshots": "0 3 * * *"})
-    assert "snapshot-controller" not in addons(ck={"size": "1Gi"})
-
-
 # Shared storage of teams in created clusters: who reaches a file system, what its driver may do, and what stays
 
 
 EFS: Final[Data] = {"files": {"size": "2Ti", "mode": "shared"}}
 FSX: Final[Data] = {"fast": {"size": "4800Gi", "mode": "shared", "class": "fsx-lustre"}}
-FILE_SYSTEM: Final = "aws:efs/fileSystem:FileSystem"
 POLICY_FILES: Final = "aws:efs/fileSystemPolicy:FileSystemPolicy"
 TARGET: Final = "aws:efs/mountTarget:MountTarget"
 GROUP: Final = "aws:ec2/securityGroup:SecurityGroup"
@@ -306,12 +273,8 @@ POINT: Final = {
 }
 
 
-def with_storage(sections: Data, storage: Data) -> Data:
-    return {**sections, "teams": {"a": {**sections["teams"]["a"], "storage": storage}}}
-
-
 def eks_files(storage: Data, environment: str = "dev") -> list[Registration]:
-    return sent(with_storage(eks_stack(eks_creation(), environment), storage))
+    return sent(with_team(eks_stack(eks_creation(), environment), storage=storage))
 
 
 def inputs(made: list[Registration], token: str) -> list[Any]:
@@ -337,33 +300,6 @@ def test_inputs_match_awss_model(storage: Data) -> None:
     assert {one.name: found for one in made if (found := DESCRIPTION.problems(one.type, cast("Any", one.inputs)))} == {}
 
 
-def test_without_shared_storage_there_is_no_file_system() -> None:
-    made = eks_files({"ck": {"size": "1Gi"}})
-    tokens = {FILE_SYSTEM, POLICY_FILES, TARGET, GROUP, INGRESS, EGRESS}
-    assert not [one.name for one in made if one.type in tokens]
-    assert not {one["addonName"] for one in inputs(made, ADDON)} & {"aws-efs-csi-driver", "aws-fsx-csi-driver"}
-
-
-def test_on_eks_a_file_system_is_encrypted_and_in_each_subnet() -> None:
-    made = eks_files(EFS)
-    assert only(made, FILE_SYSTEM).inputs["encrypted"] is True
-    assert [one["subnetId"] for one in inputs(made, TARGET)] == list(SUBNETS.values())
-
-
-def test_on_eks_a_file_system_admits_only_nfs_from_nodes() -> None:
-    made = eks_files(EFS)
-    (rule,) = inputs(made, INGRESS)
-    assert {key: rule[key] for key in rule if key not in {"securityGroupId", "referencedSecurityGroupId"}} == {
-        "ipProtocol": "tcp",
-        "fromPort": 2049,
-        "toPort": 2049,
-    }
-    assert rule["referencedSecurityGroupId"] == UNKNOWN  # the cluster's own group, which EKS creates
-    assert inputs(made, EGRESS) == []
-    group = only(made, GROUP)
-    assert not {"ingress", "egress"} & group.inputs.keys()
-
-
 def test_on_eks_clients_mount_access_points_over_tls() -> None:
     policy = str(only(eks_files(EFS), POLICY_FILES).inputs["policy"])
     place = f"{ARN}file-system/fs-0a1b"
@@ -376,27 +312,6 @@ def test_on_eks_clients_mount_access_points_over_tls() -> None:
     operations = {f"elasticfilesystem:{name}" for name in service("efs")["operations"]}
     for action in {*operations, "elasticfilesystem:ClientRootAccess"}:
         assert not allowed(policy, action, place, POINT)
-
-
-def test_on_eks_a_file_system_stays_but_its_addresses_go() -> None:
-    made = eks_files(EFS, "prod")
-    for token in (FILE_SYSTEM, POLICY_FILES):
-        assert only(made, token).retain_on_delete
-        assert only(made, token).protect
-    # The subnets and the network could not be deleted otherwise.
-    assert not [one for one in made if one.type in {TARGET, GROUP, INGRESS} and one.retain_on_delete]
-    assert not only(eks_files(EFS), FILE_SYSTEM).protect
-
-
-def test_on_eks_drivers_run_with_a_role_of_their_own() -> None:
-    roles: dict[str, str] = {}
-    for one in inputs(eks_files({**EFS, **FSX}), ADDON):
-        for association in one.get("podIdentityAssociations", []):
-            roles[one["addonName"]] = association["serviceAccount"]
-    assert roles["aws-efs-csi-driver"] == "efs-csi-controller-sa"
-    assert roles["aws-fsx-csi-driver"] == "fsx-csi-controller-sa"
-    attached = {one["policyArn"] for one in inputs(eks_files(EFS), "aws:iam/rolePolicyAttachment:RolePolicyAttachment")}
-    assert "arn:aws:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy" in attached
 
 
 def test_the_lustre_driver_changes_file_systems_of_the_cluster() -> None:
@@ -445,7 +360,7 @@ def test_on_eks_lustre_is_admitted_in_both_directions() -> None:
 
 
 def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
-    sections = with_storage(eks_stack(eks_creation()), {**EFS, **FSX})
+    sections = with_team(eks_stack(eks_creation()), storage={**EFS, **FSX})
     rendered = platform(sections).rendered
     classes = {
         one.inputs["metadata"]["name"]: one.inputs
@@ -465,7 +380,7 @@ def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
 
 
 def test_on_eks_driver_and_addresses_outlive_claims() -> None:
-    graph = Graph(platform(with_storage(eks_stack(eks_creation()), EFS)).rendered)
+    graph = Graph(platform(with_team(eks_stack(eks_creation()), storage=EFS)).rendered)
     (claim,) = graph.find("kubernetes:core/v1:PersistentVolumeClaim", "files")
     before = [graph.known[urn] for urn in graph.all_needs(claim)]
     assert "aws-efs-csi-driver" in [one.inputs.get("addonName") for one in before if one.type == ADDON]
@@ -478,22 +393,8 @@ FILES: Final[Data] = {
 }
 
 
-def test_on_gke_drivers_are_enabled_for_claims_that_need_them() -> None:
-    for storage, filestore, lustre in (
-        ({}, False, False),
-        (FILES, True, True),
-        ({"files": FILES["files"]}, True, False),
-    ):
-        made = list(sent(with_storage(gke_stack(create=gke_creation()), storage)))
-        cluster = only(made, "gcp:container/cluster:Cluster")
-        addons = cast("Any", cluster.inputs)["addonsConfig"]
-        assert addons["gcpFilestoreCsiDriverConfig"] == {"enabled": filestore}
-        assert addons["lustreCsiDriverConfig"] == {"enabled": lustre}
-        assert GKE.problems(cluster.type, cast("Any", cluster.inputs)) == []
-
-
 def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
-    own = planned(with_storage(gke_stack(create=gke_creation()), FILES)).storage_classes
+    own = planned(with_team(gke_stack(create=gke_creation()), storage=FILES)).storage_classes
     assert {made.kind: dict(made.parameters) for made in own} == {
         "filestore": {"tier": "zonal", "network": "ml", "connect-mode": "DIRECT_PEERING"},
         "managed-lustre": {
@@ -506,54 +407,18 @@ def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
         ("example-ml", "DIRECT_PEERING", "ml"),
     ):
         named = {**gke_creation(), "network": f"projects/{project}/global/networks/ml"}
-        (filestore,) = planned(with_storage(gke_stack(create=named), {"files": FILES["files"]})).storage_classes
+        (filestore,) = planned(with_team(gke_stack(create=named), storage={"files": FILES["files"]})).storage_classes
         assert filestore.parameters["connect-mode"] == mode
         assert filestore.parameters["network"] == network
 
 
-REFUSED: Final = {
-    "a size between those of Filestore": (
-        gke_stack(create=gke_creation()),
-        {"size": "1100Gi"},
-        "size: 1100Gi is not a size of Filestore (zonal); set 1280Gi",
-    ),
-    "more than the largest Filestore": (
-        gke_stack(create=gke_creation()),
-        {"size": "101Ti"},
-        "size: 101Ti is more than 100Ti, the maximum of Filestore (zonal); lower it, or use several claims",
-    ),
-    "a driver that the version of the cluster does not have": (
-        gke_stack(create={**gke_creation(), "version": "1.32"}),
-        {"size": "9000Gi", "class": "managed-lustre"},
-        (
-            "class: managed-lustre needs Kubernetes 1.33 or later, but the cluster has 1.32; set"
-            " cluster.create.version to 1.33 or later, or another class"
-        ),
-    ),
-    "a class that needs more than a StorageClass": (
-        aks_stack(aks_creation()),
-        {"size": "1Ti", "class": "netapp-files"},
-        (
-            "class: netapp-files needs Trident, a NetApp account and a capacity pool, which are not made here; set"
-            " storageClass to a StorageClass that you create for it"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_unsupported_settings_of_a_service_are_refused(case: str) -> None:
-    sections, storage, message = REFUSED[case]
-    assert errors(with_storage(sections, {"ck": {"mode": "shared", **storage}})) == [f"teams.a.storage.ck.{message}"]
-
-
 def test_needs_of_the_network_are_in_the_report() -> None:
     shared = {**gke_creation(), "network": "projects/network-host/global/networks/ml"}
-    made = outlook(load(Source(with_storage(gke_stack(create=shared), FILES))))
+    made = outlook(stack_of(with_team(gke_stack(create=shared), storage=FILES)))
     network = "the network projects/network-host/global/networks/ml needs private services access"
     assert made.network_needs == (
         f"Filestore (zonal): {network}",
         f"Managed Lustre: {network}, and a firewall rule that admits TCP port 988 from its range",
     )
-    own = outlook(load(Source(with_storage(gke_stack(create=gke_creation()), {"files": FILES["files"]}))))
+    own = outlook(stack_of(with_team(gke_stack(create=gke_creation()), storage={"files": FILES["files"]})))
     assert own.network_needs == ()

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 import yaml
 from aws_emulator import LOGIN, Emulator, emulated
-from builders import Data
+from builders import Data, stack_of
 from cloud_stacks import REGION, eks_creation, eks_pool, eks_section, eks_stack, sent
 from components_builders import Graph, cluster
 from originals import described
@@ -28,10 +28,8 @@ from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue import allocatable, machines
 from gpu_tenancy.model.catalogue.operators import CRITICAL, ChartValues
 from gpu_tenancy.model.catalogue.releases import cloud_charts
-from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.project import read_stack
-from gpu_tenancy.model.source import Source
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -111,7 +109,7 @@ def test_doctor_asks_it_by_aws_own_command_line(server: str, monkeypatch: pytest
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{pathsep}{environ['PATH']}")
     verdicts: dict[str, set[str]] = {}
-    for row in cloud_rows(load(Source(sections))):
+    for row in cloud_rows(stack_of(sections)):
         verdicts.setdefault(row.check, set()).add(row.verdict)
     assert verdicts == {
         **{check: {"OK"} for check in ("zones", "subnets")},
