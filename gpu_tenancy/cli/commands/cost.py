@@ -69,7 +69,7 @@ def cost(
 def _read(stack: str, terms: "Terms", period: "Period", prometheus: str | None, source: Path | None) -> "Statement":
     from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
     from gpu_tenancy.cost.workloads import of_workloads
-    from gpu_tenancy.simulation.records import Trace, TraceError
+    from gpu_tenancy.simulation.records import Trace
 
     if (prometheus is None) == (source is None):
         forward = "kubectl port-forward -n monitoring svc/kube-prometheus-stack-prometheus 9090"
@@ -79,11 +79,8 @@ def _read(stack: str, terms: "Terms", period: "Period", prometheus: str | None, 
         terminal.progress(f"asking {prometheus}")
         return of_prometheus(stack, terms, Prometheus(prometheus), period)
     assert source is not None  # noqa: S101 - see above
-    try:
-        terminal.progress(f"reading {source.name}")
-        statement = of_workloads(stack, terms, Trace(source), period)
-    except TraceError as error:
-        raise ConsoleError(error.what, error.fix) from error
+    terminal.progress(f"reading {source.name}")
+    statement = of_workloads(stack, terms, Trace(source), period)
     if not statement.jobs:
         reasons = "; ".join(statement.notes[-2:])
         raise ConsoleError(f"--from: {source}: no GPU-hours in {period.month}: {reasons}", "use another file or month")

@@ -225,12 +225,9 @@ def _durations(file: Path | None) -> "History":
         return History()
     if not file.is_file():
         raise ConsoleError(f"--history: {file} is not a file", "write it with `kubectl get workloads -A -o json`")
-    from gpu_tenancy.simulation.records import Trace, TraceError
+    from gpu_tenancy.simulation.records import Trace
 
-    try:
-        return History.of(Trace(file).durations())
-    except TraceError as error:
-        raise ConsoleError(error.what, error.fix) from error
+    return History.of(Trace(file).durations())
 
 
 def ui(

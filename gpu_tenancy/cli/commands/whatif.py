@@ -276,7 +276,7 @@ def replay(
     with terminal.errors(stack):
         from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.simulation.outcome import compare
-        from gpu_tenancy.simulation.records import Trace, TraceError
+        from gpu_tenancy.simulation.records import Trace
         from gpu_tenancy.simulation.replay import replay as play
         from gpu_tenancy.simulation.scenes import unmodelled_of
         from gpu_tenancy.whatif.page import replay_page
@@ -287,16 +287,13 @@ def replay(
         before = None if against is None else _at(stack, project_folder(project), against)
         tree = options.tree_of(stack, project)
         trace, name, missing = _jobs(tree, source, prometheus, month)
-        try:
-            terminal.progress(f"playing {name} on {stack}")
-            outcome = play(tree, trace, checkpoint=every)
-            left_out = {**missing, **(trace.left_out if isinstance(trace, Trace) else {})}
-            comparison = None
-            if before is not None and against is not None:
-                terminal.progress(f"playing {name} on {stack} at {against}")
-                comparison = compare(against, play(before, trace, checkpoint=every), outcome)
-        except TraceError as error:
-            raise ConsoleError(error.what, error.fix) from error
+        terminal.progress(f"playing {name} on {stack}")
+        outcome = play(tree, trace, checkpoint=every)
+        left_out = {**missing, **(trace.left_out if isinstance(trace, Trace) else {})}
+        comparison = None
+        if before is not None and against is not None:
+            terminal.progress(f"playing {name} on {stack} at {against}")
+            comparison = compare(against, play(before, trace, checkpoint=every), outcome)
         if not outcome.jobs:
             reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
             place = f"--from: {source}" if source else name
