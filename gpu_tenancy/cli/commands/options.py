@@ -10,13 +10,22 @@ import typer
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.lazy import lazily
+
+with lazily():
+    from gpu_tenancy.access import live as live_access
+    from gpu_tenancy.cluster import contexts
+    from gpu_tenancy.explain import show
+    from gpu_tenancy.jobs import submitting
+    from gpu_tenancy.kube import errors
+    from gpu_tenancy.model import load
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.plan import shares
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.model.plan.shares import Tree
-
 T = TypeVar("T")
 
 Kubeconfig = Annotated[
@@ -43,16 +52,12 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAM
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 
 
-def tree_of(stack: str, project: Path | None) -> "Tree":
+def tree_of(stack: str, project: Path | None) -> "shares.Tree":
     """The quotas of a stack.
 
     Raises StackError if it has problems, ConsoleError if there is no such project or stack.
     """
-    from gpu_tenancy.model.load import load
-    from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.model.project import project_folder, read_stack
-
-    return Tree(load(read_stack(stack, project_folder(project))))
+    return shares.Tree(load.load(projects.read_stack(stack, projects.project_folder(project))))
 
 
 def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
@@ -107,8 +112,6 @@ def show_answer(
 
     Raises ConsoleError if it is to be repeated, and for programs.
     """
-    from gpu_tenancy.explain import show
-
     if every is not None:
         if output:
             raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
@@ -121,10 +124,7 @@ def show_answer(
 
 def user_of(cluster: "Cluster") -> str:
     """The user of a cluster, as the value of a label."""
-    from gpu_tenancy.access.live import who_am_i
-    from gpu_tenancy.jobs.submitting import user_label
-
-    return user_label(who_am_i(cluster).user)
+    return submitting.user_label(live_access.who_am_i(cluster).user)
 
 
 @contextmanager
@@ -132,18 +132,15 @@ def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
 ) -> Generator["Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    from gpu_tenancy.cluster.contexts import connect, uses_embedded
-    from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
-
     with terminal.errors():
-        if not (embedded or kubeconfig or context) and uses_embedded():
+        if not (embedded or kubeconfig or context) and contexts.uses_embedded():
             embedded = True
             terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
         try:
-            with connect(kubeconfig, context, embedded=embedded) as cluster:
+            with contexts.connect(kubeconfig, context, embedded=embedded) as cluster:
                 yield cluster
-        except ApiError as error:
-            refused = error.status == UNAUTHORIZED
+        except errors.ApiError as error:
+            refused = error.status == errors.UNAUTHORIZED
             fix = "log in again, or specify another kubeconfig or context" if refused else rights
             raise ConsoleError(f"API server: {error}", fix) from error
         except KeyboardInterrupt:
