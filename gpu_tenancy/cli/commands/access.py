@@ -1,9 +1,10 @@
 """Commands about access: who may do what, and kubeconfigs."""
 
 import sys
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 import yaml
@@ -22,14 +23,11 @@ with lazily():
     from gpu_tenancy.access import kubeconfigs, planned, rules
     from gpu_tenancy.access import live as live_access
     from gpu_tenancy.cluster import contexts
+    from gpu_tenancy.kube import client
     from gpu_tenancy.kube import contexts as kube_contexts
     from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.spec import cluster as spec_cluster
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
 
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `kubectl auth can-i --list` shows your own rights"
 _HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
@@ -211,8 +209,8 @@ def worker_kubeconfig(
 
 @contextmanager
 def token_maker(
-    section: "ClusterSection", place: "contexts.Place", rights: str
-) -> "Generator[tuple[Cluster, dict[str, Any]]]":
+    section: "spec_cluster.Cluster", place: "contexts.Place", rights: str
+) -> Generator[tuple["client.Cluster", dict[str, Any]]]:
     """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
 
     Without a place, the login of the cluster's cloud is used. `rights` is the fix for a missing right to make tokens.
@@ -229,7 +227,7 @@ def token_maker(
             yield cluster, config
 
 
-def _compare(expected: "Iterable[str]", live: "Iterable[str]") -> None:
+def _compare(expected: Iterable[str], live: Iterable[str]) -> None:
     """Reports what the cluster allows and the stack does not, and the reverse. Raises Exit if they differ."""
     stack_only, live_only = sorted({*expected} - {*live}), sorted({*live} - {*expected})
     for line in stack_only:

@@ -1,9 +1,10 @@
 """`cluster`: inspect, adopt and hold parts of a running cluster; checks before a deployment."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -29,7 +30,7 @@ with lazily():
     from gpu_tenancy.doctor import checks, guards, results, upgrades
     from gpu_tenancy.engine import files
     from gpu_tenancy.engine import project as rendering
-    from gpu_tenancy.kube import errors, pruning, references
+    from gpu_tenancy.kube import client, errors, pruning, references
     from gpu_tenancy.maintenance import holding
     from gpu_tenancy.model import plan
     from gpu_tenancy.model import project as projects
@@ -37,11 +38,6 @@ with lazily():
     from gpu_tenancy.model.plan import operators as plan_operators
     from gpu_tenancy.survey import page, survey
     from gpu_tenancy.survey import show as survey_show
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpu_tenancy.kube.client import Cluster
 
 
 def inspect(
@@ -104,7 +100,7 @@ def adopt(
             raise typer.Exit(1)
 
 
-def _exists(cluster: "Cluster") -> "Callable[[references.Reference], bool | None]":
+def _exists(cluster: "client.Cluster") -> Callable[["references.Reference"], bool | None]:
     """Whether the cluster has an object; each kind is listed once, or in each namespace where that is all one may read.
 
     False for kinds that the cluster does not serve, None for those that the user may not read.
@@ -220,7 +216,9 @@ def release(
             _release(cluster, subject, held, dry_run=dry_run or not due)
 
 
-def _release(cluster: "Cluster", subject: "holding.Subject", held: "cluster_holds.Hold", *, dry_run: bool) -> None:
+def _release(
+    cluster: "client.Cluster", subject: "holding.Subject", held: "cluster_holds.Hold", *, dry_run: bool
+) -> None:
     terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
     if dry_run:
         for line in subject.consequences(drain=False):

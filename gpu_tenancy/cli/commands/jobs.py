@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,15 +20,13 @@ from gpu_tenancy.model.names import DEPLOYED_BY
 with lazily():
     from gpu_tenancy.cli.commands import up
     from gpu_tenancy.cluster import demand
+    from gpu_tenancy.cluster import pods as cluster_pods
     from gpu_tenancy.jobs import jobs as team_jobs
     from gpu_tenancy.jobs import kubectl, overview, requeueing
     from gpu_tenancy.jobs import logs as job_logs
-    from gpu_tenancy.kube import errors, references
+    from gpu_tenancy.kube import client, errors, references
     from gpu_tenancy.model import kinds
 
-if TYPE_CHECKING:
-    from gpu_tenancy.cluster.pods import Manifest
-    from gpu_tenancy.kube.client import Cluster
 
 _Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -113,7 +111,12 @@ def logs(
 
 
 def followed(
-    cluster: "Cluster", manifest: "Manifest", *, number: int | None = None, container: str = "", tail: int | None = None
+    cluster: "client.Cluster",
+    manifest: "cluster_pods.Manifest",
+    *,
+    number: int | None = None,
+    container: str = "",
+    tail: int | None = None,
 ) -> None:
     """Prints the logs of a job until it ends. Raises typer.Exit if it failed."""
     name = text_at(manifest, "metadata", "name")
@@ -221,13 +224,13 @@ def requeue(
 
 
 def _confirmed(
-    cluster: "Cluster", names: Iterable[str], namespace: str | None, kind: str, verb: str, *, yes: bool
-) -> "list[tuple[Manifest, str]]":
+    cluster: "client.Cluster", names: Iterable[str], namespace: str | None, kind: str, verb: str, *, yes: bool
+) -> "list[tuple[cluster_pods.Manifest, str]]":
     """The objects of names, and their titles, once the user agreed.
 
     Raises ConsoleError if one of them was made for another object.
     """
-    chosen: list[tuple[Manifest, str]] = []
+    chosen: list[tuple[cluster_pods.Manifest, str]] = []
     for name in names:
         found, manifest = _found(cluster, name, namespace, kind)
         title = _title(manifest)
@@ -242,12 +245,14 @@ def _confirmed(
     return chosen
 
 
-def _title(manifest: "Manifest") -> str:
+def _title(manifest: "cluster_pods.Manifest") -> str:
     namespace, name = (text_at(manifest, "metadata", key) for key in ("namespace", "name"))
     return f"{text_at(manifest, 'kind')} {namespace}/{name}"
 
 
-def _found(cluster: "Cluster", name: str, namespace: str | None, kind: str) -> "tuple[team_jobs.Jobs, Manifest]":
+def _found(
+    cluster: "client.Cluster", name: str, namespace: str | None, kind: str
+) -> "tuple[team_jobs.Jobs, cluster_pods.Manifest]":
     home, name = place_of(cluster, name, namespace)
     with terminal.reported_if_slow("reading the cluster"):
         found = team_jobs.read_jobs(cluster, home)
@@ -255,7 +260,7 @@ def _found(cluster: "Cluster", name: str, namespace: str | None, kind: str) -> "
 
 
 @contextmanager
-def _permitted(verb: str, manifest: "Manifest") -> Generator[None]:
+def _permitted(verb: str, manifest: "cluster_pods.Manifest") -> Generator[None]:
     """Says who can do what the user may not."""
     try:
         yield

@@ -4,7 +4,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
@@ -23,14 +23,12 @@ with lazily():
     from gpu_tenancy.embedded import parts as embedded_parts
     from gpu_tenancy.embedded import platform as embedded_platform
     from gpu_tenancy.embedded import processes
+    from gpu_tenancy.engine import project as rendering
     from gpu_tenancy.local import metrics as local_metrics
     from gpu_tenancy.local import report, show
     from gpu_tenancy.local import up as local_up
     from gpu_tenancy.model import project as projects
     from gpu_tenancy.review import page as review_page
-
-if TYPE_CHECKING:
-    from gpu_tenancy.engine.project import Preview
 
 
 Controllers: TypeAlias = Literal["all", "none"]
@@ -61,7 +59,7 @@ def up(
     """
     with terminal.errors(stack):
 
-        def foreshow(preview: "Preview") -> None:
+        def foreshow(preview: "rendering.Preview") -> None:
             page = review_page.write_forecast(preview, out / stack)
             terminal.report(f"preview of the stack: {page}")
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
+from rich.console import Group
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
@@ -17,15 +18,11 @@ with lazily():
     from gpu_tenancy.cluster import contexts
     from gpu_tenancy.explain import show
     from gpu_tenancy.jobs import submitting
-    from gpu_tenancy.kube import errors
+    from gpu_tenancy.kube import client, errors
     from gpu_tenancy.model import load
     from gpu_tenancy.model import project as projects
     from gpu_tenancy.model.plan import shares
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from gpu_tenancy.kube.client import Cluster
 T = TypeVar("T")
 
 Kubeconfig = Annotated[
@@ -60,7 +57,7 @@ def tree_of(stack: str, project: Path | None) -> "shares.Tree":
     return shares.Tree(load.load(projects.read_stack(stack, projects.project_folder(project))))
 
 
-def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
+def whose(cluster: "client.Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
     """The user's own namespace, which is read alone where the user may not read all; and the one to show, if only one.
 
     Raises ConsoleError if the options contradict.
@@ -72,7 +69,7 @@ def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everyb
     return own, "" if everybody else own
 
 
-def team_of(cluster: "Cluster", team: str | None, namespace: str | None, command: str) -> str:
+def team_of(cluster: "client.Cluster", team: str | None, namespace: str | None, command: str) -> str:
     """The namespace that the user names, or that of the context. Raises ConsoleError if there is none."""
     found = _one(team, namespace) or cluster.namespace
     if not found:
@@ -87,7 +84,7 @@ def _one(team: str | None, namespace: str | None) -> str | None:
     return team or namespace
 
 
-def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, str]:
+def place_of(cluster: "client.Cluster", job: str, namespace: str | None) -> tuple[str, str]:
     """Namespace and name of an object that the user names as NAMESPACE/NAME or NAME.
 
     Raises ConsoleError if there is no namespace, or there are two.
@@ -103,7 +100,7 @@ def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, 
 
 def show_answer(
     ask: Callable[[], T],
-    shown: Callable[[T], "Group"],
+    shown: Callable[[T], Group],
     data: Callable[[T], object],
     output: Form | None,
     every: float | None,
@@ -122,7 +119,7 @@ def show_answer(
     answer(output, data(result), shown(result))
 
 
-def user_of(cluster: "Cluster") -> str:
+def user_of(cluster: "client.Cluster") -> str:
     """The user of a cluster, as the value of a label."""
     return submitting.user_label(live_access.who_am_i(cluster).user)
 
@@ -130,7 +127,7 @@ def user_of(cluster: "Cluster") -> str:
 @contextmanager
 def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
-) -> Generator["Cluster"]:
+) -> Generator["client.Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
     with terminal.errors():
         if not (embedded or kubeconfig or context) and contexts.uses_embedded():

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -21,7 +21,7 @@ from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
     from gpu_tenancy import engine
-    from gpu_tenancy.cluster import cluster_queues, contexts
+    from gpu_tenancy.cluster import cluster_queues, contexts, reading
     from gpu_tenancy.embedded import platform
     from gpu_tenancy.engine import details, files
     from gpu_tenancy.engine import project as rendering
@@ -33,11 +33,8 @@ with lazily():
     from gpu_tenancy.model.plan import environment, shares, signals
     from gpu_tenancy.model.spec import cluster as spec_cluster
     from gpu_tenancy.review import build, comment, page, verdict
+    from gpu_tenancy.review import review as reviews
     from gpu_tenancy.review import text as review_text
-
-if TYPE_CHECKING:
-    from gpu_tenancy.cluster.reading import State
-    from gpu_tenancy.review.review import Review
 
 
 def preview(
@@ -130,7 +127,7 @@ def preview(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def _read(place: "contexts.Place") -> "State":
+def _read(place: "contexts.Place") -> "reading.State":
     """The workloads of a running cluster, and what decides about them."""
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
@@ -198,7 +195,7 @@ def _recorded(folder: Path | None) -> Generator[None]:
                     write_text(folder / name, text)
 
 
-def _show(stack_preview: "rendering.Preview", seen: "Review", written: str) -> None:
+def _show(stack_preview: "rendering.Preview", seen: "reviews.Review", written: str) -> None:
     """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
     out = terminal.out
     review_text.show_verdict(out, seen)
@@ -246,7 +243,7 @@ def _aging(stack_preview: "rendering.Preview") -> list[str]:
     )
 
 
-def _write(stack_preview: "rendering.Preview", seen: "Review", out: Path) -> str:
+def _write(stack_preview: "rendering.Preview", seen: "reviews.Review", out: Path) -> str:
     """Writes the report, the objects and the Helm values; returns the lines that name the files."""
     objects = files.write(stack_preview.objects, out / "objects")
     releases = files.write_releases(stack_preview.rendered, out / "releases")

@@ -1,8 +1,9 @@
 """The command `size`: replicas, GPUs and cost of a server from its load."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,14 +20,10 @@ with lazily():
     from gpu_tenancy.model import outlook
     from gpu_tenancy.model.checks import servers as server_checks
     from gpu_tenancy.model.outlook import shares
+    from gpu_tenancy.model.plan import environment as environments
     from gpu_tenancy.model.plan import pods, rollouts
+    from gpu_tenancy.model.plan import shares as plan_shares
     from gpu_tenancy.model.spec import workloads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpu_tenancy.model.plan.environment import Flavor
-    from gpu_tenancy.model.plan.shares import Tree
 
 
 def size(
@@ -153,7 +150,7 @@ class _Sized:
             }
         return found
 
-    def lines(self) -> "Iterator[str]":
+    def lines(self) -> Iterator[str]:
         """The answer for a person."""
         name = f"{self.hardware.flavor} GPUs" if self.hardware else "GPUs"
         yield f"replicas: {self.size.arithmetic()}"
@@ -174,7 +171,7 @@ class _Sized:
             carried = f"{format_rate(self.without_burst)} of the load of {format_rate(self.size.rate)}"
             yield f"without the burst: {self.base} replicas = {carried}"
 
-    def _on(self, has: _Hardware) -> "Iterator[str]":
+    def _on(self, has: _Hardware) -> Iterator[str]:
         """The cost, and whether there are enough GPUs."""
         cost = "unknown (no price)"
         if has.price is not None:
@@ -197,7 +194,7 @@ def _of_stack(stack: str, server: str | None, asked: _Asked, flavor: str | None,
     return _Sized(sized, gpus, latency, _hardware(tree, found, ""))
 
 
-def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
+def _of_server(tree: "plan_shares.Tree", text: str, asked: _Asked) -> _Sized:
     """The size of a server of a stack, by its load, or by a rate of the command line."""
     servers = {
         f"{team}/{name}": (team, tree.stack.teams[team].serving[name])
@@ -233,7 +230,7 @@ def _alone(asked: _Asked) -> "tuple[rollouts.Size, int, float | None]":
     return rollouts.Size(asked.rate, asked.per_replica, asked.surge), asked.gpus, asked.latency
 
 
-def _flavor(tree: "Tree", name: str | None) -> "Flavor":
+def _flavor(tree: "plan_shares.Tree", name: str | None) -> "environments.Flavor":
     with_gpus = {flavor.name: flavor for flavor in tree.flavors.values() if flavor.resource}
     if name is None and len(with_gpus) == 1:
         return next(iter(with_gpus.values()))
@@ -245,7 +242,7 @@ def _flavor(tree: "Tree", name: str | None) -> "Flavor":
     return with_gpus[name]
 
 
-def _hardware(tree: "Tree", flavor: "Flavor", owner: str) -> _Hardware:
+def _hardware(tree: "plan_shares.Tree", flavor: "environments.Flavor", owner: str) -> _Hardware:
     """The GPUs of a flavor, of which those of one queue are its own."""
     row = next(row for row in outlook.outlook(tree.stack).supply if row.flavor == flavor.name)
     share = tree.team_shares.get(owner, {}).get(flavor.name, {}).get(row.resource)

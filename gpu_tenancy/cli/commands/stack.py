@@ -2,12 +2,12 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -25,7 +25,7 @@ from gpu_tenancy.cli.commands.options import asking
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
-    from gpu_tenancy.base import installing
+    from gpu_tenancy.base import installing, problems
     from gpu_tenancy.cli import starting
     from gpu_tenancy.cluster import contexts, queues, reading
     from gpu_tenancy.engine import files
@@ -33,20 +33,15 @@ with lazily():
     from gpu_tenancy.gitops import changed as gitops_changed
     from gpu_tenancy.gitops import comment as gitops_comment
     from gpu_tenancy.gitops import manifests
+    from gpu_tenancy.kube import client
     from gpu_tenancy.model import guarantees, load, outlook, spec
     from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model import source as sources
     from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
     from gpu_tenancy.model.outlook import explain as outlook_explain
     from gpu_tenancy.model.plan import shares
     from gpu_tenancy.review import build
     from gpu_tenancy.review import text as review_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpu_tenancy.base.problems import Path as Place
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.model.source import Source
 
 
 Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
@@ -173,7 +168,7 @@ def move(
         terminal.out.print(line, highlight=False)
 
 
-def _used(cluster: "Cluster", team: str, flavor: str) -> int:
+def _used(cluster: "client.Cluster", team: str, flavor: str) -> int:
     """The GPUs of a flavor that a team uses.
 
     Raises ConsoleError if the cluster has no queue of the team, or the user may not read it.
@@ -185,7 +180,9 @@ def _used(cluster: "Cluster", team: str, flavor: str) -> int:
     return sum(amount for (name, resource), amount in queue.usage.items() if name == flavor and is_extended(resource))
 
 
-def _write(source: "Source", changes: "Mapping[Place, guarantees.Change]", stack: str, folder: Path) -> None:
+def _write(
+    source: "sources.Source", changes: Mapping["problems.Path", "guarantees.Change"], stack: str, folder: Path
+) -> None:
     """Writes the numbers; the file is as before if it would say anything else then."""
     shown = source.file_of(("teams",))
     file = folder / shown
@@ -198,7 +195,7 @@ def _write(source: "Source", changes: "Mapping[Place, guarantees.Change]", stack
         raise ConsoleError(f"{shown}: these numbers cannot be changed alone", "change them by hand")
 
 
-def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> "list[str]":
+def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> list[str]:
     """How to deploy the change without preemption."""
     if used is not None and used <= left:
         return [f"{giver} uses {used} {flavor} GPUs and keeps {left}: deploy it at once, nobody is preempted for it."]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 import yaml
@@ -27,10 +27,8 @@ with lazily():
     from gpu_tenancy.explain import show
     from gpu_tenancy.jobs import job_files, submitting
     from gpu_tenancy.jobs import jobs as team_jobs
-    from gpu_tenancy.kube import references
+    from gpu_tenancy.kube import client, references
 
-if TYPE_CHECKING:
-    from gpu_tenancy.kube.client import Cluster
 
 Mounts = Annotated[
     list[str] | None,
@@ -163,7 +161,7 @@ def submit(
             followed(cluster, submitted)
 
 
-def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
+def _wait_for(cluster: "client.Cluster", after: str, team: str) -> None:
     """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
 
     Raises typer.Exit if it failed or was deleted.

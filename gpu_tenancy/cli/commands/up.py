@@ -1,10 +1,11 @@
 """Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair`, `destroy`, and `preview --all`."""
 
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
@@ -26,8 +27,6 @@ with lazily():
     from gpu_tenancy.review import build, verdict
     from gpu_tenancy.review import text as review_text
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _LISTED: Final = 10
 """Names that a line has before it counts the rest."""
@@ -102,7 +101,7 @@ def _show_teams(result: "deploying.Result") -> None:
         terminal.out.print(f"[bold]deleted or replaced:[/bold] {escape(lost)}", highlight=False)
 
 
-def _judge(environment: "deploying.Environment", packs: "Sequence[str]") -> None:
+def _judge(environment: "deploying.Environment", packs: Sequence[str]) -> None:
     """Shows the verdict of policy packs.
 
     Raises typer.Exit if a mandatory rule is violated, or guarantees exceed the nodes.
@@ -212,7 +211,7 @@ def _whole(stack: str, project: Path | None, *, yes: bool) -> "deploying.Environ
 
 
 def _environment(
-    read: "projects.Declared", stacks: "deploy_stacks.Stacks", killed: "Sequence[str]"
+    read: "projects.Declared", stacks: "deploy_stacks.Stacks", killed: Sequence[str]
 ) -> "deploying.Environment":
     reach = partial(repairing.cluster_of, usual=contexts.kubeconfig)
     return deploying.Environment(read, stacks, terminal.report, reach, killed)
@@ -224,7 +223,7 @@ def _read(stack: str, project: Path | None) -> "tuple[projects.Declared, deploy_
     return read, deploy_stacks.Stacks(read, plan.plan(read.stack).parts, folder)
 
 
-def _listed(names: "Iterable[str]") -> str:
+def _listed(names: Iterable[str]) -> str:
     listed = list(names)
     return f"stack {listed[0]}" if len(listed) == 1 else f"the stacks {', '.join(listed)}"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -21,19 +21,16 @@ with lazily():
     from gpu_tenancy.cluster import answers, dry_run, estimate, reading, references
     from gpu_tenancy.cluster import demand as cluster_demand
     from gpu_tenancy.explain import fit as explain_fit
-    from gpu_tenancy.explain import show
+    from gpu_tenancy.explain import running, show
     from gpu_tenancy.explain import usage as explain_usage
     from gpu_tenancy.explain import why as explain_why
     from gpu_tenancy.jobs import jobs as team_jobs
     from gpu_tenancy.jobs import kubectl, listing
-    from gpu_tenancy.kube import errors
+    from gpu_tenancy.kube import client, errors
     from gpu_tenancy.simulation import records
     from gpu_tenancy.ui import board, page
     from gpu_tenancy.ui import server as ui_server
 
-if TYPE_CHECKING:
-    from gpu_tenancy.explain.running import Why
-    from gpu_tenancy.kube.client import Cluster
 
 HistoryFile = Annotated[
     Path | None,
@@ -138,7 +135,7 @@ def fit(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def read_for_fit(cluster: "Cluster", team: str) -> "reading.State":
+def read_for_fit(cluster: "client.Cluster", team: str) -> "reading.State":
     """What `fit` needs of a cluster; raises ConsoleError if the namespace does not exist."""
     state = reading.read(cluster, explain_fit.KINDS, team, only=explain_fit.OWN)
     explain_fit.require_team(state, team)
@@ -146,7 +143,7 @@ def read_for_fit(cluster: "Cluster", team: str) -> "reading.State":
 
 
 def judged(
-    cluster: "Cluster", team: str, state: "reading.State", demands: "list[cluster_demand.Demand]"
+    cluster: "client.Cluster", team: str, state: "reading.State", demands: "list[cluster_demand.Demand]"
 ) -> "list[explain_fit.Fitting]":
     """What `fit` says of each workload."""
     demands = [cluster_demand.with_runtime(dry_run.completed(cluster, demand), state) for demand in demands]
@@ -194,7 +191,9 @@ def why(
         answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
 
 
-def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None) -> "Why":
+def explain(
+    cluster: "client.Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None
+) -> "running.Why":
     """What `why` says of an object; see its options.
 
     Raises ConsoleError if no object has the name, or several have it.
@@ -256,7 +255,7 @@ def ui(
             server.server_close()
 
 
-def _why(cluster: "Cluster", namespace: str, kind: str, name: str) -> str:
+def _why(cluster: "client.Cluster", namespace: str, kind: str, name: str) -> str:
     """Why a job is pending, or what keeps that from being known, as HTML."""
     try:
         found = explain(cluster, namespace, name, kind)

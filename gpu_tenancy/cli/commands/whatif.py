@@ -3,10 +3,10 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -27,6 +27,7 @@ with lazily():
     from gpu_tenancy.embedded import platform
     from gpu_tenancy.kueue import scenarios as kueue_scenarios
     from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.plan import shares
     from gpu_tenancy.review import base
     from gpu_tenancy.simulation import live as live_players
     from gpu_tenancy.simulation import outcome as outcomes
@@ -38,11 +39,6 @@ with lazily():
     from gpu_tenancy.whatif import page, show
     from gpu_tenancy.whatif import replay as replay_page
     from gpu_tenancy.whatif import timeline as timelines
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from gpu_tenancy.model.plan.shares import Tree
 
 
 def whatif(
@@ -111,7 +107,7 @@ def whatif(
                 terminal.out.print(f"page {escape(str(out / 'whatif.html'))}", highlight=False)
 
 
-def _known(tree: "Tree", name: str | None) -> None:
+def _known(tree: "shares.Tree", name: str | None) -> None:
 
     if name is None or name in tree.team_shares:
         return
@@ -122,7 +118,7 @@ def _known(tree: "Tree", name: str | None) -> None:
 
 def _played(
     stack: str,
-    tree: "Tree",
+    tree: "shares.Tree",
     scenario: "list[stage.JobStep]",
     title: str,
     *,
@@ -142,7 +138,7 @@ def _played(
     return timelines.Timeline(stack, title, tree, steps, scenario=True, left_out=left_out)
 
 
-def _read(file: Path, tree: "Tree") -> "list[stage.JobStep]":
+def _read(file: Path, tree: "shares.Tree") -> "list[stage.JobStep]":
     try:
         return scenario_files.read_scenario(file, tree)
     except scenario_files.ScenarioError as error:
@@ -188,7 +184,7 @@ def demo(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[stage.JobStep], str]":
+def _steps(tree: "shares.Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[stage.JobStep], str]":
     """The steps, and where they come from."""
     own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
     file = given or (own if own.is_file() else None)
@@ -295,7 +291,7 @@ def replay(
 
 
 def _jobs(
-    tree: "Tree", source: Path | None, prometheus: str | None, month: str | None
+    tree: "shares.Tree", source: Path | None, prometheus: str | None, month: str | None
 ) -> "tuple[Iterable[replays.JobRecord], str, Mapping[str, int]]":
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
     if (prometheus is None) == (source is None):
@@ -309,7 +305,7 @@ def _jobs(
     return records, f"{prometheus}, {period.month}", left_out
 
 
-def _at(stack: str, folder: Path, ref: str) -> "Tree":
+def _at(stack: str, folder: Path, ref: str) -> "shares.Tree":
     with base.checkout(folder, ref) as copy:
         if not projects.stack_file(copy.folder, stack).is_file():
             raise ConsoleError(f"--against {ref}: stack {stack} does not exist there", "use a ref that has the stack")
