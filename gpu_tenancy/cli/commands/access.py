@@ -113,7 +113,7 @@ def _who_can_seen(
         terminal.err.print(escape(note), highlight=False)
 
 
-def kubeconfig_of(
+def kubeconfig(
     team: Annotated[str, typer.Argument(help="Team; its namespace is set.")],
     *,
     name: Annotated[

@@ -108,7 +108,6 @@ def whatif(
 
 
 def _known(tree: "shares.Tree", name: str | None) -> None:
-
     if name is None or name in tree.team_shares:
         return
     if name in tree.stack.teams:
