@@ -82,10 +82,8 @@ def who_can(
         answer(output, planned.holders_data(visible, access.names), table)
         if hidden := len(found) - len(visible):
             terminal.err.print(f"{hidden} {_HIDDEN}", highlight=False)
-        _compare(
-            planned.holder_lines(expected, access.names),
-            planned.holder_lines(access.of_stack(found), access.names),
-        )
+        compared = (expected, access.of_stack(found))
+        _compare(*(planned.holder_lines(one, access.names) for one in compared))
 
 
 def _who_can_seen(

@@ -245,7 +245,7 @@ def ui(
         sys.stdout.flush()
         terminal.err.print("open this address; Ctrl-C ends it", highlight=False, style="dim")
         if browser:
-            import webbrowser
+            import webbrowser  # noqa: PLC0415 - only for --open
 
             webbrowser.open(server.address)
         try:

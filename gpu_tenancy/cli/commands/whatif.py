@@ -128,12 +128,12 @@ def _played(
     left_out = scenes.unmodelled_of(tree)
     if is_for_programs(output):
         steps = timelines.play(tree, scenario, live=live)
-        return timelines.Timeline(stack, title, tree, steps, scenario=True, left_out=left_out)
-    where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
-    terminal.out.print(f"{escape(stack)}, {escape(title)}, {where}\n", highlight=False)
-    display = show.Display(terminal.out, tree, scenario)
-    steps = timelines.play(tree, scenario, display, live)
-    display.summary(steps, left_out)
+    else:
+        where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
+        terminal.out.print(f"{escape(stack)}, {escape(title)}, {where}\n", highlight=False)
+        display = show.Display(terminal.out, tree, scenario)
+        steps = timelines.play(tree, scenario, display, live)
+        display.summary(steps, left_out)
     return timelines.Timeline(stack, title, tree, steps, scenario=True, left_out=left_out)
 
 
