@@ -312,12 +312,7 @@ def migrate(
             terminal.out.print("all objects of operators are stored in the current version", highlight=False)
 
 
-def charts(
-    stack: StackName,
-    *,
-    project: ProjectFolder = None,
-    output: Output = None,
-) -> None:
+def charts(stack: StackName, *, project: ProjectFolder = None, output: Output = None) -> None:
     """Compare the Helm charts of a stack with their pinned digests, before a deployment. Downloads the archives.
 
     Exit code 2 if an archive is not the pinned one. A chart without a digest is unknown.

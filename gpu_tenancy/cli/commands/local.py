@@ -47,8 +47,7 @@ def up(
         bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
     ] = False,
     service: Annotated[
-        Service | None,
-        typer.Option("--as", help="Admit as the API servers of EKS, GKE or AKS do; default: unchanged."),
+        Service | None, typer.Option("--as", help="Admit as the API servers of EKS, GKE or AKS do; default: unchanged.")
     ] = None,
 ) -> None:
     """Deploy a stack to the embedded platform: an API server and scheduler on this machine, with simulated GPU nodes.

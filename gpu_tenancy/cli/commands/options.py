@@ -40,8 +40,7 @@ Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: 
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
 Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
 StackOption = Annotated[
-    str | None,
-    typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits."),
+    str | None, typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]

@@ -126,12 +126,7 @@ def preview(stack: str, project: Path | None) -> None:
         terminal.out.print(f"{unseen}; `tenancy preview {stack}` shows all resources", highlight=False)
 
 
-def destroy(
-    stack: StackName,
-    *,
-    project: ProjectFolder = None,
-    yes: options.Yes = False,
-) -> None:
+def destroy(stack: StackName, *, project: ProjectFolder = None, yes: options.Yes = False) -> None:
     """Delete all resources of a stack from its real cluster, with `pulumi destroy`. Asks first.
 
     The Pulumi stacks are deleted, too; the stack file is kept. For this machine, use `tenancy local down`.

@@ -157,8 +157,7 @@ def demo(
         ),
     ] = None,
     live: Annotated[
-        bool,
-        typer.Option("--live", help="Play it on the Kueue of the embedded platform as well."),
+        bool, typer.Option("--live", help="Play it on the Kueue of the embedded platform as well.")
     ] = False,
     project: ProjectFolder = None,
     output: Output = None,
