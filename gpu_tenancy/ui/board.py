@@ -17,7 +17,7 @@ from gpu_tenancy.jobs.overview import JobRow, rows
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.kueue import Cohort
-from gpu_tenancy.pages.bars import Bar, Branch, Scale, hues
+from gpu_tenancy.pages.bars import HUES, Bar, Branch, Scale
 
 KINDS: Final[tuple[Kind, ...]] = tuple(dict.fromkeys((*usage.KINDS, *listing.KINDS)))
 
@@ -145,7 +145,7 @@ def _bars(drawn: Sequence[usage.Row]) -> dict[str, list[Bar]]:
     for row in drawn:
         longest[_label(row)] = max(longest.get(_label(row), 0), row.limit or 0, row.used)
     scale = Scale(longest)
-    colours = hues({_label(row): row.flavor for row in drawn})
+    flavors = list(dict.fromkeys(row.flavor for row in drawn))
     bars: dict[str, list[Bar]] = {}
     for row in drawn:
         label = _label(row)
@@ -157,7 +157,7 @@ def _bars(drawn: Sequence[usage.Row]) -> dict[str, list[Bar]]:
             name=row.team,
             flavor=label,
             scheduler=row.scheduler,
-            hue=colours[label],
+            hue=flavors.index(row.flavor) % HUES,
             rail=scale.percent(label, longest[label]),
             solid=solid,
             hatch=(solid, round(max(0.0, end - solid), 2)),

@@ -67,18 +67,20 @@ def serving(board: Board, folder: Path) -> Generator[Served]:
         "current-context": "c",
     }
     (folder / "kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")
-    served: Served | None = None
+    boards = [board]
     with Cluster(folder / "kubeconfig", retry_seconds=0) as cluster:
 
         def read() -> Board:
-            now = served.board if served else board
+            now = served.board if made else board
             if isinstance(now, str):
                 raise ConsoleError(now, "wait")
             return now
 
+        made = False
         refreshing = Refreshing(cluster, "research", read)
         server = Server(0, refreshing, _why, "research", "https://127.0.0.1:1")
-        served = Served(server, refreshing, board)
+        served = Served(server, refreshing, boards[0])
+        made = True
         refreshing.start()
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
