@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -31,67 +31,38 @@ _EVERY_DAY: Final = (
     preview.preview, up.up, usage.usage, submit.submit, usage.queue, jobs.jobs, jobs.claims, jobs.logs, jobs.top,
     jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost, size.size,
 )  # fmt: skip
-_GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
+_GROUPS: Final[Mapping[str, tuple[str, Sequence[Callable[..., None]]]]] = {
     "notebook": (
         "JupyterLab in the queue of a team.",
-        {"start": notebook.start, "open": notebook.open_, "stop": notebook.stop, "list": notebook.list_},
+        (notebook.start, notebook.open_, notebook.stop, notebook.list_),
     ),
     "stack": (
         "Stack files: create a project, check, explain, compare and publish them.",
-        {
-            "init": stack.init,
-            "validate": stack.validate,
-            "explain": stack.explain,
-            "diff": stack.diff,
-            "move": stack.move,
-            "render": stack.render,
-            "changed": stack.changed,
-            "comment": stack.comment,
-            "repair": up.repair,
-            "destroy": up.destroy,
-        },
+        (
+            stack.init, stack.validate, stack.explain, stack.diff, stack.move, stack.render, stack.changed,
+            stack.comment, up.repair, up.destroy,
+        ),
     ),
     "cluster": (
         "Inspect or adopt a running cluster, whoever made it, and hold parts of it; checks before a deployment.",
-        {
-            "inspect": cluster.inspect,
-            "adopt": cluster.adopt,
-            "hold": cluster.hold,
-            "release": cluster.release,
-            "doctor": cluster.doctor,
-            "migrate": cluster.migrate,
-            "charts": cluster.charts,
-            "snapshot": preview.snapshot,
-        },
+        (
+            cluster.inspect, cluster.adopt, cluster.hold, cluster.release, cluster.doctor, cluster.migrate,
+            cluster.charts, preview.snapshot,
+        ),
     ),
     "access": (
         "Who may do what; kubeconfigs.",
-        {
-            "who-can": access.who_can,
-            "kubeconfig": access.kubeconfig_of,
-            "worker-kubeconfig": access.worker_kubeconfig,
-        },
+        (access.who_can, access.kubeconfig, access.worker_kubeconfig),
     ),
     "local": (
         "The embedded platform: a stack on this machine, with simulated GPU nodes.",
-        {
-            "up": local.up,
-            "down": local.down,
-            "status": local.status,
-            "demo": whatif.demo,
-            "metrics": local.metrics,
-        },
+        (local.up, local.down, local.status, whatif.demo, local.metrics),
     ),
     "catalogue": (
         "What a stack can use: clouds, machine types, keys, policy packs.",
-        {
-            "clouds": catalogue.clouds,
-            "machines": catalogue.machines,
-            "schema": catalogue.schema,
-            "packs": catalogue.packs,
-        },
+        (catalogue.clouds, catalogue.machines, catalogue.schema, catalogue.packs),
     ),
-}
+}  # fmt: skip
 
 
 class _Command(TyperCommand):
@@ -129,8 +100,8 @@ for command in _EVERY_DAY:
     app.command(cls=_Command, rich_help_panel="Every day")(command)
 for group, (summary, commands) in _GROUPS.items():
     commands_of = typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode="rich", help=summary)
-    for name, command in commands.items():
-        commands_of.command(name, cls=_Command)(command)
+    for command in commands:
+        commands_of.command(command.__name__.strip("_").replace("_", "-"), cls=_Command)(command)
     app.add_typer(commands_of, name=group, rich_help_panel="Groups of commands")
 
 

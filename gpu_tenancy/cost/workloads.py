@@ -174,7 +174,7 @@ def of_workloads(stack: str, terms: Terms, trace: Trace, period: Period) -> Stat
     """The statement of a month; Workloads that still run count until the end of the period.
 
     Raises:
-        TraceError: the file cannot be read.
+        ConsoleError: the file cannot be read.
     """
     reading = _Reading(terms, period)
     trace.until = period.end

@@ -41,6 +41,7 @@ _DONE: Final = {  # words for the engine's operations, the same as for server-si
     "same": "unchanged",
 }
 
+UNATTENDED: Final = ("--non-interactive", "--color", "never")
 _ERRORS: Final = frozenset({"error", "info#err"})  # severities of diagnostics that explain a failure
 
 
@@ -63,6 +64,21 @@ def generated_project(source: Path) -> dict[str, Any]:
 def fix_for(why: str) -> str:
     """The fix for a deployment by Pulumi that failed with this message."""
     return _TOO_LONG if "argument list too long" in why else CONTINUE
+
+
+def run_pulumi(
+    words: Sequence[str], folder: Path, variables: Mapping[str, str], given: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """Runs a command of the CLI in a folder, with these variables besides those of this process."""
+    return subprocess.run(
+        [*words, *UNATTENDED],
+        cwd=folder,
+        env={**os.environ, **variables},
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -131,43 +147,20 @@ class PulumiCli:
 
     def _succeed(self, *arguments: str) -> str:
         done = self._run(*arguments)
-        if not done.ok:
-            raise ConsoleError(f"pulumi {arguments[0]} failed:\n{done.diagnostics}", fix_for(done.diagnostics))
-        return done.output
+        if done.returncode:
+            diagnostics = [event["diagnosticEvent"] for event in _events(done.stdout) if "diagnosticEvent" in event]
+            messages = [one["message"].strip() for one in diagnostics if one["severity"] in _ERRORS]
+            why = "\n".join(filter(None, messages)) or f"{done.stdout}\n{done.stderr}".strip()
+            raise ConsoleError(f"pulumi {arguments[0]} failed:\n{why}", fix_for(why))
+        return done.stdout
 
-    def _run(self, *arguments: str) -> "_Done":
+    def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         own = {
             "PULUMI_BACKEND_URL": (self.folder / "state").as_uri(),
             "PULUMI_CONFIG_PASSPHRASE": "",
             "PULUMI_SKIP_UPDATE_CHECK": "true",
         }
-        done = subprocess.run(
-            [self.program, *arguments, "--non-interactive", "--color", "never"],
-            cwd=self.folder,
-            env={**os.environ, **own},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return _Done(done.returncode == 0, done.stdout, done.stderr)
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    ok: bool
-    output: str
-    errors: str
-
-    @property
-    def diagnostics(self) -> str:
-        """Pulumi's error diagnostics; its whole output if it has none."""
-        diagnostics = [event["diagnosticEvent"] for event in _events(self.output) if "diagnosticEvent" in event]
-        messages = [diagnostic["message"] for diagnostic in diagnostics if diagnostic["severity"] in _ERRORS]
-        return (
-            "\n".join(message.strip() for message in messages if message.strip())
-            or f"{self.output}\n{self.errors}".strip()
-        )
+        return run_pulumi([self.program, *arguments], self.folder, own)
 
 
 def _events(output: str) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
-from gpu_tenancy.deploy.pulumi_cli import FileBackend, find_pulumi, generated_project
+from gpu_tenancy.deploy.pulumi_cli import UNATTENDED, FileBackend, find_pulumi, generated_project, run_pulumi
 from gpu_tenancy.deploy.states import Event, State
 from gpu_tenancy.model.names import deployed_by
 from gpu_tenancy.model.plan.environment import KEY, is_part
@@ -157,7 +157,7 @@ class Stacks:
         with (
             TemporaryFile("w+", encoding="utf-8") as errors,
             subprocess.Popen(
-                [*words, "--non-interactive", "--color", "never"],
+                [*words, *UNATTENDED],
                 cwd=self.folder,
                 env={**os.environ, **own},
                 stdin=subprocess.DEVNULL,
@@ -228,15 +228,8 @@ class Stacks:
             ConsoleError: Pulumi rejects it.
         """
         # Through a pipe: the Automation API writes it with its secrets to a temporary file.
-        done = subprocess.run(
-            ["pulumi", "stack", "import", "--stack", name, "--non-interactive", "--color", "never"],
-            cwd=self.folder,
-            env={**os.environ, **_ENVIRONMENT},
-            input=json.dumps({"version": _VERSION, "deployment": state}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given = json.dumps({"version": _VERSION, "deployment": state})
+        done = run_pulumi(("pulumi", "stack", "import", "--stack", name), self.folder, _ENVIRONMENT, given)
         if done.returncode:
             failure = self._failure(name, done.stderr.strip())
             if isinstance(failure, OperationError):

@@ -24,10 +24,7 @@ from gpu_tenancy.model.kinds import kind_of
 _OF_KUEUE: Final = "kueue.x-k8s.io/manager"
 _OF_JOBS: Final = ("batch.kubernetes.io/", "controller-uid", "job-name")  # of the API server, in templates of Jobs
 # Set by Kueue: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/podset/podset.go (`Merge`).
-_SET: Final = {
-    "metadata": ("annotations", "labels"),
-    "spec": ("nodeSelector", "schedulingGates", "tolerations"),
-}
+_SET: Final = {"metadata": ("annotations", "labels"), "spec": ("nodeSelector", "schedulingGates", "tolerations")}
 _SUBMITTER: Final = "ray-job-submitter"  # in the template that Kueue writes into a RayJob without one
 _ELASTIC: Final = "kueue.x-k8s.io/job-min-parallelism"
 _EQUAL: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"

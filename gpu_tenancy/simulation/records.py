@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import Field, ValidationError
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount, is_extended
 from gpu_tenancy.cluster.workloads import EXECUTED
@@ -67,14 +68,6 @@ class JobRecord:
     run: Run | None = None
 
 
-class TraceError(ValueError):
-    """An invalid line of the file, with place, value, rule and fix."""
-
-    def __init__(self, what: str, fix: str) -> None:
-        self.what, self.fix = what, fix
-        super().__init__(f"{what}; {fix}")
-
-
 class RecordedJob(Section):
     """A line of a file with recorded jobs; as CSV, a column for each key."""
 
@@ -116,7 +109,7 @@ class Trace:
         """The jobs in the order of their arrival.
 
         Raises:
-            TraceError: an invalid line, or one that is earlier than the line before it.
+            ConsoleError: an invalid line, or one that is earlier than the line before it.
         """
         self.left_out = {}
         before = float("-inf")
@@ -124,21 +117,21 @@ class Trace:
             with self.file.open(encoding="utf-8-sig", newline="") as handle:
                 for line, record in self._records(handle):
                     if record.at < before:
-                        raise TraceError(
+                        raise ConsoleError(
                             f"{self.file}:{line}: at: earlier than the line before it", "sort the lines by `at`"
                         )
                     before = record.at
                     yield record
         except (FileNotFoundError, IsADirectoryError) as error:
-            raise TraceError(f"--from: {self.file} is not a file", "specify a file with recorded jobs") from error
+            raise ConsoleError(f"--from: {self.file} is not a file", "specify a file with recorded jobs") from error
         except UnicodeDecodeError as error:
-            raise TraceError(f"{self.file}: is not UTF-8", "specify a file of JSON lines, or CSV") from error
+            raise ConsoleError(f"{self.file}: is not UTF-8", "specify a file of JSON lines, or CSV") from error
 
     def durations(self) -> Iterator[tuple[str, int, float]]:
         """Team, number of GPUs and duration in seconds of each job with a known team.
 
         Raises:
-            TraceError: as for the iteration.
+            ConsoleError: as for the iteration.
         """
         for record in self:
             if record.team is not None:
@@ -155,7 +148,7 @@ class Trace:
         if self.file.suffix == ".json":  # As `kubectl get workloads -A -o json` prints it.
             whole: Any = self._json("".join(handle), 1)
             if not isinstance(whole, dict) or not isinstance(whole.get("items"), list):  # pyright: ignore[reportUnknownMemberType]
-                raise TraceError(
+                raise ConsoleError(
                     f"{self.file}: is not a list of Workloads", "write it with `kubectl get workloads -A -o json`"
                 )
             return _sorted(self._each(enumerate(cast("list[Any]", whole["items"]), start=1), self._workload))
@@ -170,7 +163,8 @@ class Trace:
         try:
             return json.loads(text)
         except json.JSONDecodeError as error:
-            raise TraceError(f"{self.file}:{line}: not valid JSON: {error}", "write one JSON object a line") from error
+            problem = f"{self.file}:{line}: not valid JSON: {error}"
+            raise ConsoleError(problem, "write one JSON object a line") from error
 
     def _each(
         self, entries: Iterable[tuple[int, Any]], read: Callable[[int, Any], JobRecord | str]
@@ -181,7 +175,7 @@ class Trace:
             except ValidationError as error:
                 raise _wrong(f"{self.file}:{line}", error) from error
             except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                raise TraceError(f"{self.file}:{line}: cannot be read: {error}", _known_keys()) from error
+                raise ConsoleError(f"{self.file}:{line}: cannot be read: {error}", _known_keys()) from error
             if isinstance(record, str):
                 self.left_out[record] = self.left_out.get(record, 0) + 1
             else:
@@ -231,15 +225,15 @@ def _sorted(records: Iterable[tuple[int, JobRecord]]) -> list[tuple[int, JobReco
     return sorted(records, key=lambda one: (one[1].at, one[0]))
 
 
-def _wrong(line: str, error: ValidationError) -> TraceError:
+def _wrong(line: str, error: ValidationError) -> ConsoleError:
     found = error.errors()
     detail = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     place = f"{line}: {'.'.join(map(str, detail['loc']))}"
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
-        return TraceError(f"{place}: unknown key", nearest(str(detail["loc"][0]), RecordedJob.model_fields))
+        return ConsoleError(f"{place}: unknown key", nearest(str(detail["loc"][0]), RecordedJob.model_fields))
     rule, fix = context.get("rule", detail["msg"].lower()), context.get("fix", _known_keys())
-    return TraceError(f"{place}: {detail['input']!r}: {rule}", fix)
+    return ConsoleError(f"{place}: {detail['input']!r}: {rule}", fix)
 
 
 def _part(assignment: Any) -> Part:

@@ -37,7 +37,7 @@ def replay(tree: Tree, records: Iterable[JobRecord], *, checkpoint: float | None
     A job saves its progress after every `checkpoint` seconds; None: a preempted job starts again.
 
     Raises:
-        TraceError: an invalid record.
+        ConsoleError: an invalid record.
     """
     player = _Player(tree)
     played = Replay(tenancy(tree), player, checkpoint=None if checkpoint is None else int(checkpoint * _MILLI))

@@ -123,13 +123,7 @@ class Home:
 
     def finish(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=GUARD,
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=GUARD
         )
 
     def up(self, stack: str = "good", *options: str, controllers: str = "none") -> subprocess.CompletedProcess[str]:

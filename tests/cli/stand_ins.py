@@ -51,12 +51,7 @@ def index(charts: Sequence[StandIn], address: str) -> str:
     """The index of a repository: https://helm.sh/docs/topics/chart_repository/"""
     entries = {
         chart.name: [
-            {
-                "apiVersion": "v2",
-                "name": chart.name,
-                "version": chart.version,
-                "urls": [f"{address}/{chart.archive}"],
-            }
+            {"apiVersion": "v2", "name": chart.name, "version": chart.version, "urls": [f"{address}/{chart.archive}"]}
         ]
         for chart in charts
     }
@@ -185,12 +180,7 @@ def webhook_template(name: str, group: str, address: str) -> str:
                 {
                     "name": f"judge.{group}",
                     "rules": [
-                        {
-                            "apiGroups": [group],
-                            "apiVersions": ["*"],
-                            "operations": ["CREATE"],
-                            "resources": ["*"],
-                        }
+                        {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}
                     ],
                     "clientConfig": {"url": address},
                     "failurePolicy": "Fail",

@@ -37,6 +37,8 @@ from gpu_tenancy.model.source import read_file
 
 pytestmark = pytest.mark.process
 
+UV: Final = (sys.executable, "-m", "uv", "--quiet")
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -79,28 +81,15 @@ def run(*words: object, **variables: str) -> None:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("installed")
     # The source distribution, and the wheel from that.
-    own_python = ("--python", sys.executable, "--no-build-isolation", "--offline", "--quiet")
-    run(sys.executable, "-m", "uv", "build", *own_python, "--out-dir", folder / "dist")
+    own_python = ("--python", sys.executable, "--no-build-isolation", "--offline")
+    run(*UV, "build", *own_python, "--out-dir", folder / "dist")
     (wheel,) = (folder / "dist").glob("*.whl")
     environment = folder / "environment"
     # What the wheel depends on, at the versions of the lock, without anything that only this repository's tests need.
-    run(
-        *(
-            sys.executable,
-            "-m",
-            "uv",
-            "--quiet",
-            "sync",
-            "--frozen",
-            "--no-dev",
-            "--all-extras",
-            "--no-install-project",
-        ),
-        *("--python", sys.executable),
-        UV_PROJECT_ENVIRONMENT=str(environment),
-    )
+    locked = ("sync", "--frozen", "--no-dev", "--all-extras", "--no-install-project", "--python", sys.executable)
+    run(*UV, *locked, UV_PROJECT_ENVIRONMENT=str(environment))
     python = environment / "bin" / "python"
-    run(sys.executable, "-m", "uv", "--quiet", "--offline", "pip", "install", "--no-deps", "--python", python, wheel)
+    run(*UV, "--offline", "pip", "install", "--no-deps", "--python", python, wheel)
     own = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     own |= {"PATH": f"{environment / 'bin'}:{own['PATH']}"}
     found = Installed(wheel, python, folder / "my-platform", own)
@@ -210,16 +199,9 @@ COLUMNS: Final = 80
 READ_ONLY: Final = ("LocalQueue", "Namespace", "Workload")  # kinds that a researcher may not list in the whole cluster
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """Kubeconfigs of a foreign cluster: an administrator's, and a researcher's."""
-
-    admin: Path
-    researcher: Path
-
-
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Path]]:
+    """Kubeconfigs of a foreign cluster: an administrator's, and a researcher's."""
     objects = yaml.safe_load_all((ROOT / "tests/survey/clusters/consistent.yaml").read_text(encoding="utf-8"))
     served: dict[tuple[str, str], list[Mapping[str, object]] | None] = {
         ("v1", "ConfigMap"): [], ("v1", "Pod"): [], ("kueue.x-k8s.io/v1beta2", "Workload"): [],
@@ -235,7 +217,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
         serving(tmp_path_factory.mktemp("admin"), served) as admin,
         serving(tmp_path_factory.mktemp("researcher"), limited) as researcher,
     ):
-        yield Clusters(admin, researcher)
+        yield {"admin": admin, "researcher": researcher}
 
 
 def on_a_terminal(installed: Installed, command: str, kubeconfig: Path) -> tuple[int, str]:
@@ -261,42 +243,28 @@ ADOPT: Final = "tenancy cluster adopt --out stacks/Pulumi.adopted.yaml"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "code", "expected"),
+    ("who", "command", "answer"),
     [
-        ("tenancy cluster inspect", 0, "nvidia.com/gpu: 16 exist"),
-        ("tenancy cluster snapshot --out snapshot.json", 0, "0 workloads in snapshot.json"),
-        (ADOPT, 0, "same: PriorityClass 1"),
-        ("tenancy cluster hold big --until 4h --dry-run", 0, "ResourceFlavor big: held by ada since"),
-        ("tenancy cluster hold bigger --dry-run", 1, "bigger: no team, flavor or pool has this name"),
-        ("tenancy cluster release", 0, "nothing is held"),
-        ("tenancy usage", 0, "total nvidia.com/gpu: 16 guaranteed"),
-        ("tenancy stack move 2 a100 --from research --to production --stack dev --dry-run", 0, "10 (was 8)"),
+        ("admin", "tenancy cluster inspect", (0, "nvidia.com/gpu: 16 exist")),
+        ("admin", "tenancy cluster snapshot --out snapshot.json", (0, "0 workloads in snapshot.json")),
+        ("admin", ADOPT, (0, "same: PriorityClass 1")),
+        ("admin", "tenancy cluster hold big --until 4h --dry-run", (0, "ResourceFlavor big: held by ada since")),
+        ("admin", "tenancy cluster hold bigger --dry-run", (1, "bigger: no team, flavor or pool has this name")),
+        ("admin", "tenancy cluster release", (0, "nothing is held")),
+        ("admin", "tenancy usage", (0, "total nvidia.com/gpu: 16 guaranteed")),
+        ("admin", "tenancy stack move 2 a100 --from research --to production --stack dev --dry-run", (0, "10 (was 8)")),
+        # Without rights they say what is missing and whom to ask.
+        ("researcher", "tenancy cluster inspect", (0, "not readable: LocalQueue, Workload")),
+        ("researcher", "tenancy cluster snapshot --out snapshot.json", (1, "LocalQueues not readable")),
+        ("researcher", "tenancy cluster hold big --dry-run", (1, "use the kubeconfig of an administrator")),
+        ("researcher", ADOPT, (1, "the cluster shows no namespaces with a LocalQueue")),
     ],
 )
 def test_commands_for_a_cluster_of_others_work_at_80_columns(
-    installed: Installed, clusters: Clusters, command: str, code: int, expected: str
+    installed: Installed, clusters: Mapping[str, Path], who: str, command: str, answer: tuple[int, str]
 ) -> None:
-    asked(installed, clusters.admin, command, code, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "code", "expected"),
-    [
-        ("tenancy cluster inspect", 0, "not readable: LocalQueue, Workload"),
-        ("tenancy cluster snapshot --out snapshot.json", 1, "LocalQueues not readable"),
-        ("tenancy cluster hold big --dry-run", 1, "use the kubeconfig of an administrator"),
-        (ADOPT, 1, "the cluster shows no namespaces with a LocalQueue"),
-    ],
-)
-def test_without_rights_they_say_what_is_missing_and_whom_to_ask(
-    installed: Installed, clusters: Clusters, command: str, code: int, expected: str
-) -> None:
-    asked(installed, clusters.researcher, command, code, expected)
-
-
-def asked(installed: Installed, kubeconfig: Path, command: str, code: int, expected: str) -> None:
-    done, shown = on_a_terminal(installed, command, kubeconfig)
+    code, expected = answer
+    done, shown = on_a_terminal(installed, command, clusters[who])
     assert done == code, shown
     assert expected in " ".join(shown.split()), shown
     # Only a path or an address alone may be longer.
@@ -306,11 +274,11 @@ def asked(installed: Installed, kubeconfig: Path, command: str, code: int, expec
 
 
 @pytest.mark.slow
-def test_the_live_page_is_served_and_ends(installed: Installed, clusters: Clusters) -> None:
+def test_the_live_page_is_served_and_ends(installed: Installed, clusters: Mapping[str, Path]) -> None:
     """Its templates, script and style are in the wheel."""
     # As in a terminal: what is started in the background, as CI may be, ignores Ctrl-C.
     words = ["env", "--default-signal=INT", str(installed.python.parent / "tenancy"), "ui", "-A"]
-    words += ["--kubeconfig", str(clusters.admin)]
+    words += ["--kubeconfig", str(clusters["admin"])]
     with subprocess.Popen(
         words, cwd=installed.project, env=installed.environment, stdout=subprocess.PIPE, text=True
     ) as running:

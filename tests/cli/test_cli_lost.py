@@ -88,10 +88,7 @@ def secret(cluster: Cluster) -> Any:
 def project(tmp_path: Path) -> Project:
     found = Project.at(tmp_path / "project")
     sections = small()
-    sections["teams"][TEAM] |= {
-        "storage": {"home": {"size": "10Gi"}},
-        "secrets": {"registry": {"existing": True}},
-    }
+    sections["teams"][TEAM] |= {"storage": {"home": {"size": "10Gi"}}, "secrets": {"registry": {"existing": True}}}
     found.write("s", sections)
     return found
 

@@ -434,7 +434,7 @@ def test_a_line_with_a_command_is_whole() -> None:
 
 def test_lines_after_the_first_one_are_below_its_text() -> None:
     assert Screen.of(12, "✓ one two three", "· one two three", "  one two three").lines == [
-        *("✓ one two", "  three", "· one two", "  three", "  one two", "  three", ""),
+        *("✓ one two", "  three", "· one two", "  three", "  one two", "  three", "")
     ]
 
 

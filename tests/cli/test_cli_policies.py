@@ -76,10 +76,7 @@ def test_a_mandatory_violation_is_exit_code_2_and_comes_first(project: Project, 
     seen = tenancy("preview", "good", "--policy", f"{theirs}={file}", project=project.folder)
     assert (seen.exit_code, seen.stderr) == (2, "")
     lines = seen.stdout[seen.stdout.index("✗ 1 jobs") :].splitlines()
-    assert lines[:2] == [
-        "✗ 1 jobs, the first under gpu-tenancy:tenancy:TrainingJob",
-        "  few-jobs, unspecified, theirs",
-    ]
+    assert lines[:2] == ["✗ 1 jobs, the first under gpu-tenancy:tenancy:TrainingJob", "  few-jobs, unspecified, theirs"]
     assert lines[2:4] == ["! is called workload", "  account-name, low, theirs"]
     assert lines[-1] == "policies: 1 passed, 1 mandatory violation, 2 advisory (theirs 0.0.1)"
 
@@ -182,14 +179,7 @@ def test_a_third_party_pack_gets_parents_and_the_whole_stack(theirs: Path) -> No
     rendered = Rendered("p", "s", (owner, work), {})
     (judged,) = evaluate(rendered, [PackChoice(theirs, config(theirs, few_jobs={"most": 0}))])
     assert judged.findings == (
-        Finding(
-            "theirs",
-            "few-jobs",
-            "broken",
-            "unspecified",
-            work.urn,
-            "1 jobs, the first under my:index:Owner",
-        ),
+        Finding("theirs", "few-jobs", "broken", "unspecified", work.urn, "1 jobs, the first under my:index:Owner"),
     )
 
 

@@ -191,10 +191,8 @@ def live(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[L
         platform.up(report)
         cluster = until_the_end.enter_context(platform.cluster())
         bring_nodes(cluster, node_shapes(shown.stack))
-        manifests = [
-            [dict(item.manifest) for item in wave]
-            for wave in waves([item for item in shown.objects if item.kind in KINDS])
-        ]
+        kinds = [item for item in shown.objects if item.kind in KINDS]
+        manifests = [[dict(item.manifest) for item in wave] for wave in waves(kinds)]
         apply(cluster, manifests, folder / "inventory.json")
         engines = Engines(cluster)
         rules = [*adapter_rules(Environment(shown.stack)), *signal_rules(Environment(shown.stack))]
@@ -215,11 +213,7 @@ def _free_port() -> int:
 
 
 def _measure(
-    until_the_end: ExitStack,
-    engines: Engines,
-    programs: tuple[Path, Path],
-    platform: Platform,
-    folder: Path,
+    until_the_end: ExitStack, engines: Engines, programs: tuple[Path, Path], platform: Platform, folder: Path
 ) -> None:
     """Starts all programs between the pods and their autoscalers."""
 

@@ -63,10 +63,7 @@ def test_options_replace_parts_of_server_load(tmp_path: Path) -> None:
         (["--rate", "10", "--per-replica", "1/s"], "--rate 10: is not a rate above 0; set requests per second"),
         (["--rate", "10/s", "--per-replica", "0/s"], "--per-replica 0/s: is not a rate above 0"),
         ([*LOAD[:4], "--latency", "100"], "--latency 100: is not a duration; set one such as 100ms"),
-        (
-            ["local", *LOAD],
-            "is measured on one kind of GPU; specify one of: a100, h100, l4",
-        ),
+        (["local", *LOAD], "is measured on one kind of GPU; specify one of: a100, h100, l4"),
         (["local", *LOAD, "--flavor", "l40"], "--flavor l40: unknown flavor with GPUs; did you mean 'l4'?"),
         (["local", "ml-serving/model"], "unknown server 'ml-serving/model'; did you mean 'ml-serving/model-server'?"),
         (["local", "ml-production/rank-server"], "--rate or --per-replica is missing; measure"),

@@ -77,11 +77,7 @@ def test_explains_numbers_of_team_by_lines_of_its_stack(project: Project) -> Non
 def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> None:
     seen = json.loads(run(project, "stack", "explain", "speech", "--json").stdout)
     (nominal,) = [each for each in seen if each["field"] == "l4 nvidia.com/gpu nominalQuota"]
-    assert (nominal["object"], nominal["value"], nominal["reason"]) == (
-        "ClusterQueue speech",
-        "2",
-        "set in the stack",
-    )
+    assert (nominal["object"], nominal["value"], nominal["reason"]) == ("ClusterQueue speech", "2", "set in the stack")
 
 
 def test_an_ambiguous_team_requires_the_stack(

@@ -187,10 +187,7 @@ def test_a_failure_starts_no_later_stack(opened: Opened) -> None:
 
 @pytest.mark.parametrize(
     ("failing", "later"),
-    [
-        (("aws:eks/nodeGroup:NodeGroup",), True),
-        (("aws:eks/nodeGroup:NodeGroup", "aws:eks/addon:Addon"), False),
-    ],
+    [(("aws:eks/nodeGroup:NodeGroup",), True), (("aws:eks/nodeGroup:NodeGroup", "aws:eks/addon:Addon"), False)],
 )
 def test_pools_without_capacity_stop_no_later_stack(opened: Opened, failing: tuple[str, ...], *, later: bool) -> None:
     environment, backend = opened(sections(EKS, split=True), {}, fails="ml.cluster")
@@ -256,10 +253,7 @@ def installed(_: str) -> str:
 
 def secret(value: Any) -> dict[str, Any]:
     """A secret as in `pulumi stack export --show-secrets`."""
-    return {
-        "4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
-        "plaintext": json.dumps(value),
-    }
+    return {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
 
 
 def complete(state: State, rendered: Rendered) -> State:

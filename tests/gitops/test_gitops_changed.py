@@ -1,20 +1,17 @@
 """Stacks that a change affects."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from cli_builders import git, tenancy
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.gitops.changed import Changed, changed, concerned, listed
 
 pytestmark = pytest.mark.process
 
 STACKS = ("dev", "prod")
-IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "commit.gpgsign=false")
 
 
 @pytest.mark.parametrize(
@@ -73,11 +70,6 @@ def test_a_variable_that_lists_no_names_is_refused(text: str, message: str) -> N
     with pytest.raises(ConsoleError) as refused:
         listed(text)
     assert str(refused.value) == message
-
-
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *IDENTITY, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def write(folder: Path, **texts: str) -> None:
@@ -143,17 +135,12 @@ def test_a_ref_that_is_not_here_is_refused(project: Path) -> None:
     )
 
 
-def run(*words: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, list(words))
-    return done.exit_code, done.stdout, done.stderr
-
-
 def test_names_go_to_the_output_and_reasons_beside_it(project: Path) -> None:
     write(project, dev="2", prod="2")
     (project / "stacks/Pulumi.old.yaml").unlink()
-    code, said, beside = run("stack", "changed", "--base", "main", "--project", str(project))
-    assert (code, said) == (0, "dev\nprod\n")
-    assert beside.splitlines() == [
+    seen = tenancy("stack", "changed", "--base", "main", project=project)
+    assert (seen.exit_code, seen.stdout) == (0, "dev\nprod\n")
+    assert seen.stderr.splitlines() == [
         "· dev: stacks/Pulumi.dev.yaml changed",
         "· prod: stacks/Pulumi.prod.yaml changed",
         "· old: stack file removed; delete its resources with `pulumi destroy -s old`",
@@ -163,5 +150,5 @@ def test_names_go_to_the_output_and_reasons_beside_it(project: Path) -> None:
 @pytest.mark.parametrize(("among", "names"), [('["prod", "else"]', ["prod"]), ("", []), ("dev prod", ["dev", "prod"])])
 def test_a_matrix_has_those_that_the_pipeline_may_ask(project: Path, among: str, names: list[str]) -> None:
     write(project, dev="2", prod="2")
-    code, said, _ = run("stack", "changed", "--base", "main", "--project", str(project), "--among", among, "--json")
-    assert (code, json.loads(said)) == (0, names)
+    seen = tenancy("stack", "changed", "--base", "main", "--among", among, "--json", project=project)
+    assert (seen.exit_code, json.loads(seen.stdout)) == (0, names)

@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-from cli_builders import Project, small
+from cli_builders import Project, small, tenancy
 from gitops_builders import WITH_RELEASES, rendered, tree
 from repository import ROOT
-from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.gitops.comment import LIMIT, MARK, StackPreview, comment, read, worst
 from gpu_tenancy.gitops.manifests import stays
 
@@ -115,8 +113,7 @@ def test_writes_the_comment_with_the_gravest_exit_code(tmp_path: Path) -> None:
     leave(tmp_path / "out", "dev", code="0", report=REPORT)
     leave(tmp_path / "out", "prod", code="2", report=REPORT)
     file = tmp_path / "new/comment.md"
-    done = CliRunner().invoke(app, ["stack", "comment", str(tmp_path / "out"), "--out", str(file)])
-    assert done.exit_code == 2
+    assert tenancy("stack", "comment", tmp_path / "out", "--out", file).exit_code == 2
     assert file.read_text(encoding="utf-8") == comment(read(tmp_path / "out"))
 
 
@@ -124,7 +121,7 @@ def test_writes_the_comment_with_the_gravest_exit_code(tmp_path: Path) -> None:
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, ["stack", "render", *words])
+    done = tenancy("stack", "render", *words)
     return done.exit_code, done.stdout, done.stderr
 
 

@@ -30,10 +30,7 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.gitops.manifests import OPERATORS, TENANCY, WORK, refusals, stays
 
-KEPT = {
-    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
-    "kustomize.toolkit.fluxcd.io/prune": "disabled",
-}
+KEPT = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "kustomize.toolkit.fluxcd.io/prune": "disabled"}
 TTL = "ttlSecondsAfterFinished"
 
 
@@ -176,10 +173,7 @@ NO_VERSION = "no chart version, so each sync could install a newer one; set the 
     ("fields", "refused"),
     [
         ({"secret_paths": (("spec", "hard"),)}, f"ResourceQuota ml-research/budget: spec.hard {HIDDEN}"),
-        (
-            {"unknown_paths": (("spec", "hard", "pods"),)},
-            f"ResourceQuota ml-research/budget: spec.hard.pods {UNKNOWN}",
-        ),
+        ({"unknown_paths": (("spec", "hard", "pods"),)}, f"ResourceQuota ml-research/budget: spec.hard.pods {UNKNOWN}"),
     ],
 )
 def test_unwritable_objects_are_refused_by_name(fields: dict[str, Any], refused: str) -> None:

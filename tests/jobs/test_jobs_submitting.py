@@ -80,10 +80,7 @@ def test_pod_size_respects_queue_and_namespace_limits() -> None:
             4: state(ClusterQueue=[queue], Cohort=[], LimitRange=[bounds]),
         }.items()
     }
-    assert sizes == {
-        2: {"cpu": "21", "memory": "160Gi", GPU: "2"},
-        4: {"cpu": "12", "memory": "320Gi", GPU: "4"},
-    }
+    assert sizes == {2: {"cpu": "21", "memory": "160Gi", GPU: "2"}, 4: {"cpu": "12", "memory": "320Gi", GPU: "4"}}
 
 
 @pytest.mark.parametrize("framework", ["job", "pytorch", "jax"])

@@ -243,7 +243,7 @@ def test_each_reason_of_kueue_is_explained(
     if fairness == "even":
         rules["borrowWithinCohort"] = "Never"
     both = team(gpus=h100(4, 16), priority="low", preemption=rules)
-    found = tree(stack(fairness=fairness, priorities={"high": 100, "low": 1}, teams={"a": both, "b": both}))
+    found = tree_of(stack(fairness=fairness, priorities={"high": 100, "low": 1}, teams={"a": both, "b": both}))
     submit = [
         {"name": f"j{number}", "team": name, "gpus": 4, "pods": gpus // 4, "priority": priority, "cpu": 1, "memory": 1}
         for number, (name, gpus, priority) in enumerate(jobs)

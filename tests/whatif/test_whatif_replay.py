@@ -11,8 +11,9 @@ from cli_builders import small as two_teams
 from page_reader import well_formed
 from whatif_played import NASTY, replayed_twice, small, tree
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.simulation.outcome import BINS, Curve, Durations, Outcome, compare
-from gpu_tenancy.simulation.records import JobRecord, Part, Trace, TraceError
+from gpu_tenancy.simulation.records import JobRecord, Part, Trace
 from gpu_tenancy.simulation.replay import replay
 from gpu_tenancy.whatif.page import replay_page
 from gpu_tenancy.whatif.replay import headline, teams_table
@@ -125,7 +126,7 @@ def test_pods_of_alibabas_trace_are_jobs_without_a_team(tmp_path: Path) -> None:
     ],
 )
 def test_unreadable_lines_are_named_with_a_fix(tmp_path: Path, name: str, text: str, message: str) -> None:
-    with pytest.raises(TraceError) as raised:
+    with pytest.raises(ConsoleError) as raised:
         list(written(tmp_path, name, text))
     assert message in raised.value.what
     assert raised.value.fix

@@ -1,9 +1,10 @@
 """Commands about access: who may do what, and kubeconfigs."""
 
 import sys
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 import yaml
@@ -16,14 +17,17 @@ from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.terminal import ProjectFolder
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+with lazily():
+    from gpu_tenancy.access import kubeconfigs, planned, rules
+    from gpu_tenancy.access import live as live_access
+    from gpu_tenancy.cluster import contexts
+    from gpu_tenancy.kube import client
+    from gpu_tenancy.kube import contexts as kube_contexts
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.spec import cluster as spec_cluster
 
-    from gpu_tenancy.access.rules import Resource
-    from gpu_tenancy.cluster.contexts import Place
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
 
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `kubectl auth can-i --list` shows your own rights"
 _HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
@@ -59,58 +63,55 @@ def who_can(
     [dim]tenancy access who-can create pods/exec -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import rules
-        from gpu_tenancy.access.planned import access_of, holder_lines, holders, holders_data
-        from gpu_tenancy.cluster.contexts import Place
-        from gpu_tenancy.model.project import in_project
-
-        place = Place(kubeconfig, context, embedded)
-        if not (stack or project or in_project()):
+        place = contexts.Place(kubeconfig, context, embedded)
+        if not (stack or project or projects.in_project()):
             wanted = rules.resource_of(resource, None)
             _who_can_seen(rules.verb_of(verb), wanted, namespace, place, output, everybody=everybody)
             return
-        access = access_of(stack, namespace, project, place)
+        access = planned.access_of(stack, namespace, project, place)
         access.namespaces(namespace)
         asked, wanted = rules.verb_of(verb), rules.resource_of(resource, access.stack)
-        planned = found = rules.who_can(access.grants, asked, wanted, namespace)
+        expected = found = rules.who_can(access.grants, asked, wanted, namespace)
         if live:
-            from gpu_tenancy.access.live import who_can_live
-
             with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
-                found = who_can_live(cluster, asked, wanted, namespace)
-            planned = access.comparable(planned)
+                found = live_access.who_can_live(cluster, asked, wanted, namespace)
+            expected = access.comparable(expected)
         visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
         where = f" in {namespace}" if namespace else ""
-        table = holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
-        answer(output, holders_data(visible, access.names), table)
+        table = planned.holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
+        answer(output, planned.holders_data(visible, access.names), table)
         if hidden := len(found) - len(visible):
             terminal.err.print(f"{hidden} {_HIDDEN}", highlight=False)
-        _compare(holder_lines(planned, access.names), holder_lines(access.of_stack(found), access.names))
+        compared = (expected, access.of_stack(found))
+        _compare(*(planned.holder_lines(one, access.names) for one in compared))
 
 
 def _who_can_seen(
-    verb: str, resource: "Resource", namespace: str | None, place: "Place", output: Output, *, everybody: bool
+    verb: str,
+    resource: "rules.Resource",
+    namespace: str | None,
+    place: "contexts.Place",
+    output: Output,
+    *,
+    everybody: bool,
 ) -> None:
     """Who may do something, by what the caller may read in the cluster."""
-    from gpu_tenancy.access import rules
-    from gpu_tenancy.access.live import is_tenant, seen
-    from gpu_tenancy.access.planned import holders, holders_data
-
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         home = namespace or cluster.namespace
-        read = seen(cluster, home)
+        read = live_access.seen(cluster, home)
     every = rules.who_can(read.grants, verb, resource, home or None)
-    found = [holder for holder in every if everybody or is_tenant(holder, home)]
+    found = [holder for holder in every if everybody or live_access.is_tenant(holder, home)]
     where = f" in {home}" if home else ""
-    table = holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
-    answer(output, holders_data(found, {}), table)
+    nobody = Text(f"nobody may {verb} {resource}{where}, as far as you may see")
+    table = planned.holders(found, {}) if found else nobody
+    answer(output, planned.holders_data(found, {}), table)
     hidden = len(every) - len(found)
     for note in (*([f"{hidden} {_HIDDEN}"] if hidden else []), *read.notes):
         terminal.err.print(escape(note), highlight=False)
 
 
-def kubeconfig_of(
+def kubeconfig(
     team: Annotated[str, typer.Argument(help="Team; its namespace is set.")],
     *,
     name: Annotated[
@@ -138,18 +139,13 @@ def kubeconfig_of(
     [dim]tenancy access kubeconfig ml-research --as research --embedded --out researcher.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import kubeconfigs
-        from gpu_tenancy.access.planned import access_of, named, seconds_of
-        from gpu_tenancy.cluster.contexts import Place
-        from gpu_tenancy.kube.contexts import entry_of
-
-        place = Place(kubeconfig, context, embedded)
-        access = access_of(stack, team, project, place)
+        place = contexts.Place(kubeconfig, context, embedded)
+        access = planned.access_of(stack, team, project, place)
         access.namespaces(team)
-        who = named(name, access.stack, access.names.values(), "--as") if name else None
+        who = planned.named(name, access.stack, access.names.values(), "--as") if name else None
         if who:
             kubeconfigs.check_member(access, team, who)
-        note, seconds = "", seconds_of(valid, "--for")
+        note, seconds = "", planned.seconds_of(valid, "--for")
         if who and who.kind == "serviceaccount":
             with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
                 config = kubeconfigs.with_token(cluster, plain, who, seconds)
@@ -157,7 +153,7 @@ def kubeconfig_of(
             config = kubeconfigs.as_person(helper, who)
         else:
             file, selected = kubeconfigs.source(access.stack.cluster, kubeconfig, context, embedded=embedded)
-            entry = entry_of(file, selected)
+            entry = kube_contexts.entry_of(file, selected)
             if embedded and who:
                 config = kubeconfigs.with_certificate(kubeconfigs.plain(entry), who, seconds)
             else:
@@ -194,13 +190,9 @@ def worker_kubeconfig(
     [dim]tenancy access worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
-        from gpu_tenancy.access import kubeconfigs
-        from gpu_tenancy.access.planned import seconds_of
-        from gpu_tenancy.cluster.contexts import Place
-
-        found, seconds = kubeconfigs.worker_of(worker, project), seconds_of(valid, "--for")
+        found, seconds = kubeconfigs.worker_of(worker, project), planned.seconds_of(valid, "--for")
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
-        place = Place(kubeconfig, context, embedded)
+        place = contexts.Place(kubeconfig, context, embedded)
         with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
             config = kubeconfigs.worker_config(cluster, plain, found, seconds)
         if manager_kubeconfig or manager_context:
@@ -214,19 +206,18 @@ def worker_kubeconfig(
 
 
 @contextmanager
-def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Generator[tuple[Cluster, dict[str, Any]]]":
+def token_maker(
+    section: "spec_cluster.Cluster", place: "contexts.Place", rights: str
+) -> Generator[tuple["client.Cluster", dict[str, Any]]]:
     """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
 
     Without a place, the login of the cluster's cloud is used. `rights` is the fix for a missing right to make tokens.
     """
-    from gpu_tenancy.access import kubeconfigs
-    from gpu_tenancy.kube.contexts import entry_of
-
     kubeconfig, context, embedded = place
     config = kubeconfigs.helper_config(section) if not any(place) else None
     if config is None:
         file, selected = kubeconfigs.source(section, kubeconfig, context, embedded=embedded)
-        entry = entry_of(file, selected)
+        entry = kube_contexts.entry_of(file, selected)
         with asking(file, entry.name, embedded=False, rights=rights) as cluster:
             yield cluster, kubeconfigs.plain(entry)
     else:
@@ -234,9 +225,9 @@ def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Gene
             yield cluster, config
 
 
-def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:
+def _compare(expected: Iterable[str], live: Iterable[str]) -> None:
     """Reports what the cluster allows and the stack does not, and the reverse. Raises Exit if they differ."""
-    stack_only, live_only = sorted({*planned} - {*live}), sorted({*live} - {*planned})
+    stack_only, live_only = sorted({*expected} - {*live}), sorted({*live} - {*expected})
     for line in stack_only:
         terminal.error_line(f"{line}: allowed by the stack, not by the cluster; deploy the stack")
     fix = "remove the binding, or add it to the stack"

@@ -12,13 +12,19 @@ from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import ProjectFolder
+from gpu_tenancy.cli.lazy import lazily
+
+with lazily():
+    from gpu_tenancy.model import catalogue
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model import schema as stack_schema
+    from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
+    from gpu_tenancy.packs import configuration
+    from gpu_tenancy.simulation import scenario
 
 if TYPE_CHECKING:
     from gpu_tenancy.base.json import Json
-    from gpu_tenancy.model.catalogue import Machine
-    from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules
     from gpu_tenancy.model.catalogue.machines import Purchase
-
 NO: Final = "no"
 
 
@@ -42,13 +48,10 @@ def machines(
 
     [dim]tenancy catalogue machines --cloud gcp[/dim]
     """
-    from gpu_tenancy.model.catalogue import cloud_tables
-    from gpu_tenancy.model.catalogue import machines as all_machines
-
-    if cloud is not None and cloud not in cloud_tables():
-        terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, cloud_tables())}")
+    if cloud is not None and cloud not in catalogue.cloud_tables():
+        terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, catalogue.cloud_tables())}")
         raise typer.Exit(terminal.STACK_WRONG)
-    chosen = [machine for (of, _), machine in all_machines().items() if cloud in {None, of}]
+    chosen = [machine for (of, _), machine in catalogue.machines().items() if cloud in {None, of}]
     rows = [_row(machine) for machine in chosen]
     drop = ("capacity", "fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable")
     table = terminal.table(*rows[0], drop=drop)
@@ -68,10 +71,7 @@ def schema(
 
     [dim]tenancy catalogue schema --out stacks/schema.json[/dim]
     """
-    from gpu_tenancy.model.schema import schema_text
-    from gpu_tenancy.simulation.scenario import scenario_schema_text
-
-    text = scenario_schema_text() if scenarios else schema_text()
+    text = scenario.scenario_schema_text() if scenarios else stack_schema.schema_text()
     if out:
         write_text(out, text)
     else:
@@ -88,24 +88,19 @@ def packs(
     [dim]pulumi preview --policy-pack "$(tenancy catalogue packs workloads)"[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.packs.configuration import choose, pack_names
-
-        folder = project_folder(project)
+        folder = projects.project_folder(project)
         if name:
-            typer.echo(choose(name, folder, production=False).folder)
+            typer.echo(configuration.choose(name, folder, production=False).folder)
             return
         table = terminal.table("pack", "folder")
-        for pack in pack_names(folder):
-            table.add_row(pack, str(choose(pack, folder, production=False).folder))
+        for pack in configuration.pack_names(folder):
+            table.add_row(pack, str(configuration.choose(pack, folder, production=False).folder))
         answer(output, table.records, table)
 
 
 def abilities() -> tuple[list[str], list[list[str]]]:
     """What each cloud supports in a node pool: headings and rows, also for docs/clouds.md."""
-    from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
-
-    all_rules = list(known_clouds().values())
+    all_rules = list(catalogue_clouds.clouds().values())
     kinds = list(all_rules[0].capacity)
     topologies = [[prefix for rule in rules.topologies for prefix in rule.machines] for rules in all_rules]
     rows = [
@@ -121,7 +116,7 @@ def abilities() -> tuple[list[str], list[list[str]]]:
     return ["", *(rules.title for rules in all_rules)], rows
 
 
-def _capacity(rule: "CapacityRule") -> str:
+def _capacity(rule: "catalogue_clouds.CapacityRule") -> str:
     if rule.refused:
         return NO
     needs = [
@@ -134,7 +129,7 @@ def _capacity(rule: "CapacityRule") -> str:
     return ", ".join(filter(None, needs)) or "yes"
 
 
-def _sharing(rules: "CloudRules", way: Literal["mig", "timeSlicing", "mps"]) -> str:
+def _sharing(rules: "catalogue_clouds.CloudRules", way: Literal["mig", "timeSlicing", "mps"]) -> str:
     by_driver = {name: mode.sharing(way) for name, mode in rules.drivers.items()}
     cells = [
         f"{rule.by} (driver `{name}`)" if len(by_driver) > 1 else rule.by for name, rule in by_driver.items() if rule
@@ -142,12 +137,10 @@ def _sharing(rules: "CloudRules", way: Literal["mig", "timeSlicing", "mps"]) -> 
     return ", ".join(cells) or NO
 
 
-def _data(machine: "Machine") -> "dict[str, Json]":
+def _data(machine: "catalogue.Machine") -> "dict[str, Json]":
     """A machine type for programs: numbers with their unit in the key; null for what is unknown or does not exist."""
-    from gpu_tenancy.model.catalogue import allocatable, find_gpu
-
-    gpu = find_gpu(machine.gpu) if machine.gpu else None
-    cpu, memory = allocatable(machine)
+    gpu = catalogue.find_gpu(machine.gpu) if machine.gpu else None
+    cpu, memory = catalogue.allocatable(machine)
     return {
         "machine": machine.name,
         "cloud": machine.cloud,
@@ -169,12 +162,10 @@ def _data(machine: "Machine") -> "dict[str, Json]":
     }
 
 
-def _row(machine: "Machine") -> dict[str, str]:
+def _row(machine: "catalogue.Machine") -> dict[str, str]:
     """A row of the table, by heading."""
-    from gpu_tenancy.model.catalogue import allocatable, find_gpu
-
-    gpu = find_gpu(machine.gpu) if machine.gpu else None
-    cpu, memory = allocatable(machine)
+    gpu = catalogue.find_gpu(machine.gpu) if machine.gpu else None
+    cpu, memory = catalogue.allocatable(machine)
     network, price = machine.network, machine.price
     return {
         "machine": machine.name,

@@ -1,9 +1,10 @@
 """`cluster`: inspect, adopt and hold parts of a running cluster; checks before a deployment."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -16,14 +17,26 @@ from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpu_tenancy.cluster.cluster_queues import Hold
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.kube.references import Reference
-    from gpu_tenancy.maintenance.holding import Subject
+with lazily():
+    from gpu_tenancy.access import live as live_access
+    from gpu_tenancy.adopt import adopting, tenancy
+    from gpu_tenancy.adopt import show as adopt_show
+    from gpu_tenancy.cli import charts as chart_pins
+    from gpu_tenancy.cli.commands import up
+    from gpu_tenancy.cluster import cluster_queues, queues, reading, supply
+    from gpu_tenancy.doctor import checks, guards, results, upgrades
+    from gpu_tenancy.engine import files
+    from gpu_tenancy.engine import project as rendering
+    from gpu_tenancy.kube import client, errors, pruning, references
+    from gpu_tenancy.maintenance import holding
+    from gpu_tenancy.model import plan
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.catalogue import operators as catalogue_operators
+    from gpu_tenancy.model.plan import operators as plan_operators
+    from gpu_tenancy.survey import page, survey
+    from gpu_tenancy.survey import show as survey_show
 
 
 def inspect(
@@ -44,16 +57,11 @@ def inspect(
     [dim]tenancy cluster inspect --anonymous[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.survey import show
-        from gpu_tenancy.survey.survey import read_facts, survey
-
         with terminal.reported_if_slow("reading the cluster"):
-            found = survey(read_facts(cluster, anonymous=anonymous))
-        answer(output, show.data(found), show.screen(found))
+            found = survey.survey(survey.read_facts(cluster, anonymous=anonymous))
+        answer(output, survey_show.data(found), survey_show.screen(found))
         if out:
-            from gpu_tenancy.survey.page import write_survey
-
-            terminal.report(f"page: {write_survey(found, out)}")
+            terminal.report(f"page: {page.write_survey(found, out)}")
 
 
 def adopt(
@@ -73,54 +81,44 @@ def adopt(
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.model.project import check_name
-
         name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
         if out.name != f"Pulumi.{name}.yaml":
             raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
-        check_name(name)
+        projects.check_name(name)
         if out.exists():
             raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.adopt import show
-        from gpu_tenancy.adopt.adopting import adopt as adopt_from
-        from gpu_tenancy.adopt.tenancy import KINDS, OPERATED, Seen
-        from gpu_tenancy.cluster.reading import read
-        from gpu_tenancy.cluster.supply import Facts
-
         with terminal.reported_if_slow("reading the cluster"):
-            groups = frozenset(group for group in OPERATED if cluster.versions(group))
-            seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), groups)
-        found = adopt_from(seen, name, _exists(cluster), project)
-        write_text(out, show.written(found))
+            groups = frozenset(group for group in tenancy.OPERATED if cluster.versions(group))
+            seen = tenancy.Seen(supply.Facts(reading.read(cluster, tenancy.KINDS, cluster.namespace)), groups)
+        found = adopting.adopt(seen, name, _exists(cluster), project)
+        write_text(out, adopt_show.written(found))
         terminal.report(f"stack: {out}")
-        answer(output, show.data(found), *(Text(visible(line)) for line in show.lines(found)))
+        answer(output, adopt_show.data(found), *(Text(visible(line)) for line in adopt_show.lines(found)))
         if found.problems or found.incomplete:
             raise typer.Exit(1)
 
 
-def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
+def _exists(cluster: "client.Cluster") -> Callable[["references.Reference"], bool | None]:
     """Whether the cluster has an object; each kind is listed once, or in each namespace where that is all one may read.
 
     False for kinds that the cluster does not serve, None for those that the user may not read.
     """
-    from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
-    from gpu_tenancy.kube.references import Reference
 
     @cache
-    def listed(api_version: str, kind: str, namespace: str) -> frozenset[Reference] | None:
+    def listed(api_version: str, kind: str, namespace: str) -> frozenset[references.Reference] | None:
         """None if one may not list them there."""
         try:
             found = cluster.list(api_version, kind, namespace=namespace, metadata_only=True)
-            return frozenset(map(Reference.of, found))
-        except UnknownKindError:
+            return frozenset(map(references.Reference.of, found))
+        except errors.UnknownKindError:
             return frozenset()
-        except ApiError as error:
-            if error.status != FORBIDDEN:
+        except errors.ApiError as error:
+            if error.status != errors.FORBIDDEN:
                 raise
             return None
 
-    def exists(reference: Reference) -> bool | None:
+    def exists(reference: references.Reference) -> bool | None:
         known = listed(reference.api_version, reference.kind, "")
         if known is None and reference.namespace:
             known = listed(reference.api_version, reference.kind, reference.namespace)
@@ -156,20 +154,15 @@ def hold(
     [dim]tenancy cluster hold h100 --drain --until 4h[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        from gpu_tenancy.access.live import who_am_i
-        from gpu_tenancy.cli.commands.up import confirm
-        from gpu_tenancy.cluster.reading import read
-        from gpu_tenancy.maintenance import holding
-
         end = holding.moment(until, datetime.now(UTC)) if until else None
-        subject = holding.find(read(cluster, holding.KINDS), name)
-        held = subject.held_by(who_am_i(cluster).user, end, drain=drain)
+        subject = holding.find(reading.read(cluster, holding.KINDS), name)
+        held = subject.held_by(live_access.who_am_i(cluster).user, end, drain=drain)
         terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
         for line in subject.consequences(drain=drain):
             terminal.out.print(f"  {line}", highlight=False)
         if dry_run:
             return
-        confirm(f"Hold {subject.name}?", yes=yes)
+        up.confirm(f"Hold {subject.name}?", yes=yes)
         holding.hold(cluster, subject, held)
         if held.until:
             home = holding.arrange(cluster, held)
@@ -199,20 +192,14 @@ def release(
     [dim]tenancy cluster release h100[/dim]
     """
     if drift:
-        from gpu_tenancy.cluster.cluster_queues import holds_in
-
         with terminal.errors(), naming(drift):
-            for line in holds_in(drift.read_text(encoding="utf-8", errors="replace")):
+            for line in cluster_queues.holds_in(drift.read_text(encoding="utf-8", errors="replace")):
                 terminal.out.print(line, highlight=False, soft_wrap=True)
         return
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        from gpu_tenancy.cluster.queues import Queues
-        from gpu_tenancy.cluster.reading import read
-        from gpu_tenancy.maintenance import holding
-
         if name and due:
             raise ConsoleError(f"{name}: --due releases everything whose end has passed", "remove one of them")
-        state = read(cluster, holding.KINDS)
+        state = reading.read(cluster, holding.KINDS)
         if name:
             subject = holding.find(state, name)
             if not subject.hold:
@@ -224,12 +211,13 @@ def release(
         if not chosen:
             terminal.out.print("nothing is held" if not due else "nothing is due", highlight=False)
         for held in chosen:
-            _release(cluster, holding.subject_of(Queues(state), held.kind, held.name), held, dry_run=dry_run or not due)
+            subject = holding.subject_of(queues.Queues(state), held.kind, held.name)
+            _release(cluster, subject, held, dry_run=dry_run or not due)
 
 
-def _release(cluster: "Cluster", subject: "Subject", held: "Hold", *, dry_run: bool) -> None:
-    from gpu_tenancy.maintenance import holding
-
+def _release(
+    cluster: "client.Cluster", subject: "holding.Subject", held: "cluster_queues.Hold", *, dry_run: bool
+) -> None:
     terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
     if dry_run:
         for line in subject.consequences(drain=False):
@@ -277,32 +265,22 @@ def doctor(
     [dim]tenancy cluster doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.doctor import results
-        from gpu_tenancy.doctor.checks import cloud_rows, tools
-        from gpu_tenancy.model.project import project_folder
-
         tree = options.tree_of(stack, project)
         loaded = tree.written
         with terminal.reported_if_slow("asking the cloud"):
-            rows = [*(() if upgrade else tools(loaded)), *(cloud_rows(loaded) if cloud else ())]
+            rows = [*(() if upgrade else checks.tools(loaded)), *(checks.cloud_rows(loaded) if cloud else ())]
         if live:
-            from gpu_tenancy.doctor.guards import live_rows
-            from gpu_tenancy.engine.project import preview
-            from gpu_tenancy.model.plan import plan
-
-            rendered = preview(stack, project_folder(project))
+            rendered = rendering.preview(stack, projects.project_folder(project))
             manifests = [item.manifest for item in rendered.objects]
             with (
                 asking(kubeconfig, context, embedded=embedded) as cluster,
                 terminal.reported_if_slow("trying the guards; -n TEAM tries those of one team"),
             ):
-                rows += live_rows(cluster, plan(rendered.stack), manifests, namespace or "")
+                rows += guards.live_rows(cluster, plan.plan(rendered.stack), manifests, namespace or "")
         if upgrade:
-            from gpu_tenancy.doctor.upgrades import upgrade_rows
-            from gpu_tenancy.model.plan.operators import running
-
             with asking(kubeconfig, context, embedded=embedded) as cluster:
-                rows += upgrade_rows(cluster, (one for plans in running(tree).values() for one in plans))
+                running = plan_operators.running(tree).values()
+                rows += upgrades.upgrade_rows(cluster, (one for plans in running for one in plans))
         results.conclude(rows, output)
 
 
@@ -322,10 +300,8 @@ def migrate(
     """
     rights = "use the kubeconfig of an administrator, who may write these objects and the status of their definitions"
     with asking(kubeconfig, context, embedded=embedded, rights=rights) as cluster:
-        from gpu_tenancy.kube import pruning
-        from gpu_tenancy.model.catalogue.operators import operators
-
-        groups = {group for one in operators().values() for chart in one.charts.values() for group in chart.serves}
+        known = (chart for one in catalogue_operators.operators().values() for chart in one.charts.values())
+        groups = {group for chart in known for group in chart.serves}
         old = [kind for kind in pruning.stored_kinds(cluster, groups) if kind.old]
         for kind in old:
             versions = f"{', '.join(kind.old)} to {kind.storage}"
@@ -335,12 +311,7 @@ def migrate(
             terminal.out.print("all objects of operators are stored in the current version", highlight=False)
 
 
-def charts(
-    stack: StackName,
-    *,
-    project: ProjectFolder = None,
-    output: Output = None,
-) -> None:
+def charts(stack: StackName, *, project: ProjectFolder = None, output: Output = None) -> None:
     """Compare the Helm charts of a stack with their pinned digests, before a deployment. Downloads the archives.
 
     Exit code 2 if an archive is not the pinned one. A chart without a digest is unknown.
@@ -348,13 +319,8 @@ def charts(
     [dim]tenancy cluster charts prod-aws[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.cli.charts import chart_pins, chart_rows
-        from gpu_tenancy.doctor import results
-        from gpu_tenancy.engine import project as projects
-        from gpu_tenancy.engine.files import helm_releases
-        from gpu_tenancy.model.project import project_folder
-
-        preview = projects.preview(stack, project_folder(project))
+        preview = rendering.preview(stack, projects.project_folder(project))
         with terminal.reported_if_slow("downloading charts"):
-            rows = list(chart_rows(chart_pins(preview.stack, helm_releases(preview.rendered))))
+            pins = chart_pins.chart_pins(preview.stack, files.helm_releases(preview.rendered))
+            rows = list(chart_pins.chart_rows(pins))
         results.conclude(rows, output)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -14,9 +14,14 @@ from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from gpu_tenancy.cost.statement import Period, Statement, Terms
+with lazily():
+    from gpu_tenancy.cost import prometheus as cost_prometheus
+    from gpu_tenancy.cost import statement as statements
+    from gpu_tenancy.cost import tables
+    from gpu_tenancy.cost import workloads as cost_workloads
+    from gpu_tenancy.simulation import records
 
 
 def cost(
@@ -44,46 +49,38 @@ def cost(
     [dim]tenancy cost prod-aws --month 2026-10 --prometheus http://127.0.0.1:9090[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.cost.statement import Period, Terms, of_only
-        from gpu_tenancy.cost.tables import csv_text, data, page, show
-
-        terms = Terms.of(options.tree_of(stack, project))
-        period = Period.of(month, datetime.now(UTC))
+        terms = statements.Terms.of(options.tree_of(stack, project))
+        period = statements.Period.of(month, datetime.now(UTC))
         statement = _read(stack, terms, period, prometheus, source)
         if team is not None:
             known = list(dict.fromkeys(line.team for line in statement.lines))
             if team not in known:
                 raise ConsoleError(f"--team {team}: has no GPU-hours", nearest(team, known))
-            statement = of_only(statement, team)
+            statement = statements.of_only(statement, team)
         if is_for_programs(output):
-            for_programs(output, data(statement), dict.fromkeys(line.team for line in statement.lines))
+            for_programs(output, tables.data(statement), dict.fromkeys(line.team for line in statement.lines))
         else:
-            show(terminal.out, statement)
+            tables.show(terminal.out, statement)
         if out:
-            write_text(out / "cost.html", page(statement))
-            write_text(out / "cost.csv", csv_text(statement))
+            write_text(out / "cost.html", tables.page(statement))
+            write_text(out / "cost.csv", tables.csv_text(statement))
             if not is_for_programs(output):
                 terminal.out.print(f"page {escape(str(out / 'cost.html'))}, table cost.csv", highlight=False)
 
 
-def _read(stack: str, terms: "Terms", period: "Period", prometheus: str | None, source: Path | None) -> "Statement":
-    from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
-    from gpu_tenancy.cost.workloads import of_workloads
-    from gpu_tenancy.simulation.records import Trace, TraceError
-
+def _read(
+    stack: str, terms: "statements.Terms", period: "statements.Period", prometheus: str | None, source: Path | None
+) -> "statements.Statement":
     if (prometheus is None) == (source is None):
         forward = "kubectl port-forward -n monitoring svc/kube-prometheus-stack-prometheus 9090"
         fix = f"run `{forward}` and set --prometheus http://127.0.0.1:9090, or set --from to a file of Workloads"
         raise ConsoleError("specify one of --prometheus and --from", fix)
     if prometheus is not None:
         terminal.progress(f"asking {prometheus}")
-        return of_prometheus(stack, terms, Prometheus(prometheus), period)
+        return cost_prometheus.of_prometheus(stack, terms, cost_prometheus.Prometheus(prometheus), period)
     assert source is not None  # noqa: S101 - see above
-    try:
-        terminal.progress(f"reading {source.name}")
-        statement = of_workloads(stack, terms, Trace(source), period)
-    except TraceError as error:
-        raise ConsoleError(error.what, error.fix) from error
+    terminal.progress(f"reading {source.name}")
+    statement = cost_workloads.of_workloads(stack, terms, records.Trace(source), period)
     if not statement.jobs:
         reasons = "; ".join(statement.notes[-2:])
         raise ConsoleError(f"--from: {source}: no GPU-hours in {period.month}: {reasons}", "use another file or month")

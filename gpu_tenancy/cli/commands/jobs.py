@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,12 +14,19 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of
+from gpu_tenancy.cli.lazy import lazily
 from gpu_tenancy.model.names import DEPLOYED_BY
 
-if TYPE_CHECKING:
-    from gpu_tenancy.cluster.pods import Manifest
-    from gpu_tenancy.jobs.jobs import Jobs
-    from gpu_tenancy.kube.client import Cluster
+with lazily():
+    from gpu_tenancy.cli.commands import up
+    from gpu_tenancy.cluster import demand
+    from gpu_tenancy.cluster import pods as cluster_pods
+    from gpu_tenancy.jobs import jobs as team_jobs
+    from gpu_tenancy.jobs import kubectl, overview, requeueing
+    from gpu_tenancy.jobs import logs as job_logs
+    from gpu_tenancy.kube import client, errors, references
+    from gpu_tenancy.model import kinds
+
 
 _Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -41,12 +48,12 @@ def jobs(
     [dim]tenancy jobs ml-research[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs.jobs import read_jobs
-        from gpu_tenancy.jobs.overview import data, rows, shown
-
         team = team_of(cluster, team, namespace, "tenancy jobs TEAM")
-        ask = every if watch else None
-        show_answer(lambda: rows(read_jobs(cluster, team, queued=True)), shown, data, output, ask)
+
+        def ask() -> tuple[overview.JobRow, ...]:
+            return overview.rows(team_jobs.read_jobs(cluster, team, queued=True))
+
+        show_answer(ask, overview.shown, overview.data, output, every if watch else None)
 
 
 def claims(
@@ -63,11 +70,9 @@ def claims(
     [dim]tenancy claims ml-research[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs.overview import claims, data, shown_claims
-
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
-        show_answer(lambda: claims(found, pods), shown_claims, data, output, None)
+        show_answer(lambda: overview.claims(found, pods), overview.shown_claims, overview.data, output, None)
 
 
 def logs(
@@ -102,26 +107,26 @@ def logs(
         if follow:
             followed(cluster, manifest, number=pod, container=container, tail=tail)
         else:
-            from gpu_tenancy.jobs.logs import Logs
-
-            Logs(cluster, _write, _note, pod, container, tail).show(found, manifest)
+            job_logs.Logs(cluster, _write, _note, pod, container, tail).show(found, manifest)
 
 
 def followed(
-    cluster: "Cluster", manifest: "Manifest", *, number: int | None = None, container: str = "", tail: int | None = None
+    cluster: "client.Cluster",
+    manifest: "cluster_pods.Manifest",
+    *,
+    number: int | None = None,
+    container: str = "",
+    tail: int | None = None,
 ) -> None:
     """Prints the logs of a job until it ends. Raises typer.Exit if it failed."""
-    from gpu_tenancy.cluster.demand import FAILED
-    from gpu_tenancy.jobs.logs import Logs
-
     name = text_at(manifest, "metadata", "name")
     try:
-        end = Logs(cluster, _write, _note, number, container, tail).follow(manifest)
+        end = job_logs.Logs(cluster, _write, _note, number, container, tail).follow(manifest)
     except KeyboardInterrupt:
         _note(f"{name} continues; `tenancy logs {name} -f` follows it again")
         return
     _note(f"{name}: {end.lower() or 'deleted'}")
-    if end in FAILED:
+    if end in demand.FAILED:
         raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
@@ -146,26 +151,24 @@ def top(
     [dim]tenancy top nightly --gpus --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs.jobs import read_jobs
-        from gpu_tenancy.jobs.kubectl import Answers, Kubectl, gpu_use
-        from gpu_tenancy.jobs.overview import UseRow, data, of_jobs, of_pods, use_of, used
-
         if job:
             home, name = place_of(cluster, job, namespace)
         else:
             home, name = team_of(cluster, None, namespace, "tenancy top"), ""
-        smi = Kubectl.of(kubeconfig, context, home, embedded=embedded).nvidia_smi if gpus else None
+        smi = kubectl.Kubectl.of(kubeconfig, context, home, embedded=embedded).nvidia_smi if gpus else None
 
-        def ask() -> tuple[tuple[UseRow, ...], Answers]:
-            found, use = read_jobs(cluster, home), use_of(cluster, home)
+        def ask() -> tuple[tuple[overview.UseRow, ...], kubectl.Answers]:
+            found, use = team_jobs.read_jobs(cluster, home), overview.use_of(cluster, home)
             of = [found.named(name, kind)] if name else found.roots
-            busy = gpu_use((pod for root in of for pod in found.pods(root)), smi) if smi else Answers()
-            return tuple(of_pods(found, of[0], use, busy.use) if name else of_jobs(found, use, busy.use)), busy
+            busy = kubectl.gpu_use((pod for root in of for pod in found.pods(root)), smi) if smi else kubectl.Answers()
+            return tuple(
+                overview.of_pods(found, of[0], use, busy.use) if name else overview.of_jobs(found, use, busy.use)
+            ), busy
 
         show_answer(
             ask,
-            lambda told: used(told[0], pods=bool(name), busy=gpus, notes=told[1].notes),
-            lambda told: data(told[0]),
+            lambda told: overview.used(told[0], pods=bool(name), busy=gpus, notes=told[1].notes),
+            lambda told: overview.data(told[0]),
             output,
             every if watch else None,
         )
@@ -188,11 +191,9 @@ def cancel(
     [dim]tenancy cancel nightly[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.kube.references import Reference
-
         for manifest, title in _confirmed(cluster, names, namespace, kind, "Delete", yes=yes):
             with _permitted("delete", manifest):
-                cluster.delete(Reference.of(manifest), uid=text_at(manifest, "metadata", "uid"), wait=0)
+                cluster.delete(references.Reference.of(manifest), uid=text_at(manifest, "metadata", "uid"), wait=0)
             terminal.out.print(f"{title} cancelled", highlight=False)
 
 
@@ -214,27 +215,22 @@ def requeue(
     [dim]tenancy requeue nightly[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs.jobs import read_jobs
-        from gpu_tenancy.jobs.requeueing import requeue
-
         for manifest, title in _confirmed(cluster, names, namespace, kind, "End and queue again", yes=yes):
             home = text_at(manifest, "metadata", "namespace")
-            workloads = read_jobs(cluster, home, queued=True, kinds=()).workloads
+            workloads = team_jobs.read_jobs(cluster, home, queued=True, kinds=()).workloads
             with _permitted("delete", manifest), terminal.reported_if_slow(f"waiting for the pods of {title} to end"):
-                how = requeue(cluster, manifest, workloads)
+                how = requeueing.requeue(cluster, manifest, workloads)
             terminal.out.print(f"{title} {how}", highlight=False)
 
 
 def _confirmed(
-    cluster: "Cluster", names: Iterable[str], namespace: str | None, kind: str, verb: str, *, yes: bool
-) -> "list[tuple[Manifest, str]]":
+    cluster: "client.Cluster", names: Iterable[str], namespace: str | None, kind: str, verb: str, *, yes: bool
+) -> "list[tuple[cluster_pods.Manifest, str]]":
     """The objects of names, and their titles, once the user agreed.
 
     Raises ConsoleError if one of them was made for another object.
     """
-    from gpu_tenancy.cli.commands.up import confirm
-
-    chosen: list[tuple[Manifest, str]] = []
+    chosen: list[tuple[cluster_pods.Manifest, str]] = []
     for name in names:
         found, manifest = _found(cluster, name, namespace, kind)
         title = _title(manifest)
@@ -244,36 +240,33 @@ def _confirmed(
         pods = plural(len(found.pods(manifest)), "pod")
         of_stack = text_at(manifest, "metadata", "annotations", DEPLOYED_BY)
         again = "; its stack creates it again at the next deployment" if of_stack and verb == "Delete" else ""
-        confirm(f"{verb} {title} ({pods}{again})?", yes=yes)
+        up.confirm(f"{verb} {title} ({pods}{again})?", yes=yes)
         chosen.append((manifest, title))
     return chosen
 
 
-def _title(manifest: "Manifest") -> str:
+def _title(manifest: "cluster_pods.Manifest") -> str:
     namespace, name = (text_at(manifest, "metadata", key) for key in ("namespace", "name"))
     return f"{text_at(manifest, 'kind')} {namespace}/{name}"
 
 
-def _found(cluster: "Cluster", name: str, namespace: str | None, kind: str) -> "tuple[Jobs, Manifest]":
-    from gpu_tenancy.jobs.jobs import read_jobs
-
+def _found(
+    cluster: "client.Cluster", name: str, namespace: str | None, kind: str
+) -> "tuple[team_jobs.Jobs, cluster_pods.Manifest]":
     home, name = place_of(cluster, name, namespace)
     with terminal.reported_if_slow("reading the cluster"):
-        found = read_jobs(cluster, home)
+        found = team_jobs.read_jobs(cluster, home)
     return found, found.named(name, kind)
 
 
 @contextmanager
-def _permitted(verb: str, manifest: "Manifest") -> Generator[None]:
+def _permitted(verb: str, manifest: "cluster_pods.Manifest") -> Generator[None]:
     """Says who can do what the user may not."""
-    from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
-    from gpu_tenancy.model.kinds import kind_of
-
     try:
         yield
-    except ApiError as error:
-        found = kind_of(manifest)
-        if error.status != FORBIDDEN or found is None or "denied request" in str(error):
+    except errors.ApiError as error:
+        found = kinds.kind_of(manifest)
+        if error.status != errors.FORBIDDEN or found is None or "denied request" in str(error):
             raise
         home = text_at(manifest, "metadata", "namespace")
         fix = f"`tenancy access who-can {verb} {found.resource} -n {home}` lists who may"

@@ -4,7 +4,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
@@ -16,9 +16,19 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from gpu_tenancy.engine.project import Preview
+with lazily():
+    from gpu_tenancy.cluster import contexts
+    from gpu_tenancy.embedded import parts as embedded_parts
+    from gpu_tenancy.embedded import platform as embedded_platform
+    from gpu_tenancy.embedded import processes
+    from gpu_tenancy.engine import project as rendering
+    from gpu_tenancy.local import metrics as local_metrics
+    from gpu_tenancy.local import report, show
+    from gpu_tenancy.local import up as local_up
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.review import page as review_page
 
 
 Controllers: TypeAlias = Literal["all", "none"]
@@ -37,8 +47,7 @@ def up(
         bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
     ] = False,
     service: Annotated[
-        Service | None,
-        typer.Option("--as", help="Admit as the API servers of EKS, GKE or AKS do; default: unchanged."),
+        Service | None, typer.Option("--as", help="Admit as the API servers of EKS, GKE or AKS do; default: unchanged.")
     ] = None,
 ) -> None:
     """Deploy a stack to the embedded platform: an API server and scheduler on this machine, with simulated GPU nodes.
@@ -48,28 +57,20 @@ def up(
     [dim]tenancy local up local[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.cluster.contexts import uses_embedded
-        from gpu_tenancy.embedded.platform import Platform
-        from gpu_tenancy.local import show
-        from gpu_tenancy.local.report import write_report
-        from gpu_tenancy.local.show import next_steps
-        from gpu_tenancy.local.up import Options
-        from gpu_tenancy.local.up import up as bring_up
-        from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.review.page import write_forecast
 
-        def foreshow(preview: "Preview") -> None:
-            page = write_forecast(preview, out / stack)
+        def foreshow(preview: "rendering.Preview") -> None:
+            page = review_page.write_forecast(preview, out / stack)
             terminal.report(f"preview of the stack: {page}")
 
-        options = Options(controllers=controllers, replace=replace, foreshow=foreshow, service=service or "")
-        result = bring_up(stack, Platform(), terminal.report, project_folder(project), options)
+        options = local_up.Options(controllers=controllers, replace=replace, foreshow=foreshow, service=service or "")
+        folder = projects.project_folder(project)
+        result = local_up.up(stack, embedded_platform.Platform(), terminal.report, folder, options)
         show.outcome(terminal.out, result)
-        page = write_report(result, out / stack)
+        page = report.write_report(result, out / stack)
         terminal.out.print(escape(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}"))
         terminal.out.print("\nnext")
-        where = "" if uses_embedded() else " --embedded"
-        for step in next_steps(result, out / stack):
+        where = "" if contexts.uses_embedded() else " --embedded"
+        for step in show.next_steps(result, out / stack):
             terminal.out.print(command(f"  {terminal.program()} {step}{where}"), highlight=False)
         terminal.out.print(f"\n{escape(str(result.composition))}", highlight=False)
         if result.verdict.tone == "bad":
@@ -92,20 +93,16 @@ def metrics(
     [dim]tenancy local metrics[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.embedded.parts import LOOPBACK
-        from gpu_tenancy.embedded.platform import Platform
-        from gpu_tenancy.local.metrics import serving
-
-        platform = Platform()
+        platform = embedded_platform.Platform()
         carried = platform.carried()
         if carried is None:
             raise ConsoleError("the embedded platform has no stack", "run `tenancy local up`")
         stack = options.tree_of(carried.name, project).written
         folder = out / carried.name / "metrics"
-        with serving(platform, stack, port, folder) as server:
+        with local_metrics.serving(platform, stack, port, folder) as server:
             sys.stdout.write(f"{folder / 'prometheus.yml'}\n")
             sys.stdout.flush()
-            where = f"http://{LOOPBACK}:{server.server_port}"
+            where = f"http://{embedded_parts.LOOPBACK}:{server.server_port}"
             hint = f"serving {where} until Ctrl-C; start Prometheus with this file"
             terminal.err.print(hint, highlight=False, style="dim")
             with suppress(KeyboardInterrupt):
@@ -118,9 +115,7 @@ def down() -> None:
     [dim]tenancy local down[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.embedded.platform import Platform
-
-        platform = Platform()
+        platform = embedded_platform.Platform()
         with platform.deploying(terminal.report):  # else an `up` would go on without the platform
             platform.down(terminal.report)
         terminal.out.print("embedded platform removed")
@@ -132,10 +127,7 @@ def status(output: Output = None) -> None:
     [dim]tenancy local status[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.embedded.platform import Platform
-        from gpu_tenancy.embedded.processes import tail
-
-        platform = Platform()
+        platform = embedded_platform.Platform()
         parts = platform.status()
         table = terminal.table("part", "state")
         for part in parts:
@@ -149,6 +141,7 @@ def status(output: Output = None) -> None:
         exited = [part.part for part in parts if not part.runs]
         for part in exited if len(exited) < len(parts) else ():
             log = platform.places.log(part)
-            terminal.err.print(escape(f"\n{part} exited. Last log lines ({log}):\n{tail(log)}"), highlight=False)
+            problem = f"\n{part} exited. Last log lines ({log}):\n{processes.tail(log)}"
+            terminal.err.print(escape(problem), highlight=False)
         if exited:
             raise typer.Exit(terminal.STACK_WRONG)

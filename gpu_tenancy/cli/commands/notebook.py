@@ -1,6 +1,7 @@
 """Commands about notebooks: `tenancy notebook start`, `open`, `stop` and `list`."""
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,7 +15,14 @@ from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, show_answer, team_of
 from gpu_tenancy.cli.commands.submit import Mounts, pairs
 from gpu_tenancy.cli.commands.usage import judged, read_for_fit
+from gpu_tenancy.cli.lazy import lazily
 from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
+
+with lazily():
+    from gpu_tenancy.cluster import demand
+    from gpu_tenancy.explain import show
+    from gpu_tenancy.jobs import kubectl as jobs_kubectl
+    from gpu_tenancy.jobs import notebooks, overview
 
 Name = Annotated[
     str,
@@ -48,10 +56,6 @@ def start(
     [dim]tenancy notebook start lab --size small[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cluster.demand import demand
-        from gpu_tenancy.explain import show
-        from gpu_tenancy.jobs import notebooks
-
         team = team_of(cluster, None, namespace, "tenancy notebook start -n TEAM")
         user = options.user_of(cluster)
         choice = notebooks.Choice(name or notebooks.usual_name(user), image, size, dict(pairs("--mount", mount)), user)
@@ -75,7 +79,7 @@ def start(
                 sys.stdout.write(yaml.safe_dump(manifest, sort_keys=False))
                 return
             notebooks.require_own_home(cluster, team, choice)
-            (result,) = judged(cluster, team, state, [demand(manifest, team)])
+            (result,) = judged(cluster, team, state, [demand.demand(manifest, team)])
         terminal.out.print(show.fitting(result), highlight=False)
         if result.verdict == "never":
             terminal.error_line("not started, since it can never be admitted")
@@ -112,14 +116,11 @@ def open_(
     [dim]tenancy notebook open lab[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs import notebooks
-        from gpu_tenancy.jobs.kubectl import Kubectl
-
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
         name = name or notebooks.usual_name(options.user_of(cluster))
         manifest = notebooks.existing(cluster, team, name)
         pod = notebooks.pod_that_runs(cluster, manifest)
-        kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
+        kubectl = jobs_kubectl.Kubectl.of(kubeconfig, context, team, embedded=embedded)
         fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
         if not (token := kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)):
             raise ConsoleError(f"notebook {team}/{name}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix)
@@ -144,8 +145,6 @@ def stop(
     [dim]tenancy notebook stop lab[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs import notebooks
-
         team = team_of(cluster, None, namespace, "tenancy notebook stop -n TEAM")
         name = name or notebooks.usual_name(options.user_of(cluster))
         notebooks.scale(cluster, notebooks.existing(cluster, team, name), 0)
@@ -166,8 +165,6 @@ def list_(
     [dim]tenancy notebook list[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.jobs.notebooks import listed
-        from gpu_tenancy.jobs.overview import data, shown
-
         team = team_of(cluster, team, namespace, "tenancy notebook list TEAM")
-        show_answer(lambda: listed(cluster, team), lambda rows: shown(rows, what="notebook"), data, output, None)
+        rows = partial(notebooks.listed, cluster, team)
+        show_answer(rows, partial(overview.shown, what="notebook"), overview.data, output, None)

@@ -3,19 +3,25 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
+from rich.console import Group
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.model.plan.shares import Tree
+with lazily():
+    from gpu_tenancy.access import live as live_access
+    from gpu_tenancy.cluster import contexts
+    from gpu_tenancy.explain import show
+    from gpu_tenancy.jobs import submitting
+    from gpu_tenancy.kube import client, errors
+    from gpu_tenancy.model import load
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.plan import shares
 
 T = TypeVar("T")
 
@@ -34,8 +40,7 @@ Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: 
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
 Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
 StackOption = Annotated[
-    str | None,
-    typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits."),
+    str | None, typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]
@@ -43,19 +48,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAM
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 
 
-def tree_of(stack: str, project: Path | None) -> "Tree":
+def tree_of(stack: str, project: Path | None) -> "shares.Tree":
     """The quotas of a stack.
 
     Raises StackError if it has problems, ConsoleError if there is no such project or stack.
     """
-    from gpu_tenancy.model.load import load
-    from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.model.project import project_folder, read_stack
-
-    return Tree(load(read_stack(stack, project_folder(project))))
+    return shares.Tree(load.load(projects.read_stack(stack, projects.project_folder(project))))
 
 
-def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
+def whose(cluster: "client.Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
     """The user's own namespace, which is read alone where the user may not read all; and the one to show, if only one.
 
     Raises ConsoleError if the options contradict.
@@ -67,7 +68,7 @@ def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everyb
     return own, "" if everybody else own
 
 
-def team_of(cluster: "Cluster", team: str | None, namespace: str | None, command: str) -> str:
+def team_of(cluster: "client.Cluster", team: str | None, namespace: str | None, command: str) -> str:
     """The namespace that the user names, or that of the context. Raises ConsoleError if there is none."""
     found = _one(team, namespace) or cluster.namespace
     if not found:
@@ -82,7 +83,7 @@ def _one(team: str | None, namespace: str | None) -> str | None:
     return team or namespace
 
 
-def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, str]:
+def place_of(cluster: "client.Cluster", job: str, namespace: str | None) -> tuple[str, str]:
     """Namespace and name of an object that the user names as NAMESPACE/NAME or NAME.
 
     Raises ConsoleError if there is no namespace, or there are two.
@@ -98,7 +99,7 @@ def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, 
 
 def show_answer(
     ask: Callable[[], T],
-    shown: Callable[[T], "Group"],
+    shown: Callable[[T], Group],
     data: Callable[[T], object],
     output: Form | None,
     every: float | None,
@@ -107,8 +108,6 @@ def show_answer(
 
     Raises ConsoleError if it is to be repeated, and for programs.
     """
-    from gpu_tenancy.explain import show
-
     if every is not None:
         if output:
             raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
@@ -119,31 +118,25 @@ def show_answer(
     answer(output, data(result), shown(result))
 
 
-def user_of(cluster: "Cluster") -> str:
+def user_of(cluster: "client.Cluster") -> str:
     """The user of a cluster, as the value of a label."""
-    from gpu_tenancy.access.live import who_am_i
-    from gpu_tenancy.jobs.submitting import user_label
-
-    return user_label(who_am_i(cluster).user)
+    return submitting.user_label(live_access.who_am_i(cluster).user)
 
 
 @contextmanager
 def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
-) -> Generator["Cluster"]:
+) -> Generator["client.Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    from gpu_tenancy.cluster.contexts import connect, uses_embedded
-    from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
-
     with terminal.errors():
-        if not (embedded or kubeconfig or context) and uses_embedded():
+        if not (embedded or kubeconfig or context) and contexts.uses_embedded():
             embedded = True
             terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
         try:
-            with connect(kubeconfig, context, embedded=embedded) as cluster:
+            with contexts.connect(kubeconfig, context, embedded=embedded) as cluster:
                 yield cluster
-        except ApiError as error:
-            refused = error.status == UNAUTHORIZED
+        except errors.ApiError as error:
+            refused = error.status == errors.UNAUTHORIZED
             fix = "log in again, or specify another kubeconfig or context" if refused else rights
             raise ConsoleError(f"API server: {error}", fix) from error
         except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -17,12 +17,24 @@ from gpu_tenancy.base.output import Unbounded, write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options, up
 from gpu_tenancy.cli.commands.options import asking
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from gpu_tenancy.cluster.contexts import Place
-    from gpu_tenancy.cluster.reading import State
-    from gpu_tenancy.engine.project import Preview
-    from gpu_tenancy.review.review import Review
+with lazily():
+    from gpu_tenancy import engine
+    from gpu_tenancy.cluster import cluster_queues, contexts, reading
+    from gpu_tenancy.embedded import platform
+    from gpu_tenancy.engine import details, files
+    from gpu_tenancy.engine import project as rendering
+    from gpu_tenancy.explain import proposal, state_file
+    from gpu_tenancy.local import show
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.catalogue import releases as catalogue_releases
+    from gpu_tenancy.model.checks import operators
+    from gpu_tenancy.model.plan import environment, shares, signals
+    from gpu_tenancy.model.spec import cluster as spec_cluster
+    from gpu_tenancy.review import build, comment, page, verdict
+    from gpu_tenancy.review import review as reviews
+    from gpu_tenancy.review import text as review_text
 
 
 def preview(
@@ -82,10 +94,8 @@ def preview(
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
-    from gpu_tenancy.engine import relaxed_collector
-
     # The first one for what cannot be recorded, such as on a full disk.
-    with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
+    with terminal.errors(stack), _recorded(out), terminal.errors(stack), engine.relaxed_collector():
         if all_:
             if base or policy or pulumi_preview or out or output or live or state or used:
                 others = "--base, --policy, --pulumi-preview, --live, --state, --used, --out and -o"
@@ -93,52 +103,41 @@ def preview(
                 raise ConsoleError(f"--all cannot be combined with {others}", fix)
             up.preview(stack, project)
             return
-        from gpu_tenancy.cluster.contexts import Place
-        from gpu_tenancy.engine import project as projects
-        from gpu_tenancy.explain.state_file import from_file
-        from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.review.build import as_data, read_used, review
-        from gpu_tenancy.review.verdict import BLOCKED
-
-        folder = project_folder(project)
-        place = Place(kubeconfig, context, embedded)
+        folder = projects.project_folder(project)
+        place = contexts.Place(kubeconfig, context, embedded)
         terminal.progress(f"rendering {stack}")
         if live and state:
             raise ConsoleError("--live cannot be combined with --state", "remove one of them")
-        running = _read(place) if live else from_file(state) if state else None
-        month = read_used(used, stack) if used else None
-        stack_preview = projects.preview(stack, folder, onto=_onto(place) if live else None)
+        running = _read(place) if live else state_file.from_file(state) if state else None
+        month = build.read_used(used, stack) if used else None
+        stack_preview = rendering.preview(stack, folder, onto=_onto(place) if live else None)
         if base:
             terminal.progress(f"rendering {stack} at {base}")
         packs = policy or ()
-        seen = review(stack_preview, folder, ref=base, policies=packs, real=pulumi_preview, live=running, used=month)
+        seen = build.review(
+            stack_preview, folder, ref=base, policies=packs, real=pulumi_preview, live=running, used=month
+        )
         written = _write(stack_preview, seen, out) if out else ""
         if is_for_programs(output):
             names = ("/".join(filter(None, (one.kind, one.namespace, one.name))) for one in stack_preview.objects)
-            for_programs(output, as_data(seen), names)
+            for_programs(output, build.as_data(seen), names)
         else:
             _show(stack_preview, seen, written)
-        if seen.verdict.title == BLOCKED:
+        if seen.verdict.title == verdict.BLOCKED:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def _read(place: "Place") -> "State":
+def _read(place: "contexts.Place") -> "reading.State":
     """The workloads of a running cluster, and what decides about them."""
-    from gpu_tenancy.cluster.cluster_queues import read_settled
-    from gpu_tenancy.explain.proposal import KINDS
-
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
-        return read_settled(cluster, KINDS)
+        return cluster_queues.read_settled(cluster, proposal.KINDS)
     raise typer.Exit(terminal.INTERRUPTED)
 
 
-def _onto(place: "Place") -> Path | None:
+def _onto(place: "contexts.Place") -> Path | None:
     """The kubeconfig of the embedded platform, if that is the cluster: a stack for any cloud runs there."""
-    from gpu_tenancy.cluster.contexts import uses_embedded
-    from gpu_tenancy.embedded.platform import Platform
-
-    return Platform().kubeconfig if place.embedded or (not any(place) and uses_embedded()) else None
+    return platform.Platform().kubeconfig if place.embedded or (not any(place) and contexts.uses_embedded()) else None
 
 
 def snapshot(
@@ -156,13 +155,10 @@ def snapshot(
     [dim]tenancy cluster snapshot --out prod.json[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.cluster.contexts import Place
-        from gpu_tenancy.explain.state_file import to_file
-
-        seen = _read(Place(kubeconfig, context, embedded))
+        seen = _read(contexts.Place(kubeconfig, context, embedded))
         for missing in seen.refused("ClusterQueue", "LocalQueue", "Workload"):
             raise ConsoleError(missing.text, "use the kubeconfig of an administrator or of an auditor")
-        to_file(seen, out)
+        state_file.to_file(seen, out)
         for missing in seen.refused():
             terminal.err.print(missing.text, highlight=False)
         terminal.out.print(f"{len(seen.of('Workload'))} workloads in {out}", highlight=False)
@@ -199,74 +195,59 @@ def _recorded(folder: Path | None) -> Generator[None]:
                     write_text(folder / name, text)
 
 
-def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
+def _show(stack_preview: "rendering.Preview", seen: "reviews.Review", written: str) -> None:
     """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
-    from gpu_tenancy.engine.details import tree
-    from gpu_tenancy.local import show
-    from gpu_tenancy.model.checks.operators import unknown_architectures
-    from gpu_tenancy.model.plan.environment import Environment
-    from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.model.plan.signals import cold_starts
-    from gpu_tenancy.review import text
-
     out = terminal.out
-    text.show_verdict(out, seen)
+    review_text.show_verdict(out, seen)
     out.print()
     changes = seen.real.changes if seen.real else seen.changes
     if seen.comparison or seen.real:
-        text.show_changes(out, changes)
+        review_text.show_changes(out, changes)
         if not changes:
             out.print("no changes")
     else:
-        out.print(Unbounded(tree(stack_preview.rendered)))
+        out.print(Unbounded(details.tree(stack_preview.rendered)))
     if seen.effect:
         out.print()
-        text.show_work(out, seen.effect)
+        review_text.show_work(out, seen.effect)
     out.print()
-    out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
-    text.show_hosts(out, seen.now)
+    out.print(review_text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
+    review_text.show_hosts(out, seen.now)
     out.print()
     out.print(show.pools(stack_preview.stack))
     out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
     if notes := _aging(stack_preview):
         out.print(f"[dim]old: {escape('; '.join(notes))}[/dim]", highlight=False)
-    if starts := cold_starts(Environment(stack_preview.stack)):
+    if starts := signals.cold_starts(environment.Environment(stack_preview.stack)):
         waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
         out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
     for warning in seen.now.warnings:
         out.print(f"[yellow]{escape(warning)}[/yellow]", highlight=False)
-    if unchecked := unknown_architectures(Tree(stack_preview.stack)):
+    if unchecked := operators.unknown_architectures(shares.Tree(stack_preview.stack)):
         out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
     if written:
         out.print(f"\n{escape(written)}", highlight=False)
     if seen.rules is not None:
         out.print()
-        text.show_rules(out, seen.rules)
+        review_text.show_rules(out, seen.rules)
 
 
-def _aging(stack_preview: "Preview") -> list[str]:
+def _aging(stack_preview: "rendering.Preview") -> list[str]:
     """What the stack uses of the catalogue that is older than half a year, where it creates nodes."""
-    from gpu_tenancy.engine.files import helm_releases
-    from gpu_tenancy.model.catalogue.releases import aging
-    from gpu_tenancy.model.spec.cluster import service_of
-
     cluster = stack_preview.stack.cluster
     if not cluster.NODES_MADE:
         return []
-    charts = [release.name for release in helm_releases(stack_preview.rendered)]
-    return aging(service_of(cluster), cluster.kubernetes, charts, datetime.now(UTC).date())
+    charts = [release.name for release in files.helm_releases(stack_preview.rendered)]
+    return catalogue_releases.aging(
+        spec_cluster.service_of(cluster), cluster.kubernetes, charts, datetime.now(UTC).date()
+    )
 
 
-def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
+def _write(stack_preview: "rendering.Preview", seen: "reviews.Review", out: Path) -> str:
     """Writes the report, the objects and the Helm values; returns the lines that name the files."""
-    from gpu_tenancy.engine.files import write, write_releases
-    from gpu_tenancy.review.build import as_json
-    from gpu_tenancy.review.comment import comment
-    from gpu_tenancy.review.page import page
-
-    objects = write(stack_preview.objects, out / "objects")
-    releases = write_releases(stack_preview.rendered, out / "releases")
-    texts = {"report.html": page(seen), "report.md": comment(seen), "report.json": as_json(seen)}
+    objects = files.write(stack_preview.objects, out / "objects")
+    releases = files.write_releases(stack_preview.rendered, out / "releases")
+    texts = {"report.html": page.page(seen), "report.md": comment.comment(seen), "report.json": build.as_json(seen)}
     for name, content in texts.items():
         write_text(out / name, content)
     lines = [f"{len(objects)} objects in {out / 'objects'}"]

@@ -1,8 +1,9 @@
 """The command `size`: replicas, GPUs and cost of a server from its load."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,13 +14,16 @@ from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import format_duration, format_rate, parse_duration, parse_rate
 from gpu_tenancy.base.terminal import ProjectFolder
 from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpu_tenancy.model.plan.environment import Flavor
-    from gpu_tenancy.model.plan.rollouts import Size
-    from gpu_tenancy.model.plan.shares import Tree
+with lazily():
+    from gpu_tenancy.model import outlook
+    from gpu_tenancy.model.checks import servers as server_checks
+    from gpu_tenancy.model.outlook import shares
+    from gpu_tenancy.model.plan import environment as environments
+    from gpu_tenancy.model.plan import pods, rollouts
+    from gpu_tenancy.model.plan import shares as plan_shares
+    from gpu_tenancy.model.spec import workloads
 
 
 def size(
@@ -79,7 +83,7 @@ class _Hardware:
 class _Sized:
     """The size of a server."""
 
-    size: "Size"
+    size: "rollouts.Size"
     gpus: int  # of a replica
     latency: float | None  # seconds at which a replica was measured
     hardware: _Hardware | None = None
@@ -134,15 +138,13 @@ class _Sized:
             }
         return found
 
-    def lines(self) -> "Iterator[str]":
+    def lines(self) -> Iterator[str]:
         """The answer for a person."""
-        from gpu_tenancy.model.plan.rollouts import in_flight
-
         name = f"{self.hardware.flavor} GPUs" if self.hardware else "GPUs"
         yield f"replicas: {self.size.arithmetic()}"
         if self.latency is not None:
             within = f"{format_rate(self.size.per_replica)} within {format_duration(self.latency)}"
-            at_once = f"at most {in_flight(self.size.per_replica, self.latency)} requests at a time on average"
+            at_once = f"at most {rollouts.in_flight(self.size.per_replica, self.latency)} requests at a time on average"
             yield f"a replica: {within} by your measurement, {at_once}"
         yield f"guaranteed: {self.guaranteed} {name}, limit: {self.limit}"
         if self.hardware:
@@ -157,7 +159,7 @@ class _Sized:
             carried = f"{format_rate(self.without_burst)} of the load of {format_rate(self.size.rate)}"
             yield f"without the burst: {self.base} replicas = {carried}"
 
-    def _on(self, has: _Hardware) -> "Iterator[str]":
+    def _on(self, has: _Hardware) -> Iterator[str]:
         """The cost, and whether there are enough GPUs."""
         cost = "unknown (no price)"
         if has.price is not None:
@@ -171,23 +173,17 @@ class _Sized:
 
 
 def _of_stack(stack: str, server: str | None, asked: _Asked, flavor: str | None, project: Path | None) -> _Sized:
-    from gpu_tenancy.model.plan.rollouts import nodes_of
-
     tree = options.tree_of(stack, project)
     if server is not None:
         return _of_server(tree, server, asked)
     found = _flavor(tree, flavor)
     sized, gpus, latency = _alone(asked)
-    sized = replace(sized, nodes=nodes_of(found, {found.resource or "": gpus}))
+    sized = replace(sized, nodes=rollouts.nodes_of(found, {found.resource or "": gpus}))
     return _Sized(sized, gpus, latency, _hardware(tree, found, ""))
 
 
-def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
+def _of_server(tree: "plan_shares.Tree", text: str, asked: _Asked) -> _Sized:
     """The size of a server of a stack, by its load, or by a rate of the command line."""
-    from gpu_tenancy.model.checks.servers import size_of
-    from gpu_tenancy.model.plan.pods import pod_size
-    from gpu_tenancy.model.spec.workloads import Load
-
     servers = {
         f"{team}/{name}": (team, tree.stack.teams[team].serving[name])
         for team, spec in tree.written.teams.items()
@@ -196,17 +192,17 @@ def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
     if text not in servers:
         raise ConsoleError(f"unknown server '{text}'", nearest(text, servers))
     team, server = servers[text]
-    pod = pod_size(tree, team, server)
+    pod = pods.pod_size(tree, team, server)
     if pod is None or pod.flavor.resource is None:
         raise ConsoleError(f"server {text} has no GPUs", f"specify a server with GPUs: {', '.join(servers)}")
     given = {"rate": asked.rate, "per_replica": asked.per_replica, "latency": asked.latency}
     own = {key: value for key, value in given.items() if value is not None}
     if server.load is None:
         _alone(asked)
-    load = (server.load or Load.model_construct()).model_copy(update=own)
+    load = (server.load or workloads.Load.model_construct()).model_copy(update=own)
     gpus = server.gpus * server.nodes
     owner = tree.queue_of(team)
-    size_ = size_of(server, load, pod)
+    size_ = server_checks.size_of(server, load, pod)
     own_flavor = _hardware(tree, pod.flavor, owner)
     if server.burst is None:
         return _Sized(size_, gpus, load.latency, own_flavor)
@@ -215,16 +211,14 @@ def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
     return _Sized(size_, gpus, load.latency, own_flavor, further, burst)
 
 
-def _alone(asked: _Asked) -> "tuple[Size, int, float | None]":
-    from gpu_tenancy.model.plan.rollouts import Size
-
+def _alone(asked: _Asked) -> "tuple[rollouts.Size, int, float | None]":
     if asked.rate is None or asked.per_replica is None:
         fix = "measure one replica under load, and specify --rate and --per-replica, or a server with `load`"
         raise ConsoleError("--rate or --per-replica is missing", fix)
-    return Size(asked.rate, asked.per_replica, asked.surge), asked.gpus, asked.latency
+    return rollouts.Size(asked.rate, asked.per_replica, asked.surge), asked.gpus, asked.latency
 
 
-def _flavor(tree: "Tree", name: str | None) -> "Flavor":
+def _flavor(tree: "plan_shares.Tree", name: str | None) -> "environments.Flavor":
     with_gpus = {flavor.name: flavor for flavor in tree.flavors.values() if flavor.resource}
     if name is None and len(with_gpus) == 1:
         return next(iter(with_gpus.values()))
@@ -236,16 +230,13 @@ def _flavor(tree: "Tree", name: str | None) -> "Flavor":
     return with_gpus[name]
 
 
-def _hardware(tree: "Tree", flavor: "Flavor", owner: str) -> _Hardware:
+def _hardware(tree: "plan_shares.Tree", flavor: "environments.Flavor", owner: str) -> _Hardware:
     """The GPUs of a flavor, of which those of one queue are its own."""
-    from gpu_tenancy.model.outlook import outlook
-    from gpu_tenancy.model.outlook.shares import HOURS
-
-    row = next(row for row in outlook(tree.stack).supply if row.flavor == flavor.name)
+    row = next(row for row in outlook.outlook(tree.stack).supply if row.flavor == flavor.name)
     share = tree.team_shares.get(owner, {}).get(flavor.name, {}).get(row.resource)
     own = share.guaranteed if share else 0
     per_node = max(pool.gpus_per_node for pool in flavor.pools)
-    price = None if row.price is None else row.price * HOURS
+    price = None if row.price is None else row.price * shares.HOURS
     return _Hardware(flavor.name, row.capacity.maximum, row.guaranteed - own, per_node, price)
 
 

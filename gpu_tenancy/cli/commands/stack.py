@@ -2,12 +2,12 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -22,14 +22,26 @@ from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpu_tenancy.base.problems import Path as Place
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.model.guarantees import Change
-    from gpu_tenancy.model.source import Source
+with lazily():
+    from gpu_tenancy.base import installing, problems
+    from gpu_tenancy.cli import starting
+    from gpu_tenancy.cluster import contexts, queues, reading
+    from gpu_tenancy.engine import files
+    from gpu_tenancy.engine import project as rendering
+    from gpu_tenancy.gitops import changed as gitops_changed
+    from gpu_tenancy.gitops import comment as gitops_comment
+    from gpu_tenancy.gitops import manifests
+    from gpu_tenancy.kube import client
+    from gpu_tenancy.model import guarantees, load, outlook, spec
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model import source as sources
+    from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
+    from gpu_tenancy.model.outlook import explain as outlook_explain
+    from gpu_tenancy.model.plan import shares
+    from gpu_tenancy.review import build
+    from gpu_tenancy.review import text as review_text
 
 
 Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
@@ -44,16 +56,13 @@ def validate(
 
     [dim]tenancy stack validate prod-aws[/dim]
     """
-    from gpu_tenancy.model.load import load
-    from gpu_tenancy.model.project import project_folder, read_stack, stack_names
-
     with terminal.errors():
-        folder = project_folder(project)
-        stacks = stacks or stack_names(folder)
+        folder = projects.project_folder(project)
+        stacks = stacks or projects.stack_names(folder)
     valid: list[str] = []
     for stack in stacks:
         with suppress(typer.Exit), terminal.errors(stack):
-            load(read_stack(stack, folder))
+            load.load(projects.read_stack(stack, folder))
             valid.append(stack)
     lines = [Text.assemble(("✓", "green"), f" {stack}") for stack in valid]
     answer(output, [{"stack": stack, "valid": stack in valid} for stack in stacks], *lines, names=valid)
@@ -73,22 +82,16 @@ def explain(
     [dim]tenancy stack explain ml-research --stack local[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.cluster.contexts import Place, default_stack
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.outlook.explain import explain as reasons_of
-        from gpu_tenancy.model.plan.shares import Tree
-        from gpu_tenancy.model.project import project_folder, read_stack
-
-        folder = project_folder(project)
-        stack = stack or default_stack(team, folder, Place())
-        source = read_stack(stack, folder)
-        tree = Tree(load(source))
+        folder = projects.project_folder(project)
+        stack = stack or contexts.default_stack(team, folder, contexts.Place())
+        source = projects.read_stack(stack, folder)
+        tree = shares.Tree(load.load(source))
         if team not in tree.stack.teams:
             raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
         table = terminal.table("object", "field", "value#", "reason~", "source~", drop=("source",))
         fields: list[dict[str, object]] = []
         shown = ""
-        for reason in reasons_of(tree, team):
+        for reason in outlook_explain.explain(tree, team):
             where = [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths]
             own = {"field": reason.field, "value": reason.value, "reason": reason.because}
             fields.append({"object": reason.object, **own, "sources": where})
@@ -109,22 +112,18 @@ def diff(
     [dim]tenancy stack diff prod-aws v1.4 main[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.review import text
-        from gpu_tenancy.review.build import as_data, between
-
         terminal.progress(f"rendering {stack} at {before} and {after or 'in the working tree'}")
-        review = between(stack, before, after, project_folder(project))
+        review = build.between(stack, before, after, projects.project_folder(project))
         if is_for_programs(output):
-            for_programs(output, as_data(review), (change.place for change in review.changes))
+            for_programs(output, build.as_data(review), (change.place for change in review.changes))
             return
-        text.show_verdict(terminal.out, review)
+        review_text.show_verdict(terminal.out, review)
         terminal.out.print()
-        text.show_changes(terminal.out, review.changes)
+        review_text.show_changes(terminal.out, review.changes)
         if review.changes:
             terminal.out.print()
         was = review.comparison.before if review.comparison else None
-        terminal.out.print(text.promises(review.now, was), highlight=False)
+        terminal.out.print(review_text.promises(review.now, was), highlight=False)
 
 
 def move(
@@ -148,25 +147,18 @@ def move(
     [dim]tenancy stack move 4 a100 --from ml-research --to ml-experiments --stack local[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.cluster.contexts import Place, default_stack
-        from gpu_tenancy.model.guarantees import moved, with_changes
-        from gpu_tenancy.model.load import load
-        from gpu_tenancy.model.outlook import outlook
-        from gpu_tenancy.model.project import project_folder, read_stack
-        from gpu_tenancy.review import text
-
-        folder = project_folder(project)
-        stack = stack or default_stack(giver, folder, Place(kubeconfig, context, embedded))
-        source = read_stack(stack, folder)
-        before = outlook(load(source))
-        changes = moved(source, count, flavor, giver, taker)
-        after = outlook(load(with_changes(source, changes)))
+        folder = projects.project_folder(project)
+        stack = stack or contexts.default_stack(giver, folder, contexts.Place(kubeconfig, context, embedded))
+        source = projects.read_stack(stack, folder)
+        before = outlook.outlook(load.load(source))
+        changes = guarantees.moved(source, count, flavor, giver, taker)
+        after = outlook.outlook(load.load(guarantees.with_changes(source, changes)))
         if not dry_run:
             _write(source, changes, stack, folder)
         for path, change in changes.items():
             place = f"{source.file_of(path)}:{source.line(path)} {'.'.join(map(str, path))}"
             terminal.out.print(f"{place}: {change.before} → {change.after}", highlight=False)
-        terminal.out.print(text.promises(after, before), highlight=False)
+        terminal.out.print(review_text.promises(after, before), highlight=False)
         left = next(change.after for change in changes.values())
     used = None
     if kubeconfig or context or embedded:
@@ -176,39 +168,34 @@ def move(
         terminal.out.print(line, highlight=False)
 
 
-def _used(cluster: "Cluster", team: str, flavor: str) -> int:
+def _used(cluster: "client.Cluster", team: str, flavor: str) -> int:
     """The GPUs of a flavor that a team uses.
 
     Raises ConsoleError if the cluster has no queue of the team, or the user may not read it.
     """
-    from gpu_tenancy.cluster.queues import Queues
-    from gpu_tenancy.cluster.reading import read
-
-    queue = Queues(read(cluster, ("ClusterQueue",))).cluster_queues.get(team)
+    queue = queues.Queues(reading.read(cluster, ("ClusterQueue",))).cluster_queues.get(team)
     if queue is None:
         problem = f"ClusterQueue {team} not found, or not readable by you"
         raise ConsoleError(problem, "use an administrator's kubeconfig")
     return sum(amount for (name, resource), amount in queue.usage.items() if name == flavor and is_extended(resource))
 
 
-def _write(source: "Source", changes: "Mapping[Place, Change]", stack: str, folder: Path) -> None:
+def _write(
+    source: "sources.Source", changes: Mapping["problems.Path", "guarantees.Change"], stack: str, folder: Path
+) -> None:
     """Writes the numbers; the file is as before if it would say anything else then."""
-    from gpu_tenancy.model.guarantees import with_changes, with_numbers
-    from gpu_tenancy.model.project import read_stack
-    from gpu_tenancy.model.spec import NAMESPACE
-
     shown = source.file_of(("teams",))
     file = folder / shown
-    within = () if "teams" in source.files else ("config", f"{NAMESPACE}:teams")
+    within = () if "teams" in source.files else ("config", f"{spec.NAMESPACE}:teams")
     numbers = {(*within, *path[1:]): change.after for path, change in changes.items()}
     text = file.read_bytes().decode()
-    write_text(file, with_numbers(text, numbers, shown))
-    if read_stack(stack, folder).sections != with_changes(source, changes).sections:
+    write_text(file, guarantees.with_numbers(text, numbers, shown))
+    if projects.read_stack(stack, folder).sections != guarantees.with_changes(source, changes).sections:
         write_text(file, text)
         raise ConsoleError(f"{shown}: these numbers cannot be changed alone", "change them by hand")
 
 
-def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> "list[str]":
+def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> list[str]:
     """How to deploy the change without preemption."""
     if used is not None and used <= left:
         return [f"{giver} uses {used} {flavor} GPUs and keeps {left}: deploy it at once, nobody is preempted for it."]
@@ -239,10 +226,8 @@ def init(
     [dim]tenancy stack init my-platform --cloud aws --registry ghcr.io/example[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.cli.starting import start
-
         clouds = tuple(cloud or ())
-        for file in start(folder, clouds=clouds, registry=registry, ci=ci):
+        for file in starting.start(folder, clouds=clouds, registry=registry, ci=ci):
             terminal.out.print(f"  {escape(str(file))}", highlight=False)
         terminal.out.print("\nnext:", highlight=False)
         for line in _next(folder, clouds):
@@ -251,12 +236,9 @@ def init(
 
 def _next(folder: Path, clouds: tuple[str, ...]) -> Iterator[str]:
     """Commands that work as they stand, in this order."""
-    from gpu_tenancy.base.installing import install_command
-    from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
-
-    for package in ("pulumi", *(known_clouds()[cloud].package or "" for cloud in dict.fromkeys(clouds))):
+    for package in ("pulumi", *(catalogue_clouds.clouds()[cloud].package or "" for cloud in dict.fromkeys(clouds))):
         if find_spec(package.replace("-", "_")) is None:
-            yield install_command(package)
+            yield installing.install_command(package)
     tenancy = "tenancy" if which("tenancy") else shlex.quote(str(Path(sys.argv[0]).absolute()))
     yield f"cd {shlex.quote(str(folder))} && git init --quiet"
     yield f"{tenancy} preview dev --policy workloads --policy clouds --out out/dev"
@@ -276,22 +258,17 @@ def render(
     [dim]tenancy stack render prod-aws --out clusters/prod[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.engine import project as projects
-        from gpu_tenancy.engine.files import write_texts
-        from gpu_tenancy.gitops.manifests import pieces, plain, refusals, stays
-        from gpu_tenancy.model.project import project_folder
-
-        rendered = projects.preview(stack, project_folder(project)).rendered
-        if refused := refusals(rendered):
+        rendered = rendering.preview(stack, projects.project_folder(project)).rendered
+        if refused := manifests.refusals(rendered):
             terminal.problems(refused, f"the manifests of stack {stack}")
             raise typer.Exit(terminal.STACK_WRONG)
-        parts = pieces(rendered)
-        written = write_texts(plain(parts), out)
+        parts = manifests.pieces(rendered)
+        written = files.write_texts(manifests.plain(parts), out)
         releases = sum(1 for part in parts if part.release)
         waves = len({part.wave for part in parts})
         summary = f"{len(parts) - releases} objects and {releases} Helm releases in {waves} waves"
         terminal.out.print(f"{summary}: {len(written)} files in {escape(str(out))}", highlight=False)
-        if cloud := stays(rendered):
+        if cloud := manifests.stays(rendered):
             terminal.out.print(f"{len(cloud)} cloud resources stay with Pulumi:", highlight=False)
             for kind, name in cloud:
                 terminal.out.print(f"  {escape(kind)} {escape(name)}", highlight=False)
@@ -313,12 +290,8 @@ def changed(
     [dim]tenancy stack changed --base origin/main[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.gitops.changed import changed as find
-        from gpu_tenancy.gitops.changed import listed
-        from gpu_tenancy.model.project import project_folder
-
-        affected = find(project_folder(project), base)
-        only = None if among is None else frozenset(listed(among))
+        affected = gitops_changed.changed(projects.project_folder(project), base)
+        only = None if among is None else frozenset(gitops_changed.listed(among))
         names = [name for name in affected.stacks if only is None or name in only]
         for name in names:
             terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
@@ -339,9 +312,7 @@ def comment(
     [dim]tenancy stack comment out --out out/comment.md[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.gitops.comment import comment, read, worst
-
-        previews = read(reports)
-        write_text(out, comment(previews, limit))
-        if code := worst(previews):
+        previews = gitops_comment.read(reports)
+        write_text(out, gitops_comment.comment(previews, limit))
+        if code := gitops_comment.worst(previews):
             raise typer.Exit(code)

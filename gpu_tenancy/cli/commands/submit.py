@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 import yaml
@@ -19,10 +19,16 @@ from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.jobs import followed
 from gpu_tenancy.cli.commands.options import asking, team_of
 from gpu_tenancy.cli.commands.usage import judged, read_for_fit
+from gpu_tenancy.cli.lazy import lazily
 from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 
-if TYPE_CHECKING:
-    from gpu_tenancy.kube.client import Cluster
+with lazily():
+    from gpu_tenancy.cluster import demand
+    from gpu_tenancy.explain import show
+    from gpu_tenancy.jobs import job_files, submitting
+    from gpu_tenancy.jobs import jobs as team_jobs
+    from gpu_tenancy.kube import client, references
+
 
 Mounts = Annotated[
     list[str] | None,
@@ -103,18 +109,13 @@ def submit(
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cluster.demand import demand
-        from gpu_tenancy.explain import show
-        from gpu_tenancy.jobs.job_files import packed, read_job
-        from gpu_tenancy.jobs.submitting import Wish, job_of, read_terms, scheduled
-
         if schedule and (follow or after):
             raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
         if framework == "mpi" or framework == "deepspeed":  # noqa: PLR1714 - so that the types are narrowed
             fix = f"add the job to `training` of the stack with `framework: {framework}`, or use --framework pytorch"
             raise ConsoleError(f"--framework {framework}: {NO_LAUNCHER}", fix)
         team = team_of(cluster, None, namespace, "tenancy submit -n TEAM")
-        wish = Wish(
+        wish = submitting.Wish(
             image,
             tuple(command or ()),
             name,
@@ -129,12 +130,12 @@ def submit(
             dict(pairs("--env", env)),
             {variable: _key(variable, source) for variable, source in pairs("--secret", secret)},
             dict(pairs("--mount", mount)),
-            code=packed(code) if code else "",
+            code=job_files.packed(code) if code else "",
         )
         if file:
-            if wish != Wish(""):
+            if wish != submitting.Wish(""):
                 raise ConsoleError("--file: cannot be combined with options of the job", "set them in the file")
-            wish = read_job(file, team)
+            wish = job_files.read_job(file, team)
         elif not image:
             raise ConsoleError("no image", "set --image, or --file")
         wish = replace(wish, user=options.user_of(cluster))
@@ -142,12 +143,12 @@ def submit(
             _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read_for_fit(cluster, team)
-            manifest = job_of(wish, team, state, read_terms(cluster, team, state, wish.image))
-            created = scheduled(manifest, schedule) if schedule else manifest
+            manifest = submitting.job_of(wish, team, state, submitting.read_terms(cluster, team, state, wish.image))
+            created = submitting.scheduled(manifest, schedule) if schedule else manifest
             if dry_run:
                 sys.stdout.write(yaml.safe_dump(created, sort_keys=False))
                 return
-            (result,) = judged(cluster, team, state, [demand(manifest, team)])
+            (result,) = judged(cluster, team, state, [demand.demand(manifest, team)])
         terminal.out.print(show.fitting(result), highlight=False)
         if result.verdict == "never":
             terminal.error_line("not submitted, since it can never be admitted")
@@ -160,22 +161,18 @@ def submit(
             followed(cluster, submitted)
 
 
-def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
+def _wait_for(cluster: "client.Cluster", after: str, team: str) -> None:
     """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
 
     Raises typer.Exit if it failed or was deleted.
     """
-    from gpu_tenancy.cluster.demand import FAILED, outcome
-    from gpu_tenancy.jobs.jobs import look_up
-    from gpu_tenancy.kube.references import Reference
-
     home, _, name = after.rpartition("/")
-    live = look_up(cluster, home or team, name)
+    live = team_jobs.look_up(cluster, home or team, name)
     terminal.progress(f"waiting for {text_at(live, 'kind')} {name}; it is submitted only as long as this runs")
-    while live and not outcome(live):
+    while live and not demand.outcome(live):
         time.sleep(_EVERY)
-        live = cluster.get(*Reference.of(live))
-    if not live or outcome(live) in FAILED:
+        live = cluster.get(*references.Reference.of(live))
+    if not live or demand.outcome(live) in demand.FAILED:
         terminal.error_line(f"not submitted, since {name} {'failed' if live else 'was deleted'}")
         raise typer.Exit(terminal.PROMISE_BROKEN)
 

@@ -1,10 +1,11 @@
 """Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair`, `destroy`, and `preview --all`."""
 
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
@@ -14,13 +15,18 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+with lazily():
+    from gpu_tenancy.cluster import contexts
+    from gpu_tenancy.deploy import deploying, repairing
+    from gpu_tenancy.deploy import stacks as deploy_stacks
+    from gpu_tenancy.engine import project as rendering
+    from gpu_tenancy.model import plan
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.review import build, verdict
+    from gpu_tenancy.review import text as review_text
 
-    from gpu_tenancy.deploy.deploying import Environment, Result
-    from gpu_tenancy.deploy.stacks import Stacks
-    from gpu_tenancy.model.project import Declared
 
 _LISTED: Final = 10
 """Names that a line has before it counts the rest."""
@@ -73,11 +79,11 @@ def up(
         _show(done)
 
 
-def _question(environment: "Environment") -> str:
+def _question(environment: "deploying.Environment") -> str:
     return f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?"
 
 
-def _show_teams(result: "Result") -> None:
+def _show_teams(result: "deploying.Result") -> None:
     """The changes of one stack by team, and what is deleted or replaced."""
     changes = {team or "(shared)": counts for team, counts in sorted(result.teams.items())}
     if not changes:
@@ -95,22 +101,17 @@ def _show_teams(result: "Result") -> None:
         terminal.out.print(f"[bold]deleted or replaced:[/bold] {escape(lost)}", highlight=False)
 
 
-def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
+def _judge(environment: "deploying.Environment", packs: Sequence[str]) -> None:
     """Shows the verdict of policy packs.
 
     Raises typer.Exit if a mandatory rule is violated, or guarantees exceed the nodes.
     """
-    from gpu_tenancy.engine.project import rendered
-    from gpu_tenancy.review import text
-    from gpu_tenancy.review.build import review
-    from gpu_tenancy.review.verdict import BLOCKED
-
     read = environment.read
-    seen = review(rendered(read), read.project, policies=packs)
-    text.show_verdict(terminal.out, seen)
+    seen = build.review(rendering.rendered(read), read.project, policies=packs)
+    review_text.show_verdict(terminal.out, seen)
     if seen.rules:
-        text.show_rules(terminal.out, seen.rules)
-    if seen.verdict.title == BLOCKED:
+        review_text.show_rules(terminal.out, seen.rules)
+    if seen.verdict.title == verdict.BLOCKED:
         raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
@@ -125,12 +126,7 @@ def preview(stack: str, project: Path | None) -> None:
         terminal.out.print(f"{unseen}; `tenancy preview {stack}` shows all resources", highlight=False)
 
 
-def destroy(
-    stack: StackName,
-    *,
-    project: ProjectFolder = None,
-    yes: options.Yes = False,
-) -> None:
+def destroy(stack: StackName, *, project: ProjectFolder = None, yes: options.Yes = False) -> None:
     """Delete all resources of a stack from its real cluster, with `pulumi destroy`. Asks first.
 
     The Pulumi stacks are deleted, too; the stack file is kept. For this machine, use `tenancy local down`.
@@ -175,13 +171,10 @@ def repair(
             terminal.out.print(f"OK: the state of {stack} {clean}")
 
 
-def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
+def _repair(stacks: "deploy_stacks.Stacks", *, unlock: bool) -> bool:
     """Repairs the states of an environment; whether anything had to be done."""
-    from gpu_tenancy.cluster.contexts import kubeconfig
-    from gpu_tenancy.deploy.repairing import repair as repair_states
-
     unlocked = _unlock(stacks, forced=unlock)
-    repaired = repair_states(stacks, kubeconfig)
+    repaired = repairing.repair(stacks, contexts.kubeconfig)
     for done in repaired:
         taken = f"{len(done.taken)} objects with the mark of the stack taken into the state"
         others = f"{len(done.dropped)} were not created, {done.read} other resources read again"
@@ -193,46 +186,39 @@ def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
     return bool(unlocked or repaired)
 
 
-def _unlock(stacks: "Stacks", *, forced: bool = False) -> tuple[str, ...]:
+def _unlock(stacks: "deploy_stacks.Stacks", *, forced: bool = False) -> tuple[str, ...]:
     unlocked = stacks.unlock(forced=forced)
     for name in unlocked:
         terminal.out.print(f"{name}: lock of the killed run removed", highlight=False)
     return unlocked
 
 
-def _whole(stack: str, project: Path | None, *, yes: bool) -> "Environment":
+def _whole(stack: str, project: Path | None, *, yes: bool) -> "deploying.Environment":
     """The environment; if a deployment was killed, its states are repaired first, if the user agrees."""
-    from gpu_tenancy.deploy.stacks import InterruptedDeploymentError
-
     read, stacks = _read(stack, project)
     killed = _unlock(stacks)
     try:
         return _environment(read, stacks, killed)
-    except InterruptedDeploymentError as error:
+    except deploy_stacks.InterruptedDeploymentError as error:
         confirm(f"{error.what}. Repair its state?", yes=yes)
     _repair(stacks, unlock=False)
     return _environment(read, stacks, stacks.names)
 
 
-def _environment(read: "Declared", stacks: "Stacks", killed: "Sequence[str]") -> "Environment":
-    from gpu_tenancy.cluster.contexts import kubeconfig
-    from gpu_tenancy.deploy.deploying import Environment
-    from gpu_tenancy.deploy.repairing import cluster_of
+def _environment(
+    read: "projects.Declared", stacks: "deploy_stacks.Stacks", killed: Sequence[str]
+) -> "deploying.Environment":
+    reach = partial(repairing.cluster_of, usual=contexts.kubeconfig)
+    return deploying.Environment(read, stacks, terminal.report, reach, killed)
 
-    return Environment(read, stacks, terminal.report, partial(cluster_of, usual=kubeconfig), killed)
 
-
-def _read(stack: str, project: Path | None) -> "tuple[Declared, Stacks]":
-    from gpu_tenancy.deploy.stacks import Stacks
-    from gpu_tenancy.model.plan import plan
-    from gpu_tenancy.model.project import declared
-
-    read = declared(stack, project)
+def _read(stack: str, project: Path | None) -> "tuple[projects.Declared, deploy_stacks.Stacks]":
+    read = projects.declared(stack, project)
     folder = read.project / "out" / "pulumi" / stack
-    return read, Stacks(read, plan(read.stack).parts, folder)
+    return read, deploy_stacks.Stacks(read, plan.plan(read.stack).parts, folder)
 
 
-def _listed(names: "Iterable[str]") -> str:
+def _listed(names: Iterable[str]) -> str:
     listed = list(names)
     return f"stack {listed[0]}" if len(listed) == 1 else f"the stacks {', '.join(listed)}"
 
@@ -249,7 +235,7 @@ def confirm(question: str, *, yes: bool) -> None:
     raise typer.Exit(terminal.STACK_WRONG)
 
 
-def _show(results: "list[Result]") -> None:
+def _show(results: "list[deploying.Result]") -> None:
     """A row for each stack, with its counts by operation."""
     operations = sorted({operation for result in results for operation in result.changes})
     table = terminal.table("stack", *(f"{operation}#" for operation in operations), "s#")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -15,14 +15,22 @@ from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of, whose
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from gpu_tenancy.cluster.demand import Demand
-    from gpu_tenancy.cluster.estimate import History
-    from gpu_tenancy.cluster.reading import Check, State
-    from gpu_tenancy.explain.fit import Fitting
-    from gpu_tenancy.explain.running import Why
-    from gpu_tenancy.kube.client import Cluster
+with lazily():
+    from gpu_tenancy.cluster import demand as cluster_demand
+    from gpu_tenancy.cluster import dry_run, estimate, reading, references
+    from gpu_tenancy.explain import fit as explain_fit
+    from gpu_tenancy.explain import running, show
+    from gpu_tenancy.explain import usage as explain_usage
+    from gpu_tenancy.explain import why as explain_why
+    from gpu_tenancy.jobs import jobs as team_jobs
+    from gpu_tenancy.jobs import kubectl, listing
+    from gpu_tenancy.kube import client, errors
+    from gpu_tenancy.simulation import records
+    from gpu_tenancy.ui import board, page
+    from gpu_tenancy.ui import server as ui_server
+
 
 HistoryFile = Annotated[
     Path | None,
@@ -52,14 +60,12 @@ def usage(
     [dim]tenancy usage ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cluster.reading import read
-        from gpu_tenancy.explain import show
-        from gpu_tenancy.explain.usage import KINDS, measure
-
         own, only = whose(cluster, team, namespace, everybody=everybody)
-        show_answer(
-            lambda: measure(read(cluster, KINDS, own), only), show.usage, show.data, output, every if watch else None
-        )
+
+        def ask() -> explain_usage.Usage:
+            return explain_usage.measure(reading.read(cluster, explain_usage.KINDS, own), only)
+
+        show_answer(ask, show.usage, show.data, output, every if watch else None)
 
 
 def queue(
@@ -84,24 +90,18 @@ def queue(
     [dim]tenancy queue ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cluster.reading import read
-        from gpu_tenancy.jobs.jobs import read_jobs
-        from gpu_tenancy.jobs.kubectl import Kubectl
-        from gpu_tenancy.jobs.listing import KINDS, Listing, data, listing, shown, with_gpu_use
-
         own, only = whose(cluster, team, namespace, everybody=everybody)
         if gpus and not only:
             raise ConsoleError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
         durations = _durations(history)
-        smi = Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
+        smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
-        def ask() -> Listing:
-            found = listing(replace(read(cluster, KINDS, own), history=durations), only)
-            return with_gpu_use(found, read_jobs(cluster, only, queued=True), smi) if smi else found
+        def ask() -> listing.Listing:
+            found = listing.listing(replace(reading.read(cluster, listing.KINDS, own), history=durations), only)
+            return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
 
-        show_answer(
-            ask, lambda found: shown(found, every_team=not only, busy=gpus), data, output, every if watch else None
-        )
+        shown = partial(listing.shown, every_team=not only, busy=gpus)
+        show_answer(ask, shown, listing.data, output, every if watch else None)
 
 
 def fit(
@@ -123,11 +123,8 @@ def fit(
     [dim]tenancy fit ml-research -f job.yaml[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.cluster.demand import read_demands
-        from gpu_tenancy.explain import show
-
         team = team_of(cluster, team, namespace, "tenancy fit TEAM")
-        demands = read_demands(file, team)
+        demands = cluster_demand.read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = replace(read_for_fit(cluster, team), history=_durations(history))
             results = judged(cluster, team, state, demands)
@@ -138,32 +135,27 @@ def fit(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def read_for_fit(cluster: "Cluster", team: str) -> "State":
+def read_for_fit(cluster: "client.Cluster", team: str) -> "reading.State":
     """What `fit` needs of a cluster; raises ConsoleError if the namespace does not exist."""
-    from gpu_tenancy.cluster.reading import read
-    from gpu_tenancy.explain.fit import KINDS, OWN, require_team
-
-    state = read(cluster, KINDS, team, only=OWN)
-    require_team(state, team)
+    state = reading.read(cluster, explain_fit.KINDS, team, only=explain_fit.OWN)
+    explain_fit.require_team(state, team)
     return state
 
 
-def judged(cluster: "Cluster", team: str, state: "State", demands: "list[Demand]") -> "list[Fitting]":
+def judged(
+    cluster: "client.Cluster", team: str, state: "reading.State", demands: "list[cluster_demand.Demand]"
+) -> "list[explain_fit.Fitting]":
     """What `fit` says of each workload."""
-    from gpu_tenancy.cluster.demand import with_runtime
-    from gpu_tenancy.cluster.dry_run import ask, completed
-    from gpu_tenancy.cluster.reading import read
-    from gpu_tenancy.cluster.references import kinds_claimed, kinds_named
-    from gpu_tenancy.explain.fit import judge
-
-    demands = [with_runtime(completed(cluster, demand), state) for demand in demands]
-    state = state.joined(read(cluster, (), team, only=(*kinds_named(demands), *kinds_claimed(demands))))
-    results: list[Fitting] = []
+    demands = [cluster_demand.with_runtime(dry_run.completed(cluster, demand), state) for demand in demands]
+    kinds = (*references.kinds_named(demands), *references.kinds_claimed(demands))
+    state = state.joined(reading.read(cluster, (), team, only=kinds))
+    results: list[explain_fit.Fitting] = []
     for demand in demands:
-        result = judge(state, team, demand)
-        full = any(answer.check is Check.NAMESPACE_QUOTA and answer.verdict == "later" for answer in result.answers)
+        result = explain_fit.judge(state, team, demand)
+        later = {answer.check for answer in result.answers if answer.verdict == "later"}
+        full = reading.Check.NAMESPACE_QUOTA in later
         # The API server's dry run is the last check.
-        results.append(replace(result, answers=(*result.answers, *ask(cluster, demand, full=full))))
+        results.append(replace(result, answers=(*result.answers, *dry_run.ask(cluster, demand, full=full))))
     return results
 
 
@@ -193,43 +185,32 @@ def why(
     [dim]tenancy why ml-research/nightly[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.explain import show
-
         home, name = place_of(cluster, job, namespace)
         with terminal.reported_if_slow("reading the cluster"):
             result = explain(cluster, home, name, kind, history)
         answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
 
 
-def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None) -> "Why":
+def explain(
+    cluster: "client.Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None
+) -> "running.Why":
     """What `why` says of an object; see its options.
 
     Raises ConsoleError if no object has the name, or several have it.
     """
-    from gpu_tenancy.cluster.demand import target_of
-    from gpu_tenancy.cluster.reading import read
-    from gpu_tenancy.explain.why import KINDS, OWN, why
-    from gpu_tenancy.jobs.jobs import look_up
-
-    manifest = look_up(cluster, namespace, name, kind)
-    state = replace(read(cluster, KINDS, namespace, only=OWN), history=_durations(history))
-    return why(target_of(manifest, state), state)
+    manifest = team_jobs.look_up(cluster, namespace, name, kind)
+    state = reading.read(cluster, explain_why.KINDS, namespace, only=explain_why.OWN)
+    state = replace(state, history=_durations(history))
+    return explain_why.why(cluster_demand.target_of(manifest, state), state)
 
 
-def _durations(file: Path | None) -> "History":
+def _durations(file: Path | None) -> "estimate.History":
     """Durations of recorded jobs; none without a file. Raises ConsoleError if the file cannot be read."""
-    from gpu_tenancy.cluster.estimate import History
-
     if file is None:
-        return History()
+        return estimate.History()
     if not file.is_file():
         raise ConsoleError(f"--history: {file} is not a file", "write it with `kubectl get workloads -A -o json`")
-    from gpu_tenancy.simulation.records import Trace, TraceError
-
-    try:
-        return History.of(Trace(file).durations())
-    except TraceError as error:
-        raise ConsoleError(error.what, error.fix) from error
+    return estimate.History.of(records.Trace(file).durations())
 
 
 def ui(
@@ -250,16 +231,13 @@ def ui(
     [dim]tenancy ui ml-research --open[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.ui.board import read_board
-        from gpu_tenancy.ui.server import LOOPBACK, Refreshing, Server
-
         own, only = whose(cluster, team, namespace, everybody=everybody)
         with terminal.reported_if_slow("reading the cluster"):
-            refreshing = Refreshing(cluster, own, lambda: read_board(cluster, own, only))
+            refreshing = ui_server.Refreshing(cluster, own, lambda: board.read_board(cluster, own, only))
         try:
-            server = Server(port, refreshing, partial(_why, cluster), only, cluster.server)
+            server = ui_server.Server(port, refreshing, partial(_why, cluster), only, cluster.server)
         except OSError as error:
-            problem = f"--port {port}: {LOOPBACK}:{port} cannot be used: {error.strerror}"
+            problem = f"--port {port}: {ui_server.LOOPBACK}:{port} cannot be used: {error.strerror}"
             raise ConsoleError(problem, "set another port, or 0") from error
         refreshing.start()
         # The address is the answer of this command; on standard output a program can read it.
@@ -267,7 +245,7 @@ def ui(
         sys.stdout.flush()
         terminal.err.print("open this address; Ctrl-C ends it", highlight=False, style="dim")
         if browser:
-            import webbrowser
+            import webbrowser  # noqa: PLC0415 - only for --open
 
             webbrowser.open(server.address)
         try:
@@ -277,16 +255,12 @@ def ui(
             server.server_close()
 
 
-def _why(cluster: "Cluster", namespace: str, kind: str, name: str) -> str:
+def _why(cluster: "client.Cluster", namespace: str, kind: str, name: str) -> str:
     """Why a job is pending, or what keeps that from being known, as HTML."""
-    from gpu_tenancy.kube.errors import ApiError
-    from gpu_tenancy.ui.page import explained, failed
-    from gpu_tenancy.ui.server import time_text
-
     try:
         found = explain(cluster, namespace, name, kind)
     except ConsoleError as error:
-        return failed(error.what, error.fix)
-    except ApiError as error:
-        return failed(f"API server: {error}", "check your rights: `kubectl auth can-i --list`")
-    return explained(found, time_text(datetime.now().astimezone()))
+        return page.failed(error.what, error.fix)
+    except errors.ApiError as error:
+        return page.failed(f"API server: {error}", "check your rights: `kubectl auth can-i --list`")
+    return page.explained(found, ui_server.time_text(datetime.now().astimezone()))

@@ -3,10 +3,10 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -19,15 +19,26 @@ from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.cli.commands import options
+from gpu_tenancy.cli.lazy import lazily
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.simulation.live import LivePlayer
-    from gpu_tenancy.simulation.replay import JobRecord
-    from gpu_tenancy.simulation.stage import JobStep
-    from gpu_tenancy.whatif.timeline import Timeline
+with lazily():
+    from gpu_tenancy.cost import prometheus as cost_prometheus
+    from gpu_tenancy.cost import statement
+    from gpu_tenancy.embedded import platform
+    from gpu_tenancy.kueue import scenarios as kueue_scenarios
+    from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.plan import shares
+    from gpu_tenancy.review import base
+    from gpu_tenancy.simulation import live as live_players
+    from gpu_tenancy.simulation import outcome as outcomes
+    from gpu_tenancy.simulation import player as players
+    from gpu_tenancy.simulation import records as traces
+    from gpu_tenancy.simulation import replay as replays
+    from gpu_tenancy.simulation import scenario as scenario_files
+    from gpu_tenancy.simulation import scenes, stage
+    from gpu_tenancy.whatif import page, show
+    from gpu_tenancy.whatif import replay as replay_page
+    from gpu_tenancy.whatif import timeline as timelines
 
 
 def whatif(
@@ -68,13 +79,6 @@ def whatif(
     [dim]tenancy whatif local --last ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.simulation.player import StepResult
-        from gpu_tenancy.simulation.scenes import alone, busy, unmodelled_of
-        from gpu_tenancy.simulation.stage import JobStep
-        from gpu_tenancy.whatif.page import timeline_page
-        from gpu_tenancy.whatif.show import show_load
-        from gpu_tenancy.whatif.timeline import Timeline, timeline_data
-
         given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
         chosen = [name for name, value in given.items() if value]
         if len(chosen) > 1:
@@ -90,21 +94,20 @@ def whatif(
         if workloads:
             timeline = _played(stack, tree, _read(workloads, tree), f"jobs of {workloads.name}", output=output)
         else:
-            moment = alone(tree, team) if team else busy(tree, first=first, last=last)
-            steps, left_out = (StepResult(JobStep(moment.label), moment),), unmodelled_of(tree)
-            timeline = Timeline(stack, moment.label, tree, steps, scenario=False, left_out=left_out)
+            moment = scenes.alone(tree, team) if team else scenes.busy(tree, first=first, last=last)
+            steps, left_out = (players.StepResult(stage.JobStep(moment.label), moment),), scenes.unmodelled_of(tree)
+            timeline = timelines.Timeline(stack, moment.label, tree, steps, scenario=False, left_out=left_out)
         if is_for_programs(output):
-            for_programs(output, timeline_data(timeline), tree.team_shares)
+            for_programs(output, timelines.timeline_data(timeline), tree.team_shares)
         elif not workloads:
-            show_load(terminal.out, timeline)
+            show.show_load(terminal.out, timeline)
         if out:
-            write_text(out / "whatif.html", timeline_page(timeline))
+            write_text(out / "whatif.html", page.timeline_page(timeline))
             if not is_for_programs(output):
                 terminal.out.print(f"page {escape(str(out / 'whatif.html'))}", highlight=False)
 
 
-def _known(tree: "Tree", name: str | None) -> None:
-
+def _known(tree: "shares.Tree", name: str | None) -> None:
     if name is None or name in tree.team_shares:
         return
     if name in tree.stack.teams:
@@ -114,35 +117,30 @@ def _known(tree: "Tree", name: str | None) -> None:
 
 def _played(
     stack: str,
-    tree: "Tree",
-    scenario: "list[JobStep]",
+    tree: "shares.Tree",
+    scenario: "list[stage.JobStep]",
     title: str,
     *,
     output: Form | None,
-    live: "LivePlayer | None" = None,
-) -> "Timeline":
+    live: "live_players.LivePlayer | None" = None,
+) -> "timelines.Timeline":
     """Plays a scenario, and prints it meanwhile if a person reads it."""
-    from gpu_tenancy.simulation.scenes import unmodelled_of
-    from gpu_tenancy.whatif.show import Display
-    from gpu_tenancy.whatif.timeline import Timeline, play
-
-    left_out = unmodelled_of(tree)
+    left_out = scenes.unmodelled_of(tree)
     if is_for_programs(output):
-        return Timeline(stack, title, tree, play(tree, scenario, live=live), scenario=True, left_out=left_out)
-    where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
-    terminal.out.print(f"{escape(stack)}, {escape(title)}, {where}\n", highlight=False)
-    display = Display(terminal.out, tree, scenario)
-    steps = play(tree, scenario, display, live)
-    display.summary(steps, left_out)
-    return Timeline(stack, title, tree, steps, scenario=True, left_out=left_out)
+        steps = timelines.play(tree, scenario, live=live)
+    else:
+        where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
+        terminal.out.print(f"{escape(stack)}, {escape(title)}, {where}\n", highlight=False)
+        display = show.Display(terminal.out, tree, scenario)
+        steps = timelines.play(tree, scenario, display, live)
+        display.summary(steps, left_out)
+    return timelines.Timeline(stack, title, tree, steps, scenario=True, left_out=left_out)
 
 
-def _read(file: Path, tree: "Tree") -> "list[JobStep]":
-    from gpu_tenancy.simulation.scenario import ScenarioError, read_scenario
-
+def _read(file: Path, tree: "shares.Tree") -> "list[stage.JobStep]":
     try:
-        return read_scenario(file, tree)
-    except ScenarioError as error:
+        return scenario_files.read_scenario(file, tree)
+    except scenario_files.ScenarioError as error:
         terminal.problems(error.lines, str(file))
         raise typer.Exit(terminal.STACK_WRONG) from error
 
@@ -159,8 +157,7 @@ def demo(
         ),
     ] = None,
     live: Annotated[
-        bool,
-        typer.Option("--live", help="Play it on the Kueue of the embedded platform as well."),
+        bool, typer.Option("--live", help="Play it on the Kueue of the embedded platform as well.")
     ] = False,
     project: ProjectFolder = None,
     output: Output = None,
@@ -172,34 +169,25 @@ def demo(
     [dim]tenancy local demo example-elastic --live[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.whatif.timeline import timeline_data
-
         tree = options.tree_of(stack, project)
-        scenario, source = _steps(tree, project_folder(project), stack, workloads)
-        playing: AbstractContextManager[LivePlayer | None] = nullcontext()
+        scenario, source = _steps(tree, projects.project_folder(project), stack, workloads)
+        playing: AbstractContextManager[live_players.LivePlayer | None] = nullcontext()
         if live:
-            from gpu_tenancy.embedded.platform import Platform
-            from gpu_tenancy.simulation.live import live_player
-
-            playing = live_player(Platform(), stack, tree, terminal.report)
+            playing = live_players.live_player(platform.Platform(), stack, tree, terminal.report)
         with playing as player:
             timeline = _played(stack, tree, scenario, source, output=output, live=player)
         if is_for_programs(output):
-            for_programs(output, timeline_data(timeline), tree.team_shares)
+            for_programs(output, timelines.timeline_data(timeline), tree.team_shares)
         if not timeline.agrees:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
+def _steps(tree: "shares.Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[stage.JobStep], str]":
     """The steps, and where they come from."""
-    from gpu_tenancy.simulation.scenario import scenario_of
-    from gpu_tenancy.simulation.scenes import default_scenario
-
     own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
     file = given or (own if own.is_file() else None)
     if file is None:
-        if not (steps := scenario_of(default_scenario(tree), tree)):
+        if not (steps := scenario_files.scenario_of(scenes.default_scenario(tree), tree)):
             raise ConsoleError(f"stack {stack}: no team has quota for jobs", "set gpus or quota of a team")
         return steps, "each team up to its limits"
     return _read(file, tree), f"scenario {file if given else file.relative_to(folder)}"
@@ -222,10 +210,8 @@ def _simulate(scenarios: Path, out: Path | None) -> None:
 
 
 def _observed(line: str, place: str) -> str:
-    from gpu_tenancy.kueue.scenarios import observe
-
     try:
-        return json.dumps(observe(json.loads(line)))
+        return json.dumps(kueue_scenarios.observe(json.loads(line)))
     except json.JSONDecodeError as error:
         raise ConsoleError(f"{place}: not valid JSON: {error}", "write one JSON scenario per line") from error
     except KeyError as error:
@@ -274,69 +260,51 @@ def replay(
     [dim]tenancy replay prod-aws --from october.jsonl --against origin/main --out out/prod-aws[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.simulation.outcome import compare
-        from gpu_tenancy.simulation.records import Trace, TraceError
-        from gpu_tenancy.simulation.replay import replay as play
-        from gpu_tenancy.simulation.scenes import unmodelled_of
-        from gpu_tenancy.whatif.page import replay_page
-        from gpu_tenancy.whatif.replay import Replayed, replayed_data
-        from gpu_tenancy.whatif.show import show_replay
-
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
-        before = None if against is None else _at(stack, project_folder(project), against)
+        before = None if against is None else _at(stack, projects.project_folder(project), against)
         tree = options.tree_of(stack, project)
         trace, name, missing = _jobs(tree, source, prometheus, month)
-        try:
-            terminal.progress(f"playing {name} on {stack}")
-            outcome = play(tree, trace, checkpoint=every)
-            left_out = {**missing, **(trace.left_out if isinstance(trace, Trace) else {})}
-            comparison = None
-            if before is not None and against is not None:
-                terminal.progress(f"playing {name} on {stack} at {against}")
-                comparison = compare(against, play(before, trace, checkpoint=every), outcome)
-        except TraceError as error:
-            raise ConsoleError(error.what, error.fix) from error
+        terminal.progress(f"playing {name} on {stack}")
+        outcome = replays.replay(tree, trace, checkpoint=every)
+        left_out = {**missing, **(trace.left_out if isinstance(trace, traces.Trace) else {})}
+        comparison = None
+        if before is not None and against is not None:
+            terminal.progress(f"playing {name} on {stack} at {against}")
+            comparison = outcomes.compare(against, replays.replay(before, trace, checkpoint=every), outcome)
         if not outcome.jobs:
             reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
             place = f"--from: {source}" if source else name
             fix = "use another file or month, or another stack"
             raise ConsoleError(f"{place}: no job can be played: {reasons}", fix)
-        left = tuple(unmodelled_of(tree))
-        replayed = Replayed(stack, name, outcome, left_out, left, comparison, tuple(tree.stack.teams))
+        left = tuple(scenes.unmodelled_of(tree))
+        replayed = replay_page.Replayed(stack, name, outcome, left_out, left, comparison, tuple(tree.stack.teams))
         if is_for_programs(output):
-            for_programs(output, replayed_data(replayed), outcome.teams)
+            for_programs(output, replay_page.replayed_data(replayed), outcome.teams)
         else:
-            show_replay(terminal.out, replayed)
+            show.show_replay(terminal.out, replayed)
         if out:
-            write_text(out / "replay.html", replay_page(replayed))
+            write_text(out / "replay.html", page.replay_page(replayed))
             if not is_for_programs(output):
                 terminal.out.print(f"page {escape(str(out / 'replay.html'))}", highlight=False)
 
 
 def _jobs(
-    tree: "Tree", source: Path | None, prometheus: str | None, month: str | None
-) -> "tuple[Iterable[JobRecord], str, Mapping[str, int]]":
+    tree: "shares.Tree", source: Path | None, prometheus: str | None, month: str | None
+) -> "tuple[Iterable[replays.JobRecord], str, Mapping[str, int]]":
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
-    from gpu_tenancy.cost.prometheus import Prometheus, recorded_jobs
-    from gpu_tenancy.cost.statement import Period
-    from gpu_tenancy.simulation.records import Trace
-
     if (prometheus is None) == (source is None):
         raise ConsoleError("specify one of --from and --prometheus", "set --from to a file of recorded jobs")
     if source is not None:
-        return Trace(source), source.name, {}
-    period = Period.of(month, datetime.now(UTC))
+        return traces.Trace(source), source.name, {}
+    period = statement.Period.of(month, datetime.now(UTC))
     terminal.progress(f"asking {prometheus}")
-    records, left_out = recorded_jobs(Prometheus(prometheus or ""), period, tree.stack.teams)
+    server = cost_prometheus.Prometheus(prometheus or "")
+    records, left_out = cost_prometheus.recorded_jobs(server, period, tree.stack.teams)
     return records, f"{prometheus}, {period.month}", left_out
 
 
-def _at(stack: str, folder: Path, ref: str) -> "Tree":
-    from gpu_tenancy.model.project import stack_file
-    from gpu_tenancy.review.base import checkout
-
-    with checkout(folder, ref) as copy:
-        if not stack_file(copy.folder, stack).is_file():
+def _at(stack: str, folder: Path, ref: str) -> "shares.Tree":
+    with base.checkout(folder, ref) as copy:
+        if not projects.stack_file(copy.folder, stack).is_file():
             raise ConsoleError(f"--against {ref}: stack {stack} does not exist there", "use a ref that has the stack")
         return options.tree_of(stack, copy.folder)
