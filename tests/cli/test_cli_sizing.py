@@ -160,7 +160,7 @@ def rows(text: str, start: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.startswith(start)]
 
 
-def test_a_preview_and_its_report_show_cpus_and_memory_of_each_team(project: Project, tmp_path: Path) -> None:
+def test_preview_and_report_show_cpus_and_memory_of_each_team(project: Project, tmp_path: Path) -> None:
     text = run(project, "preview", "cpus", "--out", tmp_path / "out")
     assert "CPUs and memory per team" in text
     shown = " ".join(rows(text, "etl ")[0])

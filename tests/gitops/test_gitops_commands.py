@@ -150,7 +150,7 @@ def test_lists_written_files_and_resources_left_to_pulumi(tmp_path: Path) -> Non
         assert (tmp_path / name).read_text(encoding="utf-8").partition("\n")[2] == text
 
 
-def test_a_second_run_deletes_stale_files_and_writes_changed_ones_alone(project: Project, tmp_path: Path) -> None:
+def test_a_second_run_writes_and_deletes_only_what_changed(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "tree"
     words = ("small", "--project", str(project.folder), "--out", str(out))
     assert run(*words)[0] == 0

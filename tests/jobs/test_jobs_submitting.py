@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
-from builders import errors, planned, pool, stack, team
+from builders import FEW_CPUS, errors, planned, pool, stack, team
 from cli_builders import Screen
 from live_builders import GPU, HIDDEN_QUEUES, Data, cluster_queue, flavor, local_queue, meta, node, state
 from repository import ROOT
@@ -380,6 +380,7 @@ trainingRuntimeSpec.template.metadata: the digest of the runtime, by which a sta
 def sections(job: Data, security: str = "baseline") -> Data:
     owner = team(
         gpus={"h100": {"guaranteed": 8}},
+        quota=FEW_CPUS,
         storage={"checkpoints": {"size": "1Gi", "mode": "shared", "storageClass": "efs"}},
         podSecurity=security,
         training={"nightly": job},

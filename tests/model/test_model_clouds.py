@@ -160,7 +160,7 @@ def test_gkes_partitions_are_requested_as_gpus_with_a_label() -> None:
 
 
 @pytest.mark.parametrize(("cloud", "way"), [("aws", "timeSlicing"), ("aws", "mps"), ("azure", "mps")])
-def test_shared_gpus_are_a_configuration_of_the_plugin_for_that_pool(cloud: str, way: str) -> None:
+def test_shared_gpus_are_a_configuration_of_the_plugin(cloud: str, way: str) -> None:
     sections = on(cloud, sharing={way: 4})
     config = planned(sections).cluster.gpu_operator["devicePlugin"]["config"]
     assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
