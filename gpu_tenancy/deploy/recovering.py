@@ -15,19 +15,8 @@ from uuid import uuid4
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, maps_at, text_at
-from gpu_tenancy.deploy.states import (
-    ROOT,
-    Entry,
-    Mutable,
-    State,
-    is_object,
-    is_scaffold,
-    keys,
-    leftovers,
-    name_of,
-    plain,
-    root_of,
-)
+from gpu_tenancy.deploy import states
+from gpu_tenancy.deploy.states import Entry, State
 from gpu_tenancy.engine import objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
@@ -47,8 +36,8 @@ _UNKNOWN: Final = "[unknown]"
 
 def only_objects(state: State) -> bool:
     """Whether a stack had only objects of Kubernetes: all that it had carries its mark."""
-    entries = (one for one in state.get("resources") or () if one.get("custom") and not is_scaffold(one))
-    return all(is_object(one) for one in entries if not one["type"].startswith(PROVIDERS))
+    entries = (one for one in state.get("resources") or () if one.get("custom") and not states.is_scaffold(one))
+    return all(states.is_object(one) for one in entries if not one["type"].startswith(PROVIDERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +59,7 @@ class Recovered:
 def recovered(  # noqa: PLR0913 - what is compared
     rendered: Rendered | None,
     state: State,
-    states: Iterable[State],
+    all_states: Iterable[State],
     cluster: Cluster,
     *,
     adopt: Iterable[str],
@@ -79,16 +68,16 @@ def recovered(  # noqa: PLR0913 - what is compared
     """Compares a stack's state with its cluster, which is not changed.
 
     Without `rendered`, no run was killed: the state has all that was created. `adopt` names objects of others to take
-    over; `states` are those of all stacks of the environment.
+    over; `all_states` are those of all stacks of the environment.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
     """
-    everywhere = [entry for one in states for entry in one.get("resources") or ()]
+    everywhere = [entry for one in all_states for entry in one.get("resources") or ()]
     registered = rendered.registrations if rendered else ()
     wanted = {Reference.of(one.inputs): one for one in registered if objects.is_object(one)}
-    created = leftovers(cluster, [*wanted], keys(everywhere), frozenset(adopt), mark)
-    known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if is_object(entry)}
+    created = states.leftovers(cluster, [*wanted], states.keys(everywhere), frozenset(adopt), mark)
+    known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if states.is_object(entry)}
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         lives = survey(cluster, pool, known)
     _same_cluster(known, lives)
@@ -167,7 +156,7 @@ class _Building:
         self._there = {str(entry["urn"]) for entry in self._resources}
         self._everywhere, self._mark, self._before = everywhere, mark, state
         name = f"{rendered.project}-{rendered.stack}"
-        self._root = f"urn:pulumi:{rendered.stack}::{rendered.project}::{ROOT}::{name}"
+        self._root = f"urn:pulumi:{rendered.stack}::{rendered.project}::{states.ROOT}::{name}"
 
     @property
     def state(self) -> State:
@@ -175,14 +164,14 @@ class _Building:
 
     def add(self, urn: str) -> None:
         if urn not in self._there:
-            entry = self._entry(self._registered[urn]) if urn != self._root else {"type": ROOT, "custom": False}
+            entry = self._entry(self._registered[urn]) if urn != self._root else {"type": states.ROOT, "custom": False}
             self._there.add(urn)
             self._resources.append({"urn": urn, **entry})
 
-    def _entry(self, one: Registration) -> Mutable:
+    def _entry(self, one: Registration) -> states.Mutable:
         parent = one.parent or self._root
         self.add(parent)
-        entry: Mutable = {"custom": one.custom, "type": one.type, "parent": parent}
+        entry: states.Mutable = {"custom": one.custom, "type": one.type, "parent": parent}
         if one.type == PROVIDERS:
             return entry | self._provider(one)
         if not one.custom:
@@ -193,9 +182,9 @@ class _Building:
         own, inputs = Reference.of(one.inputs).place, marked(_plain_inputs(one), self._mark)
         return entry | {"id": own, "inputs": inputs, "outputs": inputs, "provider": f"{provider}::{identity}"}
 
-    def _provider(self, one: Registration) -> Mutable:
+    def _provider(self, one: Registration) -> states.Mutable:
         """The provider as in another stack of the environment, or as the program registers it."""
-        same = (other for other in self._everywhere if other["type"] == PROVIDERS and name_of(other) == one.name)
+        same = (other for other in self._everywhere if other["type"] == PROVIDERS and states.name_of(other) == one.name)
         if other := next(same, None):
             return {key: other[key] for key in ("id", "inputs", "outputs") if key in other}
         inputs = _plain_inputs(one)
@@ -207,13 +196,13 @@ def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
     # In doubt are values that only an engine knows, and objects of another plugin. The state has secrets and no pending
     # operations. Pulumi's engine asks the provider of each object instead: 30 ms of processor time each.
     entries: list[Entry] = list(state.get("resources") or ())
-    root = root_of(entries)
+    root = states.root_of(entries)
     there = {str(one["urn"]): one for one in entries if one is not root}
     registered = {one.urn: one for one in rendered.registrations}
     if root is None or there.keys() != registered.keys() or len(there) + 1 != len(entries):
         return False
-    top, before = str(root["urn"]), plain(root.get("outputs") or {}, hidden=True)
-    outputs = {key: plain(value) for key, value in rendered.outputs.items()}
+    top, before = str(root["urn"]), states.plain(root.get("outputs") or {}, hidden=True)
+    outputs = {key: states.plain(value) for key, value in rendered.outputs.items()}
     return (
         before.keys() == outputs.keys()
         and all(value in (_UNKNOWN, before[key]) for key, value in outputs.items())
@@ -235,9 +224,9 @@ def _is_same(one: Registration, entry: Entry, top: str, mark: str) -> bool:
         return around
     if one.unknown_paths:
         return False
-    before = plain(entry.get("inputs") or {})
+    before = states.plain(entry.get("inputs") or {})
     if one.type.startswith(PROVIDERS):
         if before.get("version") != version(_PLUGIN):
             return False
-        return {key: value for key, value in before.items() if key not in _OF_ENGINE} == plain(one.inputs)
-    return not one.custom or before == plain(marked(one.inputs, mark))
+        return {key: value for key, value in before.items() if key not in _OF_ENGINE} == states.plain(one.inputs)
+    return not one.custom or before == states.plain(marked(one.inputs, mark))

@@ -7,7 +7,7 @@ fields are replaced. Clusters with real workloads use `pulumi up`.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +54,7 @@ def apply(
         raise ApplyError([Failure(reference, why) for reference in duplicates.values()], ())
     applied = Inventory.load(inventory)
     pool = ThreadPoolExecutor(CONNECTIONS)
-    run = _Run(cluster, pool, applied, progress, adopt)
+    run = _Run(cluster, pool, applied, Applier(cluster), progress, adopt)
     try:
         for number, wave in enumerate(waves):
             run.apply(number, wave)
@@ -65,42 +65,39 @@ def apply(
     return tuple(run.changes)
 
 
+@dataclass(frozen=True, slots=True)
 class _Run:
-    def __init__(
-        self,
-        cluster: Cluster,
-        pool: Executor,
-        inventory: Inventory,
-        progress: Callable[[Change], None],
-        adopt: Collection[str],
-    ) -> None:
-        self.changes: list[Change] = []
-        self._cluster, self._pool, self._inventory, self._progress = cluster, pool, inventory, progress
-        self._applier, self._adopt = Applier(cluster), frozenset(adopt)
+    cluster: Cluster
+    pool: Executor
+    inventory: Inventory
+    applier: Applier
+    progress: Callable[[Change], None]
+    adopt: Collection[str]
+    changes: list[Change] = field(default_factory=list[Change])
 
     def apply(self, number: int, wave: Sequence[Mapping[str, Json]]) -> None:
         # Objects are saved before they are applied, so that a killed run leaves no unknown object.
         wanted, failures = self._prepare(wave)
         for reference, item in wanted.items():
             known = item.entry if item.live else None
-            self._inventory.put(replace(known, reference=reference, wave=number) if known else Entry(reference, number))
-        self._inventory.save()
+            self.inventory.put(replace(known, reference=reference, wave=number) if known else Entry(reference, number))
+        self.inventory.save()
         done: dict[Reference, Change] = {}
-        for reference, outcome in in_parallel(self._pool, self._applier.apply, wanted):
+        for reference, outcome in in_parallel(self.pool, self.applier.apply, wanted):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue
             live, content = outcome.live, digest(wanted[reference].manifest)
-            self._inventory.put(Entry(reference, number, live.uid, content, live.mark))
-            done[reference] = Change.of(outcome.action, reference, outcome.corrected)
-            self._progress(done[reference])
-        self._inventory.save()
-        self.changes += [done[name] for name in wanted if name in done]
+            self.inventory.put(Entry(reference, number, live.uid, content, live.mark))
+            done[reference] = Change(outcome.action, reference, outcome.corrected)
+            self.progress(done[reference])
+        self.inventory.save()
+        self.changes.extend(done[name] for name in wanted if name in done)
         definitions = {name: wanted[name].manifest for name in done if is_definition(name)}
         if new := [one for name, one in definitions.items() if done[name].action != "unchanged"]:
-            self._cluster.forget_kinds()
-            self._applier.redefined({text_at(definition, "spec", "group") for definition in new})
-        failures += await_kinds(self._cluster, definitions.values())
+            self.cluster.forget_kinds()
+            self.applier.redefined({text_at(definition, "spec", "group") for definition in new})
+        failures += await_kinds(self.cluster, definitions.values())
         if failures:
             order = {Reference.of(manifest): place for place, manifest in enumerate(wave)}
             raise ApplyError(sorted(failures, key=lambda failure: order[failure.reference]), self.changes)
@@ -108,25 +105,25 @@ class _Run:
     def prune(self, wanted: Sequence[Reference]) -> None:
         def done(change: Change) -> None:
             self.changes.append(change)
-            self._progress(change)
+            self.progress(change)
 
-        pruning = Pruning(self._cluster, self._pool, self._inventory, done)
+        pruning = Pruning(self.cluster, self.pool, self.inventory, done)
         failures = pruning.run({reference.key for reference in wanted})
         if failures:
             raise ApplyError(failures, self.changes)
 
     def _prepare(self, wave: Sequence[Mapping[str, Json]]) -> tuple[dict[Reference, Wanted], list[Failure]]:
         """Reads the live objects of a wave, and rejects objects with another owner."""
-        existing = survey(self._cluster, self._pool, [Reference.of(manifest) for manifest in wave])
+        existing = survey(self.cluster, self.pool, [Reference.of(manifest) for manifest in wave])
         wanted: dict[Reference, Wanted] = {}
         failures: list[Failure] = []
         for manifest in wave:
             reference = Reference.of(manifest)
-            live, entry = existing[reference], self._inventory.get(reference.key)
+            live, entry = existing[reference], self.inventory.get(reference.key)
             if isinstance(live, Failure):
                 failures.append(live)
             elif live and not ours(entry, live):
-                if reference.adoptable in self._adopt:
+                if reference.adoptable in self.adopt:
                     wanted[reference] = Wanted(manifest, live, None, adopted=True)
                 else:
                     failures.append(Failure(reference, foreign(reference, live)))
