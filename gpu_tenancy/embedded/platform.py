@@ -48,11 +48,6 @@ class PartStatus:
     part: str
     pid: int | None
 
-    @property
-    def runs(self) -> bool:
-        """Whether the process is running."""
-        return self.pid is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Carried:
@@ -83,11 +78,8 @@ class Platform:
         # Absolute, because a program that is rendered meanwhile has another working directory.
         self.places = Places((home or platformdirs.user_state_path("gpu-tenancy") / "embedded").absolute())
         self.cache = (cache or platformdirs.user_cache_path("gpu-tenancy")).absolute()
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
-        return self.places.kubeconfig
+        self.kubeconfig = self.places.kubeconfig  # of the administrator
+        self.controllers = Controllers(self.places)  # of operators
 
     def cluster(self) -> Cluster:
         """A client of its API server, also if another program has changed the current context of its kubeconfig.
@@ -114,11 +106,6 @@ class Platform:
             *(PartStatus(part, alive.get(part)) for part in PARTS),
             *(PartStatus(one.name, one.started.pid if one.runs else None) for one in recorded),
         )
-
-    @property
-    def controllers(self) -> Controllers:
-        """The controllers of operators."""
-        return Controllers(self.places)
 
     def carried(self) -> Carried | None:
         """The deployed stack; None if there is none."""

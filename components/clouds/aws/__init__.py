@@ -16,7 +16,7 @@ from gpu_tenancy.model.spec.data import CACHES
 from ...objects import Component, Options
 from .. import Api, section_of
 from . import identity
-from .control_plane import Addons, ControlPlane, Network, addons, release
+from .control_plane import ADDONS, Addons, ControlPlane, Network, release
 from .identity import Grant, Role, SecretReaders
 from .karpenter import Karpenter
 from .nodes import ClusterContext, efa_plugin, system_pool
@@ -167,7 +167,7 @@ class EksCluster(Component):
         if section.node_role:
             arn = section.node_role
         else:
-            of_network = addons()["first-addons"]["vpc-cni"].policy or ""
+            of_network = ADDONS["first-addons"]["vpc-cni"].policy or ""
             policies = NODE_POLICIES if section.create else (*NODE_POLICIES, of_network)
             role = self._node_role(f"{name}-node-role", "node", policies)
             arn, before = role.arn, [*before, role]
