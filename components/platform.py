@@ -107,6 +107,21 @@ def _quiet() -> Generator[None]:
             sys.tracebacklimit = before
 
 
+def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = None) -> None:
+    """Registers everything that a plan contains.
+
+    For several platforms, `name` is the start of the names of all resources, `parent` their component.
+
+    Raises:
+        pulumi.RunError: the cloud's package is not installed, or the plan is divided.
+    """
+    if planned.parts:
+        raise pulumi.RunError("split: a component is in one Pulumi stack, so it cannot be divided; remove it")
+    prefix = f"{name}-" if name else ""  # a hyphen, because clouds do not accept dots in names
+    inside = _foundation(planned, prefix, parent)
+    Tenancy(f"{prefix}tenancy", planned, inside, prefix=f"{name}." if name else "")
+
+
 def _foundation(planned: Plan, prefix: str = "", parent: pulumi.Resource | None = None) -> ResourceOptions:
     cluster = _cluster(planned, prefix, parent)
     return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, prefix)
@@ -145,17 +160,11 @@ class Platform(Component):
 
     Example:
         >>> Platform("ml", plan(stack))
-
-    Raises:
-        pulumi.RunError: the cloud's package is not installed, or the plan is divided.
     """
 
     def __init__(self, name: str, planned: Plan, opts: Options = None) -> None:
         super().__init__(PLATFORM, name, opts)
-        if planned.parts:
-            raise pulumi.RunError("split: a component is in one Pulumi stack, so it cannot be divided; remove it")
-        inside = _foundation(planned, f"{name}-", self)  # a hyphen, because clouds do not accept dots in names
-        Tenancy(f"{name}-tenancy", planned, inside, prefix=f"{name}.")
+        build(planned, name=name, parent=self)
         self.register_outputs(outputs(planned))
 
 
