@@ -14,17 +14,8 @@ from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
 from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.servers import RoutePlan
 
-from .objects import (
-    DO_NOT_AWAIT,
-    Component,
-    Options,
-    cluster_role,
-    cron_job,
-    http_route,
-    namespace_of_jobs,
-    role_binding,
-    script_container,
-)
+from . import objects
+from .objects import Component, Options
 
 SCRIPT: Final = Path(__file__).with_name("stop_notebooks.sh").read_text(encoding="utf-8")
 """Scales notebooks to 0 if they ran for longer than their team's `longest`, or are idle: a pod that ran for ten minutes
@@ -45,13 +36,13 @@ class NotebookStops(Component):
 
     def __init__(self, name: str, environment: str, teams: Mapping[str, int], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:NotebookStops", name, opts)
-        namespace, inside = namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
+        namespace, inside = objects.namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
         metadata: ObjectMetaArgsDict = {"name": _ACCOUNT.name, "namespace": NOTEBOOK_STOPS}
         account = ServiceAccount(f"{name}-account", metadata=metadata, opts=inside)
-        role = cluster_role(f"{name}-role", _ROLE, _RULES, self.own)
+        role = objects.cluster_role(f"{name}-role", _ROLE, _RULES, self.own)
         longest = {"TEAMS": " ".join(f"{team}={seconds}" for team, seconds in teams.items())}
-        pod = _ACCOUNT.name, script_container("stop", SCRIPT, longest)
-        cron_job(f"{name}-job", metadata, "*/5 * * * *", pod, self.after(namespace, account, role))
+        pod = _ACCOUNT.name, objects.script_container("stop", SCRIPT, longest)
+        objects.cron_job(f"{name}-job", metadata, "*/5 * * * *", pod, self.after(namespace, account, role))
 
 
 class TeamNotebooks(Component):
@@ -72,12 +63,12 @@ class TeamNotebooks(Component):
             data={"notebooks.json": settings, "notebook.py": program},
             opts=self.own,
         )
-        role_binding(f"{name}-stops", (team, _ROLE), _ROLE, [_ACCOUNT], self.own)
+        objects.role_binding(f"{name}-stops", (team, _ROLE), _ROLE, [_ACCOUNT], self.own)
         for notebook, route in routes.items():
             labels = {NOTEBOOK: notebook}
             service = Service(
                 f"{name}-{notebook}-service",
-                metadata={"name": notebook, "namespace": team, "labels": labels, "annotations": DO_NOT_AWAIT},
+                metadata={"name": notebook, "namespace": team, "labels": labels, "annotations": objects.DO_NOT_AWAIT},
                 spec={
                     "type": "ClusterIP",
                     "selector": labels,
@@ -87,4 +78,4 @@ class TeamNotebooks(Component):
                 },
                 opts=self.own,
             )
-            http_route(f"{name}-{notebook}-route", (team, notebook), labels, route, self.after(service))
+            objects.http_route(f"{name}-{notebook}-route", (team, notebook), labels, route, self.after(service))

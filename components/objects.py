@@ -301,27 +301,29 @@ def cron_job(
     )
 
 
-def on_each_node(
-    labels: Mapping[str, str], pod: core.PodSpecArgsDict, nodes: core.NodeAffinityArgsDict
-) -> DaemonSetSpecArgsDict:
-    """The spec of a DaemonSet whose pods set up nodes: each sees the processes of its node and has no token."""
-    spec: core.PodSpecArgsDict = {
+def node_daemon_set(
+    name: str, label: tuple[str, str], pod: core.PodSpecArgsDict, opts: ResourceOptions, *, rolling: bool = False
+) -> DaemonSet:
+    """A DaemonSet in `kube-system` whose pods set up nodes: each sees the processes of its node and has no token.
+
+    It has the name of its label's value. A deployment does not wait for it. `rolling` states the default strategy.
+    """
+    labels = dict([label])
+    setup: core.PodSpecArgsDict = {
         "priority_class_name": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
         "host_pid": True,
         "automount_service_account_token": False,
         **pod,
-        "affinity": {"node_affinity": nodes},
     }
-    return {"selector": {"match_labels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}}
-
-
-def node_daemon_set(
-    name: str, called: str, labels: Mapping[str, str], spec: DaemonSetSpecArgsDict, opts: ResourceOptions
-) -> DaemonSet:
-    """A DaemonSet in `kube-system` with the name `called`; a deployment does not wait for it."""
+    spec: DaemonSetSpecArgsDict = {
+        "selector": {"match_labels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": setup},
+    }
+    if rolling:
+        spec["update_strategy"] = {"type": "RollingUpdate"}
     metadata: ObjectMetaArgsDict = {
-        "name": called,
+        "name": label[1],
         "namespace": "kube-system",
         "labels": labels,
         "annotations": DO_NOT_AWAIT,

@@ -173,7 +173,7 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
     if not names:
         return []
     wanted = frozenset(names)
-    provider = api.adopting()
+    provider = api.provider(adopts=True)
 
     def adopt(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         metadata = metadata_of(args)

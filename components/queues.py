@@ -19,18 +19,8 @@ from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 from gpu_tenancy.model.spec.tenancy import Priority, Worker
 
-from .objects import (
-    KUEUE,
-    LABELS,
-    Component,
-    Options,
-    PlainObject,
-    admission_check,
-    cluster_role,
-    cluster_role_binding,
-    fair_sharing,
-    kueue_object,
-)
+from . import objects
+from .objects import KUEUE, LABELS, Component, Options, PlainObject, admission_check, kueue_object
 
 
 class Priorities(Component):
@@ -116,7 +106,7 @@ class Queues(Component):
         spec = {
             **({"parentName": cohort.parent} if cohort.parent else {}),
             **_resource_groups(cohort.groups),
-            **fair_sharing(cohort.weight),
+            **objects.fair_sharing(cohort.weight),
         }
         metadata: ObjectMetaArgsDict = {"name": cohort.name}
         if not cohort.parent:  # Without the name of the part, if the environment is several Pulumi stacks.
@@ -142,7 +132,7 @@ class Queues(Component):
             **_resource_groups(spec.groups, queue.claimed),
             **({"admissionChecksStrategy": {"admissionChecks": rules}} if rules else {}),
             **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if queue.by_usage else {}),
-            **fair_sharing(spec.weight),
+            **objects.fair_sharing(spec.weight),
         }
         # What another Pulumi stack has was deployed before.
         cohort = self.cohorts.get(spec.cohort) if spec.cohort else None
@@ -235,7 +225,7 @@ class ManagerAccess(Component):
             automount_service_account_token=False,
             opts=self.own,
         )
-        reads = cluster_role(f"{name}-reads", CHECK, access.reads, self.own)
-        cluster_role(f"{name}-writes", WRITES, access.writes, self.own)
+        reads = objects.cluster_role(f"{name}-reads", CHECK, access.reads, self.own)
+        objects.cluster_role(f"{name}-writes", WRITES, access.writes, self.own)
         after = self.after(account, reads)
-        cluster_role_binding(f"{name}-binding", {"name": CHECK, "labels": LABELS}, CHECK, [manager], after)
+        objects.cluster_role_binding(f"{name}-binding", {"name": CHECK, "labels": LABELS}, CHECK, [manager], after)

@@ -14,17 +14,8 @@ from pulumi_kubernetes.core.v1 import Service, ServicePortArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
+from gpu_tenancy.model.manifests import pods
 from gpu_tenancy.model.manifests.jobs import group_template
-from gpu_tenancy.model.manifests.pods import (
-    COMPONENT,
-    NAME,
-    PART_OF,
-    container,
-    near,
-    pod_spec,
-    queued,
-    template_metadata,
-)
 from gpu_tenancy.model.plan.signals import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Signal
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER
@@ -32,7 +23,7 @@ from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER
 from .objects import DO_NOT_AWAIT, Component, Options, http_route, wire
 from .secrets import checksums
 
-OF_LEADERS: Final = {COMPONENT: LEADER}  # label of leaders
+OF_LEADERS: Final = {pods.COMPONENT: LEADER}  # label of leaders
 _PERIOD: Final = 10
 _COUNTED: Final = ("nodeSelector", "affinity", "tolerations", "initContainers")
 _OF_CONTAINER: Final = ("containers[0].resources", "containers[0].ports")
@@ -82,8 +73,8 @@ class ModelServer(Component):
 
     def __init__(self, name: str, server: ServerPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:ModelServer", name, opts)
-        self._labels = {NAME: server.name}
-        self._shared = {PART_OF: server.spec.service} if server.spec.burst else {}
+        self._labels = {pods.NAME: server.name}
+        self._shared = {pods.PART_OF: server.spec.service} if server.spec.burst else {}
         self._named: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": self._labels}
         self.workload = (
             self._groups(f"{name}-leader-worker-set", server, server.worker)
@@ -111,9 +102,9 @@ class ModelServer(Component):
         )
 
     def _deployment(self, name: str, server: ServerPlan) -> Deployment:
-        labels = self._labels | self._shared | queued(server.team, server.pod.priority)
+        labels = self._labels | self._shared | pods.queued(server.team, server.pod.priority)
         template: Any = {
-            "metadata": template_metadata(server.pod, labels, checksums(server.pod.references)),
+            "metadata": pods.template_metadata(server.pod, labels, checksums(server.pod.references)),
             "spec": self._pod(server.pod, _container(server)),
         }
         spec: DeploymentSpecArgsDict = {
@@ -135,12 +126,12 @@ class ModelServer(Component):
         # Only leaders have a port and probes; they are ready when their workers are. Each group has its own headless
         # Service, named as its leader: a common one would have the name of the server's own Service.
         leader = self._template(LEADER, server.pod, _container(server))
-        workers = self._template(WORKER, worker, container(worker, "server"))
+        workers = self._template(WORKER, worker, pods.container(worker, "server"))
         rollout = {"maxSurge": server.rollout.surge, "maxUnavailable": server.rollout.unavailable}
         return CustomResource(
             name,
             *LEADER_WORKER_SET,
-            metadata={**self._named, "labels": {**self._labels, **queued(server.team, server.pod.priority)}},
+            metadata={**self._named, "labels": {**self._labels, **pods.queued(server.team, server.pod.priority)}},
             spec={
                 **({} if server.replicas is None else {"replicas": server.replicas}),
                 "leaderWorkerTemplate": group_template(server.spec.nodes, leader, workers),
@@ -151,14 +142,14 @@ class ModelServer(Component):
         )
 
     def _template(self, role: str, pod: PodPlan, own: dict[str, Any]) -> dict[str, Any]:
-        metadata = template_metadata(pod, {**self._labels, COMPONENT: role}, checksums(pod.references))
+        metadata = pods.template_metadata(pod, {**self._labels, pods.COMPONENT: role}, checksums(pod.references))
         return {"metadata": metadata, "spec": self._pod(pod, own)}
 
     def _pod(self, pod: PodPlan, own: dict[str, Any]) -> dict[str, Any]:
         term = {"labelSelector": {"matchLabels": self._labels}, "topologyKey": "kubernetes.io/hostname"}
         apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
-        close = near(pod.caches) if pod.caches else {}
-        return {**pod_spec(pod, own), "affinity": {**close, "podAntiAffinity": apart}}
+        close = pods.near(pod.caches) if pod.caches else {}
+        return {**pods.pod_spec(pod, own), "affinity": {**close, "podAntiAffinity": apart}}
 
     def _service(self, name: str, server: ServerPlan) -> Service:
         ports: list[ServicePortArgsDict] = [{"name": "http", "port": 80, "target_port": "http", "protocol": "TCP"}]
@@ -179,7 +170,7 @@ def _container(server: ServerPlan) -> dict[str, Any]:
     if metrics := _metrics_port(server):
         ports.append({"name": _METRICS_PORT, "containerPort": metrics})
     return {
-        **container(server.pod, "server"),
+        **pods.container(server.pod, "server"),
         "ports": ports,
         "startupProbe": _probe(server, threshold=math.ceil(server.spec.starts_within / _PERIOD)),
         "readinessProbe": {**_probe(server, threshold=3), "initialDelaySeconds": READY_AFTER},
@@ -211,13 +202,13 @@ def _service_monitor(name: str, server: ServerPlan, monitor: Monitor, opts: Reso
         "path": METRICS_PATH,
         "interval": f"{SCRAPE_INTERVAL}s",
     }
-    labels = {NAME: server.name, "release": monitor.release}
+    labels = {pods.NAME: server.name, "release": monitor.release}
     return CustomResource(
         name,
         "monitoring.coreos.com/v1",
         "ServiceMonitor",
         metadata={"name": server.name, "namespace": server.team, "labels": labels},
-        spec={"selector": {"matchLabels": {NAME: server.name}}, "endpoints": [endpoint]},
+        spec={"selector": {"matchLabels": {pods.NAME: server.name}}, "endpoints": [endpoint]},
         opts=opts,
     )
 
@@ -226,7 +217,7 @@ def _autoscaler(
     name: str, server: ServerPlan, scaling: Scaling, opts: ResourceOptions
 ) -> autoscaling.HorizontalPodAutoscaler | CustomResource:
     """The autoscaler of a server: KEDA's if it reads a metric by a query, else Kubernetes'."""
-    metadata: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": {NAME: server.name}}
+    metadata: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": {pods.NAME: server.name}}
     if scaling.by_keda:
         return _scaled_object(name, server, scaling, metadata, opts)
     api_version, kind = server.api

@@ -18,17 +18,8 @@ from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.plan.storage import ClaimPlan, SnapshotPlan, StorageClassPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
-from .objects import (
-    DO_NOT_AWAIT,
-    Component,
-    Options,
-    PlainObject,
-    cluster_role_binding,
-    cron_job,
-    namespace_of_jobs,
-    role_ref,
-    script_container,
-)
+from . import objects
+from .objects import DO_NOT_AWAIT, Component, Options, PlainObject
 
 
 class StorageClasses(Component):
@@ -138,7 +129,7 @@ class Snapshots(Component):
         self, name: str, environment: str, classes: tuple[StorageClassPlan, ...], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:tenancy:Snapshots", name, opts)
-        namespace_of_jobs(name, SNAPSHOTS, environment, self)
+        objects.namespace_of_jobs(name, SNAPSHOTS, environment, self)
         for made in classes:
             parameters = made.service.snapshot_parameters
             fields = {
@@ -167,7 +158,7 @@ class Snapshots(Component):
         ]
         ClusterRole(f"{name}-role", metadata=named, rules=rules, opts=self.own)
         accounts = Subject("Group", f"system:serviceaccounts:{SNAPSHOTS}")
-        cluster_role_binding(f"{name}-binding", named, _RIGHT, [accounts], self.after(enforced))
+        objects.cluster_role_binding(f"{name}-binding", named, _RIGHT, [accounts], self.after(enforced))
 
 
 def _releases_only() -> Any:
@@ -212,7 +203,7 @@ class TeamSnapshots(Component):
         binding = RoleBinding(
             f"{name}-binding",
             metadata=named,
-            role_ref=role_ref(SNAPSHOTS, "Role"),
+            role_ref=objects.role_ref(SNAPSHOTS, "Role"),
             subjects=[{"kind": "ServiceAccount", "name": team, "namespace": SNAPSHOTS}],
             opts=self.own,
         )
@@ -227,5 +218,5 @@ class TeamSnapshots(Component):
                 "KEPT": "true" if planned.kept else "false",
             }
             metadata: ObjectMetaArgsDict = {"name": planned.name, "namespace": SNAPSHOTS, "labels": {OF: planned.claim}}
-            pod = planned.team, script_container("snapshot", SCRIPT, variables)
-            self.jobs.append(cron_job(f"{name}.{planned.claim}", metadata, planned.schedule, pod, after))
+            pod = planned.team, objects.script_container("snapshot", SCRIPT, variables)
+            self.jobs.append(objects.cron_job(f"{name}.{planned.claim}", metadata, planned.schedule, pod, after))

@@ -11,14 +11,6 @@ from pulumi_kubernetes.flowcontrol import v1 as flowcontrol
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.model.plan import Plan, TeamPlan, people
-from gpu_tenancy.model.plan.people import (
-    ADMIN,
-    AUDITOR,
-    MEMBER,
-    PREFIX,
-    AccessPlan,
-    Subject,
-)
 from gpu_tenancy.model.plan.secrets import NO_SECRETS
 
 from .caches import CachedVolume, Caches
@@ -74,22 +66,22 @@ class Access(Component):
     Roles have no wildcards, and only people of the stack are bound. RoleBindings of teams are in their namespaces.
     """
 
-    def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
+    def __init__(self, name: str, access: people.AccessPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Access", name, opts)
         self.roles = {
-            role: cluster_role(f"{name}-{role}", f"{PREFIX}{role}", rules, self.own)
+            role: cluster_role(f"{name}-{role}", f"{people.PREFIX}{role}", rules, self.own)
             for role, rules in access.roles.items()
         }
         bound = (
             # Not `gpu-tenancy-admins`: that binds the administrators that GKE's section has.
-            ("people-admins", ADMIN, access.admins),
-            ("auditors", AUDITOR, access.auditors),
-            ("members", MEMBER, access.members),
+            ("people-admins", people.ADMIN, access.admins),
+            ("auditors", people.AUDITOR, access.auditors),
+            ("members", people.MEMBER, access.members),
         )
         with_roles = self.after(*self.roles.values())
         for who, role, subjects in bound:
             if subjects:
-                metadata: ObjectMetaArgsDict = {"name": f"{PREFIX}{who}", "labels": LABELS}
+                metadata: ObjectMetaArgsDict = {"name": f"{people.PREFIX}{who}", "labels": LABELS}
                 cluster_role_binding(f"{name}-{who}", metadata, role, subjects, with_roles)
 
 
@@ -99,7 +91,7 @@ class FlowControl(Component):
     So requests of one team do not delay others. Operators and the control plane have Kubernetes' levels and flows.
     """
 
-    def __init__(self, name: str, flows: tuple[Subject, ...], opts: Options = None) -> None:
+    def __init__(self, name: str, flows: tuple[people.Subject, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:FlowControl", name, opts)
         limited: flowcontrol.LimitedPriorityLevelConfigurationArgsDict = {
             "nominal_concurrency_shares": people.FLOW_SHARES,
@@ -136,7 +128,7 @@ class FlowControl(Component):
         flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": people.FLOW_NAME}, spec=spec, opts=self.after(level))
 
 
-def _of_flow(subject: Subject) -> dict[str, Any]:
+def _of_flow(subject: people.Subject) -> dict[str, Any]:
     match subject.kind:
         case "Group":
             return {"kind": subject.kind, "group": {"name": subject.name}}

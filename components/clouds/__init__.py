@@ -54,20 +54,14 @@ class Api:
         named = {user: output["users"][user] for user in users}
         return cls(name, output["identifier"], output["kubeconfig"], users=named)
 
-    def provider(self) -> kubernetes.Provider:
-        """The provider of all objects; it refuses objects that exist already."""
-        return self._provider(self.name)
+    def provider(self, *, adopts: bool | None = None) -> kubernetes.Provider:
+        """The provider of all objects; it refuses objects that exist already.
 
-    def adopting(self) -> kubernetes.Provider:
-        """A provider that takes over existing objects, and forces the fields that the stack sets.
-
-        An object that changes between the two providers is not replaced, because `identifier` is the same.
+        With `adopts`, a second one that takes over existing objects, and forces the fields that the stack sets. An
+        object that changes between the two is not replaced, because `identifier` is the same.
         """
-        return self._provider(f"{self.name}-adopting", adopts=True)
-
-    def _provider(self, name: str, *, adopts: bool | None = None) -> kubernetes.Provider:
         return kubernetes.Provider(
-            name,
+            f"{self.name}-adopting" if adopts else self.name,
             kubeconfig=self.kubeconfig,
             context=self.context,
             cluster_identifier=self.identifier,

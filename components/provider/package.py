@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias, cast
 
@@ -54,12 +53,6 @@ OUTPUTS: Final[Schema] = {
     },
 }
 """Outputs of both components."""
-
-
-@cache
-def package_text() -> str:
-    """The package schema as JSON; the same version gives the same bytes."""
-    return json.dumps(package_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def package_schema() -> Schema:

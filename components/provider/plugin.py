@@ -8,6 +8,7 @@ neither pydantic models nor unions nor literals; its ComponentProvider drops unk
 first missing key, and takes a secret or unknown section for an empty one.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from gpu_tenancy.model.plan import Plan, plan
 from ..platform import PLATFORM, Platform, outputs
 from ..tenancy import Tenancy
 from .inputs import Inputs, filling, property_path, read_inputs
-from .package import OUTPUTS, TENANCY, TENANCY_CLUSTER, TENANCY_SECTIONS, package_text
+from .package import OUTPUTS, TENANCY, TENANCY_CLUSTER, TENANCY_SECTIONS, package_schema
 
 _COMPONENTS: Final = (PLATFORM, TENANCY)
 
@@ -42,7 +43,9 @@ class TenancyProvider(Provider):
     """Constructs `Platform` and `Tenancy` from the sections of a stack."""
 
     def __init__(self) -> None:
-        super().__init__(version("gpu-tenancy"), package_text())
+        super().__init__(
+            version("gpu-tenancy"), f"{json.dumps(package_schema(), indent=2, sort_keys=True, ensure_ascii=False)}\n"
+        )
 
     def construct(
         self, name: str, resource_type: str, inputs: pulumi.Inputs, options: pulumi.ResourceOptions | None = None

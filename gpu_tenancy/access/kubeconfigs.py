@@ -213,7 +213,7 @@ def _aks(cluster: AzureCluster, run: Run) -> Server:
     # AKS returns the CA only in a kubeconfig, whose user entry may have a key and is dropped.
     place = ("--subscription", cluster.subscription, "--resource-group", cluster.resource_group)
     done = run(("az", "aks", "get-credentials", *place, "--name", cluster.name, "--file", "-", "--only-show-errors"))
-    if done.code:
+    if done.returncode:
         raise NoAnswerError(" ".join(done.stderr.split()))
     (entry,) = parse(done.stdout)["clusters"]
     return Server(cluster.name, entry["cluster"]["server"], entry["cluster"]["certificate-authority-data"])

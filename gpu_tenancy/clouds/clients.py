@@ -16,15 +16,7 @@ from gpu_tenancy.base.errors import ConsoleError
 _SECONDS: Final = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Output and exit code of a program."""
-
-    stdout: str
-    stderr: str
-    code: int
-
-
+Done: TypeAlias = "subprocess.CompletedProcess[str]"
 Run: TypeAlias = Callable[[tuple[str, ...]], Done]
 
 # Program, how to install it, and the login, by cloud.
@@ -46,7 +38,7 @@ def run(arguments: tuple[str, ...]) -> Done:
         name, page, _ = next(row for row in PROGRAMS.values() if row[0] == arguments[0])
         raise ConsoleError(f"{name} is not on the PATH", f"install it ({page}), and log in")
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [program, *arguments[1:]],
             capture_output=True,
             text=True,
@@ -59,7 +51,6 @@ def run(arguments: tuple[str, ...]) -> Done:
     except subprocess.TimeoutExpired as error:
         what = f"{' '.join(arguments[:3])} did not answer within {_SECONDS} s"
         raise ConsoleError(what, "check the network, then run it yourself") from error
-    return Done(done.stdout, done.stderr, done.returncode)
 
 
 def _not_logged_in(cloud: str, message: str) -> ConsoleError:
@@ -108,7 +99,7 @@ class AwsCli:
         """
         given = ("--cli-input-json", json.dumps(parameters)) if parameters else ()
         done = self.run(("aws", service, operation, *given, "--region", self.region, "--output", "json"))
-        if done.code == 0:
+        if done.returncode == 0:
             return json.loads(done.stdout or "{}")
         message = " ".join(done.stderr.split())
         if any(word in message for word in _AWS_LOGIN):
@@ -143,7 +134,7 @@ class Arm:
         parameters = urllib.parse.urlencode({"api-version": version, **query}, safe="$'")
         url = path if path.startswith("https:") else f"{MANAGEMENT}{path}?{parameters}"
         done = self.run(("az", "rest", "--method", "get", "--url", url, "--output", "json", "--only-show-errors"))
-        if done.code == 0:
+        if done.returncode == 0:
             return json.loads(done.stdout or "{}")
         message = " ".join(done.stderr.split())
         if any(word in message for word in _AZURE_LOGIN):
@@ -212,7 +203,7 @@ class Google:
         """
         if not self._tokens:
             done = self.run(("gcloud", "auth", "print-access-token"))
-            if done.code:
+            if done.returncode:
                 raise _not_logged_in("gcp", done.stderr)
             self._tokens.append(done.stdout.strip())
         return self._tokens[0]
@@ -225,10 +216,6 @@ class Google:
             NoAnswerError: the API rejected the request.
         """
         return self._ask("GET", f"{url}?{urllib.parse.urlencode(query, doseq=True)}" if query else url, right, None)
-
-    def allowed(self, project: str, rights: list[str]) -> list[str]:
-        """The caller's rights in a project, of `rights`."""
-        return self.tested(f"{PROJECTS}/projects/{project}", rights)
 
     def tested(self, url: str, rights: list[str]) -> list[str]:
         """The caller's rights on a resource, of `rights`; `testIamPermissions` changes nothing and needs no right."""

@@ -10,8 +10,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report, measured
 from gpu_tenancy.deploy.pulumi_cli import fix_for
-from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered, unchanged
-from gpu_tenancy.deploy.repairing import reread
+from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered, reread, unchanged
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
 from gpu_tenancy.deploy.states import SAME, Entry, Seen, State, is_real, is_scaffold, name_of, outputs_of
 from gpu_tenancy.engine.render import Rendered, render

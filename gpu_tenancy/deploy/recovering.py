@@ -1,33 +1,30 @@
-"""Differences between a stack's state and its cluster after a killed deployment.
+"""Recovers the states of an environment's Pulumi stacks after a killed deployment.
 
 The state of a stack that has only objects with its mark is written at the end of a deployment, because backends of
 files and buckets write all of it at each step. So a killed run leaves the old state. Objects with the mark that the
 state lacks were created, missing ones deleted, and objects whose fields of Pulumi's provider differ were changed, by
 the run or by others.
+
+Other states can have pending creations, of which Pulumi does not know whether they were done: it warns at each
+deployment, and creates the object again, which fails. Pulumi itself only asks the user for each ID:
+https://www.pulumi.com/docs/support/troubleshooting/common-issues/interrupted-updates/.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from uuid import uuid4
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, maps_at, text_at
-from gpu_tenancy.deploy.states import (
-    ROOT,
-    Entry,
-    Mutable,
-    State,
-    is_object,
-    is_scaffold,
-    keys,
-    leftovers,
-    name_of,
-    plain,
-    root_of,
-)
+from gpu_tenancy.deploy import states
+from gpu_tenancy.deploy.stacks import PENDING, RERUN, OperationError, Stacks
+from gpu_tenancy.deploy.states import Entry, State
 from gpu_tenancy.engine import objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
@@ -47,8 +44,8 @@ _UNKNOWN: Final = "[unknown]"
 
 def only_objects(state: State) -> bool:
     """Whether a stack had only objects of Kubernetes: all that it had carries its mark."""
-    entries = (one for one in state.get("resources") or () if one.get("custom") and not is_scaffold(one))
-    return all(is_object(one) for one in entries if not one["type"].startswith(PROVIDERS))
+    entries = (one for one in state.get("resources") or () if one.get("custom") and not states.is_scaffold(one))
+    return all(states.is_object(one) for one in entries if not one["type"].startswith(PROVIDERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ class Recovered:
 def recovered(  # noqa: PLR0913 - what is compared
     rendered: Rendered | None,
     state: State,
-    states: Iterable[State],
+    all_states: Iterable[State],
     cluster: Cluster,
     *,
     adopt: Iterable[str],
@@ -79,16 +76,16 @@ def recovered(  # noqa: PLR0913 - what is compared
     """Compares a stack's state with its cluster, which is not changed.
 
     Without `rendered`, no run was killed: the state has all that was created. `adopt` names objects of others to take
-    over; `states` are those of all stacks of the environment.
+    over; `all_states` are those of all stacks of the environment.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
     """
-    everywhere = [entry for one in states for entry in one.get("resources") or ()]
+    everywhere = [entry for one in all_states for entry in one.get("resources") or ()]
     registered = rendered.registrations if rendered else ()
     wanted = {Reference.of(one.inputs): one for one in registered if objects.is_object(one)}
-    created = leftovers(cluster, [*wanted], keys(everywhere), frozenset(adopt), mark)
-    known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if is_object(entry)}
+    created = states.leftovers(cluster, [*wanted], states.keys(everywhere), frozenset(adopt), mark)
+    known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if states.is_object(entry)}
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         lives = survey(cluster, pool, known)
     _same_cluster(known, lives)
@@ -167,7 +164,7 @@ class _Building:
         self._there = {str(entry["urn"]) for entry in self._resources}
         self._everywhere, self._mark, self._before = everywhere, mark, state
         name = f"{rendered.project}-{rendered.stack}"
-        self._root = f"urn:pulumi:{rendered.stack}::{rendered.project}::{ROOT}::{name}"
+        self._root = f"urn:pulumi:{rendered.stack}::{rendered.project}::{states.ROOT}::{name}"
 
     @property
     def state(self) -> State:
@@ -175,14 +172,14 @@ class _Building:
 
     def add(self, urn: str) -> None:
         if urn not in self._there:
-            entry = self._entry(self._registered[urn]) if urn != self._root else {"type": ROOT, "custom": False}
+            entry = self._entry(self._registered[urn]) if urn != self._root else {"type": states.ROOT, "custom": False}
             self._there.add(urn)
             self._resources.append({"urn": urn, **entry})
 
-    def _entry(self, one: Registration) -> Mutable:
+    def _entry(self, one: Registration) -> states.Mutable:
         parent = one.parent or self._root
         self.add(parent)
-        entry: Mutable = {"custom": one.custom, "type": one.type, "parent": parent}
+        entry: states.Mutable = {"custom": one.custom, "type": one.type, "parent": parent}
         if one.type == PROVIDERS:
             return entry | self._provider(one)
         if not one.custom:
@@ -193,9 +190,9 @@ class _Building:
         own, inputs = Reference.of(one.inputs).place, marked(_plain_inputs(one), self._mark)
         return entry | {"id": own, "inputs": inputs, "outputs": inputs, "provider": f"{provider}::{identity}"}
 
-    def _provider(self, one: Registration) -> Mutable:
+    def _provider(self, one: Registration) -> states.Mutable:
         """The provider as in another stack of the environment, or as the program registers it."""
-        same = (other for other in self._everywhere if other["type"] == PROVIDERS and name_of(other) == one.name)
+        same = (other for other in self._everywhere if other["type"] == PROVIDERS and states.name_of(other) == one.name)
         if other := next(same, None):
             return {key: other[key] for key in ("id", "inputs", "outputs") if key in other}
         inputs = _plain_inputs(one)
@@ -207,13 +204,13 @@ def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
     # In doubt are values that only an engine knows, and objects of another plugin. The state has secrets and no pending
     # operations. Pulumi's engine asks the provider of each object instead: 30 ms of processor time each.
     entries: list[Entry] = list(state.get("resources") or ())
-    root = root_of(entries)
+    root = states.root_of(entries)
     there = {str(one["urn"]): one for one in entries if one is not root}
     registered = {one.urn: one for one in rendered.registrations}
     if root is None or there.keys() != registered.keys() or len(there) + 1 != len(entries):
         return False
-    top, before = str(root["urn"]), plain(root.get("outputs") or {}, hidden=True)
-    outputs = {key: plain(value) for key, value in rendered.outputs.items()}
+    top, before = str(root["urn"]), states.plain(root.get("outputs") or {}, hidden=True)
+    outputs = {key: states.plain(value) for key, value in rendered.outputs.items()}
     return (
         before.keys() == outputs.keys()
         and all(value in (_UNKNOWN, before[key]) for key, value in outputs.items())
@@ -235,9 +232,107 @@ def _is_same(one: Registration, entry: Entry, top: str, mark: str) -> bool:
         return around
     if one.unknown_paths:
         return False
-    before = plain(entry.get("inputs") or {})
+    before = states.plain(entry.get("inputs") or {})
     if one.type.startswith(PROVIDERS):
         if before.get("version") != version(_PLUGIN):
             return False
-        return {key: value for key, value in before.items() if key not in _OF_ENGINE} == plain(one.inputs)
-    return not one.custom or before == plain(marked(one.inputs, mark))
+        return {key: value for key, value in before.items() if key not in _OF_ENGINE} == states.plain(one.inputs)
+    return not one.custom or before == states.plain(marked(one.inputs, mark))
+
+
+_CREATING: Final = "creating"
+_TARGETS: Final = 1_000  # maximum resources in a command: 200 bytes each, Linux allows 2 MB; if more, all are read
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The repair of one stack's state.
+
+    `taken` objects have the mark of the environment and are in the state now; `dropped` ones do not exist; `foreign`
+    ones have no mark, so the next deployment is refused. `read` is the number of other resources that were read again.
+    """
+
+    stack: str
+    taken: tuple[Reference, ...]
+    dropped: tuple[Reference, ...]
+    foreign: tuple[Reference, ...]
+    read: int
+
+
+def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:
+    """Ends the pending operations in the states of an environment, by the objects in its cluster, which is not changed.
+
+    The stacks are unlocked; `usual` returns the kubeconfig for providers that name none.
+
+    Raises:
+        ConsoleError: a pending creation is not an object of Kubernetes, the cluster does not answer, or Pulumi fails.
+    """
+    states = {name: stacks.interrupted(name) for name in stacks.existing()}
+    pending = {name: state for name, state in states.items() if state.get(PENDING)}
+    return [_repair(stacks, name, state, usual) for name, state in pending.items()]
+
+
+def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) -> Repaired:
+    operations = state[PENDING]
+    creating: list[Entry] = [one["resource"] for one in operations if one["type"] == _CREATING]
+    if others := [str(one["urn"]) for one in creating if not states.is_object(one)]:
+        raise ConsoleError(
+            f"stack {name}: it is unknown whether the interrupted deployment created {', '.join(others)}",
+            f"look for them, then run `pulumi refresh --stack {name}` in {stacks.folder}, which asks for each",
+        )
+    resources: list[Entry] = [*(state.get("resources") or ())]
+    there = {str(one["urn"]) for one in resources}
+    missing = {Reference.of(one["inputs"]): one for one in creating if one["urn"] not in there}
+    lives = _lives(resources, missing, usual) if missing else {}
+    taken = {found: one for found, one in missing.items() if (live := lives[found]) and live.deployed_by == stacks.mark}
+    foreign = tuple(found for found, live in lives.items() if live and found not in taken)
+    for found, one in taken.items():
+        there.add(str(one["urn"]))
+        resources.append({**states.without_missing(one, there), "id": found.place, "outputs": one["inputs"]})
+    stacks.replace(name, {**{key: value for key, value in state.items() if key != PENDING}, "resources": resources})
+    if reading := sorted({str(one["resource"]["urn"]) for one in operations} & there):
+        reread(stacks, name, reading)
+    dropped = tuple(found for found, live in lives.items() if not live)
+    return Repaired(name, tuple(taken), dropped, foreign, len(reading) - len(taken))
+
+
+def _lives(
+    resources: list[Entry], wanted: Mapping[Reference, Entry], usual: Callable[[], Path]
+) -> dict[Reference, Live | None]:
+    provider = str(next(iter(wanted.values()))["provider"]).rpartition("::")[0]
+    inputs: Entry = next(one["inputs"] for one in resources if one["urn"] == provider)
+    with cluster_of(inputs, usual) as cluster, ThreadPoolExecutor(CONNECTIONS) as pool:
+        found = survey(cluster, pool, wanted)
+    lives: dict[Reference, Live | None] = {}
+    for reference, live in found.items():
+        if isinstance(live, Failure):
+            raise ConsoleError(f"{reference}: {live.why}", RERUN)
+        lives[reference] = live
+    return lives
+
+
+@contextmanager
+def cluster_of(provider: Entry, usual: Callable[[], Path]) -> Generator[Cluster]:
+    """The cluster of a provider, whose kubeconfig is a path, a text, or missing."""
+    given, context = states.plain(provider.get("kubeconfig")) or "", states.plain(provider.get("context")) or None
+    with TemporaryDirectory() as folder:  # only its owner can read it
+        file = Path(given).expanduser() if given else usual()
+        if "\n" in given or given.startswith("{"):
+            file = Path(folder) / "kubeconfig"
+            file.write_text(given, encoding="utf-8")
+        with Cluster(file, context) as cluster:
+            yield cluster
+
+
+def reread(stacks: Stacks, name: str, urns: Sequence[str]) -> None:
+    """Reads the present properties of resources; the program is not run.
+
+    Raises:
+        ConsoleError: Pulumi fails.
+    """
+    targets = [f"--target={urn}" for urn in urns] if len(urns) <= _TARGETS else []
+    seen = states.Seen(lambda _: None)
+    try:
+        stacks.operate(name, "refresh", "--run-program=false", *targets, on_event=seen)
+    except OperationError as error:
+        raise ConsoleError(f"pulumi refresh of stack {name} failed: {seen.errors or error.what}", RERUN) from error

@@ -21,6 +21,7 @@ from gpu_tenancy.model.plan.environment import KEY, is_part
 from gpu_tenancy.model.project import Declared, stack_file
 from gpu_tenancy.model.yaml import read_table
 
+RERUN: Final = "fix the error and run the same command again"
 _SALT: Final = "encryptionsalt"
 _ENVIRONMENT: Final = {
     "PULUMI_SKIP_UPDATE_CHECK": "true",
@@ -69,6 +70,7 @@ class Stacks:
         self.names = tuple(self._parts) or (read.name,)
         project = generated_project(read.project)
         self.project: str = project["name"]
+        self.mark = deployed_by(self.project, self.environment)  # on objects of the environment in the cluster
         write_text(folder / "Pulumi.yaml", yaml.safe_dump(project, sort_keys=False))
         if find_pulumi() is None:
             raise ConsoleError("pulumi is not on the PATH", "install the Pulumi CLI, then run `pulumi login`")
@@ -76,11 +78,6 @@ class Stacks:
             self._workspace = LocalWorkspace(work_dir=str(folder), env_vars=_ENVIRONMENT)
         except InvalidVersionError as error:
             raise ConsoleError(str(error), "install a newer Pulumi CLI") from error
-
-    @property
-    def mark(self) -> str:
-        """The mark of the environment on its objects in the cluster."""
-        return deployed_by(self.project, self.environment)
 
     def part(self, name: str) -> str | None:
         """The part of a stack; None for the whole environment, or for a part that no longer exists."""
@@ -114,7 +111,7 @@ class Stacks:
         for name in self.names:
             if name not in existing:
                 self._write(name)
-                with _failing(f"pulumi stack init {name}", "fix the error and run the same command again"):
+                with _failing(f"pulumi stack init {name}", RERUN):
                     self._workspace.create_stack(name)
                 self._keep_salt(name)
 
@@ -178,7 +175,7 @@ class Stacks:
             command = f"tenancy stack repair {self.environment} --unlock"
             fix = f"wait for the other deployment; if it no longer runs, `{command}`"
             return ConsoleError(f"stack {name} is locked by another deployment: {why}", fix)
-        return OperationError(why, "fix the error and run the same command again")
+        return OperationError(why, RERUN)
 
     def export(self, name: str) -> State:
         """The state of a stack, with secrets: it is never written to a file.
@@ -238,14 +235,10 @@ class Stacks:
             raise failure
 
 
-def stderr_of(error: CommandError) -> str:
-    """Pulumi's standard error before it failed."""
-    return str(error).partition(" stderr: ")[2].strip() or str(error)
-
-
 @contextmanager
 def _failing(command: str, fix: str) -> Generator[None]:
     try:
         yield
     except CommandError as error:
-        raise ConsoleError(f"{command} failed: {stderr_of(error)}", fix) from error
+        why = str(error).partition(" stderr: ")[2].strip() or str(error)
+        raise ConsoleError(f"{command} failed: {why}", fix) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from gpu_tenancy.clouds.clients import COMPUTE, CONTAINER, SECRETS, SERVICES, STORAGE, Google, NotFoundError
+from gpu_tenancy.clouds.clients import COMPUTE, CONTAINER, PROJECTS, SECRETS, SERVICES, STORAGE, Google, NotFoundError
 from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of
 from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, present, zone_row
 from gpu_tenancy.model.catalogue.preflight import preflight
@@ -31,7 +31,7 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
         "rights",
         project,
         f"{len(rights)} permissions",
-        lambda: present("rights", rights, google.allowed(project, rights), fix),
+        lambda: present("rights", rights, google.tested(f"{PROJECTS}/projects/{project}", rights), fix),
     )
     services = [*facts.services, *(facts.services_of_create if "create" in parts else [])]
     services += facts.services_of_service_accounts if "serviceAccounts" in parts else []

@@ -17,34 +17,12 @@ from pydantic import TypeAdapter
 from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.progress import Report, patient
+from gpu_tenancy.embedded import parts, processes
 from gpu_tenancy.embedded.certificates import address, client_of_etcd, make_certificates, write_client_configs
 from gpu_tenancy.embedded.controllers import Controllers
 from gpu_tenancy.embedded.definitions import Etcd, annotated, install
 from gpu_tenancy.embedded.definitions.pins import Pin
-from gpu_tenancy.embedded.parts import (
-    API_SERVER,
-    CONTROLLERS,
-    ETCD,
-    LOOPBACK,
-    PARTS,
-    Places,
-    Ports,
-    admission_flags,
-    admission_objects,
-    flags,
-)
-from gpu_tenancy.embedded.processes import (
-    Started,
-    alone,
-    at_free_ports,
-    failure,
-    free_ports,
-    marked,
-    start,
-    stop,
-    tail,
-    uninterrupted,
-)
+from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, LOOPBACK, PARTS, Places, Ports
 from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -70,11 +48,6 @@ class PartStatus:
     part: str
     pid: int | None
 
-    @property
-    def runs(self) -> bool:
-        """Whether the process is running."""
-        return self.pid is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Carried:
@@ -90,7 +63,7 @@ class _Running:
     """The started parts, as in the state file of the platform, and the service whose admission settings they have."""
 
     ports: Ports
-    parts: dict[str, Started]
+    parts: dict[str, processes.Started]
     service: str = ""
 
 
@@ -105,11 +78,8 @@ class Platform:
         # Absolute, because a program that is rendered meanwhile has another working directory.
         self.places = Places((home or platformdirs.user_state_path("gpu-tenancy") / "embedded").absolute())
         self.cache = (cache or platformdirs.user_cache_path("gpu-tenancy")).absolute()
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
-        return self.places.kubeconfig
+        self.kubeconfig = self.places.kubeconfig  # of the administrator
+        self.controllers = Controllers(self.places)  # of operators
 
     def cluster(self) -> Cluster:
         """A client of its API server, also if another program has changed the current context of its kubeconfig.
@@ -136,11 +106,6 @@ class Platform:
             *(PartStatus(part, alive.get(part)) for part in PARTS),
             *(PartStatus(one.name, one.started.pid if one.runs else None) for one in recorded),
         )
-
-    @property
-    def controllers(self) -> Controllers:
-        """The controllers of operators."""
-        return Controllers(self.places)
 
     def carried(self) -> Carried | None:
         """The deployed stack; None if there is none."""
@@ -196,7 +161,7 @@ class Platform:
         report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
         make_certificates(self.places)
         definitions = () if self.places.data.exists() else annotated(files, self.cache)
-        at_free_ports(lambda: self._start(programs, service, definitions))
+        processes.at_free_ports(lambda: self._start(programs, service, definitions))
 
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
         """Installs missing definitions of operators, and has the controllers know their kinds.
@@ -211,7 +176,7 @@ class Platform:
             installed = install(cluster, files, self.cache, report)
         with self._alone(report):
             if installed and (running := self._running()):
-                stop([running.parts[CONTROLLERS]])
+                processes.stop([running.parts[CONTROLLERS]])
                 self._start_part(find_programs(self.cache, report), running, CONTROLLERS)
 
     def down(self, report: Report = lambda _: None) -> None:
@@ -223,11 +188,11 @@ class Platform:
             shutil.rmtree(self.places.home)
 
     def _start(self, programs: Programs, service: str, definitions: Sequence[Manifest]) -> None:
-        running = _Running(Ports(*free_ports(len(fields(Ports)))), {}, service)
+        running = _Running(Ports(*processes.free_ports(len(fields(Ports)))), {}, service)
         try:
             self._start_parts(programs, running, definitions)
         except BaseException:
-            with uninterrupted():
+            with processes.uninterrupted():
                 _end(running)
                 self.places.state.unlink(missing_ok=True)
             raise
@@ -245,7 +210,7 @@ class Platform:
         # What starts later looks for kinds once: without one, a controller exits, and a quota rejects objects of it.
         if failures := await_kinds(cluster, definitions):
             raise ApplyError(failures, ())
-        for manifest in (*parse_all(_RBAC.read_bytes()), *admission_objects(running.service)):
+        for manifest in (*parse_all(_RBAC.read_bytes()), *parts.admission_objects(running.service)):
             cluster.apply(manifest)
         for part in (part for part in PARTS if part not in {ETCD, API_SERVER}):
             self._start_part(programs, running, part)
@@ -255,11 +220,11 @@ class Platform:
         self._check_running(running)  # a part with an invalid flag exits in this time
 
     def _start_part(self, programs: Programs, running: _Running, part: str) -> None:
-        command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
-        command += admission_flags(running.service, self.places.home) if part == API_SERVER else []
+        command = [*(programs.command(part) or ()), *parts.flags(part, self.places, running.ports)]
+        command += parts.admission_flags(running.service, self.places.home) if part == API_SERVER else []
         environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
-        with uninterrupted():
-            running.parts[part] = start(command, self.places.log(part), environment=environment)
+        with processes.uninterrupted():
+            running.parts[part] = processes.start(command, self.places.log(part), environment=environment)
             write_private(self.places.state, _STATE.dump_json(running, indent=2).decode())
 
     def _await(self, part: str, works: Callable[[], bool], running: _Running) -> None:
@@ -278,9 +243,9 @@ class Platform:
 
     def _fail(self, part: str, what: str) -> None:
         log = self.places.log(part)
-        if _FULL in tail(log, _SEARCHED):
+        if _FULL in processes.tail(log, _SEARCHED):
             raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
-        raise failure(part, what, log)
+        raise processes.failure(part, what, log)
 
     def check(self) -> None:
         """Checks that every started part still runs.
@@ -307,15 +272,15 @@ class Platform:
         self.controllers.stop()
         if running := self._running():
             _end(running)
-        stop(marked(self.places.log(ETCD).parent))
+        processes.stop(processes.marked(self.places.log(ETCD).parent))
         self.places.state.unlink(missing_ok=True)
 
     def deploying(self, report: Report) -> AbstractContextManager[None]:
         """Allows one deployment at a time; another one waits, and reports it."""
-        return alone(self._lock("deployment"), report, "deploying to this platform")
+        return processes.alone(self._lock("deployment"), report, "deploying to this platform")
 
     def _alone(self, report: Report) -> AbstractContextManager[None]:
-        return alone(self._lock("platform"), report, "starting or stopping this platform")
+        return processes.alone(self._lock("platform"), report, "starting or stopping this platform")
 
     def _lock(self, what: str) -> Path:
         """In the cache, because `down` deletes the home."""
@@ -324,5 +289,5 @@ class Platform:
 
 def _end(running: _Running) -> None:
     """Stops etcd last, because an API server without etcd stops slowly."""
-    stop(started for part, started in running.parts.items() if part != ETCD)
-    stop(started for part, started in running.parts.items() if part == ETCD)
+    processes.stop(started for part, started in running.parts.items() if part != ETCD)
+    processes.stop(started for part, started in running.parts.items() if part == ETCD)

@@ -63,7 +63,7 @@ def present_programs(cache: Path) -> Programs:
     if (program := built(cache)).is_file():
         return Programs(folders, program)
     if os.environ.get(REGISTRY) != "off":
-        folders += (folder_of(read_official(), cache),)
+        folders += (read_official().folder(cache),)
     return Programs(folders)
 
 
@@ -131,22 +131,16 @@ class Official(BaseModel):
     registry: str
     programs: Mapping[str, Program]
 
-    @property
-    def fingerprint(self) -> str:
-        """Part of the folder name; it changes with the digests."""
+    def folder(self, cache: Path) -> Path:
+        """The folder for downloaded programs; its name changes with their digests."""
         digests = "".join(sorted(program.digest for program in self.programs.values()))
-        return hashlib.sha256(f"{platform.machine()} {digests}".encode()).hexdigest()[:12]
+        return cache / f"official-{hashlib.sha256(f'{platform.machine()} {digests}'.encode()).hexdigest()[:12]}"
 
 
 @cache
 def read_official() -> Official:
     """The programs in `official.yaml`."""
     return Official.model_validate(read_table(_TABLE))
-
-
-def folder_of(official: Official, cache: Path) -> Path:
-    """The folder for downloaded programs."""
-    return cache / f"official-{official.fingerprint}"
 
 
 def download(official: Official, cache: Path, report: Report) -> Path:
@@ -161,7 +155,7 @@ def download(official: Official, cache: Path, report: Report) -> Path:
     machine = _MACHINES.get(platform.machine())
     if platform.system() != "Linux" or machine is None:
         raise UnavailableError(f"unsupported platform {platform.system()} {platform.machine()}")
-    folder = folder_of(official, cache)
+    folder = official.folder(cache)
     missing = {name: program for name, program in official.programs.items() if not (folder / name).is_file()}
     try:
         layers = {name: _layers(registry, program, machine) for name, program in missing.items()}

@@ -276,8 +276,11 @@ class RecordingMonitor(MockMonitor):
             resource = Struct()
             resource.update({"urn": urn, "id": id_})
             resource.fields["state"].struct_value.MergeFromString(state)
-            return _invoked(resource)
-        return _invoked(self._answer(request.tok))
+        else:
+            resource = self._answer(request.tok)
+        response = resource_pb2.ResourceInvokeResponse()
+        getattr(response, "return").CopyFrom(resource)  # the field name is a Python keyword
+        return response
 
     def Call(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ResourceCallRequest
@@ -310,12 +313,6 @@ class RecordingMonitor(MockMonitor):
 def _reject_transforms(what: str) -> NoReturn:
     message = f"{what}: transforms are not supported in an offline preview; set the property on the resource"
     raise OfflineError(message)
-
-
-def _invoked(result: Struct) -> resource_pb2.ResourceInvokeResponse:
-    response = resource_pb2.ResourceInvokeResponse()
-    getattr(response, "return").CopyFrom(result)  # the field name is a Python keyword
-    return response
 
 
 def _id(name: str, inputs: Mapping[str, Json]) -> str:

@@ -123,8 +123,11 @@ def _run(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> No
 
     setattr(SETTINGS, "outputs", Outstanding())  # noqa: B010 - the stub misses the descriptor
     try:
-        with _event_loop() as loop, lean():
-            complete = False
+        # It cancels tasks that are left. Not `run`, which delays Ctrl-C until the program awaits something.
+        with asyncio.Runner(loop_factory=_InlineLoop) as runner, lean():
+            loop, complete = runner.get_loop(), False
+            # After one failure the dependent resources fail too; only the first is raised.
+            loop.set_exception_handler(lambda _loop, _context: None)
             try:
                 loop.run_until_complete(run_in_stack(program))
                 complete = True
@@ -189,23 +192,3 @@ class _InlineLoop(asyncio.SelectorEventLoop):
         except Exception as failure:  # noqa: BLE001 - a future passes any exception to its reader
             future.set_exception(failure)
         return future
-
-
-@contextlib.contextmanager
-def _event_loop() -> Generator[asyncio.AbstractEventLoop]:
-    """A separate event loop for one render, deterministic and without tasks left at its end."""
-    loop = _InlineLoop()
-    # After one failure the dependent resources fail too; only the first is raised.
-    loop.set_exception_handler(lambda _loop, _context: None)
-    try:
-        yield loop
-    finally:
-        loop.run_until_complete(_cancel_the_rest())
-        loop.close()
-
-
-async def _cancel_the_rest() -> None:
-    pending = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)

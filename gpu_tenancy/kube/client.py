@@ -77,6 +77,8 @@ class Cluster:
         from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
 
         self._transport: Transport = Transport(kubeconfig, context, retry_seconds, answer_seconds)
+        self.server = self._transport.server  # its URL
+        self.namespace = self._transport.namespace  # of the context; empty if it has none
         self._kinds: _Kinds | None = None
         self._discovering = Lock()
 
@@ -91,16 +93,6 @@ class Cluster:
     def close(self) -> None:
         """Closes the connections."""
         self._transport.close()
-
-    @property
-    def server(self) -> str:
-        """URL of the server."""
-        return self._transport.server
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of the context; empty if it has none."""
-        return self._transport.namespace
 
     def ready(self) -> bool:
         """Whether the server reports that it is ready."""

@@ -88,21 +88,6 @@ def _read(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", config)
 
 
-def impersonation(user: dict[str, Any]) -> dict[str, str]:
-    """Headers of a user entry that impersonates another user.
-
-    https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
-
-    Raises:
-        ConsoleError: the entry names several groups.
-    """
-    groups: list[str] = user.get("as-groups") or []
-    if len(groups) > 1:
-        raise ConsoleError(f"as-groups: {len(groups)} groups cannot be impersonated together", "specify one group")
-    headers = {"Impersonate-User": str(user.get("as") or ""), "Impersonate-Group": "".join(groups)}
-    return {name: value for name, value in headers.items() if value}
-
-
 # Begin and end of a certificate's validity, in DER: https://www.rfc-editor.org/rfc/rfc5280#section-4.1.2.5.
 _VALIDITY: Final = re.compile(rb"(?:\x17\x0d|\x18\x0f)\d{12,14}Z(?:\x17\x0d|\x18\x0f)(\d{12,14})Z")
 # The extension of a cluster entry whose content is for the credential plugin.
@@ -123,10 +108,15 @@ class Login:
         """Reads the credentials or runs the credential plugin; messages name the kubeconfig as `place`.
 
         Raises:
-            ConsoleError: they cannot be read, or the program fails.
+            ConsoleError: they cannot be read, the program fails, or the user impersonates several groups.
         """
         self._place, self._user, self._cluster = place, entry.user, entry.cluster
-        self._identity = impersonation(entry.user)
+        groups: list[str] = entry.user.get("as-groups") or []
+        if len(groups) > 1:
+            raise ConsoleError(f"as-groups: {len(groups)} groups cannot be impersonated together", "specify one group")
+        # https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
+        impersonated = {"Impersonate-User": str(entry.user.get("as") or ""), "Impersonate-Group": "".join(groups)}
+        self._identity = {name: value for name, value in impersonated.items() if value}
         self._lock = Lock()
         self._got: Mapping[str, Any] = {}
         if "exec" in entry.user and not self._authorization():

@@ -24,22 +24,13 @@ class Change:
     """What was done to one object; `corrected` fields were changed or removed by others."""
 
     action: Action
-    group: str
-    kind: str
-    namespace: str
-    name: str
+    reference: Reference
     corrected: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, action: Action, reference: Reference, corrected: tuple[str, ...] = ()) -> Self:
-        """The change of a referenced object."""
-        return cls(action, reference.group, reference.kind, reference.namespace, reference.name, corrected)
 
     @property
     def correction(self) -> str:
         """One line on the corrected fields: `ConfigMap ml/settings: data.a`."""
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {place}: {', '.join(self.corrected)}"
+        return f"{self.reference.kind} {self.reference.place}: {', '.join(self.corrected)}"
 
 
 @dataclass(frozen=True, slots=True)

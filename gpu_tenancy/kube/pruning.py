@@ -106,7 +106,7 @@ class Pruning:
         self._inventory.remove(reference.key)
         if is_definition(reference):
             self._cluster.forget_kinds()
-        self._done(Change.of("pruned", reference))
+        self._done(Change("pruned", reference))
 
 
 _DELAYING: Final = (("v1", "Pod"), ("v1", "PersistentVolumeClaim"))  # a claim is kept while a Pod uses it

@@ -28,7 +28,8 @@ class Applied:
 
 
 def keys(changes: tuple[Change, ...], action: str) -> set[str]:
-    return {f"{one.kind} {one.namespace}/{one.name}" for one in changes if one.action == action}
+    changed = [one.reference for one in changes if one.action == action]
+    return {f"{one.kind} {one.namespace}/{one.name}" for one in changed}
 
 
 def key(manifest: Manifest) -> str:

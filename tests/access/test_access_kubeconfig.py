@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 import yaml
@@ -17,7 +18,7 @@ from gpu_tenancy.access.kubeconfigs import helper_config
 from gpu_tenancy.access.live import Caller, who_am_i
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at
-from gpu_tenancy.clouds.clients import Done, Google
+from gpu_tenancy.clouds.clients import Google
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -171,10 +172,10 @@ def test_on_gke_the_address_is_the_one_of_the_stack(
 def test_on_eks_the_aws_cli_gets_the_token_and_assumes_the_role() -> None:
     asked: list[tuple[str, ...]] = []
 
-    def run(arguments: tuple[str, ...]) -> Done:
+    def run(arguments: tuple[str, ...]) -> "CompletedProcess[str]":
         asked.append(arguments)
         answer = {"cluster": {"endpoint": "https://example.com", "certificateAuthority": {"data": "Q0E="}}}
-        return Done(json.dumps(answer), "", 0)
+        return CompletedProcess(arguments, 0, json.dumps(answer), "")
 
     role = "arn:aws:iam::123456789012:role/ml"
     config = helper_config(AwsCluster.model_validate(EKS), Person("role", role), run)

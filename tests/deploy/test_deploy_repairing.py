@@ -22,8 +22,7 @@ from test_cli_pulumi_faults import KILLS, ONE_AT_A_TIME, existing
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.deploy.recovering import recovered
-from gpu_tenancy.deploy.repairing import repair
+from gpu_tenancy.deploy.recovering import recovered, repair
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered

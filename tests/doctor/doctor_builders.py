@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +14,6 @@ import botocore.session as botocore_session
 import botocore.validate as botocore_validate
 import yaml
 
-from gpu_tenancy.clouds.clients import Done
 from gpu_tenancy.doctor.checks import cloud_rows
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.model.load import load
@@ -34,7 +34,7 @@ class AwsAccount:
     answers: Mapping[str, Data | str]
     asked: list[tuple[str, Data]] = field(default_factory=list[tuple[str, Data]])
 
-    def __call__(self, arguments: tuple[str, ...]) -> Done:
+    def __call__(self, arguments: tuple[str, ...]) -> "CompletedProcess[str]":
         program, service, command, *options = arguments
         assert program == "aws"
         assert options[-4:] == ["--region", "us-west-2", "--output", "json"]
@@ -46,10 +46,10 @@ class AwsAccount:
         self.asked.append((operation.name, given))
         answer = self.answers[operation.name]
         if isinstance(answer, str):
-            return Done("", answer, 254)
+            return CompletedProcess(arguments, 254, "", answer)
         assert operation.output_shape is not None
         described(answer, operation.output_shape)
-        return Done(json.dumps(answer), "", 0)
+        return CompletedProcess(arguments, 0, json.dumps(answer), "")
 
 
 def operation_of(service: str, command: str) -> Any:
@@ -112,10 +112,10 @@ class GoogleProject:
                     return api, name
         raise AssertionError(f"{method} {url} is no described method")
 
-    def gcloud(self, arguments: tuple[str, ...]) -> Done:
+    def gcloud(self, arguments: tuple[str, ...]) -> "CompletedProcess[str]":
         """The program gcloud, which only prints a token."""
         assert arguments == ("gcloud", "auth", "print-access-token")
-        return Done("token-of-gcloud\n", "", 0)
+        return CompletedProcess(arguments, 0, "token-of-gcloud\n", "")
 
 
 def conforms(value: Any, kind: Any, schemas: Data) -> None:
@@ -152,7 +152,7 @@ class AzureSubscription:
     answers: Mapping[str, Any]
     asked: list[str] = field(default_factory=list[str])
 
-    def __call__(self, arguments: tuple[str, ...]) -> Done:
+    def __call__(self, arguments: tuple[str, ...]) -> "CompletedProcess[str]":
         assert arguments[:5] == ("az", "rest", "--method", "get", "--url")
         parts = urlsplit(arguments[5])
         assert (parts.scheme, parts.netloc) == ("https", "management.azure.com")
@@ -160,12 +160,12 @@ class AzureSubscription:
         self.asked.append(parts.path)
         (answer,) = [answer for end, answer in self.answers.items() if parts.path.endswith(end)]
         if isinstance(answer, str):
-            return Done("", answer, 1)
+            return CompletedProcess(arguments, 1, "", answer)
         for pattern, model in AZURE_MODELS:
             if re.search(f"{pattern}$", parts.path):
                 for item in answer["value"]:
                     of_model(item, model)
-        return Done(json.dumps(answer), "", 0)
+        return CompletedProcess(arguments, 0, json.dumps(answer), "")
 
 
 def of_model(item: Data, model: str) -> None:

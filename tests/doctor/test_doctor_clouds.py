@@ -2,6 +2,7 @@
 
 import json
 import urllib.request
+from subprocess import CompletedProcess
 from typing import Any
 from urllib.error import URLError
 
@@ -11,7 +12,7 @@ from builders import pool, team
 from doctor_builders import AzureSubscription, Data, GoogleProject, row, rows_of
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.clouds.clients import Done, NoAnswerError, send
+from gpu_tenancy.clouds.clients import NoAnswerError, send
 from gpu_tenancy.model.catalogue.preflight import preflight
 
 CREATE: Data = {
@@ -190,8 +191,10 @@ def test_checks_rights_on_buckets_folders_and_secrets() -> None:
 
 
 def test_no_query_is_sent_without_a_login() -> None:
-    def program(_: tuple[str, ...]) -> Done:
-        return Done("", "ERROR: (gcloud.auth.print-access-token) You do not currently have an active account", 1)
+    def program(arguments: tuple[str, ...]) -> "CompletedProcess[str]":
+        return CompletedProcess(
+            arguments, 1, "", "ERROR: (gcloud.auth.print-access-token) You do not currently have an active account"
+        )
 
     with pytest.raises(ConsoleError, match=r"gcloud is not logged in.*; run gcloud auth login"):
         rows_of(stack(), program, project())

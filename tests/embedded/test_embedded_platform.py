@@ -100,7 +100,7 @@ def test_the_proxy_forwards_nothing_without_a_rule(tmp_path: Path) -> None:
     assert platform.carried() is None
     platform.carry(Carried("local", "server-side apply", 97))
     assert platform.carried() == Carried("local", "server-side apply", 97)
-    assert not any(part.runs for part in platform.status())
+    assert not any(part.pid for part in platform.status())
 
 
 def test_makes_all_certificates_again_if_one_is_missing(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_process_that_died_is_restarted_without_data_loss(disposable: Platform
     assert scheduler
     os.kill(scheduler, signal.SIGKILL)
     psutil.wait_procs([psutil.Process(scheduler)], timeout=300)
-    assert [part.part for part in disposable.status() if not part.runs] == [SCHEDULER]
+    assert [part.part for part in disposable.status() if not part.pid] == [SCHEDULER]
     reported: list[str] = []
     disposable.up(reported.append)
     assert reported == [f"restarting the control plane: {SCHEDULER} exited"]

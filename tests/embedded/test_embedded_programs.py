@@ -11,14 +11,7 @@ from gpu_tenancy.embedded import programs
 from gpu_tenancy.embedded.building import built
 from gpu_tenancy.embedded.parts import PARTS
 from gpu_tenancy.embedded.processes import alone
-from gpu_tenancy.embedded.programs import (
-    Programs,
-    UnavailableError,
-    find_programs,
-    folder_of,
-    present_programs,
-    read_official,
-)
+from gpu_tenancy.embedded.programs import Programs, UnavailableError, find_programs, present_programs, read_official
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +21,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def official(_official: object, cache: Path, _report: Report) -> Path:
-    folder = folder_of(read_official(), cache)
+    folder = read_official().folder(cache)
     for part in PARTS:
         a_program(folder, part, "exit")
     return folder
@@ -72,7 +65,7 @@ def test_downloads_official_programs_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(programs, "download", official)
     assert not present_programs(tmp_path).complete
     found = find_programs(tmp_path, quiet)
-    assert found.command("etcd") == [str(folder_of(read_official(), tmp_path) / "etcd")]
+    assert found.command("etcd") == [str(read_official().folder(tmp_path) / "etcd")]
     monkeypatch.setattr(programs, "download", unavailable)
     assert find_programs(tmp_path, quiet) == found
 

@@ -34,7 +34,7 @@ def group(cluster: Cluster, namespace: str) -> Iterator[str]:
 
 
 def actions(changes: Sequence[Change]) -> list[tuple[str, str]]:
-    return [(one.name, one.action) for one in changes]
+    return [(one.reference.name, one.action) for one in changes]
 
 
 def uid(cluster: Cluster, manifest: Manifest) -> str:
@@ -43,8 +43,9 @@ def uid(cluster: Cluster, manifest: Manifest) -> str:
 
 def test_a_new_object_is_created_and_then_unchanged(cluster: Cluster, namespace: str, inventory: Path) -> None:
     waves = [[a_config_map("settings", namespace, a="1")]]
-    assert apply(cluster, waves, inventory) == (Change("created", "", "ConfigMap", namespace, "settings"),)
-    assert apply(cluster, waves, inventory) == (Change("unchanged", "", "ConfigMap", namespace, "settings"),)
+    settings = Reference("v1", "ConfigMap", "settings", namespace)
+    assert apply(cluster, waves, inventory) == (Change("created", settings),)
+    assert apply(cluster, waves, inventory) == (Change("unchanged", settings),)
 
 
 def test_unchanged_objects_are_not_sent_again(
@@ -165,8 +166,8 @@ def test_one_kind_in_two_groups_is_two_objects(cluster: Cluster, namespace: str,
     apply(cluster, waves, inventory)
     left = apply(cluster, [waves[0], [theirs]], inventory)
     assert left[1:] == (
-        Change("unchanged", group, "Job", namespace, "train"),
-        Change("pruned", "batch", "Job", namespace, "train"),
+        Change("unchanged", Reference(f"{group}/v1", "Job", "train", namespace)),
+        Change("pruned", Reference("batch/v1", "Job", "train", namespace)),
     )
 
 
@@ -241,8 +242,8 @@ def test_progress_counts_every_object(cluster: Cluster, namespace: str, inventor
     heard: list[Change] = []
     settings = [a_config_map(f"n{number}", namespace) for number in range(20)]
     changes = apply(cluster, [settings], inventory, heard.append)
-    assert sorted(heard, key=lambda one: one.name) == sorted(changes, key=lambda one: one.name)
-    assert [one.name for one in changes] == [f"n{number}" for number in range(20)]
+    assert sorted(heard, key=lambda one: one.reference.name) == sorted(changes, key=lambda one: one.reference.name)
+    assert [one.reference.name for one in changes] == [f"n{number}" for number in range(20)]
 
 
 def test_an_object_under_deletion_is_awaited_and_created(cluster: Cluster, namespace: str, inventory: Path) -> None:
@@ -294,7 +295,7 @@ def test_only_named_objects_are_adopted(cluster: Cluster, namespace: str, invent
             f" object, or add ConfigMap/{namespace}/no to cluster.adopt to take it over"
         )
     ]
-    assert [(change.name, change.action) for change in refused.value.changes] == [("ours", "changed")]
+    assert [(change.reference.name, change.action) for change in refused.value.changes] == [("ours", "changed")]
     ours, no = (cluster.get("v1", "ConfigMap", name, namespace) or {} for name in theirs)
     assert at(ours, "data") == {"a": "ours", "b": "kept"}
     assert text_at(ours, "metadata", "uid") == text_at(theirs["ours"], "metadata", "uid")
@@ -314,7 +315,7 @@ def test_adopted_objects_are_deleted_with_the_stack(cluster: Cluster, namespace:
     )
     apply(cluster, [wave], inventory, adopt=names)
     assert {change.action for change in apply(cluster, [wave], inventory)} == {"unchanged"}
-    assert {(change.name, change.action) for change in apply(cluster, [], inventory)} == {
+    assert {(change.reference.name, change.action) for change in apply(cluster, [], inventory)} == {
         ("settings", "pruned"),
         ("runner", "pruned"),
     }

@@ -187,7 +187,7 @@ from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
 
 def progress(change):
-    print(change.name, flush=True)
+    print(change.reference.name, flush=True)
 
 kubeconfig, manifests, inventory = map(Path, sys.argv[1:])
 apply(Cluster(kubeconfig), json.loads(manifests.read_text()), inventory, progress)

@@ -28,7 +28,7 @@ def test_pruning_is_in_reverse_order(cluster: Cluster, namespace: str, inventory
     waves = [[a_config_map(name, namespace)] for name in ("first", "second", "third")]
     apply(cluster, waves, inventory)
     changes = apply(cluster, waves[:1], inventory)
-    assert [(one.name, one.action) for one in changes] == [
+    assert [(one.reference.name, one.action) for one in changes] == [
         ("first", "unchanged"),
         ("third", "pruned"),
         ("second", "pruned"),
@@ -44,10 +44,10 @@ def test_a_namespace_is_pruned_last(cluster: Cluster, namespace: str, inventory:
     apply(cluster, waves, inventory)
     changes = apply(cluster, [], inventory)
     assert changes == (
-        Change("pruned", "", "ConfigMap", namespace, "beside"),
-        Change("pruned", "scheduling.k8s.io", "PriorityClass", "", name),
-        Change("pruned", "", "ConfigMap", name, "inside"),
-        Change("pruned", "", "Namespace", "", name),
+        Change("pruned", Reference("v1", "ConfigMap", "beside", namespace)),
+        Change("pruned", Reference("scheduling.k8s.io/v1", "PriorityClass", name)),
+        Change("pruned", Reference("v1", "ConfigMap", "inside", name)),
+        Change("pruned", Reference("v1", "Namespace", name)),
     )
     assert not cluster.exists(*Reference.of(home))
     assert apply(cluster, [], inventory) == ()
@@ -58,10 +58,10 @@ def test_a_definition_is_pruned_after_its_objects(cluster: Cluster, namespace: s
     widget = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 1})
     waves = [[a_definition(group)], [widget]]
     apply(cluster, waves, inventory)
-    assert [one.kind for one in apply(cluster, [], inventory)] == ["Widget", "CustomResourceDefinition"]
+    assert [one.reference.kind for one in apply(cluster, [], inventory)] == ["Widget", "CustomResourceDefinition"]
     assert [one.action for one in apply(cluster, waves, inventory)] == ["created", "created"]
     cluster.delete(Reference.of(waves[0][0]))
-    assert [one.kind for one in apply(cluster, [], inventory)] == []
+    assert [one.reference.kind for one in apply(cluster, [], inventory)] == []
 
 
 def test_forgets_objects_deleted_by_others(cluster: Cluster, namespace: str, inventory: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_failed_deletion_is_reported_and_retried(
         apply(cluster, [], inventory)
     assert cluster.exists("v1", "ConfigMap", "first", namespace)
     cluster.patch(Reference.of(settings), {"metadata": {"finalizers": None}})
-    assert [one.name for one in apply(cluster, [], inventory)] == ["first"]
+    assert [one.reference.name for one in apply(cluster, [], inventory)] == ["first"]
 
 
 def test_a_queue_with_kueues_finalizer_is_named_before_waiting(

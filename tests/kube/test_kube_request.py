@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.kube.applier import immutable
+from gpu_tenancy.kube.apply import immutable
 from gpu_tenancy.kube.errors import ApiError, Cause, api_error
 from gpu_tenancy.kube.live import Live
 from gpu_tenancy.kube.request import FIELD_MANAGER, RetryBudget, transient

@@ -58,7 +58,9 @@ def test_todays_objects_replace_those_of_an_earlier_version(cluster: Cluster, in
     uids = {reference: uid(cluster, reference) for reference in references(before)}
 
     changes = apply(cluster, after, inventory)
-    by_action = {action: {one.name for one in changes if one.action == action} for action in ("created", "replaced")}
+    by_action = {
+        action: {one.reference.name for one in changes if one.action == action} for action in ("created", "replaced")
+    }
     assert {"gpu-tenancy-kueue-metadata", "gpu-tenancy-release"} <= by_action["created"]
     # Jobs that now have `podFailurePolicy`, and one with another runtime: neither can change in an existing job.
     assert by_action["replaced"] == ({"evaluate", "nightly", "finetune"} if stack == "local" else set())

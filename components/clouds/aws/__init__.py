@@ -15,22 +15,9 @@ from gpu_tenancy.model.spec.data import CACHES
 
 from ...objects import Component, Options
 from .. import Api, section_of
-from .control_plane import Addons, ControlPlane, Network, addons, release
-from .identity import (
-    LUSTRE_KIND,
-    SHARED_KIND,
-    Grant,
-    LustreNetwork,
-    Role,
-    SecretReaders,
-    SharedFiles,
-    certificate,
-    ci_entries,
-    data_access,
-    kubeconfig,
-    name_of,
-    people_entries,
-)
+from . import identity
+from .control_plane import ADDONS, Addons, ControlPlane, Network, release
+from .identity import Grant, Role, SecretReaders
 from .karpenter import Karpenter
 from .nodes import ClusterContext, efa_plugin, system_pool
 from .policies import managed_policy, partition, trust
@@ -74,17 +61,17 @@ class EksCluster(Component):
         security_group = late_network.apply(own_security_group)
         self._context = ClusterContext(section, subnets, security_group, plan.tags, plan.protect)
         access = pulumi.Output.all(
-            cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
+            cluster.endpoint, cluster.certificate_authority.apply(identity.certificate), section.name, section.region
         )
         readers = SecretReaders(f"{name}-secrets", plan, section, cluster, self.own).arns if plan.readers else {}
         files, targets = self._files(name, late_network.apply(own_network))
         identifier, late = f"{section.region}/{section.name}", {**readers, **files}
-        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=self.own, users=late)
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(identity.kubeconfig), opts=self.own, users=late)
         self.kubernetes = self.api.provider()
         after_cluster = self.after(cluster)
-        people_entries(f"{name}-people", plan, section, after_cluster)
-        ci_entries(f"{name}-robot", plan, section, after_cluster)
-        data_access(f"{name}-data", self._context, plan, after_cluster)
+        identity.people_entries(f"{name}-people", plan, section, after_cluster)
+        identity.ci_entries(f"{name}-robot", plan, section, after_cluster)
+        identity.data_access(f"{name}-data", self._context, plan, after_cluster)
         system = self._created(name, plane) if plane else []
         self._pools(name, system)
         self.system: Sequence[pulumi.Resource] = [*system, *targets]
@@ -126,9 +113,9 @@ class EksCluster(Component):
         after_nodes = self.after(nodes)
         needed = {
             "addons": True,
-            "s3": any(identity.team != CACHES for identity in plan.identities),
-            "efs": plan.stores(SHARED_KIND),
-            "fsx": plan.stores(LUSTRE_KIND),
+            "s3": any(team.team != CACHES for team in plan.identities),
+            "efs": plan.stores(identity.SHARED_KIND),
+            "fsx": plan.stores(identity.LUSTRE_KIND),
             "snapshots": plan.snapshots,
         }
         on_nodes = [
@@ -144,11 +131,11 @@ class EksCluster(Component):
         """IDs for teams' shared storage by their placeholders, and the addresses of file systems."""
         late: dict[str, pulumi.Output[str]] = {}
         targets: Sequence[pulumi.Resource] = ()
-        if self._plan.stores(SHARED_KIND):
-            files = SharedFiles(f"{name}-shared-files", self._context, network, self.own)
+        if self._plan.stores(identity.SHARED_KIND):
+            files = identity.SharedFiles(f"{name}-shared-files", self._context, network, self.own)
             late, targets = {**files.late}, files.targets
-        if self._plan.stores(LUSTRE_KIND):
-            late |= LustreNetwork(f"{name}-lustre", self._context, network, self.own).late
+        if self._plan.stores(identity.LUSTRE_KIND):
+            late |= identity.LustreNetwork(f"{name}-lustre", self._context, network, self.own).late
             if self._section.makes_network:
                 late[LUSTRE_SUBNET] = pulumi.Output.from_input(self._context.subnets_in(())[0])
         return late, targets
@@ -158,7 +145,7 @@ class EksCluster(Component):
         role_arn, before = self._pools_role(name, system)
         in_cluster = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)
         if section.autoscaler == "karpenter":
-            role = name_of(section.node_role) if section.node_role else f"{section.name}-node"
+            role = identity.name_of(section.node_role) if section.node_role else f"{section.name}-node"
             passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
             Karpenter(f"{name}-karpenter", pools, self._context, (role, passed), in_cluster)
             return
@@ -180,7 +167,7 @@ class EksCluster(Component):
         if section.node_role:
             arn = section.node_role
         else:
-            of_network = addons()["first-addons"]["vpc-cni"].policy or ""
+            of_network = ADDONS["first-addons"]["vpc-cni"].policy or ""
             policies = NODE_POLICIES if section.create else (*NODE_POLICIES, of_network)
             role = self._node_role(f"{name}-node-role", "node", policies)
             arn, before = role.arn, [*before, role]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -251,11 +250,10 @@ class Addon(BaseModel):
     document: str | None = None
 
 
-@cache
-def addons() -> Mapping[str, Mapping[AddonName, Addon]]:
-    """Add-ons by the ends of their resources' names: those that nodes need, those on nodes, and drivers of data."""
-    table = read_table(Path(__file__).with_name("addons.yaml"))
-    return TypeAdapter(dict[str, dict[AddonName, Addon]]).validate_python(table)
+ADDONS: Final[Mapping[str, Mapping[AddonName, Addon]]] = TypeAdapter(dict[str, dict[AddonName, Addon]]).validate_python(
+    read_table(Path(__file__).with_name("addons.yaml"))
+)
+"""Add-ons by the ends of their resources' names: those that nodes need, those on nodes, and drivers of data."""
 
 
 class Addons(Component):
@@ -277,7 +275,7 @@ class Addons(Component):
         super().__init__("gpu-tenancy:clouds:Addons", name, opts)
         self._context, self._kubernetes_version = context, version
         self.resources: list[pulumi.Resource] = [
-            self._addon(f"{name}-{addon}", addon, needs) for addon, needs in addons()[kind].items()
+            self._addon(f"{name}-{addon}", addon, needs) for addon, needs in ADDONS[kind].items()
         ]
 
     def _addon(self, name: str, addon: AddonName, needs: Addon) -> aws.eks.Addon:

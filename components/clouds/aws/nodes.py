@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -125,22 +124,19 @@ def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int
     return chosen, table.iops_for(chosen)
 
 
+_TEXTS: Final[Mapping[str, Any]] = read_table(Path(__file__).with_suffix(".yaml"))  # of configurations of nodes
+
+
 def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
     """The configuration of a node beside EKS's and Karpenter's parts; None if the image's own is enough.
 
     With `disks`, images, containers and ephemeral storage are on the local disks.
     """
-    texts = _configurations()
-    aligned = texts["numa"][of.family].format(policy=numa) if numa else ""
-    parts = aligned + (texts["disks"][of.family] if disks else "")
+    aligned = _TEXTS["numa"][of.family].format(policy=numa) if numa else ""
+    parts = aligned + (_TEXTS["disks"][of.family] if disks else "")
     if not parts:
         return None
-    return texts["mime"].format(spec=parts) if of.family == "al2023" else parts
-
-
-@cache
-def _configurations() -> Any:
-    return read_table(Path(__file__).with_suffix(".yaml"))
+    return _TEXTS["mime"].format(spec=parts) if of.family == "al2023" else parts
 
 
 SYSTEM: Final = "gpu-tenancy-system"  # start of the system node group's name, and value of its label

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from string import Template
 from typing import Final, TypeAlias, cast
@@ -48,9 +47,7 @@ def document(*statements: Statement) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-@cache
-def _written() -> Mapping[str, list[Statement]]:
-    return read_table(Path(__file__).with_suffix(".yaml"))
+_WRITTEN: Final[Mapping[str, list[Statement]]] = read_table(Path(__file__).with_suffix(".yaml"))
 
 
 def written_policy(name: str, region: str, **values: str) -> str:
@@ -64,7 +61,7 @@ def written_policy(name: str, region: str, **values: str) -> str:
             return [filled(item) for item in cast("list[object]", part)]
         return {filled(key): filled(value) for key, value in cast("Statement", part).items()}
 
-    return document(*cast("list[Statement]", filled(_written()[name])))
+    return document(*cast("list[Statement]", filled(_WRITTEN[name])))
 
 
 def trust(service: str, region: str = "") -> str:

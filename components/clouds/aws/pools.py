@@ -16,20 +16,10 @@ from gpu_tenancy.model.plan.pools import uses_local_disks
 
 from ...objects import RBAC, Component, Options
 from .. import node_taints
+from . import nodes
 from .control_plane import NAMESPACE, release
 from .identity import PodRole
-from .nodes import (
-    SYSTEM,
-    ClusterContext,
-    Interface,
-    Volume,
-    image,
-    interfaces,
-    node_configuration,
-    node_labels,
-    node_template_tags,
-    volumes,
-)
+from .nodes import ClusterContext, Interface, Volume
 from .policies import written_policy
 
 
@@ -77,7 +67,7 @@ class NodeGroup(Component):
             "desired_size": minimum,
         }
         # With another machine or image, system nodes have another name, so that both groups can run side by side.
-        is_system = pool.supply.name == SYSTEM
+        is_system = pool.supply.name == nodes.SYSTEM
         capacity = _CAPACITY.get(pool.spec.capacity.kind, "ON_DEMAND")
         machines = [pool.machine.type, *(machine.type for machine in pool.alternatives)]
         if live and edited:
@@ -91,8 +81,8 @@ class NodeGroup(Component):
             running = aws.autoscaling.get_group_output(name=live.name, opts=invoke).desired_capacity
             size = {
                 "min_size": minimum,
-                "max_size": running.apply(lambda nodes: max(maximum, nodes)),
-                "desired_size": running.apply(lambda nodes: max(minimum, nodes)),
+                "max_size": running.apply(lambda number: max(maximum, number)),
+                "desired_size": running.apply(lambda number: max(minimum, number)),
             }
         self.group = aws.eks.NodeGroup(
             f"{name}-group",
@@ -103,14 +93,14 @@ class NodeGroup(Component):
             # The version of a created control plane. For an existing one, the version at creation stays.
             version=section.create.version if section.create else None,
             # Without a release, the latest at creation and at each change of the version.
-            release_version=section.images.get(image(pool).ami_type),
-            ami_type=image(pool).ami_type,
+            release_version=section.images.get(nodes.image(pool).ami_type),
+            ami_type=nodes.image(pool).ami_type,
             capacity_type=capacity,
             # EKS requires the machine type of a capacity block in the launch template, and any other here.
             instance_types=None if capacity == "CAPACITY_BLOCK" else machines,
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             scaling_config=size,
-            labels=node_labels(pool),
+            labels=nodes.node_labels(pool),
             taints=node_taints(pool.supply.taints),
             update_config={
                 # MINIMAL terminates a node before it starts the next; DEFAULT temporarily doubles the group.
@@ -132,7 +122,7 @@ class NodeGroup(Component):
             ),
         )
         asg_name = self.group.resources.apply(auto_scaling_group_name)
-        tags = node_template_tags(section, pool) if section.grows and not is_system else {}
+        tags = nodes.node_template_tags(section, pool) if section.grows and not is_system else {}
         for key, value in tags.items():
             aws.autoscaling.Tag(
                 f"{name}-{key.partition('node-template/')[2]}",
@@ -153,9 +143,9 @@ class NodeGroup(Component):
             reserved = {"capacity_reservation_target": {"capacity_reservation_id": pool.reservation}}
         market: aws.ec2.LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
         tags = {**context.tags, "Name": called}
-        disks = volumes(context.section, pool.spec.disk, image(pool), pool.machine, pool.spec.image_disk)
+        disks = nodes.volumes(context.section, pool.spec.disk, nodes.image(pool), pool.machine, pool.spec.image_disk)
         local = uses_local_disks(context.section, pool.machine)
-        configuration = node_configuration(image(pool), numa=pool.spec.numa, disks=local)
+        configuration = nodes.node_configuration(nodes.image(pool), numa=pool.spec.numa, disks=local)
         return aws.ec2.LaunchTemplate(
             f"{name}-template",
             name=called,
@@ -173,7 +163,9 @@ class NodeGroup(Component):
                 "instance_metadata_tags": "disabled",
             },
             block_device_mappings=[{"device_name": volume.device, "ebs": _ebs(volume)} for volume in disks],
-            network_interfaces=[_interface(interface, context.security_group) for interface in interfaces(pool.fabric)],
+            network_interfaces=[
+                _interface(interface, context.security_group) for interface in nodes.interfaces(pool.fabric)
+            ],
             tag_specifications=[
                 {"resource_type": kind, "tags": tags} for kind in ("instance", "volume", "network-interface")
             ],

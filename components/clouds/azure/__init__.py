@@ -18,16 +18,8 @@ from gpu_tenancy.model.yaml import parse
 
 from ...objects import Component, Options
 from .. import Api, section_of
+from . import identities
 from .control_plane import AksControlPlane
-from .identities import (
-    CiIdentity,
-    Principal,
-    Right,
-    SecretReaderIdentity,
-    data_access,
-    kubelet_of,
-    role_assignment,
-)
 from .pools import MemoryLock, PoolCluster, agent_pool
 
 
@@ -68,11 +60,13 @@ class AksCluster(Component):
         for account in plan.service_accounts:
             if account.identity:
                 own = f"{name}-robot-{account.team}.{account.name}"
-                late[account.identity.name] = CiIdentity(own, place, account, cluster.id, self.own).object_id
-        for team, client in data_access(f"{name}-data", plan, place, issuer, self).items():
+                late[account.identity.name] = identities.CiIdentity(own, place, account, cluster.id, self.own).object_id
+        for team, client in identities.data_access(f"{name}-data", plan, place, issuer, self).items():
             late[f"{CLIENT_ID_OF}{team}"] = client
         for reader in plan.readers:
-            late |= SecretReaderIdentity(f"{name}-secrets-{reader.team}", place, reader, issuer, self.own).names
+            late |= identities.SecretReaderIdentity(
+                f"{name}-secrets-{reader.team}", place, reader, issuer, self.own
+            ).names
         credentials = containerservice.list_managed_cluster_user_credentials_output(
             resource_group_name=section.resource_group,
             resource_name=cluster.name,
@@ -85,9 +79,9 @@ class AksCluster(Component):
         self.kubernetes = self.api.provider()
         for registry in plan.registries if section.create else ():
             # Nodes also pull from it as a pull-through cache.
-            kubelet = Principal(cluster.identity_profile.apply(kubelet_of))
+            kubelet = identities.Principal(cluster.identity_profile.apply(identities.kubelet_of))
             pulling = f"{name}-pull-{registry.rpartition('/')[2]}"
-            role_assignment(pulling, section, kubelet, Right("AcrPull", registry), self.own)
+            identities.role_assignment(pulling, section, kubelet, identities.Right("AcrPull", registry), self.own)
         self.system: Sequence[pulumi.Resource] = ()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])

@@ -8,14 +8,14 @@ from typing import Final
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_azure_native import containerservice
-from pulumi_kubernetes.core.v1 import ContainerArgsDict
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
 
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.yaml import read_table
 
-from ...objects import Component, Options, node_daemon_set, on_each_node, on_pools
+from ...objects import Component, Options, node_daemon_set, on_pools
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, beside the taint of this name. AKS reserves its prefix, but spot pools accept it, and a pool
@@ -171,6 +171,5 @@ class MemoryLock(Component):
             "resources": {"requests": {"cpu": "5m", "memory": "10Mi"}},
             "security_context": {"privileged": True},
         }
-        labels = {"app.kubernetes.io/name": NAME}
-        spec = on_each_node(labels, {"containers": [raise_limit]}, on_pools(pools))
-        node_daemon_set(f"{name}-daemonset", NAME, labels, spec, self.own)
+        pod: PodSpecArgsDict = {"containers": [raise_limit], "affinity": {"node_affinity": on_pools(pools)}}
+        node_daemon_set(f"{name}-daemonset", ("app.kubernetes.io/name", NAME), pod, self.own)

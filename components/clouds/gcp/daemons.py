@@ -17,7 +17,7 @@ from gpu_tenancy.model.plan.fabric import network_name
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 from gpu_tenancy.model.yaml import read_table
 
-from ...objects import Component, Options, node_daemon_set, on_each_node, on_nodes, on_pools
+from ...objects import Component, Options, node_daemon_set, on_nodes, on_pools
 
 PAUSE: Final[ContainerArgsDict] = {  # keeps a pod whose init containers have done all of its work
     "name": "pause",
@@ -30,10 +30,8 @@ PAUSE: Final[ContainerArgsDict] = {  # keeps a pod whose init containers have do
 def _node_daemon_set(
     name: str, called: str, pod: PodSpecArgsDict, nodes: NodeAffinityArgsDict, opts: ResourceOptions
 ) -> DaemonSet:
-    labels = {"k8s-app": called}
-    spec = on_each_node(labels, {"host_network": True, **pod}, nodes)
-    spec["update_strategy"] = {"type": "RollingUpdate"}
-    return node_daemon_set(name, called, labels, spec, opts)
+    on_host: PodSpecArgsDict = {"host_network": True, **pod, "affinity": {"node_affinity": nodes}}
+    return node_daemon_set(name, ("k8s-app", called), on_host, opts, rolling=True)
 
 
 def _host_paths(paths: Mapping[str, str]) -> list[VolumeArgsDict]:

@@ -131,14 +131,14 @@ def status(output: Output = None) -> None:
         parts = platform.status()
         table = terminal.table("part", "state")
         for part in parts:
-            table.add_row(part.part, f"pid {part.pid}" if part.runs else "not running")
+            table.add_row(part.part, f"pid {part.pid}" if part.pid else "not running")
         stack, more = None, list[str]()
         if carried := platform.carried():
             stack = {"stack": carried.name, "engine": carried.engine, "kubeconfig": str(platform.kubeconfig)}
             more += [f"\nstack       {carried.name}, deployed with {carried.engine}"]
             more += [f"kubeconfig  {platform.kubeconfig}"]
         answer(output, {"parts": [asdict(part) for part in parts], "deployed": stack}, table, *map(Text, more))
-        exited = [part.part for part in parts if not part.runs]
+        exited = [part.part for part in parts if not part.pid]
         for part in exited if len(exited) < len(parts) else ():
             log = platform.places.log(part)
             problem = f"\n{part} exited. Last log lines ({log}):\n{processes.tail(log)}"

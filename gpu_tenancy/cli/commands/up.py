@@ -19,7 +19,7 @@ from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
     from gpu_tenancy.cluster import contexts
-    from gpu_tenancy.deploy import deploying, repairing
+    from gpu_tenancy.deploy import deploying, recovering
     from gpu_tenancy.deploy import stacks as deploy_stacks
     from gpu_tenancy.engine import project as rendering
     from gpu_tenancy.model import plan
@@ -174,7 +174,7 @@ def repair(
 def _repair(stacks: "deploy_stacks.Stacks", *, unlock: bool) -> bool:
     """Repairs the states of an environment; whether anything had to be done."""
     unlocked = _unlock(stacks, forced=unlock)
-    repaired = repairing.repair(stacks, contexts.kubeconfig)
+    repaired = recovering.repair(stacks, contexts.kubeconfig)
     for done in repaired:
         taken = f"{len(done.taken)} objects with the mark of the stack taken into the state"
         others = f"{len(done.dropped)} were not created, {done.read} other resources read again"
@@ -208,7 +208,7 @@ def _whole(stack: str, project: Path | None, *, yes: bool) -> "deploying.Environ
 def _environment(
     read: "projects.Declared", stacks: "deploy_stacks.Stacks", killed: Sequence[str]
 ) -> "deploying.Environment":
-    reach = partial(repairing.cluster_of, usual=contexts.kubeconfig)
+    reach = partial(recovering.cluster_of, usual=contexts.kubeconfig)
     return deploying.Environment(read, stacks, terminal.report, reach, killed)
 
 

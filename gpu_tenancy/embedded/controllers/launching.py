@@ -14,19 +14,7 @@ from gpu_tenancy.base.json import Json, map_at, text_at
 from gpu_tenancy.base.output import write_private
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.certificates import make_webhook_certificates, write_account_config
-from gpu_tenancy.embedded.controllers.adapting import (
-    API_SERVICE,
-    DEFINITION,
-    DEFINITIONS,
-    WEBHOOKS,
-    arguments_of,
-    bundle,
-    by_url,
-    configured,
-    conversion,
-    plain,
-    pod_of,
-)
+from gpu_tenancy.embedded.controllers import adapting
 from gpu_tenancy.embedded.controllers.table import RENDERER, Wanted, chart_folder, render, with_more
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, read_ports
 from gpu_tenancy.embedded.processes import free_ports
@@ -63,11 +51,13 @@ class Launch:
     def admit(self, cluster: Cluster) -> None:
         """Registers the webhooks; requests that match them fail until the programs run."""
         if served := self._serving("webhook"):
-            apply_all(cluster, [by_url(item, *served) for item in self.objects if item["kind"] in WEBHOOKS])
+            apply_all(
+                cluster, [adapting.by_url(item, *served) for item in self.objects if item["kind"] in adapting.WEBHOOKS]
+            )
             for definition in self.objects:
-                if definition["kind"] == DEFINITION and (change := conversion(definition, *served)):
+                if definition["kind"] == adapting.DEFINITION and (change := adapting.conversion(definition, *served)):
                     name = text_at(definition, "metadata", "name")
-                    cluster.patch(Reference(DEFINITIONS, DEFINITION, name), change)
+                    cluster.patch(Reference(adapting.DEFINITIONS, adapting.DEFINITION, name), change)
 
     def register(self, cluster: Cluster) -> None:
         """Has the API server serve the kinds of the programs, which must be ready.
@@ -77,7 +67,7 @@ class Launch:
         """
         if served := self._serving("api"):
             for item in self.objects:
-                if item["kind"] == API_SERVICE:
+                if item["kind"] == adapting.API_SERVICE:
                     serve(cluster, item, *served)
 
     def _serving(self, port: str) -> tuple[int, str] | None:
@@ -88,7 +78,7 @@ class Launch:
 
     def command(self, cluster: Cluster, name: str) -> Command:
         """Writes the files of a program, and returns its command."""
-        program, pod, folder = self.item.row.programs[name], pod_of(self.objects, name), self.folder(name)
+        program, pod, folder = self.item.row.programs[name], adapting.pod_of(self.objects, name), self.folder(name)
         token = cluster.token(pod.namespace, pod.account)
         kubeconfig = write_account_config(self.places, name, token)
         fill: dict[str, str | int] = {
@@ -102,7 +92,7 @@ class Launch:
         }
         shutil.rmtree(folder / "files", ignore_errors=True)
         for file, text in pod.files.items():
-            ours = configured(text, program.settings, fill) if file.endswith(_CONFIGURATION) else text
+            ours = adapting.configured(text, program.settings, fill) if file.endswith(_CONFIGURATION) else text
             write_private(folder / "files" / file, ours)
         secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "stringData": dict(self.certificates[name])}
         places = [{"name": mounted, "namespace": pod.namespace} for mounted in pod.secrets]
@@ -118,7 +108,7 @@ class Launch:
             "KUBECONFIG": str(kubeconfig),
             "TMPDIR": str(folder / "temporary"),
         }
-        return [str(self.item.programs[program.program]), *arguments_of(pod, program, fill)], environment
+        return [str(self.item.programs[program.program]), *adapting.arguments_of(pod, program, fill)], environment
 
     def folder(self, name: str) -> Path:
         """The folder of a program."""
@@ -153,7 +143,7 @@ def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report:
         launch.ports[name] = dict(zip(named, free_ports(len(named)), strict=True))
         folder = launch.folder(name) / "certificates"
         launch.certificates[name] = make_webhook_certificates(folder, services, program.authority)
-    apply_all(cluster, [*plain(objects), *_reads(release)])
+    apply_all(cluster, [*adapting.plain(objects), *_reads(release)])
     return launch
 
 
@@ -210,7 +200,7 @@ def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> Non
     external: Json = {"type": "ExternalName", "externalName": LOOPBACK}
     target: Json = {**place, "port": port}
     cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": place, "spec": external}, force=True)
-    cluster.apply({**service, "spec": {**spec, "service": target, "caBundle": bundle(authority)}}, force=True)
+    cluster.apply({**service, "spec": {**spec, "service": target, "caBundle": adapting.bundle(authority)}}, force=True)
     reference = Reference.of(service)
     group, version = text_at(service, "spec", "group"), text_at(service, "spec", "version")
 

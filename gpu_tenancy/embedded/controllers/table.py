@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -24,15 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.building import (
-    CONTROL_PLANE,
-    KUBERNETES,
-    build,
-    built,
-    find_go,
-    required_version,
-    source_folder,
-)
+from gpu_tenancy.embedded import building
 from gpu_tenancy.embedded.definitions import GO, module_folders
 from gpu_tenancy.embedded.definitions.pins import Module
 from gpu_tenancy.embedded.processes import alone
@@ -133,7 +124,7 @@ def module_of(row: Row) -> Module:
     """
     if row.version:
         return Module(row.module, row.version, row.chart, (row.sum, row.go_mod_sum))
-    return Module(row.module, required_version(row.source, row.module), row.chart)
+    return Module(row.module, building.required_version(row.source, row.module), row.chart)
 
 
 def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
@@ -147,8 +138,8 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
     if folder.is_dir():
         return folder
     report(f"downloading the chart of {name} {module.version}")
-    sums = None if row.version else source_folder(row.source)
-    origin = module_folders([module], find_go(GO, cache, report), sums)[module] / module.folder
+    sums = None if row.version else building.source_folder(row.source)
+    origin = module_folders([module], building.find_go(GO, cache, report), sums)[module] / module.folder
     if not (origin / "Chart.yaml").is_file():
         raise ConsoleError(f"module {module.query} has no chart {module.folder}", "correct the folder in the table")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +161,7 @@ def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
         "chart": str(chart),
         "name": release.name,
         "namespace": release.namespace,
-        "kubernetes": KUBERNETES,
+        "kubernetes": building.KUBERNETES,
         "values": release.values,
     }
     done = subprocess.run([program], input=json.dumps(wanted), capture_output=True, text=True, check=False)
@@ -258,7 +249,7 @@ def present(program: str, source: str, cache: Path) -> Path | None:
         raise ConsoleError(f"{FOLDER}: {named} is not a folder", "set it to a folder with programs, or unset it")
     if named and (given := Path(named) / program).is_file():
         return given
-    return file if (file := built(cache, program, source)).is_file() else None
+    return file if (file := building.built(cache, program, source)).is_file() else None
 
 
 def prepared(rows: Mapping[str, Row], cache: Path) -> bool:
@@ -274,22 +265,21 @@ def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[
     Raises:
         ConsoleError: the renderer, which needs only public modules of Kubernetes, cannot be built.
     """
-    needed = sorted(_needed(rows), key=lambda item: item[1])
+    needed = list(_needed(rows))
     unavailable: dict[str, str] = {}
-    for source, items in groupby(needed, key=lambda item: item[1]):
-        packages = {program: package for program, _, package in items}
+    for source in sorted({source for _, source, _ in needed}):
         what = ", ".join(f"{name} {module_of(row).version}" for name, row in rows.items() if row.source == source)
 
-        def missing(source: str = source, packages: Mapping[str, str] = packages) -> dict[str, str]:
-            return {program: package for program, package in packages.items() if not present(program, source, cache)}
+        def missing(source: str = source) -> dict[str, str]:
+            return {name: package for name, of, package in needed if of == source and not present(name, of, cache)}
 
         try:
             if missing():
                 with alone(cache / "programs.lock", report, "downloading or building programs"):
                     if left := missing():
-                        build(cache, report, left, source=source, what=what or "the renderer of charts")
+                        building.build(cache, report, left, source=source, what=what or "the renderer of charts")
         except ConsoleError as error:
-            if source == CONTROL_PLANE:
+            if source == building.CONTROL_PLANE:
                 raise
             unavailable |= dict.fromkeys(missing(), error.what)
     found = {program: path for program, source, _ in needed if (path := present(program, source, cache))}
@@ -297,7 +287,7 @@ def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[
 
 
 def _needed(rows: Mapping[str, Row]) -> Iterable[tuple[str, str, str]]:
-    yield RENDERER, CONTROL_PLANE, f"./{RENDERER}"
+    yield RENDERER, building.CONTROL_PLANE, f"./{RENDERER}"
     for row in rows.values():
         for program in row.programs.values():
             yield program.program, row.source, program.package

@@ -16,7 +16,7 @@ from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.explain import fit
 from gpu_tenancy.explain.why import KINDS, OWN, why
-from gpu_tenancy.kube.applier import immutable
+from gpu_tenancy.kube.apply import immutable
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
