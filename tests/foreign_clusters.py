@@ -10,7 +10,7 @@ FOREIGN: Final[dict[str, set[str]]] = {
     "kueue-cohort-v1beta1": {
         "queue-stopped", "queue-without-quota", "flavor-missing", "gpus-beside-queue",
     },
-    "slack-queue": {"quota-below-queue"},
+    "slack-queue": {"quota-below-queue", "guarantee-below-share"},
     "gke-blueprint": {"gpus-beside-queue"},
     "gangs": {"gpus-without-queue"},
     "no-queues": {"gpus-without-queue"},

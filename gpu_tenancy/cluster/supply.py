@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from gpu_tenancy.base.guarantee import BESIDE
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at, texts_at
-from gpu_tenancy.base.quantity import add, amounts
+from gpu_tenancy.base.quantity import MEMORY, add, amounts
 from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.cluster.gangs import GangQueue, gang_queues
 from gpu_tenancy.cluster.nodes import excluding_taints, taint_text
@@ -74,6 +75,7 @@ _MODELS: Final = (
 _KNOWN_TAINTS: Final = re.compile(r"([a-z0-9.-]*\.)?(nvidia|amd|kubernetes|google|amazonaws|azure|intel)\.(com|io)/.*")
 # Words in policies that restrict access to GPUs.
 _GUARDS: Final = ("toleration", "queue-name", "nvidia.com/gpu", "amd.com/gpu")
+_GIB: Final = 2**30
 _KUEUE: Final = "kueue.x-k8s.io/"
 
 
@@ -166,6 +168,25 @@ class Facts:
             flavor: frozenset(node.name for node in self.nodes if labels <= node.labels.items())
             for flavor, labels in wanted.items()
         }
+
+    @cached_property
+    def per_gpu(self) -> dict[str, dict[str, int]]:
+        """CPU and memory, in whole Gi, of each flavor's nodes for one of their GPUs; empty for a flavor without nodes.
+
+        Without requests of DaemonSets' pods, as far as pods are readable.
+        """
+        free = {name_of(node): Counter(amounts(at(node, "status", "allocatable"))) for node in self.state.of("Node")}
+        for pod in self.state.of("Pod"):
+            of = {text_at(owner, "kind") for owner in maps_at(pod, "metadata", "ownerReferences")}
+            if "DaemonSet" in of and (node := text_at(pod, "spec", "nodeName")) in free:
+                free[node].subtract(requests(map_at(pod, "spec")))
+        shares: dict[str, dict[str, int]] = {}
+        for flavor, nodes in self.flavors.items():
+            whole = add(*(free[node] for node in nodes))
+            count = sum(accelerators(whole).values())
+            units = {name: whole.get(name, 0) // count for name in BESIDE} if count else {}
+            shares[flavor] = {name: amount - amount % (_GIB if name == MEMORY else 1) for name, amount in units.items()}
+        return shares
 
     def total(self, resource: str, *, ready: bool = False, nodes: Collection[str] | None = None) -> int:
         """Number of GPUs of all nodes or of `nodes`; with `ready`, of ready nodes only."""

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.base.guarantee import BESIDE, Guarantee
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import add, amount, amount_text, amounts
+from gpu_tenancy.base.quantity import Amounts, add, amount, amount_text, amounts
+from gpu_tenancy.base.texts import counted
 from gpu_tenancy.cluster.budgets import budgets, counts
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.cluster.supply import Facts, Pool, accelerators
+from gpu_tenancy.kueue import Policy
 
 # `wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it.
 Level: TypeAlias = Literal["wrong", "risk"]
@@ -138,6 +141,73 @@ def _unhealthy(facts: Facts) -> Iterator[Finding]:
             yield Finding(f"Node {facts.name(node.name)}", f"{count} {resource}", problem, fix)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reclaimed:
+    """Guaranteed GPUs of a queue that others of its cohort can borrow.
+
+    `share` is the nodes' CPU and memory for these GPUs, where the queue is guaranteed less and can borrow more, or
+    is guaranteed none; empty without nodes.
+    """
+
+    place: str
+    guarantee: Guarantee
+    share: Amounts
+    fair: bool  # with fair sharing, Kueue also preempts by share, for jobs that borrow
+
+    @property
+    def gpus(self) -> str:
+        return counted(self.guarantee.units, self.guarantee.resource, self.guarantee.flavor)
+
+    @property
+    def fix(self) -> str:
+        return "raise nominalQuota of " + " and of ".join(
+            f"{name} to {amount_text(name, value)}" for name, value in self.share.items()
+        )
+
+
+def _reclaimed(facts: Facts) -> Iterator[_Reclaimed]:
+    for name, queue in facts.queues.cluster_queues.items():
+        if queue.spec.preemption.reclaim is Policy.NEVER or set(facts.queues.quotas.related(name)[0]) == {name}:
+            continue
+        quotas = queue.spec.quotas
+        for flavor, resource in (line for line, quota in quotas.items() if accelerators({line[1]: quota.nominal})):
+            # A pod set has its CPU from the GPUs' flavor, or from one flavor of another resource group: the largest.
+            beside = {
+                other: quotas.get((flavor, other)) or max(group, key=lambda quota: quota.nominal)
+                for other in BESIDE
+                if (group := [quota for line, quota in quotas.items() if line[1] == other])
+            }
+            nominal = {key: quota.nominal for key, quota in {resource: quotas[flavor, resource], **beside}.items()}
+            guarantee, per_gpu = Guarantee(facts.name(flavor), resource, nominal), facts.per_gpu.get(flavor, {})
+            low = guarantee.below(per_gpu)
+            share = {
+                key: per_gpu[key] * guarantee.units for key in low if beside[key].borrowing_limit != 0 or not low[key]
+            }
+            yield _Reclaimed(f"ClusterQueue {facts.name(name)}", guarantee, share, facts.queues.quotas.fair(name))
+
+
+def _without_cpu(facts: Facts) -> Iterator[Finding]:
+    for found in _reclaimed(facts):
+        zero = [name for name, amount in found.guarantee.beside.items() if not amount]
+        if zero and not found.fair:
+            problem = (
+                f"guaranteed with nominalQuota 0 of {' and '.join(zero)}: a job that requests {' or '.join(zero)} must"
+                " borrow, and Kueue reclaims no GPUs for a job that borrows"
+            )
+            fix = found.fix if found.share else f"raise {' and '.join(zero)} to what jobs of these GPUs request"
+            yield Finding(found.place, found.gpus, problem, fix)
+
+
+def _below_share(facts: Facts) -> Iterator[Finding]:
+    for found in _reclaimed(facts):
+        if found.share and (found.fair or all(found.guarantee.beside.values())):
+            problem = (
+                f"guaranteed with less {' and '.join(found.share)} than their share of the nodes: the largest job for"
+                f" which Kueue reclaims{' whatever the shares are' if found.fair else ''} has {found.guarantee}"
+            )
+            yield Finding(found.place, found.gpus, problem, f"{found.fix}, or request less for each GPU")
+
+
 def is_promised(facts: Facts) -> bool:
     """Whether any queue has quota of GPUs."""
     return bool(accelerators({resource: amount for (_, resource), amount in facts.promised.items()}))
@@ -149,6 +219,8 @@ PROMISES: Final = (
     Rule("promised-by-quotas", "wrong", ("LocalQueue", "ResourceQuota", "Namespace", "Node"), _by_quotas),
     Rule("promised-on-broken-nodes", "risk", ("ClusterQueue", "ResourceFlavor", "Node"), _beyond_ready),
     Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), _refused_by_quota, own=True),
+    Rule("guarantee-without-cpu", "wrong", ("ClusterQueue", "Cohort"), _without_cpu),
+    Rule("guarantee-below-share", "risk", ("ClusterQueue", "Cohort", "ResourceFlavor", "Node"), _below_share),
     Rule("unhealthy-devices", "risk", ("Node",), _unhealthy),
 )
 

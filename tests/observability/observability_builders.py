@@ -79,13 +79,15 @@ def passes(
     interval: str = "1m",
     every: str = "1m",
 ) -> None:
-    """Fails with promtool's output unless all expressions have their answers in a world.
+    """Fails with promtool's output unless all expressions and alerts have their answers in a world.
 
     `interval` is between two samples, `every` between two evaluations: all rules have this interval instead of their
     group's.
     """
     samples = max(minutes(check["eval_time"]) for check in checks)
-    case = {"interval": interval, "input_series": series(world, samples), "promql_expr_test": checks}
+    case: Data = {"interval": interval, "input_series": series(world, samples), "promql_expr_test": []}
+    for check in checks:
+        case.setdefault("promql_expr_test" if "expr" in check else "alert_rule_test", []).append(check)
     tests = {"rule_files": ["rules.json"], "evaluation_interval": every, "tests": [case]}
     with TemporaryDirectory() as folder:
         Path(folder, "rules.json").write_text(json.dumps({"groups": list(rules)}))

@@ -21,6 +21,7 @@ _QUOTA: dict[str, Any] = {
     'kueue_admitted_active_workloads{cluster_queue="a"}': 1,
     'kueue_admitted_workloads_total{cluster_queue="a"}': 7,
 }
+_CPU, _MEMORY = (_QUEUE.replace("nvidia.com/gpu", name) for name in ("cpu", "memory"))
 _OTHER = 'cluster_queue="a", flavor="a100", resource="nvidia.com/gpu"'
 
 
@@ -33,6 +34,23 @@ def _two_flavors(reserved: int) -> dict[str, Any]:
     }
     unused = {f"kueue_cluster_queue_resource_reservation{{{_OTHER.replace('a100', 'cpu')}}}": 0}
     return {**_QUOTA, **quota, **unused, f"kueue_cluster_queue_resource_reservation{{{_OTHER}}}": reserved}
+
+
+def _beside(name: str, left: float, asked: float, workloads: int = 1) -> dict[str, Any]:
+    """A guarantee of 40 of CPU or memory of which `left` is unused, and requests of pending workloads."""
+    of = _QUEUE.replace("nvidia.com/gpu", name)
+    return {
+        f"kueue_cluster_queue_nominal_quota{{{of}}}": 40,
+        f"kueue_cluster_queue_borrowing_limit{{{of}}}": 0,
+        f"kueue_cluster_queue_resource_reservation{{{of}}}": 40 - left,
+        f'kueue_cluster_queue_resource_pending{{cluster_queue="a", resource="{name}"}}': asked,
+        'kueue_pending_workloads{cluster_queue="a", status="inadmissible"}': workloads,
+    }
+
+
+def _uncovered(left: float = 0, memory: float = 40) -> dict[str, Any]:
+    """4 of 8 GPUs are idle, and a workload of 4 GPUs, 16 CPUs and 16 bytes is pending."""
+    return {**_QUOTA, **_beside("cpu", left, 16), **_beside("memory", memory, 16)}
 
 
 _STUCK = {**_QUOTA, 'kueue_admitted_active_workloads{cluster_queue="a"}': 0}
@@ -78,6 +96,11 @@ ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GpuXidError": (WORLD, "", "1m", ['node="n1", gpu="0", UUID="GPU-n1-0"']),
     "GuaranteeNotHonoured": (_QUOTA, "9m", "11m", [_QUEUE]),
     "GuaranteeNotHonoured, of neither flavor": (_two_flavors(0), "9m", "11m", [_QUEUE, _OTHER]),
+    "GuaranteeNotHonoured, CPU is used up": (_uncovered(), "9m", "11m", [_QUEUE]),
+    "GuaranteeNotCovered": (_uncovered(), "9m", "11m", [_CPU]),
+    "GuaranteeNotCovered, CPU is borrowed": (_uncovered(left=-8), "9m", "11m", [_CPU]),
+    "GuaranteeNotCovered, too little memory is left": (_uncovered(left=16, memory=15), "9m", "11m", [_MEMORY]),
+    "GuaranteeNotCovered, CPU and memory": (_uncovered(left=15, memory=0), "9m", "11m", [_CPU, _MEMORY]),
     "GuaranteeInDoubt": (_two_flavors(4), "29m", "31m", [_QUEUE]),
     "GuaranteeInDoubt, too little is left of the other": (_two_flavors(1), "29m", "31m", [_QUEUE]),
     "QueueStuck": (_STUCK, "29m", "91m", ['cluster_queue="a"']),
@@ -123,6 +146,16 @@ QUIET: dict[str, dict[str, Any]] = {
     "GuaranteeNotHonoured, what waits asks for no GPU": {**_QUOTA, _ASKED: 0},
     "GuaranteeNotHonoured, what waits may want the other flavor": _two_flavors(4),
     "GuaranteeNotHonoured, what waits is larger than what is left": {**_QUOTA, _ASKED: 5},
+    "GuaranteeNotCovered": _uncovered(left=16),
+    "GuaranteeNotCovered, a fraction of a CPU is left": {**_QUOTA, **_beside("cpu", 15.9, 15.9)},
+    "GuaranteeNotCovered, no quota of CPU and memory": _QUOTA,
+    "GuaranteeNotCovered, all GPUs are used": {
+        **_uncovered(),
+        f"kueue_cluster_queue_resource_reservation{{{_QUEUE}}}": 8,
+    },
+    "GuaranteeNotCovered, pending workloads request no GPU": {**_uncovered(), _ASKED: 0},
+    "GuaranteeNotCovered, pending workloads may request the other flavor": {**_two_flavors(4), **_beside("cpu", 0, 16)},
+    "GuaranteeNotCovered, workloads fit one by one": {**_QUOTA, **_beside("cpu", 16, 32, workloads=2)},
     "GuaranteeInDoubt": _QUOTA,
     "GuaranteeInDoubt, of neither flavor": _two_flavors(0),
     "GuaranteeInDoubt, what waits asks for no GPU": {**_two_flavors(4), _ASKED: 0},
@@ -208,6 +241,30 @@ def test_an_alert_does_not_fire_while_guarantees_hold(name: str) -> None:
     passes(QUIET[name], [asks(firing(alert), late, {})], _rule(alert))
 
 
+@pytest.mark.parametrize(
+    ("left", "resource", "said"),
+    [
+        (10, "cpu", "CPU. Pending workloads request more than the 10 "),
+        (16, "memory", "memory. Pending workloads request more than the 8Gi "),
+    ],
+)
+def test_not_covered_alert_names_resource_and_rest(left: float, resource: str, said: str) -> None:
+    (group,) = _rule("GuaranteeNotCovered")
+    (rule,) = group["rules"]
+    rule["annotations"] = {"summary": rule["annotations"]["summary"]}
+    world = {**_QUOTA, **_beside("cpu", left, 16)}
+    if resource == "memory":
+        world |= {
+            name: value * 2**30 if "workloads" not in name else value
+            for name, value in _beside("memory", 8, 16).items()
+        }
+    expected = {
+        "exp_labels": {"severity": "warning", "cluster_queue": "a", "flavor": "h100", "resource": resource},
+        "exp_annotations": {"summary": f"a is not covered: {said}left of its guarantee of h100, but no more GPUs"},
+    }
+    passes(world, [{"eval_time": "11m", "alertname": rule["alert"], "exp_alerts": [expected]}], [group])
+
+
 def test_every_alert_is_tried() -> None:
     assert {rule["alert"] for group in observed(budgeted()).rules for rule in group["rules"] if "alert" in rule} == {
         name.partition(",")[0] for name in ALARMS
@@ -233,15 +290,19 @@ def test_recording_rules_give_the_expected_answers() -> None:
 
 
 def test_without_gpus_the_panels_show_cpus() -> None:
-    """10 CPUs guaranteed, 6 of them used, and pending workloads that request 5."""
+    """10 CPUs and no memory guaranteed, 6 CPUs used, and pending workloads that request 5 and memory."""
     found = observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}))
-    cpus = 'cluster_queue="a", flavor="cpu", resource="cpu"'
+    cpus, memory = (f'cluster_queue="a", flavor="cpu", resource="{name}"' for name in ("cpu", "memory"))
     world = {
         f"kueue_cluster_queue_nominal_quota{{{cpus}}}": 10,
         f"kueue_cluster_queue_borrowing_limit{{{cpus}}}": 10,
         f"kueue_cluster_queue_resource_reservation{{{cpus}}}": 6,
         f"kueue_cluster_queue_resource_usage{{{cpus}}}": 6,
         'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="cpu"}': 5,
+        f"kueue_cluster_queue_nominal_quota{{{memory}}}": 0,
+        f"kueue_cluster_queue_borrowing_limit{{{memory}}}": "Inf",
+        f"kueue_cluster_queue_resource_reservation{{{memory}}}": 0,
+        'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="memory"}': 2**34,
         'kueue_pending_workloads{cluster_queue="a", status="inadmissible"}': 2,
     }
     shown = {
@@ -252,6 +313,7 @@ def test_without_gpus_the_panels_show_cpus() -> None:
     answers = [10, 20, 6, 0, 4, 14]
     checks = [asks(f"sum({expr})", "20m", {"{}": answer}) for expr, answer in zip(shown.values(), answers, strict=True)]
     checks.append(asks(firing("GuaranteeNotHonoured"), "20m", {f"{{{cpus}}}": 1}))
+    checks.append(asks(firing("GuaranteeNotCovered"), "20m", {f"{{{memory}}}": 1}))
     passes(world, checks, found.rules)
 
 

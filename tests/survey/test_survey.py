@@ -93,6 +93,47 @@ def test_a_change_breaks_its_rule_alone(case: Data) -> None:
     assert {broken.rule for broken in found.broken} == {case["rule"], *case.get("more", ())}
 
 
+def _covered(cpu: Data, **spec: Any) -> Data:
+    """A change of the cluster: queue red has quota of CPU, and other fields."""
+    lines = [{"name": "cpu", **cpu}, {"name": "nvidia.com/gpu", "nominalQuota": 8}]
+    groups = [{"flavors": [{"name": "big", "resources": lines}]}]
+    return {"merge": {"ClusterQueue/red-queue": {"spec": {"resourceGroups": groups, **spec}}}}
+
+
+_DAEMON: Final[Data] = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "agent",
+        "namespace": "kube-system",
+        "ownerReferences": [{"kind": "DaemonSet", "name": "agent"}],
+    },
+    "spec": {"nodeName": "n1", "containers": [{"resources": {"requests": {"cpu": "8"}}}]},
+}
+_SPARE: Final[Data] = {  # A queue whose quota is only lent.
+    "kind": "ClusterQueue",
+    "metadata": {"name": "spare"},
+    "spec": {
+        "cohortName": "all",
+        "namespaceSelector": {"matchLabels": {"nobody": "true"}},
+        "resourceGroups": [{"flavors": [{"name": "big", "resources": [{"name": "cpu", "nominalQuota": 96}]}]}],
+    },
+}
+_NO_FINDING: Final[dict[str, Data]] = {
+    "the nodes' share": _covered({"nominalQuota": 96}),
+    "the nodes' share without DaemonSets": {**_covered({"nominalQuota": 92}), "add": [_DAEMON]},
+    "CPU is a limit": _covered({"nominalQuota": 10, "borrowingLimit": 0}),
+    "never reclaims": _covered({"nominalQuota": 0}, preemption={"reclaimWithinCohort": "Never"}),
+    "others of its cohort do not exist": _covered({"nominalQuota": 10}, cohortName="own"),
+    "a queue lends and nobody uses it": {"add": [_SPARE]},
+}
+
+
+@pytest.mark.parametrize("name", _NO_FINDING)
+def test_reclaimable_guarantees_have_no_findings(name: str) -> None:
+    rules = {broken.rule for broken in seen(changed(_NO_FINDING[name])).broken}
+    assert not rules & {"guarantee-without-cpu", "guarantee-below-share", "queue-of-no-namespace"}
+
+
 def test_each_rule_has_a_case() -> None:
     assert {case["rule"] for case in CASES} == {rule.name for rule in RULES}
     assert {kind for rule in RULES for kind in rule.needs} <= set(KINDS)

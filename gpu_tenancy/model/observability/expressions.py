@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from gpu_tenancy.base.guarantee import BESIDE
 from gpu_tenancy.base.quantity import CPU
 
 _APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
@@ -224,6 +225,21 @@ class Expressions:
         Their mean request fits, so the smallest one does.
         """
         return f"{self._reserved} and {self._left} >= {self._mean_request}"
+
+    @property
+    def missed_guarantee(self) -> str:
+        """Reservations below the guarantee, if no other flavor can be the one that the pending workloads request."""
+        return f"{self.below_guarantee} unless on (cluster_queue, resource) {self.guarantee_reserved}"
+
+    @property
+    def not_covered(self) -> str:
+        """Unused guarantee of CPU or memory, less than the mean request of workloads that miss their guarantee.
+
+        Kueue does not report requests by workload: the mean of covered workloads fits, so at least one is not covered.
+        """
+        beside = replace(self, resources=tuple(name for name in BESIDE if name not in self.resources))
+        left = f"round(clamp_min({beside._left}, 0), 0.001)"  # fractions of CPUs are not exact
+        return f"{left} < {beside._mean_request} and on (cluster_queue, flavor) ({self.missed_guarantee})"
 
     @property
     def demand_within_guarantee(self) -> str:
