@@ -120,11 +120,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
 
 
 def plan_sections(sections: dict[str, Any], name: str, project: Path) -> Preview:
-    """Plans a stack that is not in a file yet.
-
-    Raises:
-        StackError: the stack is not valid.
-    """
+    """Plans a stack that is not in a file yet. Raises StackError if it is not valid."""
     source = Source(sections, f"stacks/Pulumi.{name}.yaml")
     return rendered(Declared(name, project, project_name(project), source, load(source)))
 

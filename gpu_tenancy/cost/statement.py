@@ -24,11 +24,7 @@ class Period:
 
     @classmethod
     def of(cls, month: str | None, now: datetime) -> Self:
-        """The month `2026-10`, or the one before the current one.
-
-        Raises:
-            ConsoleError: not a month, or one that has not begun.
-        """
+        """The month `2026-10`, by default the last one. Raises ConsoleError if it is not a month that has begun."""
         if month is None:
             year, number = (now.year - 1, _DECEMBER) if now.month == 1 else (now.year, now.month - 1)
             month = f"{year:04}-{number:02}"
@@ -163,11 +159,7 @@ class Terms:
 
     @classmethod
     def of(cls, tree: Tree) -> Self:
-        """The terms with the prices of the flavors with GPUs.
-
-        Raises:
-            ConsoleError: the stack has no GPUs.
-        """
+        """The terms with the prices of the flavors with GPUs. Raises ConsoleError if the stack has none."""
         found = gpu_prices(tree)
         if not found:
             raise ConsoleError("the stack has no GPUs, and only GPU-hours are counted", "specify a stack with GPUs")

@@ -200,11 +200,7 @@ def _short(value: Any) -> str | None:
 
 
 def load(source: Source) -> Stack:
-    """Reads and checks a stack.
-
-    Raises:
-        StackError: with every problem, of single values and between sections.
-    """
+    """Reads and checks a stack. Raises StackError with every problem, of single values and between sections."""
     source = with_workers(source, _alone)
     stack = _alone(source)
     if problems := [_located(problem, source) for problem in manager_problems(source, stack, load)]:
