@@ -159,7 +159,7 @@ class PlainTable(Table):
     row is a block with a line for each column.
     """
 
-    def __init__(self, headings: Sequence[str], *, title: str = "", drop: Sequence[str] = ()) -> None:
+    def __init__(self, *headings: str, title: str = "", drop: Sequence[str] = ()) -> None:
         """A table without rows; the columns `drop` may be left out, in this order.
 
         In headings, `#` at the end means numbers, `~` texts that may wrap, `#~` both.
