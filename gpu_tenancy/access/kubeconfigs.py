@@ -221,11 +221,7 @@ def with_authority(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def source(cluster: Section, given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
-    """Kubeconfig and context that a user names, else of the stack, else kubectl's.
-
-    Raises:
-        ConsoleError: the kubeconfig does not exist.
-    """
+    """Kubeconfig and context that a user names, else of the stack, else kubectl's. Raises ConsoleError if missing."""
     if embedded:
         with connect(given, context, embedded=True):
             return Platform().kubeconfig, EMBEDDED_CONTEXT
