@@ -70,7 +70,7 @@ def page() -> str:
     pages = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # noqa: S701
     pages.filters |= {"cell": _cell, "code": _code, "short": _short, "value": _value}
     packs = [_pack(folder, pack) for folder, pack in PACKS.items()]
-    packs[-1]["not_evaluated"] = list(cloud_rules.not_evaluated())
+    packs[-1]["not_evaluated"] = list(cloud_rules.coverage.not_evaluated())
     unsearched = workload_rules.pods.UNSEARCHED
     return pages.get_template("policies.md.j2").render(forms=FORMS.values(), unsearched=unsearched, packs=packs)
 

@@ -48,11 +48,7 @@ SHORTEST, LONGEST = 600, 24 * 3600  # seconds of validity: the API server's mini
 
 
 def check_member(access: Access, team: str, who: Person) -> None:
-    """Checks that the stack gives a person a role in a team, or in the whole cluster.
-
-    Raises:
-        ConsoleError: it does not.
-    """
+    """Checks that the stack gives a person a role in a team, or in the whole cluster. Raises ConsoleError if not."""
     own = [grant for grant in access.grants if grant.subject == subject(who)]
     if not any(grant.namespace == team or (not grant.namespace and grant.role != MEMBER) for grant in own):
         known = sorted({shown(grant.subject, access.names) for grant in access.grants if grant.namespace == team})
@@ -161,11 +157,7 @@ def in_team(config: Mapping[str, Any], stack: str, team: str) -> str:
 
 
 def write(file: Path, text: str) -> None:
-    """Writes a kubeconfig, readable only by its owner (mode 0600).
-
-    Raises:
-        ConsoleError: the file exists and is not one that this command wrote.
-    """
+    """Writes a kubeconfig with mode 0600. Raises ConsoleError if the file exists and this command did not write it."""
     mark = f"\nextensions:\n- name: {_MARK}\n"
     if file.exists() and mark not in file.read_text(encoding="utf-8", errors="replace"):
         what = f"--out: {file} exists and was not written by this command"
@@ -220,11 +212,7 @@ def _aks(cluster: AzureCluster, run: Run) -> Server:
 
 
 def with_authority(cluster: dict[str, Any]) -> dict[str, Any]:
-    """A cluster entry with an embedded CA.
-
-    Raises:
-        OSError: the CA cannot be read.
-    """
+    """A cluster entry with an embedded CA. Raises OSError if the CA cannot be read."""
     rest = {key: value for key, value in cluster.items() if key != "certificate-authority"}
     if "certificate-authority" in cluster and "certificate-authority-data" not in cluster:
         content = Path(cluster["certificate-authority"]).read_bytes()
@@ -233,11 +221,7 @@ def with_authority(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 def source(cluster: Section, given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
-    """Kubeconfig and context that a user names, else of the stack, else kubectl's.
-
-    Raises:
-        ConsoleError: the kubeconfig does not exist.
-    """
+    """Kubeconfig and context that a user names, else of the stack, else kubectl's. Raises ConsoleError if missing."""
     if embedded:
         with connect(given, context, embedded=True):
             return Platform().kubeconfig, EMBEDDED_CONTEXT

@@ -24,11 +24,7 @@ _ANONYMOUS: Final = "system:unauthenticated"
 
 
 def grants(cluster: Cluster) -> tuple[Grant, ...]:
-    """All roles that bindings of a cluster give.
-
-    Raises:
-        ApiError: the caller may not list roles and bindings of the whole cluster.
-    """
+    """All roles that bindings of a cluster give. Raises ApiError if the caller may not list roles and bindings."""
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         cluster_roles, roles, *bindings = pool.map(partial(cluster.list, RBAC), _KINDS)
     rules = rules_by_role((*cluster_roles, *roles))
@@ -95,11 +91,7 @@ def who_can_live(cluster: Cluster, verb: str, resource: Resource, namespace: str
 
 
 def review(cluster: Cluster, caller: Caller, question: Question) -> bool:
-    """Asks for a SubjectAccessReview.
-
-    Raises:
-        ApiError: the caller may not ask for other users.
-    """
+    """Asks for a SubjectAccessReview. Raises ApiError if the caller may not ask for other users."""
     verb, resource, place = question
     plural, _, subresource = resource.name.partition("/")
     target = {"group": resource.group, "resource": plural, "subresource": subresource, "namespace": place}
@@ -117,11 +109,7 @@ def username(who: Subject) -> str:
 
 
 def who_am_i(cluster: Cluster) -> Caller:
-    """The caller as the API server sees it (SelfSubjectReview).
-
-    Raises:
-        ApiError: the API server does not accept the caller's credentials.
-    """
+    """The caller as the API server sees it (SelfSubjectReview). Raises ApiError if it rejects the credentials."""
     answer = cluster.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     user = map_at(answer, "status", "userInfo")
     return Caller(text_at(user, "username"), tuple(list_at(user, "groups")))

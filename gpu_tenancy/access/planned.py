@@ -69,11 +69,7 @@ def shown(who: Subject, names: Names) -> str:
 
 
 def named(text: str, stack: Stack, names: Iterable[Person], place: str) -> Person:
-    """A person that the user names.
-
-    Raises:
-        ConsoleError: the person is not in `names`.
-    """
+    """A person that the user names. Raises ConsoleError if the person is not in `names`."""
     found = person(stack.people.names.get(text, text))
     if found is None or not found.name or (found.kind == "serviceaccount" and not all(found.name.partition("/"))):
         hint = nearest(text, [*stack.people.names, *map(str, names)])
@@ -121,11 +117,7 @@ class Access:
         return not who.name.startswith("system:")
 
     def namespaces(self, namespace: str | None) -> tuple[str, ...]:
-        """The namespaces of a question.
-
-        Raises:
-            ConsoleError: no team has the namespace.
-        """
+        """The namespaces of a question. Raises ConsoleError if no team has the namespace."""
         if namespace is not None and namespace not in self.stack.teams:
             fix = nearest(namespace, self.stack.teams)
             raise ConsoleError(f"-n: stack {self.name} has no team '{namespace}'", fix)
@@ -145,11 +137,7 @@ def access_of(stack: str | None, team: str | None, project: Path | None, place: 
 
 
 def seconds_of(text: str, place: str) -> float:
-    """The seconds of a duration such as `30m` or `1h`.
-
-    Raises:
-        ConsoleError: it is not a duration with a unit.
-    """
+    """The seconds of a duration such as `30m` or `1h`. Raises ConsoleError if it is not a duration with a unit."""
     try:
         return parse_duration(text)
     except ValueError as error:

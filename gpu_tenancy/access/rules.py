@@ -88,11 +88,7 @@ def resource_of(text: str, stack: Stack | None) -> Resource:
 
 
 def verb_of(text: str) -> str:
-    """Checks a verb of RBAC.
-
-    Raises:
-        ConsoleError: the verb is unknown.
-    """
+    """Checks a verb of RBAC. Raises ConsoleError if it is unknown."""
     known_verbs = (*VERBS, *_SPECIAL)
     if text.lower() not in known_verbs:
         raise ConsoleError(f"VERB: unknown verb '{text}'", nearest(text, known_verbs))

@@ -100,8 +100,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
         what = "namespaces with a LocalQueue" if not seen.teams.entries else "nodes of a ResourceFlavor"
         raise ConsoleError(f"the cluster shows no {what}", "check your rights with `tenancy cluster inspect`")
     made = Adopted(seen.sections(name))
-    parts = {"pools": seen.pools[0], "priorities": seen.priorities, "cohorts": seen.cohorts, "teams": seen.teams}
-    for section, part in parts.items():
+    for section, part in seen.parts.items():
         made.notes |= {(section, entry): note for entry, note in part.notes.items()}
         made.left += part.left
     made.left += [missing.text for missing in seen.facts.state.refused()]
@@ -120,11 +119,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
 
 
 def plan_sections(sections: dict[str, Any], name: str, project: Path) -> Preview:
-    """Plans a stack that is not in a file yet.
-
-    Raises:
-        StackError: the stack is not valid.
-    """
+    """Plans a stack that is not in a file yet. Raises StackError if it is not valid."""
     source = Source(sections, f"stacks/Pulumi.{name}.yaml")
     return rendered(Declared(name, project, project_name(project), source, load(source)))
 

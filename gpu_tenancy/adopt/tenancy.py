@@ -1,6 +1,5 @@
 """Drafts pools, teams, cohorts and priorities of a stack from nodes and objects of a cluster."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -312,20 +311,19 @@ class Seen:
                 drafted.notes[name] = f"{kind} {name}"
         return drafted
 
+    @property
+    def parts(self) -> dict[str, Drafted]:
+        """The drafted sections, in the order of the file."""
+        return {"pools": self.pools[0], "priorities": self.priorities, "cohorts": self.cohorts, "teams": self.teams}
+
     def sections(self, name: str) -> dict[str, Any]:
         """The stack; its environment is from the namespaces' labels, else its name."""
         spaces = [each for each in self.facts.state.of("Namespace") if name_of(each) in self.queue_of]
         said = {texts_at(each, "metadata", "labels").get("environment", "") for each in spaces}
         environment = said.pop() if len(said) == 1 else name
-        parts: Mapping[str, Any] = {
-            "pools": self.pools[0].entries,
-            "priorities": self.priorities.entries,
-            "cohorts": self.cohorts.entries,
-            "teams": self.teams.entries,
-        }
         fair = {"fairness": "even"} if self.facts.queues.tenancy.fair_sharing else {}
         cluster: dict[str, Any] = {"cloud": "existing", "provides": self.provides}
         operators = {to_camel(name): "installed" for name in sorted({OPERATED[group] for group in self.groups})}
         start = {"environment": environment or name, "cluster": cluster, **fair}
         start |= {"operators": operators} if operators else {}
-        return {**start, **{key: part for key, part in parts.items() if part}}
+        return {**start, **{key: part.entries for key, part in self.parts.items() if part.entries}}

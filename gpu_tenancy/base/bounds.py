@@ -97,10 +97,6 @@ def _named(sign: str) -> str:
 
 
 def check_values(file: pathlib.Path, data: Any) -> None:
-    """Checks the plain data of a file against the bounds of a stack's values.
-
-    Raises:
-        ConsoleError: the first value that is out of bounds, with its place.
-    """
+    """Checks the data of a file against the bounds of values. Raises ConsoleError for the first value beyond them."""
     if problem := next(value_problems(data), None):
         raise ConsoleError(f"{file}: {dotted(problem.path)}: {problem.rule}", problem.fix)

@@ -10,11 +10,7 @@ _SILENT: Final = {"merge-base": "no common ancestor with HEAD"}
 
 
 def git(project: Path, ref: str, *arguments: str) -> str:
-    """Output of a git command in the folder of a project.
-
-    Raises:
-        ConsoleError: git is not installed or fails, for example because the ref does not exist.
-    """
+    """Output of a git command in the folder of a project. Raises ConsoleError if git is not installed or fails."""
     try:
         done = subprocess.run(["git", "-C", str(project), *arguments], check=False, capture_output=True, text=True)
     except FileNotFoundError as error:

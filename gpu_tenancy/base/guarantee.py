@@ -18,16 +18,11 @@ BESIDE: Final = (CPU, MEMORY)
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """Nominal quota of a queue in one flavor, in base units.
-
-    Attributes:
-        resource: the counted resource: the flavor's GPUs, or CPU in a flavor without GPUs
-        amounts: nominal quota by resource; a resource that the queue does not cover is missing, and bounds no job
-    """
+    """Nominal quota of a queue in one flavor, in base units."""
 
     flavor: str
-    resource: str
-    amounts: Amounts
+    resource: str  # the counted resource: the flavor's GPUs, or CPU in a flavor without GPUs
+    amounts: Amounts  # nominal quota by resource; one that the queue does not cover is missing, and bounds no job
 
     @property
     def units(self) -> int:

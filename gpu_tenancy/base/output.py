@@ -159,7 +159,7 @@ class PlainTable(Table):
     row is a block with a line for each column.
     """
 
-    def __init__(self, headings: Sequence[str], *, title: str = "", drop: Sequence[str] = ()) -> None:
+    def __init__(self, *headings: str, title: str = "", drop: Sequence[str] = ()) -> None:
         """A table without rows; the columns `drop` may be left out, in this order.
 
         In headings, `#` at the end means numbers, `~` texts that may wrap, `#~` both.
@@ -275,11 +275,7 @@ def write_text(file: Path, text: str) -> None:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Writes a file as `write_text` does; the file and new folders are readable only by their owner.
-
-    Raises:
-        OSError: the file cannot be written; it names the file.
-    """
+    """As `write_text`, with its error; the file and new folders are readable only by their owner."""
     with naming(file):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _replace(file, text, 0o600)

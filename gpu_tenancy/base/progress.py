@@ -72,11 +72,7 @@ PATIENCE: Final = "GPU_TENANCY_PATIENCE"
 
 
 def patient(seconds: float) -> float:
-    """The limit of a wait on this machine, whose limit on a usual machine is `seconds`.
-
-    Raises:
-        ConsoleError: the environment variable is not such a number.
-    """
+    """The limit of a wait here, of `seconds` on a usual machine. Raises ConsoleError if PATIENCE is not a number."""
     given = os.environ.get(PATIENCE) or "1"
     try:
         factor = float(given)

@@ -64,20 +64,12 @@ def parse_quantity(text: str | float) -> Fraction:
 
 
 def parse_cpu(text: str | float) -> int:
-    """Millicores of a cpu quantity: `2` is 2000, `500m` is 500.
-
-    Raises:
-        ValueError: not a quantity, negative, or not a whole number of millicores.
-    """
+    """Millicores of a cpu quantity: `2` is 2000. Raises ValueError if it is negative, or not a whole number of them."""
     return _whole(parse_quantity(text) * 1000, text, "millicores")
 
 
 def parse_bytes(text: str | float) -> int:
-    """Bytes of a memory or storage quantity: `4Gi` is 4294967296.
-
-    Raises:
-        ValueError: not a quantity, negative, or not a whole number of bytes.
-    """
+    """Bytes of a memory or storage quantity: `4Gi` is 4294967296. Raises ValueError as `parse_cpu` does."""
     return _whole(parse_quantity(text), text, "bytes")
 
 
@@ -144,11 +136,7 @@ def times(amounts: Amounts, factor: int) -> dict[str, int]:
 
 
 def parse_duration(text: str) -> float:
-    """The seconds of a duration such as `100ms`, `30s`, `10m`, `1.5h` or `7d`.
-
-    Raises:
-        ValueError: not a number with one of these units.
-    """
+    """The seconds of a duration such as `100ms`, `30s`, `10m`, `1.5h` or `7d`. Raises ValueError for others."""
     match = _DURATION.fullmatch(text)
     if match is None:
         msg = f"{text!r} is not a duration with a unit"
@@ -216,11 +204,7 @@ def _units(written: str, factor: int) -> int:
 
 
 def seconds(option: str, written: str) -> float:
-    """The seconds of a duration that is the value of an option.
-
-    Raises:
-        ConsoleError: it is not a duration, or 0.
-    """
+    """The seconds of a duration that is the value of an option. Raises ConsoleError if it is not a duration, or 0."""
     try:
         found = parse_duration(written)
     except ValueError as error:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -38,9 +38,7 @@ ProjectFolder = Annotated[
 ]
 
 
-def table(*headings: str, title: str = "", drop: Sequence[str] = ()) -> PlainTable:
-    """A table as all commands print it: see `PlainTable`."""
-    return PlainTable(headings, title=title, drop=drop)
+table: Final = PlainTable
 
 
 class Lines:

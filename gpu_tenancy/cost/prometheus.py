@@ -74,11 +74,7 @@ class Prometheus:
 
 
 def of_prometheus(stack: str, terms: Terms, server: Prometheus, period: Period) -> Statement:
-    """The statement of a month, from the samples of the stack's recording rules.
-
-    Raises:
-        ConsoleError: the server cannot be reached, or has no such samples.
-    """
+    """The statement of a month, from the samples of the stack's recording rules. Raises ConsoleError without them."""
     sums = {
         name: {(labels["cluster_queue"], labels["flavor"]): hours for labels, hours in server.hours(name, period)}
         for name in ("guaranteed", "used", "idle", "borrowed", "lent")

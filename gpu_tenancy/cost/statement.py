@@ -24,11 +24,7 @@ class Period:
 
     @classmethod
     def of(cls, month: str | None, now: datetime) -> Self:
-        """The month `2026-10`, or the one before the current one.
-
-        Raises:
-            ConsoleError: not a month, or one that has not begun.
-        """
+        """The month `2026-10`, by default the last one. Raises ConsoleError if it is not a month that has begun."""
         if month is None:
             year, number = (now.year - 1, _DECEMBER) if now.month == 1 else (now.year, now.month - 1)
             month = f"{year:04}-{number:02}"
@@ -50,16 +46,13 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """GPU-hours of a queue in a flavor; `idle` is unused guarantee, `borrowed` use beyond the guarantee.
-
-    `lent` is idle guarantee that others borrowed; None if the use of others is unknown.
-    """
+    """GPU-hours of a queue in a flavor; `idle` is unused guarantee, `borrowed` use beyond the guarantee."""
 
     guaranteed: float = 0.0
     used: float = 0.0
     idle: float = 0.0
     borrowed: float = 0.0
-    lent: float | None = 0.0
+    lent: float | None = 0.0  # idle guarantee that others borrowed; None if the use of others is unknown
 
     def __add__(self, other: "Hours") -> "Hours":
         lent = None if self.lent is None or other.lent is None else self.lent + other.lent
@@ -74,33 +67,24 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One flavor of a team's queue and of the teams that use it; `center` is empty for unknown namespaces.
-
-    `price` is US dollars per GPU-hour, None if unknown; `budget` is US dollars for all GPUs of the team in 30 days.
-    """
+    """One flavor of a team's queue and of the teams that use it; `center` is empty for unknown namespaces."""
 
     team: str
     center: str
     flavor: str
     hours: Hours
-    price: float | None
-    budget: float | None
+    price: float | None  # US dollars per GPU-hour; None if unknown
+    budget: float | None  # US dollars for all GPUs of the team in 30 days
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """GPU-hours of a team that were lost; None if unknown.
-
-    Attributes:
-        unused: held by pods whose GPUs did less than 5 %.
-        preempted: of workloads up to a preemption, an upper bound.
-        failed: of workloads that failed, and up to evictions for other reasons.
-    """
+    """GPU-hours of a team that were lost; None if unknown."""
 
     team: str
-    unused: float | None = None
-    preempted: float | None = None
-    failed: float | None = None
+    unused: float | None = None  # held by pods whose GPUs did less than 5 %
+    preempted: float | None = None  # of workloads up to a preemption, an upper bound
+    failed: float | None = None  # of workloads that failed, and up to evictions for other reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +102,10 @@ class JobUse:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """GPU-hours of a flavor, or of all; `reserved` ones are for Volcano's gangs, which Kueue does not count.
-
-    `existed` is of its nodes; from a file of Workloads, of its pools at their maximum.
-    """
+    """GPU-hours of a flavor, or of all; `reserved` ones are for Volcano's gangs, which Kueue does not count."""
 
     flavor: str
-    existed: float
+    existed: float  # of its nodes; from a file of Workloads, of its pools at their maximum
     reserved: float
     guaranteed: float
     used: float
@@ -137,16 +118,13 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A month of a stack, of which the source has `covered` hours; `notes` are remarks for readers.
-
-    `at_most`: the supply is an upper bound, not a measurement.
-    """
+    """A month of a stack, of which the source has `covered` hours; `notes` are remarks for readers."""
 
     stack: str
     source: str
     period: Period
     covered: float
-    at_most: bool
+    at_most: bool  # whether the supply is an upper bound, not a measurement
     lines: tuple[Line, ...]
     losses: tuple[Loss, ...]
     jobs: tuple[JobUse, ...]
@@ -163,11 +141,7 @@ class Terms:
 
     @classmethod
     def of(cls, tree: Tree) -> Self:
-        """The terms with the prices of the flavors with GPUs.
-
-        Raises:
-            ConsoleError: the stack has no GPUs.
-        """
+        """The terms with the prices of the flavors with GPUs. Raises ConsoleError if the stack has none."""
         found = gpu_prices(tree)
         if not found:
             raise ConsoleError("the stack has no GPUs, and only GPU-hours are counted", "specify a stack with GPUs")

@@ -171,11 +171,7 @@ class _Reading:
 
 
 def of_workloads(stack: str, terms: Terms, trace: Trace, period: Period) -> Statement:
-    """The statement of a month; Workloads that still run count until the end of the period.
-
-    Raises:
-        ConsoleError: the file cannot be read.
-    """
+    """The statement of a month; running Workloads count until its end. Raises ConsoleError for an unreadable file."""
     reading = _Reading(terms, period)
     trace.until = period.end
     others = 0

@@ -30,12 +30,12 @@ def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]
     except NoAnswerError as error:
         raise ConsoleError(f"aws sts get-caller-identity: {error}", "run it yourself, and correct the login") from error
     yield from _quotas(cli, needs)
-    types = sorted({need.type for need in needs})
+    types = sorted({need.machine.type for need in needs})
     yield Question("zones", ", ".join(types), "offered in the zones", lambda: _zones(cli, needs, section))
     if section.subnets:
         yield Question("subnets", ", ".join(section.subnets), "free addresses", lambda: _subnets(cli, needs, section))
     # Pools with GPUs whose node groups have several zones; Karpenter has no Auto Scaling groups.
-    spread = [need.pool for need in needs if need.gpu and len(need.zones or section.zonal) > 1]
+    spread = [need.pool for need in needs if need.machine.gpus and len(need.zones or section.zonal) > 1]
     if spread and section.autoscaler != "karpenter":
         rebalanced = partial(_rebalanced, cli, section.name, spread)
         yield Question("rebalancing", ", ".join(spread), f"{_REBALANCE} suspended", rebalanced)
@@ -52,12 +52,12 @@ def _quotas(cli: AwsCli, needs: Iterable[NodesNeed]) -> Iterator[Question]:
     sums = Counter[AwsQuota]()
     for need in (need for need in needs if not need.reserved):
         cpus = need.nodes * need.cpus
-        if quota := preflight().aws.quota_of(need.type, spot=need.preemptible):
+        if quota := preflight().aws.quota_of(need.machine.type, spot=need.preemptible):
             sums[quota] += cpus
         else:
-            fix = f"compare the quota of {need.type} at https://console.aws.amazon.com/servicequotas"
-            row = Row("quota", need.type, f"{cpus} vCPUs", "not in the catalogue", "unknown", fix)
-            yield Question("quota", need.type, row.needed, lambda row=row: [row])
+            fix = f"compare the quota of {need.machine.type} at https://console.aws.amazon.com/servicequotas"
+            row = Row("quota", need.machine.type, f"{cpus} vCPUs", "not in the catalogue", "unknown", fix)
+            yield Question("quota", need.machine.type, row.needed, lambda row=row: [row])
     for quota, cpus in sums.items():
         yield Question("quota", quota.name, f"{cpus:,} vCPUs", partial(_quota, cli, quota, cpus))
 
@@ -74,14 +74,14 @@ def _quota(cli: AwsCli, quota: AwsQuota, needed: int) -> Iterator[Row]:
 
 
 def _zones(cli: AwsCli, needs: Sequence[NodesNeed], section: AwsCluster) -> Iterator[Row]:
-    types = sorted({need.type for need in needs})
+    types = sorted({need.machine.type for need in needs})
     filters = [{"Name": "instance-type", "Values": types}]
     answer = cli.ask("ec2", "describe-instance-type-offerings", LocationType="availability-zone", Filters=filters)
     offered: dict[str, set[str]] = {}
     for offering in answer["InstanceTypeOfferings"]:
         offered.setdefault(offering["InstanceType"], set()).add(offering["Location"])
     for need in needs:
-        zones, there = need.zones or section.zonal, offered.get(need.type, set())
+        zones, there = need.zones or section.zonal, offered.get(need.machine.type, set())
         # Without zones of its own, a node group uses those of the subnets that have machines.
         fits = set(zones) <= there if need.zones else bool(set(zones) & there)
         wanted = f"{'all' if need.zones else 'one'} of {', '.join(zones)}"

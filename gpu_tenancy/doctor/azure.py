@@ -31,7 +31,7 @@ def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Questio
         fix = f"run `az feature register --namespace {namespace} --name {name}`"
         asked = partial(_registered, arm, ("feature", feature, fix), path, "2021-07-01")
         yield Question("feature", feature, "Registered", asked)
-    types = ", ".join(sorted({need.type for need in needs}))
+    types = ", ".join(sorted({need.machine.type for need in needs}))
     yield Question("machines", types, "quota and zones", lambda: _machines(arm, home, needs, section))
     if subnet := section.subnet:
         exists = section.create is None
@@ -75,14 +75,14 @@ def _machines(arm: Arm, home: str, needs: Iterable[NodesNeed], section: AzureClu
     machines = arm.pages(f"{compute}/skus", "2021-07-01", **in_location)
     skus = {str(sku["name"]): sku for sku in machines if sku.get("resourceType") == "virtualMachines"}
     for need in listed:
-        yield _offered(need, skus.get(need.type), location)
+        yield _offered(need, skus.get(need.machine.type), location)
     used = arm.pages(f"{compute}/locations/{location}/usages", "2026-04-01")
     usages = {str(usage["name"]["value"]).lower(): usage for usage in used}
     sums = Counter[str]()
     for need in listed:
-        sku = skus.get(need.type)
+        sku = skus.get(need.machine.type)
         if sku and not need.reserved:
-            sums[_SPOT if need.preemptible else str(sku.get("family", need.type))] += need.nodes * need.cpus
+            sums[_SPOT if need.preemptible else str(sku.get("family", need.machine.type))] += need.nodes * need.cpus
     page = "https://portal.azure.com/#view/Microsoft_Azure_Capacity"
     for family, cpus in sums.items():
         usage = usages.get(family.lower())

@@ -37,11 +37,7 @@ def tools(stack: Stack) -> Iterator[Row]:
 
 
 def cloud_rows(stack: Stack, program: Run = run, send: Send = send) -> Iterator[Row]:
-    """Checks the cloud of a stack by read-only requests.
-
-    Raises:
-        ConsoleError: the stack has no cloud to check, or there is no program or login.
-    """
+    """Checks the cloud of a stack by read-only requests. Raises ConsoleError without a cloud, program or login."""
     yield from answers(_questions(stack, program, send))
 
 

@@ -41,8 +41,8 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
         yield Question("API", service, "enabled", partial(_service, google, project, service))
     yield from _data(stack, google)
     yield Question("quota", section.region, "GPUs", lambda: _quotas(google, needs, section))
-    for machine_type in sorted({need.type for need in needs}):
-        own = [need for need in needs if need.type == machine_type]
+    for machine_type in sorted({need.machine.type for need in needs}):
+        own = [need for need in needs if need.machine.type == machine_type]
         yield Question("zones", machine_type, "offered", partial(_zones, google, own, section, machine_type))
     if section.create and (subnetwork := section.create.subnetwork):
         ranges = partial(_subnetwork, google, needs, section, subnetwork, section.create.pod_range or "")
@@ -111,9 +111,10 @@ def _quotas(google: Google, needs: Iterable[NodesNeed], section: GcpCluster) -> 
     region = google.get(f"{COMPUTE}/projects/{section.project}/regions/{section.region}", "compute.regions.get")
     quotas = {quota["metric"]: quota for quota in region.get("quotas", [])}
     sums = Counter[str]()
-    for need in (need for need in needs if need.gpu and not need.reserved):
+    for need in (need for need in needs if need.machine.gpus and not need.reserved):
         prefix = "PREEMPTIBLE_" if need.preemptible or need.capacity in _QUEUED else ""
-        sums[prefix + (preflight().gcp.metric_of(need.type) or f"GPUS of {need.type}")] += need.nodes * need.gpus
+        metric = preflight().gcp.metric_of(need.machine.type) or f"GPUS of {need.machine.type}"
+        sums[prefix + metric] += need.nodes * need.machine.gpus
     page = f"{section.region} at https://console.cloud.google.com/iam-admin/quotas?project={section.project}"
     for metric, needed in sums.items():
         if quota := quotas.get(metric):

@@ -1,6 +1,6 @@
 """Cloud resources that a deployment of a stack needs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpu_tenancy.model.catalogue import Machine, find_machine
 from gpu_tenancy.model.catalogue.preflight import Part
@@ -22,14 +22,16 @@ class NodesNeed:
     """The nodes of a pool, or the `system` nodes of a cluster to create, at their maximum number."""
 
     pool: str
-    type: str
-    gpu: str  # of the catalogue; empty without
-    gpus: int
-    cpus: int
-    interfaces: int  # further ones of the fabric, for each node
-    capacity: str  # purchase option, such as `spot`
-    zones: tuple[str, ...]  # empty: as the cluster
+    machine: Machine
     nodes: int
+    capacity: str = "on-demand"  # purchase option, such as `spot`
+    zones: tuple[str, ...] = ()  # empty: as the cluster
+    interfaces: int = 0  # further ones of the fabric, for each node
+
+    @property
+    def cpus(self) -> int:
+        """CPUs of a node."""
+        return self.machine.cpu // 1000
 
     @property
     def preemptible(self) -> bool:
@@ -44,31 +46,16 @@ class NodesNeed:
 
 def nodes_of(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> tuple[NodesNeed, ...]:
     """Nodes of all pools and system nodes; a machine type of the stack has the stack's amounts."""
-
-    def need(name: str, machine: Machine, nodes: int) -> NodesNeed:
-        return NodesNeed(
-            pool=name,
-            type=machine.type or machine.name,
-            gpu=machine.gpu or "",
-            gpus=machine.gpus,
-            cpus=machine.cpu // 1000,
-            interfaces=0,
-            capacity="on-demand",
-            zones=(),
-            nodes=nodes,
-        )
-
-    found: list[NodesNeed] = []
     system = section.creation.system if section.creation else None
+    found: list[NodesNeed] = []
     if system and (machine := find_machine(system.machine, section.cloud)):
-        found.append(need("system", machine, system.nodes.max))
+        found.append(NodesNeed("system", machine, system.nodes.max))
     for name, resolved in Environment(stack).pools.items():
         pool, machine = resolved.pool, resolved.machine
         if machine and pool.machine:
             interfaces = machine.network.interfaces if pool.fabric and machine.network else 0
-            of_pool = need(name, machine, pool.nodes.max)
             zones = tuple(pool.zones)
-            found.append(replace(of_pool, capacity=pool.capacity.kind, zones=zones, interfaces=interfaces))
+            found.append(NodesNeed(name, machine, pool.nodes.max, pool.capacity.kind, zones, interfaces))
     return tuple(found)
 
 

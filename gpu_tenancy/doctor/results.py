@@ -51,7 +51,7 @@ def zone_row(need: NodesNeed, zones: str, available: str, offered: set[str], *, 
         fix = "set another cluster.create.system.machine"
     elif not offered:
         fix = f"set another pools.{need.pool}.machine, or another region"
-    return judged("zones", f"{need.pool}: {need.type}", zones, available, fits=fits, fix=fix)
+    return judged("zones", f"{need.pool}: {need.machine.type}", zones, available, fits=fits, fix=fix)
 
 
 def cluster_question(

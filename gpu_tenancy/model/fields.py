@@ -212,11 +212,7 @@ def _date(value: Any) -> dt.date:
         raise refuse("is not a date", "set YEAR-MONTH-DAY, such as 2026-12-24") from error
 
 
-def _off(value: Any) -> Any:
-    return "off" if value is False else value
-
-
-OFF: Final = BeforeValidator(_off)
+OFF: Final = BeforeValidator(lambda value: "off" if value is False else value)
 """Accepts an unquoted `off`: YAML 1.1 reads it as false, YAML 1.2 as a string."""
 
 _QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}

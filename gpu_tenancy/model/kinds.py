@@ -175,11 +175,7 @@ def kind_of(manifest: Mapping[str, Json]) -> WorkloadKind | None:
 
 
 def kind_at(api: tuple[str, str]) -> WorkloadKind:
-    """A kind by its API version and name.
-
-    Raises:
-        KeyError: the kind is not in the table.
-    """
+    """A kind by its API version and name. Raises KeyError if the kind is not in the table."""
     return kinds()[api[0].rpartition("/")[0], api[1]]
 
 

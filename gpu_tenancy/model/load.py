@@ -15,7 +15,7 @@ from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.schema import known_keys, meaning
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.source import Source, value_at
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import manager_problems, with_workers
 from gpu_tenancy.model.yaml import Places
@@ -25,14 +25,11 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True)
 class Draft:
-    """The valid part of a stack (None if it is not enough for a stack), and the problems of the rest.
-
-    `unsure` are places left out of `stack`; problems that depend on them are not reported.
-    """
+    """The valid part of a stack (None if it is not enough for a stack), and the problems of the rest."""
 
     stack: Stack | None
     problems: tuple[Problem, ...]
-    unsure: Places
+    unsure: Places  # places left out of `stack`; problems that depend on them are not reported
 
     def sure(self, problem: Problem) -> bool:
         """Whether the problem depends on no place that was left out."""
@@ -88,25 +85,13 @@ def _located(problem: Problem, source: Source) -> Problem:
     return replace(problem, file=source.file_of(problem.path), line=source.line(problem.path))
 
 
-def _at(data: Any, path: Path) -> Any:
-    for part in path:
-        if isinstance(data, list) and isinstance(part, int):
-            entries = cast("list[Any]", data)
-            data = entries[part] if part < len(entries) else _MISSING
-        elif isinstance(data, dict):
-            data = cast("dict[str | int, Any]", data).get(part, _MISSING)
-        else:
-            return _MISSING
-    return data
-
-
 def _place(detail: ErrorDetails, data: Mapping[str, Any]) -> Path:
     """The error's place in the data, without pydantic's own names for union branches and keys."""
     place: Path = ()
     for part in detail["loc"]:
         if part == "[key]":
             break
-        if _at(data, (*place, part)) is not _MISSING:
+        if value_at(data, (*place, part), _MISSING) is not _MISSING:
             place = (*place, part)
     return (*place, detail["loc"][-1]) if detail["type"] == "missing" else place
 
@@ -119,11 +104,11 @@ def _leave_out(place: Path, data: Any) -> Path:
     """
     if not place:
         return ()
-    around, key = _at(data, place[:-1]), place[-1]
+    around, key = value_at(data, place[:-1]), place[-1]
     if not isinstance(around, list | dict):
         return place  # Already removed with the section around it.
     is_section = len(place) == 1
-    if isinstance(around, list) or (_at(data, place) == UNREAD and not is_section):
+    if isinstance(around, list) or (value_at(data, place) == UNREAD and not is_section):
         # Removing one entry would change the positions of the others, so the whole list is removed.
         return _leave_out(place[:-1], data)
     section = cast("dict[str | int, Any]", around)
@@ -200,11 +185,7 @@ def _short(value: Any) -> str | None:
 
 
 def load(source: Source) -> Stack:
-    """Reads and checks a stack.
-
-    Raises:
-        StackError: with every problem, of single values and between sections.
-    """
+    """Reads and checks a stack. Raises StackError with every problem, of single values and between sections."""
     source = with_workers(source, _alone)
     stack = _alone(source)
     if problems := [_located(problem, source) for problem in manager_problems(source, stack, load)]:

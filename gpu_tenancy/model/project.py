@@ -47,11 +47,7 @@ def _nearest() -> Path | None:
 
 
 def stack_names(project: Path | None = None) -> list[str]:
-    """The names of a project's stacks, by their files in `stacks`, sorted.
-
-    Raises:
-        ConsoleError: the project does not exist or has no stacks.
-    """
+    """The names of a project's stacks, by their files in `stacks`, sorted. Raises ConsoleError if there are none."""
     project = project_folder(project)
     names = existing_stacks(project)
     if not names:
@@ -60,11 +56,7 @@ def stack_names(project: Path | None = None) -> list[str]:
 
 
 def existing_stacks(project: Path) -> list[str]:
-    """Like `stack_names`, but of a project that may have no stacks.
-
-    Raises:
-        ConsoleError: a file has an invalid stack name.
-    """
+    """Like `stack_names`, but of a project that may have no stacks. Raises ConsoleError for an invalid name."""
     names = sorted(file.stem.removeprefix("Pulumi.") for file in (project / "stacks").glob("Pulumi.*.yaml"))
     for name in names:
         check_name(name)
@@ -83,11 +75,7 @@ def check_name(name: str) -> None:
 
 
 def project_name(project: Path | None = None) -> str:
-    """The name in a project's `Pulumi.yaml`.
-
-    Raises:
-        ConsoleError: the project does not exist.
-    """
+    """The name in a project's `Pulumi.yaml`. Raises ConsoleError if the project does not exist."""
     return read_table(project_folder(project) / _FILE)["name"]
 
 

@@ -20,18 +20,14 @@ _SHARED_FILE: Final = re.compile(r"(?!Pulumi\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}\
 
 @dataclass(frozen=True)
 class Source:
-    """The content of a stack, not checked yet.
-
-    `lines`: line of each key and list entry, counted from 1.
-    `files`: files of sections in separate files, as the reader would type them.
-    """
+    """The content of a stack, not checked yet."""
 
     sections: Data  # the project's config by key, without the namespace
     file: str = ""  # the file as the reader would type it; empty without one
-    lines: Mapping[Path, int] = field(default_factory=dict[Path, int])
+    lines: Mapping[Path, int] = field(default_factory=dict[Path, int])  # of each key and list entry, counted from 1
     unread: tuple[Path, ...] = ()  # places of encrypted values; their value is `UNREAD`
     secrets: tuple[Path, ...] = ()  # places of values that the engine decrypted
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])  # by section, as the reader would type them
     folder: FilePath | None = None  # folder of other stacks' files; None without one, as in a component
 
     def file_of(self, path: Path) -> str:
@@ -154,13 +150,13 @@ def _mappings(around: Any) -> Iterator[Data]:
     return (cast("Data", value) for value in values if isinstance(value, dict))
 
 
-def value_at(data: Any, path: Path) -> Any:
-    """The value at a place; None without one."""
+def value_at(data: Any, path: Path, missing: object = None) -> Any:
+    """The value at a place; `missing` without one."""
     for part in path:
         try:
             data = data[part]
         except (LookupError, TypeError):
-            return None
+            return missing
     return data
 
 

@@ -96,11 +96,7 @@ def parse(content: str | bytes) -> Any:
 
 
 def parse_all(content: str | bytes) -> Iterator[Any]:
-    """Lazily yields the plain data of each document of such a text, without empty documents.
-
-    Raises:
-        UnreadableError: as `parse`.
-    """
+    """Lazily yields the plain data of each document of such a text, without empty ones. Raises as `parse`."""
     text = content if isinstance(content, str) else _decoded(content)
     try:
         yield from (document for document in yaml.load_all(text, _FAST) if document is not None)
@@ -109,11 +105,7 @@ def parse_all(content: str | bytes) -> Iterator[Any]:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """The root of a YAML text, with the place of each value in the text; None for an empty text.
-
-    Raises:
-        UnreadableError: as `parse`.
-    """
+    """The root of a YAML text, with the place of each value; None for an empty text. Raises as `parse`."""
     return _loaded(text, lambda loader: yaml.compose(text, loader))
 
 

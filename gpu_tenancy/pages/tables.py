@@ -104,7 +104,7 @@ def printed(shown: Table, *, title: bool = True, drop: Sequence[str] = (), wrap:
     """
     marks = ("~" if column.title == wrap else "#" if column.number else "" for column in shown.columns)
     heads = [f"{column.title}{mark}" for column, mark in zip(shown.columns, marks, strict=True)]
-    listed = PlainTable(heads, title=shown.title if title else "", drop=drop)
+    listed = PlainTable(*heads, title=shown.title if title else "", drop=drop)
     for line in shown.rows:
         listed.add_row(*(f"{cell.text} (was {cell.was})" if cell.was else cell.text for cell in line.cells))
     return listed

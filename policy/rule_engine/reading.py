@@ -4,7 +4,7 @@ Of a patch (`NamespacePatch`), a conclusion from a set field is true of the patc
 not set is unknown, because the patch leaves it to the object.
 """
 
-from collections.abc import Callable, Generator, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -52,14 +52,6 @@ class Reads:
         self.present.update(other.present)
         self.absent.update(other.absent)
 
-    def of_whole(self) -> "Reads":
-        """For a value that the patch sets as a whole: missing fields are known too."""
-        return Reads(self.present, self.present)
-
-    def of_part(self) -> "Reads":
-        """For a map that rules know to be a part: missing fields are not noted."""
-        return Reads(self.present)
-
 
 def is_whole(field: str, *, is_list: bool) -> bool:
     """Whether server-side apply replaces a field's list or map as a whole, so that a patch has all of it.
@@ -71,54 +63,26 @@ def is_whole(field: str, *, is_list: bool) -> bool:
     return field.lower().endswith(("selector", "ref"))
 
 
-class Entries(dict[str, T]):
+class Entries(Mapping[str, T]):
     """The entries of a map of a patch; `note` is called with each key that is read, and its entry or None."""
 
-    def __init__(self, entries: dict[str, T], note: Callable[[str, T | None], None]) -> None:
-        super().__init__(entries)
-        self._note_entry = note
-
-    def _note(self, key: str) -> None:
-        self._note_entry(key, super().get(key))
-
-    @override
-    def __contains__(self, key: object) -> bool:
-        self._note(str(key))
-        return super().__contains__(key)
+    def __init__(self, entries: Mapping[str, T], note: Callable[[str, T | None], None]) -> None:
+        self._entries, self._note = entries, note
 
     @override
     def __getitem__(self, key: str) -> T:
-        self._note(key)
-        return super().__getitem__(key)
-
-    @override
-    def get(self, key: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
-        self._note(key)
-        return super().get(key, default)
+        self._note(key, self._entries.get(key))
+        return self._entries[key]
 
     @override
     def __iter__(self) -> Iterator[str]:
-        for key in super().__iter__():
-            self._note(key)
+        for key in self._entries:
+            self._note(key, self._entries[key])
             yield key
 
     @override
     def __len__(self) -> int:
-        for key in super().__iter__():
-            self._note(key)
-        return super().__len__()
-
-    @override
-    def keys(self) -> KeysView[str]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
-        return KeysView(self)
-
-    @override
-    def items(self) -> ItemsView[str, T]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
-        return ItemsView(self)
-
-    @override
-    def values(self) -> ValuesView[T]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
-        return ValuesView(self)
+        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +241,8 @@ class View:
             value, path = _mapping(value, path).get(key), (*path, key)
             if reads is not None and (isinstance(value, Unknown) or _is_whole(value, path)):
                 reads.note(path, present=True)
-                reads = reads.of_whole()
+                # The patch sets all of it, so missing fields are known too.
+                reads = Reads(reads.present, reads.present)
         if reads is not None and not isinstance(value, (dict, list)):
             reads.note(path, present=value is not None)
         if isinstance(value, Unknown):
@@ -286,7 +251,7 @@ class View:
 
     def as_part(self) -> "View":
         """The same value, known to be a part: missing fields are not noted."""
-        return self if self.reads is None else View(self.value, self.path, self.reads.of_part())
+        return self if self.reads is None else View(self.value, self.path, Reads(self.reads.present))
 
     def has(self, *keys: str) -> bool:
         """Whether a value exists, known or unknown."""
@@ -353,7 +318,7 @@ class View:
         """The items of a list of strings."""
         return [item.text() for item in self.items(*keys)]
 
-    def entries(self, *keys: str) -> dict[str, "View"]:
+    def entries(self, *keys: str) -> Mapping[str, "View"]:
         """The entries of a map, sorted by key because the protocol keeps no order; single entries may be unknown."""
         view = self.at(*keys)
         values = sorted(_mapping(view.value, view.path).items())

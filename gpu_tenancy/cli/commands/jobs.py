@@ -226,10 +226,7 @@ def requeue(
 def _confirmed(
     cluster: "client.Cluster", names: Iterable[str], namespace: str | None, kind: str, verb: str, *, yes: bool
 ) -> "list[tuple[cluster_pods.Manifest, str]]":
-    """The objects of names, and their titles, once the user agreed.
-
-    Raises ConsoleError if one of them was made for another object.
-    """
+    """The objects of names, and their titles, once the user agreed. Raises ConsoleError for parts of other objects."""
     chosen: list[tuple[cluster_pods.Manifest, str]] = []
     for name in names:
         found, manifest = _found(cluster, name, namespace, kind)

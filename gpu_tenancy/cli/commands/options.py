@@ -49,10 +49,7 @@ _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 
 
 def tree_of(stack: str, project: Path | None) -> "shares.Tree":
-    """The quotas of a stack.
-
-    Raises StackError if it has problems, ConsoleError if there is no such project or stack.
-    """
+    """The quotas of a stack. Raises StackError if it has problems, ConsoleError without such a project or stack."""
     return shares.Tree(load.load(projects.read_stack(stack, projects.project_folder(project))))
 
 
@@ -104,10 +101,7 @@ def show_answer(
     output: Form | None,
     every: float | None,
 ) -> None:
-    """Prints an answer once, or every so many seconds.
-
-    Raises ConsoleError if it is to be repeated, and for programs.
-    """
+    """Prints an answer once, or every so many seconds. Raises ConsoleError if programs are to get it repeatedly."""
     if every is not None:
         if output:
             raise ConsoleError("--watch and -o cannot be combined", "remove one of them")

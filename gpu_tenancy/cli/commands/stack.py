@@ -169,10 +169,7 @@ def move(
 
 
 def _used(cluster: "client.Cluster", team: str, flavor: str) -> int:
-    """The GPUs of a flavor that a team uses.
-
-    Raises ConsoleError if the cluster has no queue of the team, or the user may not read it.
-    """
+    """The GPUs of a flavor that a team uses. Raises ConsoleError if the user cannot read a queue of the team."""
     queue = queues.Queues(reading.read(cluster, ("ClusterQueue",))).cluster_queues.get(team)
     if queue is None:
         problem = f"ClusterQueue {team} not found, or not readable by you"

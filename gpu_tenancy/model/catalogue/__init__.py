@@ -39,31 +39,24 @@ class NvlinkDomain(Fact):
 
 
 class Gpu(Fact):
-    """A GPU model.
-
-    `mig`: maximum number of partitions per GPU, by MIG profile; empty without MIG support.
-    `nvlink`: connection to GPUs of other machines; None if NVLink connects only the GPUs of one machine.
-    """
+    """A GPU model."""
 
     product: str  # value of the node label that `PRODUCT_LABELS` names
     memory: Bytes
     resource: str = "nvidia.com/gpu"
     architecture: str  # GPU generation, such as `hopper`
-    mig: dict[str, Positive] = Field(default_factory=dict)
-    nvlink: NvlinkDomain | None = None
+    mig: dict[str, Positive] = Field(default_factory=dict)  # most partitions per GPU by MIG profile; empty without MIG
+    nvlink: NvlinkDomain | None = None  # to GPUs of other machines; None if it connects only the GPUs of one machine
     checked: Checked  # whether the row was read at its source, or written from memory
 
 
 class Network(Row):
-    """Bandwidth of a machine type in Gbit/s, and the fabric between GPUs of different machines.
-
-    `cards` are network cards with one interface of the fabric each (AWS); empty for the first ones.
-    """
+    """Bandwidth of a machine type in Gbit/s, and the fabric between GPUs of different machines."""
 
     gbps: Annotated[float, Field(gt=0)]
     fabric: Fabric | None = None
     interfaces: Count = 0
-    cards: tuple[Count, ...] = ()
+    cards: tuple[Count, ...] = ()  # network cards with one interface of the fabric each (AWS); empty for the first
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -186,16 +179,13 @@ class Zones(Fact):
 
 
 class DiskPerformance(Fact):
-    """Throughput (MiB/s) and IOPS that the price of a boot disk includes.
-
-    `gpu_throughput` is for GPU machines, whose images have tens of GiB; `per_iops` is the largest throughput per IOPS.
-    """
+    """Throughput (MiB/s) and IOPS that the price of a boot disk includes."""
 
     kind: str
     throughput: Positive
     iops: Positive
-    gpu_throughput: Positive
-    per_iops: Annotated[float, Field(gt=0)]
+    gpu_throughput: Positive  # of GPU machines, whose images have tens of GiB
+    per_iops: Annotated[float, Field(gt=0)]  # the largest throughput per IOPS
 
     def iops_for(self, throughput: int) -> int:
         """IOPS to provision for a throughput in MiB/s."""
@@ -203,27 +193,21 @@ class DiskPerformance(Fact):
 
 
 class OtherMachines(Row):
-    """Machine types that stacks cannot name, for the policy packs, which evaluate any program.
+    """Machine types that stacks cannot name, for the policy packs, which evaluate any program."""
 
-    `gpus` omits types without whole GPUs. `prices` are on demand per hour.
-    """
-
-    gpus: dict[str, Positive] = Field(default_factory=dict)
-    prices: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    gpus: dict[str, Positive] = Field(default_factory=dict)  # without types that have no whole GPUs
+    prices: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)  # on demand per hour
 
 
 class CloudTable(Fact):
-    """The file of one cloud in `machines/`.
-
-    `capacity`: purchase options, by the start of a machine type's name.
-    """
+    """The file of one cloud in `machines/`."""
 
     checked: Checked  # default for machine types
     prices: PriceTable
     reserved: Reserved
     disk: DiskPerformance | None = None  # performance of boot disks; None if it is not chosen here
     zones: Zones | None = None  # None if the cloud's zones are not listed
-    capacity: dict[str, PurchaseRow] = Field(default_factory=dict)
+    capacity: dict[str, PurchaseRow] = Field(default_factory=dict)  # purchase options, by the start of machine types
     machines: dict[str, _MachineRow]
     others: OtherMachines = OtherMachines()
 

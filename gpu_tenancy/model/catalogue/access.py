@@ -82,14 +82,11 @@ _MONITORING: Final = "monitoring"  # namespace of operators that tenants of othe
 
 
 class ReservedNamespaces(Fact):
-    """Namespaces of one product; `names` are names and prefixes that end in `-`.
-
-    `system` are exact names, which policy packs do not check as a tenant's.
-    """
+    """Namespaces of one product; `names` are names and prefixes that end in `-`."""
 
     owner: Annotated[str, Field(min_length=1)]
     names: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]*$")]], Field(min_length=1)]
-    system: tuple[str, ...] = ()
+    system: tuple[str, ...] = ()  # exact names, which policy packs do not check as a tenant's
 
 
 def _reserved() -> list[ReservedNamespaces]:
@@ -116,20 +113,15 @@ def owner_of(namespace: str) -> str | None:
     return names.get(namespace) or next(prefixes, None)
 
 
-def _compiles(pattern: str) -> str:
-    re.compile(pattern)
-    return pattern
-
-
 class _Form(Fact):
     what: str
-    pattern: Annotated[str, AfterValidator(_compiles)]
+    pattern: re.Pattern[str]
 
 
 class _Credentials(Row):
     texts: tuple[_Form, ...]
-    names: Annotated[str, AfterValidator(_compiles)]
-    secretive: Annotated[str, AfterValidator(_compiles)]
+    names: re.Pattern[str]
+    secretive: re.Pattern[str]
 
 
 def credential(text: str, variable: str = "") -> str | None:
@@ -141,7 +133,7 @@ def credential(text: str, variable: str = "") -> str | None:
     """
     table = read_rows("credentials", _Credentials)
     for form in table.texts:
-        if re.search(form.pattern, text):
+        if form.pattern.search(text):
             return form.what
-    named = variable and re.search(table.names, variable) and re.fullmatch(table.secretive, text)
+    named = variable and table.names.search(variable) and table.secretive.fullmatch(text)
     return f"value of {variable}" if named else None

@@ -57,15 +57,11 @@ class CapacityRule(Row):
 
 
 class SharingRule(Row):
-    """GPU sharing in one driver mode, by MIG, time-slicing or MPS.
+    """GPU sharing in one driver mode, by MIG, time-slicing or MPS."""
 
-    `by`: the cloud configures it by an input of the pool, or the GPU Operator by a node label.
-    `least_memory`: whether only the profile with the least memory is supported among profiles with as many slices.
-    """
-
-    by: Literal["cloud", "operator"]
+    by: Literal["cloud", "operator"]  # the cloud, by an input of the pool, or the GPU Operator, by a node label
     whole: bool = False  # whether pods request a partition by the resource name of a whole GPU
-    least_memory: bool = False
+    least_memory: bool = False  # whether, of profiles with as many slices, only the smallest in memory is supported
     grows: bool = True  # whether the autoscaler can add such nodes
     labels: Mapping[str, str] = {}  # node labels; `{profile}` and `{turns}` are placeholders
 
@@ -138,14 +134,11 @@ class Admission(Fact):
 
 
 class Directory(Fact):
-    """Forms of groups and users that a cloud's clusters know; None if clusters know none.
-
-    `principals` is whether IAM roles and users of AWS can be people.
-    """
+    """Forms of groups and users that a cloud's clusters know; None if clusters know none."""
 
     group: Form | None = None
     user: Form | None = None
-    principals: bool = False
+    principals: bool = False  # whether IAM roles and users of AWS can be people
 
 
 class CloudRules(Row):

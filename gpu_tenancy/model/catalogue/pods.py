@@ -10,15 +10,12 @@ from gpu_tenancy.model.fields import Bytes, Count, Positive, ResourceName
 
 
 class Argument(Row):
-    """A command-line argument that follows from the stack.
-
-    `of`: the pods with the argument; `none` if it would contradict the stack.
-    """
+    """A command-line argument that follows from the stack."""
 
     name: Annotated[str, Field(pattern=r"^--[a-z-]+$")]
     short: str = ""
     value: str | None = None  # with placeholders; None for a switch
-    of: Literal["all", "groups", "workers", "none"] = "all"
+    of: Literal["all", "groups", "workers", "none"] = "all"  # pods with it; `none` if it would contradict the stack
     key: str  # key of the server that sets it
 
 
@@ -71,13 +68,10 @@ class Hugepages(Row):
 
 
 class Networks(Row):
-    """Attachment of a node's additional networks to a pod on GKE: by `deviceMode`, from an index of interfaces.
-
-    `of_node` is the number of networks, the first of the machine's, that pods do not use.
-    """
+    """Attachment of a node's additional networks to a pod on GKE: by `deviceMode`, from an index of interfaces."""
 
     mode: Literal["NetDevice", "RDMA"]
-    of_node: Count = 0
+    of_node: Count = 0  # the number of networks, the first of the machine's, that pods do not use
     first: Positive
 
 

@@ -89,14 +89,11 @@ class Gcp(Rights):
 
 
 class Azure(Rights):
-    """Preflight facts of Azure: resource providers and features that must be registered.
-
-    `on_scope` are rights on an existing storage account or vault, to grant access to a team.
-    """
+    """Preflight facts of Azure: resource providers and features that must be registered."""
 
     providers: list[str]
     providers_of_buckets: list[str]
-    on_scope: list[str]
+    on_scope: list[str]  # rights on an existing storage account or vault, to grant access to a team
     features: list[str]
 
 

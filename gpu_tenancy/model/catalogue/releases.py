@@ -23,17 +23,14 @@ class Images(Fact):
 
 
 class Chart(Fact):
-    """A Helm chart, pinned to one version and, if it is known, to its digest.
-
-    `digest`: of the archive in an HTTP repository, of the manifest in an OCI registry; None if it is unknown.
-    """
+    """A Helm chart, pinned to one version and, if it is known, to its digest."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     chart: Annotated[str, Field(min_length=1)]  # name in the repository, or the complete `oci://` reference
     repository: Url | None = None  # None for an OCI reference
     version: Version  # one version, never a range
-    digest: Digest | None
+    digest: Digest | None  # of the archive in an HTTP repository, of the manifest in an OCI registry; None if unknown
     digest_source: Annotated[str, Field(min_length=1)]  # where the digest was read, or why it is unknown
     images: Images | None = None  # None if it has no pods
 

@@ -58,10 +58,7 @@ class QueuesPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of one environment.
-
-    `snapshot_classes`: VolumeSnapshotClasses that are made here; None without snapshots.
-    """
+    """The plan of one environment."""
 
     environment: str
     cluster: ClusterPlan
@@ -78,7 +75,7 @@ class Plan:
     storage_classes: tuple[storage.StorageClassPlan, ...]
     manager: WorkerAccess | None  # rights of a MultiKueue manager; None if the stack is not one of its workers
     caches: tuple[CachePlan, ...]
-    snapshot_classes: tuple[storage.StorageClassPlan, ...] | None
+    snapshot_classes: tuple[storage.StorageClassPlan, ...] | None  # made here; None without snapshots
     notebooks: Mapping[str, int]  # the teams with notebooks, and the seconds for which one may run
     flows: tuple[Subject, ...]  # users of teams, for API Priority and Fairness; empty without teams
     parts: tuple[str, ...]  # names of the Pulumi stacks that divide it, in the order of their deployment; empty for one

@@ -74,10 +74,7 @@ class SystemNodes:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """A cluster and its node pools.
-
-    `storage`: StorageClasses for claims of teams, whose drivers and file systems are created with the cluster.
-    """
+    """A cluster and its node pools."""
 
     environment: str
     section: Cluster
@@ -92,7 +89,7 @@ class ClusterPlan:
     service_accounts: tuple[ServiceAccountPlan, ...]  # service accounts that get a cloud identity
     readers: tuple[SecretReader, ...]  # cloud identities to create that read a team's secrets
     registries: tuple[str, ...]  # registries that the nodes get the right to read
-    storage: tuple[StorageClassPlan, ...]
+    storage: tuple[StorageClassPlan, ...]  # for claims of teams, with drivers and file systems that are made here
     snapshots: bool  # whether volumes of teams have snapshots
 
     def stores(self, kind: str) -> bool:

@@ -204,10 +204,7 @@ class CachePod:
 
 @dataclass(frozen=True, slots=True)
 class CachePlan:
-    """The cache of a dataset.
-
-    `load`: name and amounts of the pod that reads the whole dataset; None if it is not read in advance.
-    """
+    """The cache of a dataset."""
 
     dataset: str  # name of all of Fluid's objects for it
     spec: Acceleration
@@ -225,7 +222,7 @@ class CachePlan:
     claim: int  # bytes of the claims
     writable: bool  # whether a team writes
     pods: tuple[CachePod, ...]
-    load: tuple[str, Amounts] | None
+    load: tuple[str, Amounts] | None  # name and amounts of the pod that reads the dataset in advance; None without
 
 
 @dataclass(frozen=True, slots=True)

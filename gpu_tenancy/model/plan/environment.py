@@ -1,6 +1,6 @@
 """An environment: a stack whose pools, flavors and operators are resolved, and the Pulumi stacks of its parts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -17,10 +17,7 @@ from gpu_tenancy.model.spec.teams import Gang
 
 @dataclass(frozen=True)
 class Flavor:
-    """Nodes of one ResourceFlavor.
-
-    `gangs`: quota of Volcano's gangs, which is subtracted from the supply of the queues.
-    """
+    """Nodes of one ResourceFlavor."""
 
     name: str
     resource: str | None  # extended resource of its GPUs; None for CPU nodes
@@ -28,7 +25,7 @@ class Flavor:
     node_labels: Mapping[str, str]  # labels that its pods select nodes by
     taints: tuple[NodeTaint, ...]
     pools: tuple[PoolSupply, ...]
-    gangs: Amounts = field(default_factory=dict[str, int])
+    gangs: Amounts = field(default_factory=dict[str, int])  # quota of Volcano's gangs, subtracted from the supply
     caches: TakenByCaches = NOTHING_TAKEN  # amounts of datasets' caches, which are subtracted too
 
     @property
@@ -95,15 +92,6 @@ def gang_amounts(flavor: Flavor, gang: Gang) -> dict[str, int]:
     return {**flavor.with_gpus(gang.effective_limit), **cpu, **memory}
 
 
-def flavors(stack: Stack, supplies: Iterable[PoolSupply]) -> dict[str, Flavor]:
-    """The flavors of a stack by name: CPU flavors first, so that CPU workloads use them, then in the stack's order."""
-    by_flavor: dict[str, list[PoolSupply]] = {}
-    for supply in supplies:
-        by_flavor.setdefault(supply.flavor, []).append(supply)
-    unsorted = [_flavor(name, tuple(pools), stack) for name, pools in by_flavor.items()]
-    return {flavor.name: flavor for flavor in sorted(unsorted, key=lambda flavor: flavor.resource is not None)}
-
-
 def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:
     common = [(k, v) for k, v in pools[0].labels.items() if all(pool.labels.get(k) == v for pool in pools)]
     taints = dict.fromkeys(taint for pool in pools for taint in pool.taints)
@@ -158,8 +146,13 @@ class Environment:
 
     @cached_property
     def flavors(self) -> dict[str, Flavor]:
-        """The flavors by name, CPU flavors first."""
-        return flavors(self.stack, (pool.supply for pool in self.all_pools.values() if pool.supply))
+        """The flavors by name: CPU flavors first, so that CPU workloads use them, then in the stack's order."""
+        supplies: dict[str, list[PoolSupply]] = {}
+        for pool in self.all_pools.values():
+            if pool.supply:
+                supplies.setdefault(pool.flavor, []).append(pool.supply)
+        unsorted = [_flavor(name, tuple(pools), self.stack) for name, pools in supplies.items()]
+        return {flavor.name: flavor for flavor in sorted(unsorted, key=lambda flavor: flavor.resource is not None)}
 
 
 KEY: Final = f"{NAMESPACE}:part"

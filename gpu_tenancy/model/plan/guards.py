@@ -49,14 +49,11 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of the pods in a namespace, by the priority classes (`classes`) that they may use.
-
-    `must_name` is whether the namespace's quota rejects pods without a class.
-    """
+    """Bounds of the pods in a namespace, by the priority classes (`classes`) that they may use."""
 
     namespace: NamespacePlan
     classes: tuple[str, ...]
-    must_name: bool
+    must_name: bool  # whether the namespace's quota rejects pods without a class
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -101,25 +98,19 @@ def _listed(amounts: Mapping[str, int]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class GuardsPlan:
-    """The admission policies: their scope, rules and action.
-
-    Attributes:
-        makers: accounts that create pods for owners that were evaluated before, and change admitted objects.
-        taints: keys of the GPU taints of the nodes, by resource; the flavors tolerate the other taints.
-        internal: annotations of Services with an internal load balancer, of all clouds if the cluster's is unknown.
-    """
+    """The admission policies: their scope, rules and action."""
 
     action: Literal["deny", "warn", "audit", "off"]  # for objects that violate a policy
     label: tuple[str, str]  # of the namespaces that the policies apply to
     spared: tuple[str, ...]  # namespaces that are always excluded, whatever their labels
     exempt: tuple[str, ...]  # users and groups that the policies do not apply to
-    makers: tuple[str, ...]
+    makers: tuple[str, ...]  # accounts that create pods for evaluated owners, and change admitted objects
     caches: str | None  # accounts of the operator of caches, whose owners are not evaluated; None without
     frameworks: tuple[str, ...]  # Kueue's integrations
     external: tuple[str, ...]  # kinds (`group/Kind`) whose children Kueue leaves to their operator
     trainer: str | None  # group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer
     priorities: Mapping[str, int]  # values of the priority classes
-    taints: Mapping[str, tuple[str, ...]]
+    taints: Mapping[str, tuple[str, ...]]  # keys of the nodes' GPU taints, by resource; flavors tolerate the others
     names: tuple[str, ...]  # prefixes of GPU resources
     max_per_node: Mapping[str, int]  # maximum of each GPU resource on any node of the stack
     members: bool  # whether teams have members, whose rights the policies complete
@@ -130,7 +121,7 @@ class GuardsPlan:
     preempting: tuple[str, ...]  # priority classes whose pods preempt others
     defaults: bool  # whether MutatingAdmissionPolicies complete the objects that members of teams submit
     grace: Grace  # maximum termination grace periods of pods with GPUs, in seconds
-    internal: Mapping[str, str]
+    internal: Mapping[str, str]  # annotations of internal load balancers, of all clouds if the cluster's is unknown
     public: Mapping[str, str]  # annotations of a public load balancer
 
 

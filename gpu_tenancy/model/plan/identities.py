@@ -15,16 +15,13 @@ from gpu_tenancy.model.spec.people import Person
 
 @dataclass(frozen=True, slots=True)
 class DataGrant:
-    """The right of a team on the folder of a dataset.
-
-    `account`: resource ID of the storage account on Azure; None for one in the cluster's resource group.
-    """
+    """The right of a team on the folder of a dataset."""
 
     dataset: str
     folder: Folder
     writes: bool  # whether the team also creates, changes and deletes objects
     key: str | None = None  # ARN of the KMS key of the bucket; None for a bucket without its own key
-    account: str | None = None
+    account: str | None = None  # resource ID of a storage account; None for one in the cluster's resource group
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +40,11 @@ class TeamIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MadeBucket:
-    """A bucket that the stack creates; `folders` is empty if a dataset is the whole bucket alone.
-
-    `key` is the ARN of its KMS key; None for the cloud's own.
-    """
+    """A bucket that the stack creates; `folders` is empty if a dataset is the whole bucket alone."""
 
     bucket: Folder
     folders: tuple[Folder, ...] = ()
-    key: str | None = None
+    key: str | None = None  # ARN of its KMS key; None for the cloud's own
     account: str | None = None
 
 

@@ -49,17 +49,14 @@ class TeamBinding:
 
 @dataclass(frozen=True, slots=True)
 class AccessPlan:
-    """Rights of people in the cluster.
-
-    `logins`: people whose login the stack configures: principals, and people with a role of the cloud.
-    """
+    """Rights of people in the cluster."""
 
     roles: Mapping[str, tuple[Rule, ...]]  # ClusterRoles in use, with the rules that apply in the cluster
     admins: tuple[Subject, ...]  # subjects of `cluster-admin`
     auditors: tuple[Subject, ...]
     members: tuple[Subject, ...]  # subjects of the role that all members of teams have in the cluster
     principals: tuple[Person, ...]  # IAM roles and users, for the access entries of EKS
-    logins: tuple[Person, ...]
+    logins: tuple[Person, ...]  # logins that the stack configures: of principals, and of people with a cloud role
     commands: tuple[str, ...]  # commands for the cloud's administrator to let the others log in
 
 

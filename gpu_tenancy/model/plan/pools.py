@@ -38,14 +38,11 @@ class NodeTaint:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """Request of nodes by a queue, all at once for one workload: `model.catalogue.clouds.ByQueue`.
-
-    `seconds` is the maximum lifetime of the nodes; None without a maximum.
-    """
+    """Request of nodes by a queue, all at once for one workload: `model.catalogue.clouds.ByQueue`."""
 
     provisioning_class: str
     node_selector: Mapping[str, str]
-    seconds: int | None
+    seconds: int | None  # maximum lifetime of the nodes; None without a maximum
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +135,12 @@ class NodeDisk:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedPool:
-    """A pool with its machine type and the rules of its cloud; `grows` is whether an autoscaler adds nodes.
-
-    `machine` is the stack's row, else the catalogue's; None if neither has one.
-    """
+    """A pool with its machine type and the rules of its cloud; `grows` is whether an autoscaler adds nodes."""
 
     name: str
     pool: Pool
     cluster: Cluster
-    machine: Machine | None
+    machine: Machine | None  # the stack's row, else the catalogue's; None if neither has one
     grows: bool
 
     @property

@@ -88,11 +88,7 @@ class ClusterQueue:
 
 
 def checked_cohort(cohort: kueue.Cohort) -> kueue.Cohort:
-    """A Cohort that Kueue accepts.
-
-    Raises:
-        ValueError: a root with a borrowingLimit, which has no parent to borrow from.
-    """
+    """A Cohort that Kueue accepts. Raises ValueError for a root with a borrowingLimit, which has no parent."""
     if cohort.parent is None and _borrows(cohort):
         msg = f"Cohort {cohort.name}: Kueue rejects a borrowingLimit for a root cohort; remove it"
         raise ValueError(msg)

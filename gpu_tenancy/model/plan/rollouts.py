@@ -106,14 +106,11 @@ SCHEDULED_WITHIN: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """The bounds of a rollout: replicas that it adds (maxSurge), and that it can remove first (maxUnavailable).
-
-    `warning` is a violated bound with the fix; empty if none.
-    """
+    """The bounds of a rollout: replicas that it adds (maxSurge), and that it can remove first (maxUnavailable)."""
 
     surge: int
     unavailable: int | str
-    warning: str = ""
+    warning: str = ""  # a violated bound with the fix; empty if none
 
     @property
     def at_maximum(self) -> int:

@@ -67,14 +67,11 @@ def secrets_of(workload: Workload) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A secret manager in one region (AWS), project (GCP) or vault (Azure), as a SecretStore of a team.
-
-    `group` is the resource group of the vault on Azure; else empty.
-    """
+    """A secret manager in one region (AWS), project (GCP) or vault (Azure), as a SecretStore of a team."""
 
     manager: Literal["aws", "gcp", "azure"]
     place: str
-    group: str = ""
+    group: str = ""  # resource group of the vault on Azure; else empty
 
     @property
     def name(self) -> str:
@@ -84,42 +81,33 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSecret:
-    """A Secret, and its ExternalSecret, that External Secrets copies from a secret manager every `refresh` seconds.
-
-    `remote` is its name in the store. `keys` has the field of its value by key ("" for the whole value); empty for all.
-    """
+    """A Secret, and its ExternalSecret, that External Secrets copies from a secret manager every `refresh` seconds."""
 
     name: str
     store: Store
-    remote: str
-    keys: tuple[tuple[str, str], ...]
+    remote: str  # its name in the store
+    keys: tuple[tuple[str, str], ...]  # field of its value by key ("" for the whole value); empty for all
     refresh: int
     type: str
 
 
 @dataclass(frozen=True, slots=True)
 class SecretReader:
-    """The cloud identity of a team that may read exactly its own secrets.
-
-    `annotations`: of its ServiceAccount, with its cloud identity; names that the cloud decides are late.
-    """
+    """The cloud identity of a team that may read exactly its own secrets."""
 
     team: str  # its namespace; its ServiceAccount there is `READER`
     secrets: tuple[tuple[Store, tuple[str, ...]], ...]  # names by store, sorted
-    annotations: Mapping[str, str]
+    annotations: Mapping[str, str]  # of its ServiceAccount, with its identity; names that the cloud decides are late
     cluster: Mapping[str, str]  # Google Cloud's data of the ServiceAccount's cluster
 
 
 @dataclass(frozen=True, slots=True)
 class TeamSecrets:
-    """The Secrets of a team's namespace that this program makes, or External Secrets copies; never others.
+    """The Secrets of a team's namespace that this program makes, or External Secrets copies; never others."""
 
-    `of_config` are by name. `reader` is None without copies.
-    """
-
-    of_config: Mapping[str, Secret]
+    of_config: Mapping[str, Secret]  # by name
     copied: tuple[CopiedSecret, ...] = ()
-    reader: SecretReader | None = None
+    reader: SecretReader | None = None  # None without copies
 
     @property
     def stores(self) -> tuple[Store, ...]:

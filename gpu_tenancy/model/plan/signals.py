@@ -167,13 +167,10 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A key of `scaleOn`; its signal needs keys of the server's `metrics`, the first of which names it.
-
-    `template` is PromQL of one metric, by the labels of a pod; several are summed.
-    """
+    """A key of `scaleOn`; its signal needs keys of the server's `metrics`, the first of which names it."""
 
     metrics: tuple[str, ...]
-    template: str
+    template: str  # PromQL of one metric, by the labels of a pod; several are summed
     labels: Mapping[str, str]
 
     def expression(self, names: tuple[str, ...], matchers: str, by: str) -> str:

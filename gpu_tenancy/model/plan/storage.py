@@ -105,17 +105,14 @@ https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/."""
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """Snapshots of a claim by five fields of cron in UTC; `keep` is the number of complete snapshots that stay.
-
-    `kept` is whether the class keeps the cloud's data of a deleted snapshot.
-    """
+    """Snapshots of a claim by five fields of cron in UTC; `keep` is the number of complete snapshots that stay."""
 
     team: str
     claim: str
     schedule: str
     keep: int
     snapshot_class: str
-    kept: bool
+    kept: bool  # whether the class keeps the cloud's data of a deleted snapshot
 
     @property
     def name(self) -> str:
@@ -130,13 +127,12 @@ def snapshots(cluster: Cluster, name: str, team: Team) -> tuple[SnapshotPlan, ..
         SnapshotPlan(
             team=name,
             claim=claim,
-            schedule=storage.snapshots.schedule,
-            keep=storage.snapshots.keep,
-            snapshot_class=made.name if made else storage.snapshots.kind or "",
+            schedule=taken.schedule,
+            keep=taken.keep,
+            snapshot_class=made.name if made else taken.kind or "",
             kept=bool(made and made.keep),
         )
-        for claim, storage in team.storage.items()
-        if storage.snapshots
+        for _, claim, storage, taken in with_snapshots({name: team})
         for made in [_class(cluster, storage)]
     )
 

@@ -99,8 +99,6 @@ class PodPlan:
 class Scaling:
     """An autoscaler's bounds and targets.
 
-    `query`: KEDA's query of the latency, averaged over the pods; None if an adapter serves it for each pod.
-
     Raises:
         ValueError: no target, a metric without a unit, or a query without a target.
     """
@@ -109,7 +107,7 @@ class Scaling:
     maximum: int
     cpu: int | None  # target utilization in percent of the requested CPU
     latency: tuple[str, float] | None  # pod metric and its target in seconds
-    query: Query | None = None
+    query: Query | None = None  # KEDA's query of the latency, averaged over pods; None if an adapter serves it
     per_pod: str | None = None  # PromQL of the latency of each pod; None if an adapter serves only the metric
     signals: tuple[Signal, ...] = ()
 
@@ -176,8 +174,6 @@ class JobPlan:
     """A job in the team's queue: a Job, a JobSet, a TrainJob of Kubeflow Trainer, a RayJob or a LeaderWorkerSet.
 
     A gang is one, too: a Volcano Job in a queue of Volcano, of which all pods of all tasks start, or none.
-
-    `dispatched`: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
     """
 
     name: str
@@ -192,7 +188,7 @@ class JobPlan:
     least: int | None = None  # number of pods that it can run with; None for all
     success: tuple[str, ...] = ()  # roles whose pods must succeed; empty for all
     runtime: str | None = None  # of a TrainJob; None for other kinds
-    dispatched: bool = False
+    dispatched: bool = False  # whether a worker of MultiKueue runs it, and controllers of this cluster leave it alone
     entrypoint: tuple[str, ...] = ()  # command of a RayJob
     groups: int = 1  # number of groups of a LeaderWorkerSet, each with the pods of `roles`
     user: str | None = None  # label value if a person submits it; empty for nobody's, None for a job of a stack
@@ -220,24 +216,24 @@ def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
 
 def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
     """A team's jobs that Kueue queues."""
-    return tuple(plan for plan, job in _jobs(tree, team) if job.scheduler == "kueue")
+    return tuple(_jobs(tree, team, "kueue"))
 
 
 def gangs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
     """A team's gangs, which Volcano schedules."""
-    return tuple(plan for plan, job in _jobs(tree, team) if job.scheduler == "volcano")
+    return tuple(_jobs(tree, team, "volcano"))
 
 
-def _jobs(tree: Tree, team: str) -> Iterator[tuple[JobPlan, Training]]:
+def _jobs(tree: Tree, team: str, scheduler: str) -> Iterator[JobPlan]:
     for name, job in tree.stack.teams[team].training.items():
-        pods = _pods(tree, team, job)
+        pods = _pods(tree, team, job) if job.scheduler == scheduler else {}
         if not pods:
             continue
         if job.compute_domain:
             pods = {role: replace(pod, channel=channels_of(name)) if pod.gpus else pod for role, pod in pods.items()}
         roles = tuple(RolePlan(role, number, pods[role]) for role, number in job.pods_by_role.items())
         flavor = flavor_of(tree, team, next(iter(parts(tree, team, job).values()))) if is_gang(job) else None
-        plan = JobPlan(
+        yield JobPlan(
             name=name,
             team=team,
             queue=gang_queue_name(team, flavor.name) if flavor else team,
@@ -254,7 +250,6 @@ def _jobs(tree: Tree, team: str) -> Iterator[tuple[JobPlan, Training]]:
             entrypoint=(*job.command, *job.args) if job.kind.submits else (),
             groups=job.groups,
         )
-        yield plan, job
 
 
 def _runtime(tree: Tree, name: str, job: Training, pod: PodPlan) -> str:
@@ -356,16 +351,13 @@ def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
 
 @dataclass(frozen=True, slots=True)
 class RuntimePlan:
-    """A TrainingRuntime of Kubeflow Trainer: pod fields of its TrainJobs, and fields that TrainJobs cannot patch.
-
-    `job` is the only job that uses it; None for a runtime for users.
-    """
+    """A TrainingRuntime of Kubeflow Trainer: pod fields of its TrainJobs, and fields that TrainJobs cannot patch."""
 
     name: str
     team: str
     framework: Framework
     priority: str | None
-    job: JobPlan | None = None
+    job: JobPlan | None = None  # the only job that uses it; None for a runtime for users
 
 
 def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:

@@ -111,6 +111,3 @@ class Stack(Section):
     def dispatches(self) -> bool:
         """Whether this is the stack of a MultiKueue manager."""
         return self.multikueue is not None and bool(self.multikueue.workers)
-
-
-__all__ = ["NAMESPACE", "Stack", "is_production"]

@@ -22,15 +22,10 @@ _FORMS: Final = "write group:NAME, user:NAME, serviceaccount:NAMESPACE/NAME, or 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Person:
-    """A user, a group of users, or a service account, as a directory names it.
+    """A user, a group of users, or a service account, as a directory names it."""
 
-    Attributes:
-        kind: what it is; `role` is an IAM role or user of AWS.
-        name: without the kind: a group's or user's name, `NAMESPACE/NAME` of a service account, or an ARN.
-    """
-
-    kind: Kind
-    name: str
+    kind: Kind  # `role` is an IAM role or user of AWS
+    name: str  # without the kind: a group's or user's name, `NAMESPACE/NAME` of a service account, or an ARN
 
     def __str__(self) -> str:
         return self.name if self.kind == "role" else f"{self.kind}:{self.name}"

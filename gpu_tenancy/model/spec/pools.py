@@ -72,17 +72,22 @@ class Together(Section):
 TogetherEntry: TypeAlias = Annotated[Together, Shorthand(str, ("required",))]
 
 
-class Nodes(Section):
+class Range(Section):
+    """A section with `min` and `max`."""
+
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        least, most = getattr(self, "min", 0), getattr(self, "max", 0)
+        if most < least:
+            yield f"max {most} is less than min {least}", f"raise max to {least} or lower min"
+
+
+class Nodes(Range):
     """The number of nodes of a pool: `min` is always there; an autoscaler adds nodes up to `max`."""
 
     min: Count
     """Minimum number of nodes; they are always there."""
     max: Count
     """Maximum number of nodes with an autoscaler."""
-
-    def _conflicts(self) -> Iterator[tuple[str, str]]:
-        if self.max < self.min:
-            yield f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min"
 
 
 class Taint(Section):

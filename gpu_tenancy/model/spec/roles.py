@@ -28,21 +28,13 @@ https://github.com/kubeflow/trainer/blob/v2.3.0/manifests/base/runtimes/deepspee
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a framework makes of a job.
+    """What a framework makes of a job."""
 
-    Attributes:
-        api: API version and kind of its object.
-        leader: role with one pod that starts the work of the others; None without.
-        roles: the roles that it can have; None for any, empty for no `roles`.
-        policies: whether a restart restarts all of its pods, and success can depend on some roles only.
-        lacks: keys that it has no field for, with the reason.
-    """
-
-    api: tuple[str, str]
-    leader: str | None = None
-    roles: frozenset[str] | None = frozenset()
-    policies: bool = False
-    lacks: tuple[tuple[str, str], ...] = ()
+    api: tuple[str, str]  # API version and kind of its object
+    leader: str | None = None  # role with one pod that starts the work of the others; None without
+    roles: frozenset[str] | None = frozenset()  # the roles that it can have; None for any, empty for no `roles`
+    policies: bool = False  # whether a restart restarts all of its pods, and success can depend on some roles only
+    lacks: tuple[tuple[str, str], ...] = ()  # keys that it has no field for, with the reason
 
     @property
     def operator(self) -> str | None:

@@ -19,7 +19,7 @@ from gpu_tenancy.model.fields import (
     Shorthand,
 )
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
-from gpu_tenancy.model.spec.pools import TogetherEntry
+from gpu_tenancy.model.spec.pools import Range, TogetherEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
 from gpu_tenancy.model.spec.serving import (
@@ -99,17 +99,13 @@ class Workload(Section):
             yield f"mounts two volumes at {twice}", "set different paths under datasets, volumes, scratch and files"
 
 
-class Replicas(Section):
+class Replicas(Range):
     """Bounds of a number of pods."""
 
     min: Positive
     """Minimum number of pods."""
     max: Positive
     """Maximum number of pods."""
-
-    def _conflicts(self) -> Iterator[tuple[str, str]]:
-        if self.max < self.min:
-            yield f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min"
 
 
 class ServerReplicas(Replicas):
@@ -190,7 +186,7 @@ class ServerWorker(Section):
     """Environment variables, in addition to the server's: texts, or references as in the server's."""
 
 
-class Burst(Section):
+class Burst(Range):
     """Further replicas of a server on another flavor, such as spot nodes, behind the same Service.
 
     They are a Deployment of their own, `SERVER-burst`, with its own autoscaler, and run what the server runs. The
@@ -204,10 +200,6 @@ class Burst(Section):
     """Minimum number. 0: none without load, which requires `scaleOn.query` and KEDA."""
     max: Positive
     """Maximum number."""
-
-    def _conflicts(self) -> Iterator[tuple[str, str]]:
-        if self.max < self.min:
-            yield f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min"
 
 
 OF_BURST: Final = "-burst"

@@ -3,11 +3,8 @@
 from typing import Final
 
 from cloud_rules import coverage, pool_rules
-from cloud_rules.coverage import not_evaluated
 from cloud_rules.tags import exemptions
 from rule_engine import Pack, rules_of
-
-__all__ = ["PACK", "not_evaluated"]
 
 PACK: Final = Pack(
     name="gpu-clouds",

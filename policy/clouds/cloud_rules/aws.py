@@ -34,13 +34,10 @@ _PRICE_PROTECTION: Final = ("onDemandMaxPricePercentageOverLowestPrice", "spotMa
 
 @dataclass(frozen=True, slots=True)
 class MachineByAttributes(Machine):
-    """Any machine that meets requirements, by the pattern of allowed machine types if there is one.
-
-    `template` is the launch template that sets the requirements; None if the evaluated resource does.
-    """
+    """Any machine that meets requirements, by the pattern of allowed machine types if there is one."""
 
     requirements: View
-    template: Placed | None
+    template: Placed | None  # the launch template that sets the requirements; None if the evaluated resource does
 
     @override
     def gpus(self, known: Machines) -> int | None:

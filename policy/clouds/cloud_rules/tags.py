@@ -62,13 +62,13 @@ def where(resource: Resource) -> str:
     return ".".join(_WHERE.get(token(resource.type), ("tags",)))
 
 
-def tags(resource: Resource) -> dict[str, View]:
+def tags(resource: Resource) -> Mapping[str, View]:
     """Tags or labels of a resource; empty if its type has none. Single values can be unknown."""
     path = _WHERE.get(token(resource.type))
     return {} if path is None else _tags_of(resource.props.at(*path))
 
 
-def _tags_of(view: View) -> dict[str, View]:
+def _tags_of(view: View) -> Mapping[str, View]:
     if isinstance(view.value, list):  # AWS has lists of key and value for some types
         return {
             entry.text("key"): entry.entries().get("value", View(None))
@@ -108,7 +108,7 @@ def plain(key: str) -> str:
 def exemptions(resource: Resource) -> dict[str, str]:
     """The exemptions of a resource, keyed by rule name."""
     by_rule = annotated_exemptions(resource) if resource.group else {}
-    for key, view in (tags(resource) | _other_tags(resource)).items():
+    for key, view in {**tags(resource), **_other_tags(resource)}.items():
         for prefix in (TAG, LABEL):
             if key.startswith(prefix):
                 by_rule[key.removeprefix(prefix)] = view.text()

@@ -147,19 +147,12 @@ POOLS: Final = Subject(
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """Who installs the driver of a pool with NVIDIA GPUs, and which parts of the GPU Operator it needs.
+    """Who installs the driver of a pool with NVIDIA GPUs, and which parts of the GPU Operator it needs."""
 
-    Attributes:
-        settings: the pool's settings, for messages.
-        parts: for each part of the operator, whether it must be enabled.
-        labels: labels of its nodes.
-        no_driver: whether the pool's settings leave its nodes without a driver.
-    """
-
-    settings: str
-    parts: Mapping[str, bool]
-    labels: Mapping[str, str]
-    no_driver: bool = False
+    settings: str  # the pool's settings, for messages
+    parts: Mapping[str, bool]  # for each part of the operator, whether it must be enabled
+    labels: Mapping[str, str]  # labels of its nodes
+    no_driver: bool = False  # whether the pool's settings leave its nodes without a driver
 
 
 def _eks(pool: Resource) -> Mode | None:

@@ -97,15 +97,20 @@ def selects(selector: View, labels: dict[str, str]) -> bool:
         return False
     for expression in selector.items("matchExpressions"):
         key, operator, values = expression.text("key"), expression.text("operator"), expression.texts("values")
-        true = {
-            "In": labels.get(key) in values,
-            "NotIn": labels.get(key) not in values,
-            "Exists": key in labels,
-            "DoesNotExist": key not in labels,
-        }
-        if not true.get(operator, False):
+        if not meets(labels.get(key), operator, values):
             return False
     return True
+
+
+def meets(value: str | None, operator: str, values: list[str]) -> bool:
+    """Whether a value, or None without one, meets a requirement of a label selector or of a scope of a quota."""
+    met = {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }
+    return met.get(operator, False)
 
 
 def number_or_percentage(value: View, total: Decimal, *, down: bool = False) -> Decimal | None:

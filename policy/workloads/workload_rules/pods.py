@@ -210,7 +210,7 @@ class Container:
 
     def gpus(self, settings: Gpus) -> dict[str, Decimal]:
         """Requested GPUs by resource name, from limits or, without these, from requests."""
-        amounts = self.resources.entries("requests") | self.resources.entries("limits")
+        amounts = {**self.resources.entries("requests"), **self.resources.entries("limits")}
         if self.within == "container" and self.view.has("gpu", "quantity"):  # of the Spark operator
             amounts[self.view.text("gpu", "name")] = self.view.at("gpu", "quantity")
         return {name: view.number() or Decimal(0) for name, view in amounts.items() if settings.is_gpu(name)}

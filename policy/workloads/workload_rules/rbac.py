@@ -91,14 +91,11 @@ def rules(role: Resource) -> Iterator[PolicyRule]:
 
 @dataclass(frozen=True, slots=True)
 class BoundSubject:
-    """A subject of a binding: a `User`, a `Group` or a `ServiceAccount`, the last one also by its user name.
-
-    `home` is the namespace of a service account, or of the group of all service accounts of a namespace; else empty.
-    """
+    """A subject of a binding: a `User`, a `Group` or a `ServiceAccount`, the last one also by its user name."""
 
     kind: str
     name: str
-    home: str
+    home: str  # namespace of a service account, or of the group of all service accounts of a namespace; else empty
 
     @property
     def label(self) -> str:

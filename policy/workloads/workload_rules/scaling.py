@@ -20,7 +20,7 @@ from rule_engine import (
     located_at,
     rule,
 )
-from workload_rules.objects import QUOTAS, matches_any, name, number_or_percentage, objects, scopes
+from workload_rules.objects import QUOTAS, matches_any, meets, name, number_or_percentage, objects, scopes
 from workload_rules.pods import PODS, Pod, TenantGpus, Tenants, namespace_of
 from workload_rules.priorities import class_of
 from workload_rules.quotas import gpu_lines
@@ -165,14 +165,8 @@ def _counts(quota: Resource, pod: Pod) -> bool:
     """Whether a quota counts a serving pod with GPUs: all of its scopes match."""
     for scope, operator, view in scopes(quota):
         if scope == "PriorityClass":
-            pod_class = class_of(pod)
             values = view.texts("values") if isinstance(view.value, dict) else []
-            matches = {
-                "In": pod_class in values,
-                "NotIn": pod_class not in values,
-                "Exists": bool(pod_class),
-                "DoesNotExist": not pod_class,
-            }.get(operator, False)
+            matches = meets(class_of(pod) or None, operator, values)
         else:
             # The API server accepts no deadline in the pods of a server.
             matches = scope in {"NotTerminating", "NotBestEffort"}

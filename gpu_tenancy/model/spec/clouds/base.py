@@ -164,14 +164,10 @@ Provided: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The cloud's role with which somebody finds a cluster; what they may do there is decided by Kubernetes RBAC.
-
-    Attributes:
-        given: whether the stack assigns it; else whoever administers the cloud runs `command`.
-    """
+    """The cloud's role with which somebody finds a cluster; what they may do there is decided by Kubernetes RBAC."""
 
     role: str
-    given: bool
+    given: bool  # whether the stack assigns it; else whoever administers the cloud runs `command`
     command: str
 
 

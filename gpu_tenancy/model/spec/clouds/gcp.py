@@ -84,10 +84,10 @@ class GkeExclusion(Exclusion):
     nodes. GKE limits the length of `upgrades`."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
-        if self.end is None and self.scope == "upgrades":
+        if self.end is not None:
+            yield from super()._conflicts()
+        elif self.scope == "upgrades":
             yield "has no end, which scope upgrades requires", "set end, or scope: minor-or-node-upgrades"
-        if self.end is not None and self.end < self.start:
-            yield f"end {self.end} is before start {self.start}", "swap them"
 
 
 class GkeMaintenance(Maintenance):
