@@ -154,7 +154,7 @@ def _used(tree: Tree, team: str) -> Iterator[tuple[Flavor, Share]]:
 
 
 def _jobs_of(tree: Tree, team: str) -> Iterator[dict[str, Any]]:
-    """Up to four equal jobs of whole GPUs or CPUs for each flavor, each as in `_request`."""
+    """Up to four equal jobs of whole GPUs or CPUs for each flavor, with CPU and memory by their share."""
     for flavor, share in _used(tree, team):
         unit = 1 if flavor.resource else 1000
         limit, node = share.effective_limit // unit, flavor.node.get(flavor.resource or CPU, 0) // unit
@@ -163,13 +163,10 @@ def _jobs_of(tree: Tree, team: str) -> Iterator[dict[str, Any]]:
             continue
         pods = -(-(limit // jobs) // max(1, node))
         amount = limit // jobs // pods
-        requests = _request(tree, team, flavor, amount * unit)
-        memory = requests.get(MEMORY, 0) // 2**20 * 2**20 or 2**20
-        sized = {
-            "gpus": amount if flavor.resource else 0,
-            CPU: format_amount(CPU, requests.get(CPU, 0)),
-            MEMORY: format_amount(MEMORY, memory),
-        }
+        sized: dict[str, Any] = {"gpus": amount}
+        if not flavor.resource:
+            memory = _request(tree, team, flavor, amount * unit).get(MEMORY, 0) // 2**20 * 2**20
+            sized = {"gpus": 0, "cpu": amount, "memory": format_amount(MEMORY, max(2**20, memory))}
         name = f"{team}-{flavor.name}"
         try:
             TypeAdapter(WorkloadName).validate_python(name)
