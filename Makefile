@@ -120,9 +120,9 @@ licenses: ready-clouds ## Generate docs/licenses.md from uv.lock; fails for a li
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
 	@$(RUN) tenancy whatif --scenarios $(SCENARIOS) --out $(OUT)
 
-agree: ready ## Play 210 random scenarios on the real Kueue and in the simulation; SEED=N, COUNT=N, SCENARIOS=FILE, DOCS=yes
+agree: ready ## Play random scenarios on the real Kueue and in the simulation; SEED=N, COUNT=N, ONLY=CLASS, SCENARIOS=FILE, DOCS=yes
 	@$(RUN) python -m benchmarks.agree $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
-	  $(if $(SCENARIOS),--scenarios $(SCENARIOS)) $(if $(DOCS),--docs)
+	  $(if $(ONLY),--only $(ONLY)) $(if $(SCENARIOS),--scenarios $(SCENARIOS)) $(if $(DOCS),--docs)
 
 schema: ready ## Generate stacks/schema.json and stacks/scenarios/schema.json from the model
 	@$(RUN) tenancy catalogue schema --out stacks/schema.json

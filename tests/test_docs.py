@@ -253,6 +253,8 @@ def test_docs_show_the_output_of_whatif() -> None:
     rows = [line.split() for line in table.splitlines()[1:]]
     assert len(rows) == 2
     assert all(row in output for row in rows)
+    (note,) = [line for line in done.output.splitlines() if line.startswith("jobs of ml-research")]
+    assert f"```\n{note}\n```" in (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
 
 
 def test_what_the_simulation_leaves_out_is_on_its_page() -> None:

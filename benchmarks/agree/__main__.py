@@ -14,10 +14,11 @@ import typer
 
 from benchmarks.agree import kueue
 from benchmarks.agree.comparing import Compared, Verdict, compare
-from benchmarks.agree.drawing import Data, draw
+from benchmarks.agree.drawing import Data, classes, draw
 from benchmarks.agree.playing import Pace, Played, stage
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.progress import measured
 from gpu_tenancy.embedded.processes import alone
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
@@ -105,23 +106,29 @@ class Run:
         return "\n".join([*lines, "", ""])
 
 
-def main(
+def main(  # noqa: PLR0913 - options of a command
+    *,
     seed: Annotated[int, typer.Option(help="Seed of the scenarios.")] = 1,
-    count: Annotated[int, typer.Option(min=1, help="Number of scenarios, of all classes together.")] = 210,
+    count: Annotated[int, typer.Option(min=1, help="Number of scenarios, of all classes together.")] = 230,
+    only: Annotated[str | None, typer.Option(metavar="CLASS", help="Scenarios of this class only.")] = None,
     scenarios: Annotated[
         Path | None, typer.Option(help="File with one JSON scenario per line, to play instead of random ones.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for misses.jsonl and the platform's data.")] = Path("out/agree"),
-    docs: Annotated[bool, typer.Option("--docs", help="Write the result into docs/simulation.md.")] = False,  # noqa: FBT002
+    docs: Annotated[bool, typer.Option("--docs", help="Write the result into docs/simulation.md.")] = False,
 ) -> None:
     """Play random scenarios on the real Kueue and in the simulation, and report the agreement.
 
     Exit code 2: less than 99 % of the scenarios agree.
     """
     with terminal.errors():
-        if docs and (scenarios or count < MINIMUM):
-            raise ConsoleError(f"--docs: fewer than {MINIMUM} random scenarios", f"specify --count {MINIMUM} or more")
-        chosen = _read(scenarios) if scenarios else draw(seed, count)
+        if docs and (scenarios or only or count < MINIMUM):
+            fix = f"specify --count {MINIMUM} or more"
+            raise ConsoleError(f"--docs: fewer than {MINIMUM} random scenarios of all classes", fix)
+        known = dict(classes())
+        if only and only not in known:
+            raise ConsoleError(f"--only: class {only} not found", nearest(only, known))
+        chosen = _read(scenarios) if scenarios else draw(seed, count, only=only)
         began = time.monotonic()
         with alone(out / "lock", terminal.report, "comparing the simulation with Kueue"):
             results = [one for fair in (False, True) for one in play_mode(chosen, out / "platform", fair=fair)]

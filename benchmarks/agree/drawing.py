@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeAlias
 
+from gpu_tenancy.base.guarantee import BESIDE
+
 Data: TypeAlias = dict[str, Any]
 GPU: Final = "nvidia.com/gpu"
 ROOT: Final = "root"
@@ -26,6 +28,9 @@ PRIORITIES: Final = {"low": 10, "mid": 50, "high": 100}
 MODES: Final = {False: "off", True: "on"}  # fair sharing, and its name in the id of a scenario
 _COMERS: Final = 3  # maximum of queues that start to submit one after another
 _AGAIN: Final = 0.4  # part of the steps with a finish in which a workload is also submitted
+_SHARES: Final = (0, 2, 3, 4, 4, 4, 5, 8)
+"""CPUs, or memory, for each GPU of a quota or a workload in classes with `vector`; the machine has `_SHARE`."""
+_SHARE: Final = 4
 _NEVER_FITS: Final = 0.1  # part of the workloads that are larger than all quota together, in classes with `StrictFIFO`
 
 
@@ -40,6 +45,8 @@ class Shape:
         levels: depth of the tree of cohorts; 1 is a flat one.
         flavors: numbers of flavors to choose from.
         second: scenarios with CPUs beside GPUs.
+        vector: CPUs and memory of quotas and workloads follow their GPUs, but not exactly, so that GPUs, CPUs and
+            memory bind in turn.
         strict: queues with `StrictFIFO`.
         priorities: workloads with a priority class.
         gangs: workloads with several pods.
@@ -57,6 +64,7 @@ class Shape:
     levels: int = 1
     flavors: tuple[int, ...] = (1,)
     second: float = 0.0
+    vector: bool = False
     strict: float = 0.0
     priorities: float = 0.0
     gangs: float = 0.0
@@ -90,6 +98,7 @@ SHAPES: Final = (
         borrowers=0.25,
     ),
     Shape("borrow-within-cohort", priorities=0.9, borrowers=0.7, modes=(False,)),
+    Shape("vector", vector=True, levels=2, flavors=(1, 1, 2), zero=0.1, weights=0.3, priorities=0.2, gangs=0.2),
 )
 
 
@@ -119,6 +128,8 @@ class Tenancy:
 def tenancy(shape: Shape, chance: Random, *, fair: bool) -> Tenancy:
     """Draws queues and cohorts of a class."""
     resources = (GPU, "cpu") if chance.random() < shape.second else (GPU,)
+    if shape.vector:
+        resources = (GPU, *BESIDE)
     count = chance.choice(shape.flavors)
     flavors = ["main"] if count == 1 else [f"f{number + 1}" for number in range(count)]
     weights = shape.weights if fair or shape.name == "flat-weights" else 0.0
@@ -142,7 +153,7 @@ def tenancy(shape: Shape, chance: Random, *, fair: bool) -> Tenancy:
 
 def _cohorts(shape: Shape, chance: Random, flavors: Sequence[str], weights: float) -> Iterator[Data]:
     """A tree of cohorts, each after its parent; only some have quota of their own."""
-    yield {"name": ROOT, "parent": None, **(_own(chance, flavors, root=True) if shape.levels > 1 else {})}
+    yield {"name": ROOT, "parent": None, **(_own(shape, chance, flavors, root=True) if shape.levels > 1 else {})}
     parents = [ROOT]
     for level in range(1, shape.levels):
         names = [f"m{level}{letter}" for letter in "abc"[: chance.randint(1, 3)]]
@@ -150,7 +161,7 @@ def _cohorts(shape: Shape, chance: Random, flavors: Sequence[str], weights: floa
             yield {
                 "name": name,
                 "parent": chance.choice(parents),
-                **_own(chance, flavors, root=False),
+                **_own(shape, chance, flavors, root=False),
                 **_weight(chance, weights),
             }
         parents = names
@@ -158,7 +169,7 @@ def _cohorts(shape: Shape, chance: Random, flavors: Sequence[str], weights: floa
             return
 
 
-def _own(chance: Random, flavors: Sequence[str], *, root: bool) -> Data:
+def _own(shape: Shape, chance: Random, flavors: Sequence[str], *, root: bool) -> Data:
     """The quota of a cohort itself. A root has no limits."""
     if chance.random() > _SELDOM:
         return {}
@@ -169,8 +180,21 @@ def _own(chance: Random, flavors: Sequence[str], *, root: bool) -> Data:
             line["borrowingLimit"] = chance.choice((0, 2, 4))
         if not root and chance.random() < _SELDOM:
             line["lendingLimit"] = chance.randint(0, 4)
-        lines.append(line)
+        lines += [line, *(_beside(chance, line) if shape.vector else ())]
     return {"quota": lines}
+
+
+def _beside(chance: Random, line: Data) -> Iterator[Data]:
+    """The CPUs and memory of a quota of GPUs; their limit is the machine's share of the GPUs that may be used."""
+    for resource in BESIDE:
+        share = chance.choice(_SHARES)
+        found: Data = {**line, "resource": resource, "nominal": line["nominal"] * share}
+        if "borrowingLimit" in line:
+            most = (line["nominal"] + line["borrowingLimit"]) * _SHARE
+            found["borrowingLimit"] = max(0, most - found["nominal"])
+        if "lendingLimit" in line:
+            found["lendingLimit"] = line["lendingLimit"] * share
+        yield found
 
 
 def _weight(chance: Random, part: float) -> Data:
@@ -197,9 +221,7 @@ class _Queues:
             **({} if alone else {"cohort": cohort}),
             "strategy": "StrictFIFO" if chance.random() < shape.strict else "BestEffortFIFO",
             "preemption": self._preemption(),
-            "resources": [
-                self._line(flavor, resource, alone=alone) for flavor in flavors for resource in self.resources
-            ],
+            "resources": [line for flavor in flavors for line in self._lines(flavor, alone=alone)],
             **self._fungibility(),
             **_weight(chance, self.weights),
         }
@@ -228,6 +250,13 @@ class _Queues:
         preference = {"preference": self.chance.choice(_PREFERENCES)} if preferred else {}
         return {"flavorFungibility": {"whenCanBorrow": borrow, "whenCanPreempt": preempt, **preference}}
 
+    def _lines(self, flavor: str, *, alone: bool) -> Iterator[Data]:
+        if self.shape.vector:
+            gpus = self._line(flavor, GPU, alone=alone)
+            yield from (gpus, *_beside(self.chance, gpus))
+        else:
+            yield from (self._line(flavor, resource, alone=alone) for resource in self.resources)
+
     def _line(self, flavor: str, resource: str, *, alone: bool) -> Data:
         chance, shape = self.chance, self.shape
         nominal = 0 if chance.random() < shape.zero else chance.randint(1, 6 if len(self.flavors) == 1 else 4)
@@ -246,12 +275,13 @@ def classes() -> tuple[tuple[str, bool], ...]:
     return tuple((shape.name, fair) for fair in MODES for shape in SHAPES if fair in shape.modes)
 
 
-def draw(seed: int, count: int, workloads: int = WORKLOADS) -> list[Data]:
+def draw(seed: int, count: int, workloads: int = WORKLOADS, only: str | None = None) -> list[Data]:
     """Draws scenarios, equally many of each class; a larger count begins with the scenarios of a smaller one.
 
-    The same seed gives the same scenarios; `workloads` is the maximum of each scenario.
+    The same seed gives the same scenarios; `workloads` is the maximum of each scenario, `only` a class.
     """
-    kinds, shapes = classes(), {shape.name: shape for shape in SHAPES}
+    shapes = {shape.name: shape for shape in SHAPES}
+    kinds = [kind for kind in classes() if only in (None, kind[0])]
     return [
         _scenario(shapes[name], f"{seed}-{number // len(kinds):02}", workloads, fair=fair)
         for number, (name, fair) in ((number, kinds[number % len(kinds)]) for number in range(count))
@@ -315,7 +345,9 @@ class _Story:
         else:
             most = 2 * max(1, self.made.largest // pods)
             amount = min(most, chance.choices((1, 2, 3, 4, most), (7, 9, 5, 4, 3))[0])
-        requests = {resource: amount if resource == resources[0] else chance.randint(1, 3) for resource in resources}
+        requests = {GPU: amount}
+        for resource in resources[1:]:
+            requests[resource] = max(1, amount * chance.choice(_SHARES)) if shape.vector else chance.randint(1, 3)
         priority = chance.choice((None, *PRIORITIES)) if chance.random() < shape.priorities else None
         return {
             "name": f"w{self.submitted:02}",

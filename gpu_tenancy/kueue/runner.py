@@ -150,7 +150,10 @@ class Runner:
         workload = entry.workload
         pending_queue = self.pending[workload.queue]
         targets = tuple(target.workload.name for target in entry.targets)
-        pending_queue.judge(workload, Verdict(outcome, tuple(entry.assignment.reasons), targets))
+        reclaims = self.tree.fair is None and workload.queue.can_always_reclaim
+        verdict = Verdict(outcome, tuple(entry.assignment.reasons), targets, entry.assignment.amounts, reclaims)
+        resumed = workload.last_assignment and workload.last_assignment.pending_flavors
+        pending_queue.judge(workload, verdict.after(pending_queue.verdict(workload)) if resumed else verdict)
         last = entry.assignment.last_assignment
         workload.last_assignment = None if outcome in _CLEARS_LAST_ASSIGNMENT else last
         if outcome is Outcome.ADMITTED:

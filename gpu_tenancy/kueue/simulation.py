@@ -230,10 +230,17 @@ def _reason(workload: WorkloadInfo, verdict: Verdict | None, format_amount: Form
         case Outcome.OVERLAPPING_TARGETS:
             return f"overlapping preemption targets with another workload: {_names(verdict.targets)}"
         case Outcome.NO_FIT | Outcome.NO_CANDIDATES:
-            why = _flavor_messages(verdict, workload.queue, format_amount)
-            return why if verdict.outcome is Outcome.NO_FIT else f"{why}; no workload may be preempted for it"
+            return _quota_reason(verdict, workload.queue, format_amount)
         case Outcome.ADMITTED:
             return "admitted"
+
+
+def _quota_reason(verdict: Verdict, queue: Queue, format_amount: FormatAmount) -> str:
+    why = _flavor_messages(verdict, queue, format_amount)
+    beyond = _beyond_nominal(verdict, queue, format_amount) if verdict.reclaims else ""
+    if verdict.outcome is Outcome.NO_FIT and not beyond:
+        return why
+    return f"{why}; no workload may be preempted for it{beyond and f': {beyond}'}"
 
 
 def _flavor_messages(verdict: Verdict, queue: Queue, format_amount: FormatAmount) -> str:
@@ -262,6 +269,29 @@ def _flavor_message(reason: FlavorReason, queue: Queue, format_amount: FormatAmo
     missing = reason.requested - max(0, queue.available(keys[reason.resource]))
     amount = format_amount(reason.resource, missing if missing > 0 else reason.missing)
     return f"insufficient unused quota for {quota}, {amount} more needed"
+
+
+def _beyond_nominal(verdict: Verdict, queue: Queue, format_amount: FormatAmount) -> str:
+    """The resources that keep Kueue from reclaiming others, which are guaranteed, in the same flavor."""
+    keys = {
+        (flavor, resource): key
+        for group in queue.group_of.values()
+        for flavor, keys in group.flavors
+        for resource, key in keys.items()
+    }
+    missing = {
+        keys[reason.flavor, reason.resource]: reason.requested
+        for reason in verdict.reasons
+        if reason.flavor and reason.missing
+    }
+    requested = dict(verdict.amounts) | missing
+    beyond = {key: amount + queue.usage[key] - queue.nominal[key] for key, amount in requested.items()}
+    guaranteed = {flavor for (flavor, _), key in keys.items() if key in missing and beyond[key] <= 0}
+    return " and ".join(
+        f"{resource} in flavor {flavor} exceeds nominal quota by {format_amount(resource, beyond[key])}"
+        for (flavor, resource), key in keys.items()
+        if flavor in guaranteed and beyond.get(key, 0) > 0
+    )
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ Rules: pkg/workload and pkg/cache/scheduler of kubernetes-sigs/kueue at v0.19.2.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -45,11 +45,27 @@ class FlavorReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of a workload's last cycle, why flavors did not fit, and the names of the workloads to preempt."""
+    """Outcome of a workload's last search, why flavors did not fit, and the names of the workloads to preempt.
+
+    Attributes:
+        amounts: the request in the best flavors, by key.
+        reclaims: whether Kueue reclaims for it, but only while all its requests are within nominal quota.
+    """
 
     outcome: Outcome
     reasons: tuple[FlavorReason, ...] = ()
     targets: tuple[str, ...] = ()
+    amounts: Amounts = ()
+    reclaims: bool = False
+
+    def after(self, earlier: "Verdict | None") -> "Verdict":
+        """The verdict on all flavors, if an earlier cycle has tried some: Kueue reports the last cycle alone."""
+        if self.outcome is not Outcome.NO_FIT or earlier is None or earlier.outcome not in _NO_QUOTA:
+            return self
+        return replace(earlier, reasons=(*earlier.reasons, *self.reasons))
+
+
+_NO_QUOTA: Final = (Outcome.NO_FIT, Outcome.NO_CANDIDATES)
 
 
 PODS: Final = "pods"  # counts pods if a ClusterQueue has a quota for it

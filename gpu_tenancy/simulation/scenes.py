@@ -1,23 +1,27 @@
 """Scenarios without a file: everyone busy, one team alone, one team after another."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
+from gpu_tenancy.base.guarantee import Guarantee
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, times
+from gpu_tenancy.base.texts import counted
 from gpu_tenancy.kueue import PodSet, Step, Unmodelled, Workload
 from gpu_tenancy.model.fields import WorkloadName
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.queues import provisioning_checks
-from gpu_tenancy.model.plan.shares import Share, Tree, measures, measures_of
+from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures, measures_of
 from gpu_tenancy.model.yaml import Data
 from gpu_tenancy.simulation.stage import Moment, play
 
 
 def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Moment:
     """Every team requests its limit of every flavor, in jobs of one GPU, or of CPUs in flavors without GPUs.
+
+    Jobs request their share of the machine's CPU and memory, as far as the team's limits allow.
 
     Teams submit one job each in turn; `first` submits all its jobs before all others, `last` after them.
     """
@@ -53,34 +57,70 @@ def _state(tree: Tree, label: str, workloads: Iterable[Workload]) -> Moment:
 
 
 def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
-    """Jobs of one GPU and no CPU, so that only GPUs decide; without GPUs, of one CPU or more (above `CPU_JOBS`)."""
-    shares, counted = tree.team_shares[team], dict.fromkeys(measures_of(tree, team))
-    # A team with GPUs may also use CPU and memory of flavors without GPUs that others have quota in.
-    counted |= dict.fromkeys(
-        measure
-        for measure in measures(tree)
-        if measure.resource in shares.get(measure.flavor, {}) and not is_extended(measure.resource)
-    )
-    for name in dict.fromkeys(measure.flavor for measure in counted):
-        limits = {
-            measure.resource: shares[name][measure.resource].limit or 0 for measure in counted if measure.flavor == name
+    """Jobs up to the team's limits: of one GPU; without GPUs, of one CPU or more (above `CPU_JOBS`)."""
+    for flavor, limit in _limits(tree, team):
+        count = _count(flavor, limit)
+        parts = [limit * (number + 1) // count - limit * number // count for number in range(count)]
+        pods = {
+            units: (PodSet(_request(tree, team, flavor, units), flavors=frozenset({flavor.name})),)
+            for units in dict.fromkeys(parts)
         }
-        for number, requests in enumerate(_equal_parts(limits)):
-            yield Workload(f"{team}-{name}-{number + 1}", team, (PodSet(requests, flavors=frozenset({name})),))
+        for number, units in enumerate(parts):
+            yield Workload(f"{team}-{flavor.name}-{number + 1}", team, pods[units])
+
+
+def _limits(tree: Tree, team: str) -> Iterator[tuple[Flavor, int]]:
+    """The flavors of a team's jobs, with its limit of GPUs or millicores."""
+    shares, names = tree.team_shares[team], dict.fromkeys(measure.flavor for measure in measures_of(tree, team))
+    # A team with GPUs may also use flavors without GPUs that others have quota in.
+    names |= dict.fromkeys(measure.flavor for measure in measures(tree) if measure.resource == CPU)
+    for flavor in (tree.flavors[name] for name in names if name in shares):
+        if limit := shares[flavor.name].get(flavor.resource or CPU, Share()).effective_limit:
+            yield flavor, limit
+
+
+def _count(flavor: Flavor, limit: int) -> int:
+    return limit if flavor.resource else min(-(-limit // 1000), CPU_JOBS)
 
 
 CPU_JOBS: Final = 100
 """Most jobs that share a team's CPU limit, so that the simulation of large CPU pools takes seconds."""
 
 
-def _equal_parts(limits: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    if gpus := {resource: limit for resource, limit in limits.items() if is_extended(resource)}:
-        for resource, limit in gpus.items():
-            yield from ({resource: 1} for _ in range(limit))
-        return
-    count = min(-(-limits.get(CPU, 0) // 1000), CPU_JOBS)
-    for number in range(count):
-        yield {resource: limit * (number + 1) // count - limit * number // count for resource, limit in limits.items()}
+def _request(tree: Tree, team: str, flavor: Flavor, units: int) -> dict[str, int]:
+    """GPUs, or millicores without GPUs, with their share of the machine, or less if the team's limits leave less.
+
+    It may exceed the team's guarantee.
+    """
+    resource = flavor.resource or CPU
+    limits = {name: share.effective_limit for name, share in tree.team_shares[team][flavor.name].items()}
+    of_machine = times(flavor.per_gpu, units) if flavor.resource else flavor.follows(CPU, units)
+    beside = {
+        name: min(amount, limits[name] * units // limits[resource])
+        for name, amount in of_machine.items()
+        if name in limits
+    }
+    return {resource: units, **{name: amount for name, amount in beside.items() if amount}}
+
+
+def tried(tree: Tree, team: str, moment: Moment) -> Iterator[str]:
+    """What the jobs of a team request in each flavor, how many its guarantee covers, and why it does not get it."""
+    for flavor, limit in _limits(tree, team):
+        resource, guarantee = flavor.resource or CPU, tree.guarantee(team, flavor.name)
+        requests = _request(tree, team, flavor, limit // _count(flavor, limit))
+        beside = Guarantee(flavor.name, resource, requests).bound
+        text = (
+            f"jobs of {team} on {flavor.name}: {counted(requests[resource], resource)}{beside and f', {beside}'} each"
+        )
+        if not guarantee.units:
+            yield f"{text}; none are guaranteed"
+            continue
+        covered = min(guarantee.amounts[name] // amount for name, amount in requests.items())
+        bound = guarantee.bound and f" with up to {guarantee.bound}"
+        yield f"{text}; covered are {counted(guarantee.units, resource)}{bound}: {covered} of these jobs"
+        waiting = (job.why for job in moment.waiting if (job.team, job.flavor) == (team, flavor.name))
+        if moment.amount(team, Measure(flavor.name, resource)) < guarantee.units and (why := next(waiting, "")):
+            yield f"the next is pending: {why}"
 
 
 TEAMS: Final = 8  # most teams of the scenario
@@ -114,7 +154,7 @@ def _used(tree: Tree, team: str) -> Iterator[tuple[Flavor, Share]]:
 
 
 def _jobs_of(tree: Tree, team: str) -> Iterator[dict[str, Any]]:
-    """Up to four equal jobs of whole GPUs or CPUs for each flavor; CPU jobs have so little memory that all fit."""
+    """Up to four equal jobs of whole GPUs or CPUs for each flavor, with CPU and memory by their share."""
     for flavor, share in _used(tree, team):
         unit = 1 if flavor.resource else 1000
         limit, node = share.effective_limit // unit, flavor.node.get(flavor.resource or CPU, 0) // unit
@@ -125,9 +165,8 @@ def _jobs_of(tree: Tree, team: str) -> Iterator[dict[str, Any]]:
         amount = limit // jobs // pods
         sized: dict[str, Any] = {"gpus": amount}
         if not flavor.resource:
-            memory = tree.team_shares[team][flavor.name].get(MEMORY, Share(0, 0)).effective_limit // (2 * jobs * pods)
-            whole = max(1, memory // 2**20) * 2**20
-            sized = {"gpus": 0, "cpu": amount, "memory": format_amount(MEMORY, min(whole, 4 * 2**30))}
+            memory = _request(tree, team, flavor, amount * unit).get(MEMORY, 0) // 2**20 * 2**20
+            sized = {"gpus": 0, "cpu": amount, "memory": format_amount(MEMORY, max(2**20, memory))}
         name = f"{team}-{flavor.name}"
         try:
             TypeAdapter(WorkloadName).validate_python(name)

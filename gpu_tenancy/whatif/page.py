@@ -78,7 +78,7 @@ def timeline_page(timeline: Timeline) -> str:
         about=f"environment {timeline.tree.stack.environment}",
         tone=narrative.tone(timeline),
         headline=narrative.headline(timeline),
-        sentences=list(narrative.sentences(timeline)),
+        sentences=[*narrative.sentences(timeline), *timeline.notes],
         command="whatif",
     )
 

@@ -83,6 +83,8 @@ class Display:
 def show_load(console: Console, timeline: Timeline) -> None:
     """Prints the state under a load on all queues."""
     console.print(f"[bold]{escape(timeline.title)}[/bold]", highlight=False)
+    for note in timeline.notes:
+        console.print(escape(note), highlight=False)
     (step,) = timeline.steps
     _usage(console, timeline.tree, timeline.held, step, scenario=False)
     console.print()

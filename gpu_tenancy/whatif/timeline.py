@@ -38,7 +38,8 @@ class Follower(Protocol):
 class Timeline:
     """The steps of a simulation; `title` is `everyone busy`, or the file of the jobs.
 
-    `scenario`: it has single jobs over time; `left_out` are features of the stack that the simulation does not cover.
+    `scenario`: it has single jobs over time; `left_out` are features of the stack that the simulation does not cover;
+    `notes` say what the jobs of a load request.
     """
 
     stack: str
@@ -47,6 +48,7 @@ class Timeline:
     steps: tuple[StepResult, ...]
     scenario: bool
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def moments(self) -> tuple[Moment, ...]:

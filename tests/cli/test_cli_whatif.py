@@ -44,7 +44,7 @@ def row(seen: Result, team: str) -> list[str]:
 def test_everyone_busy_shows_usage_with_bars(project: Project) -> None:
     seen = whatif(project, "--first", "third")
     assert (seen.exit_code, seen.stderr) == (0, "")
-    assert seen.stdout.startswith("everyone busy, third first\n")
+    assert seen.stdout.startswith("everyone busy, third first\njobs of third on l4: 1 GPU, ")
     assert row(seen, "speech")[:7] == ["speech", "l4", "2", "4", "2", "0", "2"]
     assert row(seen, "third")[:7] == ["third", "l4", "0", "4", "2", "2", "2"]
     assert set(row(seen, "speech")[7]) == {"█", "·"}

@@ -147,6 +147,30 @@ def test_the_newest_reservation_is_preempted_first() -> None:
     assert [admitted(state) for state in states] == [["own", "young"], ["old", "young"], ["young", "last"]]
 
 
+def vector_queue(name: str, gpus: Quota) -> ClusterQueue:
+    cpu = FlavorQuotas("cpu", {"cpu": Quota(), GPU: Quota(0, 0)})
+    groups = (ResourceGroup((cpu, FlavorQuotas("h100", {"cpu": Quota(), GPU: gpus}))),)
+    return ClusterQueue(name, groups, "org", preemption=Preemption(reclaim=Policy.ANY))
+
+
+@pytest.mark.parametrize("launcher", [False, True], ids=["one pod set", "with a launcher on CPU nodes"])
+@pytest.mark.parametrize(("cpus", "missing"), [(2, False), (12, True)], ids=["free CPUs", "borrowed CPUs"])
+def test_the_reason_names_cpu_that_prevents_reclaiming(cpus: int, missing: bool, launcher: bool) -> None:  # noqa: FBT001
+    """Kueue resumes the flavor search for the launcher at flavor h100, and then reports that flavor alone."""
+    org = Cohort("org", groups=(ResourceGroup((FlavorQuotas("cpu", {"cpu": Quota(100), GPU: Quota()}),
+        FlavorQuotas("h100", {"cpu": Quota(192), GPU: Quota(8)}))),))  # fmt: skip
+    tenancy = Tenancy((vector_queue("a", Quota(8, 8)), vector_queue("b", Quota())), (org,))
+    on_gpus = frozenset({"h100"})
+    fill = [Workload(f"b{at}", "b", (PodSet({GPU: 1, "cpu": cpus}, flavors=on_gpus),)) for at in range(16)]
+    first = (PodSet({"cpu": 1}, flavors=frozenset({"cpu"}), name="launcher"),) if launcher else ()
+    job = Workload("job", "a", (*first, PodSet({GPU: 8, "cpu": 8}, flavors=on_gpus, name="workers")))
+    state = after(tenancy, *fill, job)
+    texts = [f"insufficient unused quota for {GPU} in flavor h100, 8 more needed"]
+    texts += ["insufficient unused quota for cpu in flavor h100, 8 more needed"] if missing else []
+    texts += ["no workload may be preempted for it: cpu in flavor h100 exceeds nominal quota by 8"]
+    assert (len(state.admitted), pending(state)) == (16, {"job": "; ".join(texts)})
+
+
 def test_workloads_of_one_scheduling_hash_share_the_reason() -> None:
     tenancy = Tenancy((queue("a", 2),))
     state = after(tenancy, work("now", "a", 2), work("one", "a", 1), work("two", "a", 1))

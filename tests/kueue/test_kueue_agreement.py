@@ -202,9 +202,14 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     assert (code, "none.jsonl is not a file; specify a file with" in output) == (1, True), output
 
 
+def test_an_unknown_class_is_an_error() -> None:
+    code, output = command("--only", "vectors")
+    assert (code, "--only: class vectors not found; did you mean 'vector'?" in output) == (1, True), output
+
+
 def test_too_few_scenarios_do_not_go_into_the_docs() -> None:
     assert command("--docs", "--count", "21") == (
-        1, "error: --docs: fewer than 200 random scenarios; specify --count 200 or more\n",
+        1, "error: --docs: fewer than 200 random scenarios of all classes; specify --count 200 or more\n",
     )  # fmt: skip
 
 
@@ -226,32 +231,44 @@ def test_a_run_ends_with_the_agreement_and_its_exit_code(monkeypatch: pytest.Mon
 
 def test_a_seed_gives_the_same_scenarios() -> None:
     assert draw(7, 50)[:30] == draw(7, 30)
-    assert draw(7, 21) != draw(8, 21)
+    assert draw(7, 23) != draw(8, 23)
 
 
 def test_every_class_is_drawn_equally_often() -> None:
-    drawn = Counter((one["class"], one["fairSharing"]) for one in draw(1, 3 * 21))
+    drawn = Counter((one["class"], one["fairSharing"]) for one in draw(1, 3 * 23))
     assert drawn == dict.fromkeys(classes(), 3)
-    assert len(drawn) == 21
-    assert len({one["id"] for one in draw(1, 210)}) == 210
+    assert len(drawn) == 23
+    assert len({one["id"] for one in draw(1, 230)}) == 230
 
 
 def test_queues_contend_in_what_is_drawn() -> None:
     """After a change of the shapes, scenarios must not consist of workloads that all fit."""
-    played = [run(read_tenancy(one), read_steps(one)) for one in draw(1, 210)]
+    played = [run(read_tenancy(one), read_steps(one)) for one in draw(1, 230)]
     assert sum(any(state.pending for state in states) for states in played) > 190
     assert sum(any(state.evicted for state in states) for states in played) > 80
 
 
+def test_gpus_cpu_and_memory_bind_in_turn() -> None:
+    bound, reclaimed = Counter[str](), 0
+    chosen = draw(1, 100, only="vector")
+    for one in chosen:
+        states = run(read_tenancy(one), read_steps(one))
+        reasons = "".join(workload.why for state in states for workload in state.pending)
+        bound.update(name for name in ("nvidia.com/gpu", "cpu", "memory") if f" {name} in flavor" in reasons)
+        reclaimed += any(state.evicted for state in states)
+    assert {one["class"] for one in chosen} == {"vector"}
+    assert (len(chosen), min(bound.values()) > 50, reclaimed > 40) == (100, True, True), (bound, reclaimed)
+
+
 def test_a_scenario_has_at_most_the_requested_workloads() -> None:
-    for one in draw(3, 42, workloads=6):
+    for one in draw(3, 46, workloads=6):
         assert 1 <= sum(len(step.get("submit") or ()) for step in one["steps"]) <= 6
         assert one["id"].endswith("-w6")
 
 
 def test_objects_have_all_that_the_scenario_has() -> None:
     """For the class with every feature: the object of a queue has it in Kueue's terms."""
-    for one in draw(1, 420):
+    for one in draw(1, 460):
         if one["class"] == "mixed":
             written = {str(item["metadata"]["name"]): item for item in _objects(one) if item["kind"] == "ClusterQueue"}
             for queue in one["clusterQueues"]:
@@ -285,7 +302,7 @@ def _lines(spec: Data) -> list[Data]:
 def test_a_change_gives_up_quota_before_another_queue_gets_it() -> None:
     """Otherwise Kueue admits the quota of both queues between two writes, and a preview cannot forecast it."""
     moved = 0
-    for scenario in map(with_change, draw(1, 210)):
+    for scenario in map(with_change, draw(1, 230)):
         before = {(one["kind"], name_of(one)): nominal(one) for one in Objects(scenario, "p").queues()}
         steps = [nominal(one) - before[one["kind"], name_of(one)] for one in changed_objects(scenario, "p")]
         assert steps == sorted(steps)

@@ -248,7 +248,7 @@ def test_workloads_at_once_stay_within_the_total_quota(world: tuple[Tenancy, lis
 
 @pytest.mark.slow
 def test_cached_candidates_equal_those_of_a_new_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    worlds = [(read_tenancy(one), read_steps(one)) for one in draw(1, 210)]
+    worlds = [(read_tenancy(one), read_steps(one)) for one in draw(1, 230)]
     with_cache = [run(*world) for world in worlds]
     run_cycle = cycle.run_cycle
 

@@ -228,7 +228,7 @@ def test_the_simulation_fills_cpus_and_memory_up_to_the_limits() -> None:
     assert [moment.amount("etl", cpus) for moment in (last, first, only)] == [64_000, 80_000, 80_000]
     assert [(held.flavor, held.runs) for held in holdings(found, only) if held.team == "etl"] == [
         ("general CPUs", 80_000),
-        ("general memory", 256 * GI),
+        ("general memory", 256 * GI // 80 * 80),
     ]
 
 
@@ -242,7 +242,7 @@ def test_large_cpu_pools_are_simulated_with_few_jobs() -> None:
     moment = alone(tree_of(sections), "etl")
     assert len(moment.running) == CPU_JOBS
     assert moment.amount("etl", Measure("general", "cpu")) == 3_001_000
-    assert moment.amount("etl", Measure("general", "memory")) == 2**40
+    assert moment.amount("etl", Measure("general", "memory")) == 2**40 // CPU_JOBS * CPU_JOBS
 
 
 def test_jobs_of_a_mixed_tree_do_not_take_gpus() -> None:

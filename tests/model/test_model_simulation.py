@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from repository import ROOT
 
 from gpu_tenancy.base.problems import StackError
-from gpu_tenancy.base.quantity import CPU
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
@@ -19,7 +19,7 @@ from gpu_tenancy.model.plan.shares import Measure, Tree, measures
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.simulation.player import Difference, Event, SimulatedPlayer, StepResult
 from gpu_tenancy.simulation.scenario import read_scenario, scenario_of, scenario_schema, scenario_schema_text
-from gpu_tenancy.simulation.scenes import TEAMS, alone, busy, default_scenario
+from gpu_tenancy.simulation.scenes import TEAMS, alone, busy, default_scenario, tried
 from gpu_tenancy.simulation.stage import Job, JobStep, Moment, Running, holdings
 
 H100 = Measure("h100", GPU)
@@ -27,14 +27,17 @@ STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
 def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tuple[Span, int]]]:
-    """For each team and flavor: the report's ranges, and the simulation's with the team last, first, alone."""
+    """For each team and flavor: the report's ranges, and the simulation's with the team last, first, alone.
+
+    Without memory, which jobs request in proportion to their CPUs, not up to the limit.
+    """
     rows: list[tuple[str, str, tuple[Span, int], tuple[Span, int]]] = []
     for each in outlook(found.stack).teams:
         if each.queue != each.name:
             continue
         last, first, only = busy(found, last=each.name), busy(found, first=each.name), alone(found, each.name)
         for held in each.holdings:
-            if held.scheduler == "Kueue":
+            if held.scheduler == "Kueue" and held.resource != MEMORY:
                 (measure,) = (measure for measure in measures(found) if measure.label == held.flavor)
                 have = [moment.amount(each.name, measure) for moment in (last, first, only)]
                 told = (held.busy, held.alone)
@@ -88,6 +91,46 @@ def test_even_fairness_shares_by_weight_as_far_as_whole_gpus_go() -> None:
     found = tree_of(stack(fairness="even", teams={"a": team(gpus=h100(0, 16)), "b": team(gpus=h100(0, 16), weight=3)}))
     moment = busy(found)
     assert (moment.amount("a", H100), moment.amount("b", H100)) == (4, 12)
+
+
+def bounded(**quota: Data) -> Tree:
+    """Team a has 8 to 16 A100s and some of their CPU and memory, team b up to 16."""
+    red = team(gpus={"a100": {"guaranteed": 8, "limit": 16}}, quota={"a100": quota})
+    blue = team(gpus={"a100": {"guaranteed": 0, "limit": 16}})
+    return tree_of(stack(pools={"a100": pool("p4de.24xlarge", 2)}, teams={"a": red, "b": blue}))
+
+
+def test_default_jobs_may_exceed_the_guarantee() -> None:
+    found, a100 = bounded(cpu={"guaranteed": 10, "limit": 96}), Measure("a100", GPU)
+    last = busy(found, last="a")
+    assert [last.amount(name, a100) for name in "ab"] == [1, 15]
+    tells, pends = tried(found, "a", last)
+    assert tells == (
+        "jobs of a on a100: 1 GPU, 6 CPUs and 134.2Gi each; covered are 8 GPUs with up to 10 CPUs and 1074Gi: 1 of"
+        " these jobs"
+    )
+    assert pends.startswith("the next is pending: ")
+    assert pends.endswith("no workload may be preempted for it: cpu in flavor a100 exceeds nominal quota by 2")
+    assert list(tried(found, "b", last)) == [
+        "jobs of b on a100: 1 GPU, 11.87 CPUs and 134.2Gi each; none are guaranteed"
+    ]
+
+
+def test_default_jobs_within_the_guarantee_reclaim() -> None:
+    found = bounded(cpu={"guaranteed": 48, "limit": 96})
+    last = busy(found, last="a")
+    assert last.amount("a", Measure("a100", GPU)) == 8
+    (tells,) = tried(found, "a", last)
+    assert tells.endswith("covered are 8 GPUs with up to 48 CPUs and 1074Gi: 8 of these jobs")
+
+
+def test_cpu_jobs_request_memory_in_proportion_to_the_node() -> None:
+    pools = {"cpu": {"cpu": 10, "memory": "40Gi", "nodes": 4, "labels": {"node-type": "cpu"}}}
+    quota = {"cpu": {"cpu": {"guaranteed": 10, "limit": 20}}}
+    found = tree_of(stack(pools=pools, teams={"a": team(quota=quota), "b": team(quota=quota)}))
+    only = alone(found, "a")
+    memory = {job.amounts["memory"] // 2**20 for job in only.running}
+    assert (len(only.running), memory) == (20, {found.flavors["cpu"].follows(CPU, 1000)["memory"] // 2**20})
 
 
 def test_reclaim_names_the_borrowers() -> None:
@@ -212,7 +255,7 @@ def test_a_cpu_team_requests_cpus_that_fit_on_a_node() -> None:
     quota = {"cpu": {"cpu": {"guaranteed": 40, "limit": 80}, "memory": {"guaranteed": "8Gi", "limit": "16Gi"}}}
     tree = tree_of(stack(pools={"cpu": pool("m7i.8xlarge", 4)}, teams={"a": team(quota=quota)}))
     ((step,),) = [scenario_of(default_scenario(tree), tree)]
-    assert {(job.pods, job.requests[CPU], job.requests["memory"]) for job in step.submit} == {(1, 20_000, 2 * 2**30)}
+    assert {(job.pods, job.requests[CPU], job.requests["memory"]) for job in step.submit} == {(1, 20_000, 4 * 2**30)}
     (moment,) = play_scenario(tree, [step])
     assert len(moment.running) == 4
 

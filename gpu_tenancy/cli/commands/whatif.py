@@ -96,7 +96,8 @@ def whatif(
         else:
             moment = scenes.alone(tree, team) if team else scenes.busy(tree, first=first, last=last)
             steps, left_out = (players.StepResult(stage.JobStep(moment.label), moment),), scenes.unmodelled_of(tree)
-            timeline = timelines.Timeline(stack, moment.label, tree, steps, scenario=False, left_out=left_out)
+            notes = tuple(scenes.tried(tree, named, moment)) if (named := team or first or last) else ()
+            timeline = timelines.Timeline(stack, moment.label, tree, steps, False, left_out, notes)  # noqa: FBT003
         if is_for_programs(output):
             for_programs(output, timelines.timeline_data(timeline), tree.team_shares)
         elif not workloads:

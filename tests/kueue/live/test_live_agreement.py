@@ -17,7 +17,7 @@ from queueing import Queueing
 
 from benchmarks.agree import kueue
 from benchmarks.agree.comparing import Compared, compare
-from benchmarks.agree.drawing import draw
+from benchmarks.agree.drawing import classes, draw
 from benchmarks.agree.playing import Pace, Played, Stage, stage
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.pruning import empty
@@ -91,7 +91,7 @@ def recordings() -> list[dict[str, Any]]:
 
 
 def scenarios(*, fair: bool) -> list[dict[str, Any]]:
-    drawn = [with_change(scenario) for scenario in draw(SEED, 21 * EACH, WORKLOADS)]
+    drawn = [with_change(scenario) for scenario in draw(SEED, len(classes()) * EACH, WORKLOADS)]
     played = [scenario for scenario in (*recordings(), *drawn) if scenario["fairSharing"] is fair]
     return [*played, *taken(fair=fair)]
 
