@@ -46,6 +46,8 @@ class Scale:
 class Bar:
     """Guarantee and limit of a team or cohort for one flavor; `rail`, `solid` and `used` are ends of bars.
 
+    A team that shares a queue has one without a flavor: only the remark is shown.
+
     Attributes:
         hue: colour of the flavor, from 0.
         rail: capacity of the flavor.
@@ -59,6 +61,7 @@ class Bar:
         was: numbers at the base, where they changed.
         remark: meaning of the bracket.
         says: text alternative of the bar.
+        job: CPU and memory of the largest job that the guarantee covers; empty without one.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Bar:
     was: str
     remark: str
     says: str
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)

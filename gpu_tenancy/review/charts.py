@@ -129,7 +129,7 @@ class Drawing:
         groups = tuple(self._branch(self._groups[name], depth + 1) for name in group.groups)
         names = [name for owner in group.teams for name in (owner, *self._guests.get(owner, ()))]
         teams = tuple(
-            (name, tuple(self._bar(self._teams[name], holding) for holding in self._teams[name].holdings))
+            (name, (*_shared(self._teams[name]), *(self._bar(name, holding) for holding in self._teams[name].holdings)))
             for name in names
         )
         return Branch(
@@ -150,12 +150,11 @@ class Drawing:
         """`8 a100, 40 general CPUs`, without zero amounts."""
         return ", ".join(f"{self._text(flavor, amount)} {flavor}" for flavor, amount in amounts.items() if amount)
 
-    def _bar(self, team: TeamOutlook, holding: Holding) -> Bar:
-        name, key = team.name, (team.name, holding.flavor, holding.scheduler)
+    def _bar(self, name: str, holding: Holding) -> Bar:
+        key = (name, holding.flavor, holding.scheduler)
         used = self._used.get(key)
-        owner = "" if team.queue == name or holding.scheduler == "Volcano" else team.queue
-        kept = None if holding.guaranteed == 0 or owner else not holding.lends
-        remark = f"uses the queue of {owner}" if owner else _remark(holding.scheduler, kept=kept)
+        kept = None if holding.guaranteed == 0 else not holding.lends
+        remark = _remark(holding.scheduler, kept=kept)
         numbers = _numbers(self._resources.get(holding.flavor, ""), holding.guaranteed, holding.limit)
         was = self._old.get(key) if self._compared else numbers
         capacity = self._text(holding.flavor, self._capacity.get(holding.flavor, 0))
@@ -174,6 +173,7 @@ class Drawing:
             was="new" if was is None else f"was {was}" if was != numbers else "",
             remark=remark if used is None else f"{self._text(holding.flavor, used)} in use, {remark}",
             says="; ".join(part for part in parts if part),
+            job=f"covers jobs with {str(holding.guarantee).partition(', ')[2]}" if holding.bound else "",
         )
 
     def _bounds(self, group: Group) -> Iterator[Bar]:
@@ -209,6 +209,29 @@ class Drawing:
             hatch=(solid, round(max(0.0, end - solid), 2)),
             tick=None if limit is None else end,
             ring=guaranteed == 0,
+        )
+
+
+def _shared(team: TeamOutlook) -> Iterator[Bar]:
+    """The empty bar of a team that shares a queue, which has the bars."""
+    if team.shares:
+        remark = f"shares the {team.shares}"
+        yield Bar(
+            name=team.name,
+            flavor="",
+            scheduler="Kueue",
+            hue=0,
+            rail=0,
+            solid=0,
+            hatch=(0, 0),
+            tick=None,
+            used=None,
+            ring=False,
+            kept=None,
+            numbers="",
+            was="",
+            remark=remark,
+            says=f"{team.name} {remark}",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from gpu_tenancy.base.quantity import amount_text
 from gpu_tenancy.base.texts import visible
 from gpu_tenancy.model.outlook import StackOutlook
-from gpu_tenancy.pages.bars import Branch
+from gpu_tenancy.pages.bars import Bar, Branch
 from gpu_tenancy.pages.tables import Cell, Column, Table, Tone, columns
 from gpu_tenancy.review.charts import Drawing, text_bar
 from gpu_tenancy.review.figures import (
@@ -19,6 +19,7 @@ from gpu_tenancy.review.figures import (
     change_groups,
     differences,
     key_figures,
+    sharing,
     shown,
     tally,
 )
@@ -271,24 +272,31 @@ def _differences(review: Review, all_: Iterable[Table]) -> Iterator[str]:
 
 def _promises(review: Review) -> Iterator[str]:
     capacity = {supply.flavor: supply.capacity.maximum for supply in review.now.supply}
+    bar = "█ guaranteed ▒ may borrow · other capacity"
+    heads = columns("team", "flavor", bar, "guaranteed#", "with up to", "limit#", "capacity#", "lends")
     rows = [
-        (
-            f"**{text(team.name)}**",
-            text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
-            f"`{text_bar(holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0))}`",
-            amount_text(holding.resource, holding.guaranteed),
-            text(holding.bound),
-            amount_text(holding.resource, holding.limit),
-            amount_text(holding.resource, capacity.get(holding.flavor, 0)),
-            "yes" if holding.lends else "no",
-        )
+        (f"**{name}**", *cells)
         for team in review.now.teams
-        for holding in team.holdings
+        for name, *cells in (
+            *(map(text, cells) for cells in sharing(team, len(heads))),
+            *(
+                (
+                    text(team.name),
+                    text(holding.flavor) + (" (gangs)" if holding.scheduler == "Volcano" else ""),
+                    f"`{text_bar(holding.guaranteed, holding.limit, capacity.get(holding.flavor, 0))}`",
+                    amount_text(holding.resource, holding.guaranteed),
+                    text(holding.bound),
+                    amount_text(holding.resource, holding.limit),
+                    amount_text(holding.resource, capacity.get(holding.flavor, 0)),
+                    "yes" if holding.lends else "no",
+                )
+                for holding in team.holdings
+            ),
+        )
     ]
     yield "### Guarantees and limits"
     yield ""
-    bar = "█ guaranteed ▒ may borrow · other capacity"
-    yield from table(columns("team", "flavor", bar, "guaranteed#", "with up to", "limit#", "capacity#", "lends"), rows)
+    yield from table(heads, rows)
 
 
 def text(words: str) -> str:
@@ -359,7 +367,11 @@ def _branch(branch: Branch, place: str, *, teams: bool) -> Iterator[str]:
         yield f"  {place} --- {place}_{index}"
     for index, (name, bars) in enumerate(branch.teams if teams else ()):
         edge = "---" if any(not bar.ring for bar in bars) else "-.-"
-        yield f'  {place} {edge} {place}_t{index}(["{_label(name, *(f"{bar.flavor} {bar.numbers}" for bar in bars))}"])'
+        yield f'  {place} {edge} {place}_t{index}(["{_label(name, *(_bar(bar) for bar in bars))}"])'
+
+
+def _bar(bar: Bar) -> str:
+    return f"{bar.flavor} {bar.numbers}" if bar.flavor else bar.remark
 
 
 def _label(*lines: str) -> str:

@@ -8,7 +8,7 @@ from gpu_tenancy.base.quantity import CPU, amount_text
 from gpu_tenancy.base.texts import DASH, MINUS, UNKNOWN, unit
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
-from gpu_tenancy.model.outlook.shares import HOURS, Cost, Holding, Span
+from gpu_tenancy.model.outlook.shares import HOURS, Cost, Span
 from gpu_tenancy.pages.tables import Cell, Table, Tone, about, columns, row
 from gpu_tenancy.review.changes import ACTIONS, Action, Change, FieldChange
 from gpu_tenancy.review.review import Review
@@ -75,15 +75,15 @@ def short(amount: float) -> str:
 _THREE_DIGITS = 100
 
 
-def own(team: TeamOutlook) -> Iterator[Holding]:
-    """A team's GPUs without those of another team's queue, which are counted there."""
-    return (holding for holding in team.holdings if holding.scheduler == "Volcano" or team.queue == team.name)
+def sharing(team: TeamOutlook, length: int) -> tuple[tuple[str, ...], ...]:
+    """The row of a team that shares a queue, in a table of teams and flavors: its name, the queue, and dashes."""
+    return ((team.name, team.shares, *[DASH] * (length - 2)),) if team.shares else ()
 
 
 def known(outlook: StackOutlook) -> Cost:
     """Monthly cost of the GPUs that have a price, a lower bound."""
     prices = {supply.flavor: supply.price for supply in outlook.supply}
-    held = [(prices.get(holding.flavor) or 0.0, holding) for team in outlook.teams for holding in own(team)]
+    held = [(prices.get(holding.flavor) or 0.0, holding) for team in outlook.teams for holding in team.holdings]
     return Cost(
         sum(price * holding.guaranteed * HOURS for price, holding in held),
         sum(price * holding.limit * HOURS for price, holding in held),

@@ -8,7 +8,7 @@ from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, 
 from gpu_tenancy.model.outlook import Group, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.shares import HOURS, NOTHING, OWN_QUEUE, Cost, Span
 from gpu_tenancy.pages.tables import Cell, Row, Table, columns, compared, row
-from gpu_tenancy.review.figures import own, span, work
+from gpu_tenancy.review.figures import sharing, span, work
 from gpu_tenancy.review.review import Review, Used
 from gpu_tenancy.review.verdict import total
 
@@ -62,52 +62,55 @@ def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:
     yield _secrets(outlook)
 
 
-def scheduled_by(team: TeamOutlook, scheduler: str) -> str:
-    """The scheduler that admits a team's workloads, and the queue if it is another team's."""
-    if scheduler == "Volcano" or team.queue == team.name:
-        return scheduler
-    return f"{scheduler}, queue of {team.queue}"
-
-
 def _promises(outlook: StackOutlook) -> Table:
-    rows = [
-        row(
-            team.name,
-            holding.flavor,
-            scheduled_by(team, holding.scheduler),
-            team.cohort if holding.scheduler == "Kueue" else DASH,
-            amount_text(holding.resource, holding.guaranteed),
-            holding.bound,
-            amount_text(holding.resource, holding.limit),
-            amount_text(holding.resource, holding.limit - holding.guaranteed),
-            "yes" if holding.lends else "no",
-            team=team.name,
-        )
-        for team in outlook.teams
-        for holding in team.holdings
-    ]
     heads = columns(
         "team", "flavor", "scheduler", "cohort", "guaranteed#", "with up to", "limit#", "may borrow#", "lends"
     )
+    rows = [
+        row(*cells, team=team.name)
+        for team in outlook.teams
+        for cells in (
+            *sharing(team, len(heads)),
+            *(
+                (
+                    team.name,
+                    holding.flavor,
+                    holding.scheduler,
+                    team.cohort if holding.scheduler == "Kueue" else DASH,
+                    amount_text(holding.resource, holding.guaranteed),
+                    holding.bound,
+                    amount_text(holding.resource, holding.limit),
+                    amount_text(holding.resource, holding.limit - holding.guaranteed),
+                    "yes" if holding.lends else "no",
+                )
+                for holding in team.holdings
+            ),
+        )
+    ]
     return Table("promises", "Guarantees and limits", heads, tuple(rows), keys=3)
 
 
 def _preemption(outlook: StackOutlook) -> Table:
-    rows = [
-        row(
-            team.name,
-            holding.flavor,
-            when,
-            first_names(queues, _QUEUES) or OWN_QUEUE,
-            amount_text(holding.resource, amount),
-            outlook.grace,
-            team=team.name,
-        )
-        for team in outlook.teams
-        for holding in team.holdings
-        for queues, when, amount in holding.preemptors
-    ]
     heads = columns("team", "flavor", "when", "by queue", "up to#", "its pods stop")
+    rows = [
+        row(*cells, team=team.name)
+        for team in outlook.teams
+        for cells in (
+            *sharing(team, len(heads)),
+            *(
+                (
+                    team.name,
+                    holding.flavor,
+                    when,
+                    first_names(queues, _QUEUES) or OWN_QUEUE,
+                    amount_text(holding.resource, amount),
+                    outlook.grace,
+                )
+                for holding in team.holdings
+                for queues, when, amount in holding.preemptors
+            ),
+        )
+    ]
     return Table("preemption", "What can be preempted", heads, tuple(rows), keys=3)
 
 
@@ -225,29 +228,34 @@ def money(amount: float | None) -> Cell:
 
 
 def _busy(outlook: StackOutlook) -> Table:
-    rows = [
-        row(
-            team.name,
-            holding.flavor,
-            scheduled_by(team, holding.scheduler),
-            amount_text(holding.resource, holding.guaranteed),
-            holding.bound,
-            span(holding.busy, holding.resource),
-            amount_text(holding.resource, holding.alone),
-            holding.back or DASH,
-            team=team.name,
-        )
-        for team in outlook.teams
-        for holding in team.holdings
-    ]
     heads = columns("team", "flavor", "scheduler", "guaranteed#", "with up to", "everyone busy#", "alone#", "reclaims")
+    rows = [
+        row(*cells, team=team.name)
+        for team in outlook.teams
+        for cells in (
+            *sharing(team, len(heads)),
+            *(
+                (
+                    team.name,
+                    holding.flavor,
+                    holding.scheduler,
+                    amount_text(holding.resource, holding.guaranteed),
+                    holding.bound,
+                    span(holding.busy, holding.resource),
+                    amount_text(holding.resource, holding.alone),
+                    holding.back or DASH,
+                )
+                for holding in team.holdings
+            ),
+        )
+    ]
     return Table("teams", f"{available(outlook.resources.values())} available to each team", heads, tuple(rows), keys=3)
 
 
 def _team_costs(outlook: StackOutlook, costs: _Costs) -> Table:
     rows = [
         row(team.name, team.cost_center, *costs.cells(team.cost, [team.name]), team=team.name)
-        if team.queue == team.name or any(own(team))
+        if team.holdings or not team.shares
         else row(
             team.name,
             team.cost_center,

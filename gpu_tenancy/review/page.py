@@ -93,7 +93,7 @@ def page(review: Review, running: Running | None = None) -> str:
 
 def _words(team: TeamOutlook) -> str:
     flavors = " ".join(dict.fromkeys(holding.flavor for holding in team.holdings))
-    return f"{team.name} {team.owner} {team.cost_center} {team.cohort} {team.tier} {flavors}".lower()
+    return f"{team.name} {team.queue} {team.owner} {team.cost_center} {team.cohort} {team.tier} {flavors}".lower()
 
 
 def _folded(branch: Branch, whole: int) -> bool:

@@ -238,7 +238,10 @@ def _lies_on(change: Change, before: StackOutlook) -> Iterator[str]:
     yield f"{up_to}{plural(pool.nodes.maximum, 'node')}"
     if pool.gpus and pool.resource:
         yield f"{up_to}{counted(pool.gpus * pool.nodes.maximum, pool.resource)}"
-    teams = [team.name for team in before.teams if any(share.flavor == pool.flavor for share in team.holdings)]
+    held = {
+        (team.name, share.scheduler) for team in before.teams for share in team.holdings if share.flavor == pool.flavor
+    }
+    teams = [team.name for team in before.teams if {(team.queue, "Kueue"), (team.name, "Volcano")} & held]
     if teams:
         yield f"used by {first_names(teams, LISTED)}"
 
@@ -322,6 +325,8 @@ def _same(team: TeamOutlook, other: TeamOutlook, people: Mapping[str, Collection
         yield "members"
     if (held := _held(team)) and held == _held(other):
         yield "GPUs"
+    if team.queue == other.queue:
+        yield "queue"
 
 
 def _held(team: TeamOutlook) -> Mapping[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.pages.tables import Tone, printed
 from gpu_tenancy.review.changes import Change
-from gpu_tenancy.review.figures import work
+from gpu_tenancy.review.figures import sharing, work
 from gpu_tenancy.review.figures_tables import ways_in
 from gpu_tenancy.review.review import Review, Rules
 from gpu_tenancy.review.verdict import policy_counts
@@ -105,19 +105,10 @@ def show_rules(console: Console, rules: Rules) -> None:
 
 def promises(now: StackOutlook, before: StackOutlook | None = None) -> RenderableType:
     """Table of each team's guarantee, GPUs when everyone is busy, GPUs when alone and limit, with changed values."""
-    listed = table(
-        "team",
-        "flavor",
-        "scheduler",
-        "guaranteed#",
-        "with up to",
-        "everyone busy#",
-        "alone#",
-        "limit#",
-        "reclaims~",
-        drop=("scheduler", "alone", "reclaims"),
-        title=f"{available(now.resources.values())} per team",
-    )
+    amounts = "guaranteed#", "with up to", "everyone busy#", "alone#", "limit#"
+    heads = "team", "flavor~", "scheduler", *amounts, "reclaims~"
+    drop = "scheduler", "alone", "reclaims", "everyone busy"
+    listed = table(*heads, drop=drop, title=f"{available(now.resources.values())} per team")
     old = {
         (team.name, holding.flavor, holding.scheduler): holding
         for team in (before.teams if before else ())
@@ -130,6 +121,8 @@ def promises(now: StackOutlook, before: StackOutlook | None = None) -> Renderabl
         return f"{now} (new)" if was is None else f"{now} (was {was})"
 
     for team in now.teams:
+        for cells in sharing(team, len(heads)):
+            listed.add_row(*cells)
         for holding in team.holdings:
             was = old.get((team.name, holding.flavor, holding.scheduler))
             amount = partial(amount_text, holding.resource)

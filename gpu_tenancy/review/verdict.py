@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
+from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.quantity import amount_text, is_extended
 from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.explain.proposal import Effect
@@ -61,7 +62,8 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     refused = (*claims_lost(base, now, effect), *blocking(seen))
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
     ended = work_lost(effect) if effect else ()
-    risks = [*no_longer_covered(base, now), *unprotected, *ended, *reorganised(base, now), *data_moved(base, now)]
+    covered = (*no_longer_covered(base, now), *new_warnings(base, now))
+    risks = [*covered, *unprotected, *ended, *reorganised(base, now), *data_moved(base, now)]
     risks += losses(lost, base)
     adopted = [name for name in now.adopts if before is None or name not in before.adopts]
     risks += unsure(seen)
@@ -147,27 +149,37 @@ def _guarantees(now: StackOutlook) -> str:
         clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, LISTED)})"
         return f"Guarantees fit the sum of {clusters}; a workload must also fit one of them, which is not checked"
     if now.guarantee_warnings:
-        bound = len(now.guarantee_warnings)
-        return f"Guarantees fit; {bound} {'is' if bound == 1 else 'are'} bound by CPU or memory (see the warnings)"
+        return f"Guarantees fit, with {plural(len(now.guarantee_warnings), 'warning')} about CPU or memory"
     return "Guarantees fit"
 
 
 def no_longer_covered(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     """The largest jobs that guarantees covered before, and do not now for lack of CPU or memory."""
-    old = {(team.name, holding.flavor): holding.guarantee for team in before.teams for holding in team.holdings}
-    for team in now.teams:
-        for holding in team.holdings:
-            was, guarantee = old.get((team.name, holding.flavor)), holding.guarantee
-            if was is None or guarantee is None or holding.scheduler != "Kueue" or team.queue != team.name:
-                continue
-            units = min(was.units, guarantee.units)
-            for resource, amount in was.beside.items() if units else ():
-                request, now_guaranteed = amount * units // was.units, guarantee.amounts.get(resource, amount)
-                if now_guaranteed < request:
-                    flavor = holding.flavor if is_extended(was.resource) else ""
-                    job = f"{counted(units, was.resource, flavor)} and {counted(request, resource)}"
-                    bound = amount_text(resource, now_guaranteed)
-                    yield f"A job of {job} of {team.name} is no longer covered: {bound} guaranteed"
+    old, new = _guaranteed(before), _guaranteed(now)
+    for (team, flavor), guarantee in new.items():
+        if (was := old.get((team, flavor))) and (units := min(was.units, guarantee.units)):
+            job = {name: amount * units // was.units for name, amount in was.beside.items()}
+            if missing := guarantee.missing(job):
+                gpus = counted(units, was.resource, flavor if is_extended(was.resource) else "")
+                *first, last = gpus, *(counted(job[name], name) for name in missing)
+                bound = " and ".join(counted(guarantee.amounts[name], name) for name in missing)
+                yield f"A job of {', '.join(first)} and {last} of {team} is no longer covered: {bound} guaranteed"
+
+
+def _guaranteed(outlook: StackOutlook) -> dict[tuple[str, str], Guarantee]:
+    """Guarantees of queues by team and flavor."""
+    return {
+        (team.name, holding.flavor): holding.guarantee
+        for team in outlook.teams
+        for holding in team.holdings
+        if holding.guarantee and holding.scheduler == "Kueue"
+    }
+
+
+def new_warnings(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
+    """Warnings about guarantees, at places of the stack at which the base has none."""
+    old = {warning.partition(": ")[0] for warning in before.guarantee_warnings}
+    yield from (warning for warning in now.guarantee_warnings if warning.partition(": ")[0] not in old)
 
 
 def _against(supply: Supply, capacity: int, what: str) -> str:
@@ -178,12 +190,15 @@ def _against(supply: Supply, capacity: int, what: str) -> str:
 
 def _gpus(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     old, new, resources = _shares(before), _shares(now), {**before.resources, **now.resources}
+    was, shared = ({team.name: team.shares for team in outlook.teams} for outlook in (before, now))
     for team in sorted(old.keys() | new.keys()):
         if team not in new:
-            yield f"Team {team} is removed (had {_listed(old[team], resources)})"
+            yield f"Team {team} is removed (had {was[team] or _listed(old[team], resources)})"
         elif team not in old:
-            yield f"Team {team} is added ({_listed(new[team], resources)})"
+            yield f"Team {team} is added ({shared[team] or _listed(new[team], resources)})"
         else:
+            if was[team] != shared[team]:
+                yield f"Team {team}: {was[team] or 'its own queue'} before, {shared[team] or 'its own queue'} now"
             yield from _moved(team, old[team], new[team], resources)
 
 

@@ -159,7 +159,10 @@ def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
     costs = {team.name: team.cost.guaranteed for team in summary.teams}
     assert costs["b"] == 0.0
     assert (costs["a"] or 0) > 0
-    assert held(summary, "b", "h100").limit == 8
+    assert [(team.shares, sum(held.guaranteed for held in team.holdings)) for team in summary.teams] == [
+        ("", 8),
+        ("queue of a", 0),
+    ]
 
 
 # Supply, servers, access.

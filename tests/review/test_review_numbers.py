@@ -104,10 +104,6 @@ def percent(part: int, whole: int) -> str:
     return f"{round(100 * part / whole)}%"
 
 
-def by(team: str, queue: str) -> str:
-    return "Kueue" if queue == team else f"Kueue, queue of {queue}"
-
-
 def bounds(world: World) -> dict[tuple[str, str, str], str]:
     """By team, flavor and scheduler: CPU and memory of the largest job that the guarantee covers."""
     nominal = {
@@ -121,11 +117,9 @@ def bounds(world: World) -> dict[tuple[str, str, str], str]:
         for flavor in group["flavors"]
     }
     return {
-        (team, flavor, "Kueue" if name == team else f"Kueue, queue of {name}"): Guarantee(
-            flavor, resource, quotas
-        ).bound
+        (name, flavor, "Kueue"): Guarantee(flavor, resource, quotas).bound
         for flavor, resource in world.keys
-        for team, name in world.teams.items()
+        for name in world.queues
         if (quotas := nominal.get((name, flavor)))
     }
 
@@ -135,8 +129,7 @@ def kueue(world: World) -> dict[tuple[str, str, str], tuple[int, int, tuple[int,
     found: dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]] = {}
     for key in world.keys:
         busy = world.busy(key)
-        for team, name in world.teams.items():
-            node = world.queues[name]
+        for name, node in world.queues.items():
             limit = world.limit(node, key) or 0
             if key not in node.nominal or limit == 0:
                 continue
@@ -144,7 +137,7 @@ def kueue(world: World) -> dict[tuple[str, str, str], tuple[int, int, tuple[int,
             lends = node.lending.get(key) != 0
             back = "" if not sure else BACK[node.reclaim] if lends else "never lent"
             figures = (sure, limit, busy[name], world.alone(node, key))
-            found[team, key[0], by(team, name)] = (*figures, "yes" if lends else "no", back or "\N{EN DASH}")
+            found[name, key[0], "Kueue"] = (*figures, "yes" if lends else "no", back or "\N{EN DASH}")
     for gang in world.gangs:
         span = (gang.guaranteed, gang.most)
         found[gang.team, gang.flavor, "Volcano"] = (*span, span, gang.most, "no", "never lent")
@@ -170,6 +163,15 @@ def rows(shown: Page, label: str) -> list[list[str]]:
     return [row for row in shown.tables[label][1:] if not any(cell.endswith(("CPUs", "memory")) for cell in row[:2])]
 
 
+def owned(world: World, listed: list[list[str]]) -> list[list[str]]:
+    """The rows, without those of teams that share a queue: these name the queue, and have no numbers."""
+    shared = {(team, f"queue of {queue}") for team, queue in world.teams.items() if team != queue}
+    guests = [row for row in listed if row[1].startswith("queue of ")]
+    assert {(row[0], row[1]) for row in guests} == shared
+    assert {cell for row in guests for cell in row[2:]} <= {"\N{EN DASH}"}
+    return [row for row in listed if row not in guests]
+
+
 @pytest.mark.parametrize("sections", coherent(24))
 def test_figures_of_random_stacks_agree_with_their_queues(sections: Data, tmp_path: Path) -> None:
     project = Project.at(tmp_path / "project")
@@ -185,10 +187,12 @@ def told(now: StackOutlook) -> dict[tuple[str, str, str], tuple[int, int, tuple[
     found: dict[tuple[str, str, str], tuple[int, int, tuple[int, int], int, str, str]] = {}
     for team in now.teams:
         for held in (held for held in team.holdings if is_extended(held.resource)):
-            own = team.queue == team.name or held.scheduler == "Volcano"
             figures = (held.guaranteed, held.limit, (held.busy.minimum, held.busy.maximum), held.alone)
-            key = (team.name, held.flavor, held.scheduler if own else f"Kueue, queue of {team.queue}")
-            found[key] = (*figures, "yes" if held.lends else "no", held.back or "\N{EN DASH}")
+            found[team.name, held.flavor, held.scheduler] = (
+                *figures,
+                "yes" if held.lends else "no",
+                held.back or "\N{EN DASH}",
+            )
     return found
 
 
@@ -199,7 +203,7 @@ def test_guarantees_and_shares_agree_with_the_queues(case: Case) -> None:
 def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
     shown = Page(case.page)
     expected = kueue(case.world)
-    listed = {(row[0], row[1], row[2]): row[4:] for row in rows(shown, "Guarantees and limits")}
+    listed = {(row[0], row[1], row[2]): row[4:] for row in owned(case.world, rows(shown, "Guarantees and limits"))}
     beside = {key: row.pop(1) for key, row in listed.items()}
     assert {key: text for key, text in beside.items() if key[2] != "Volcano"} == {
         key: text for key, text in bounds(case.world).items() if key in expected
@@ -210,7 +214,7 @@ def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
     }
     teams = {
         (row[0], row[1], row[2]): [row[3], *row[5:]]
-        for row in rows(shown, next(label for label in shown.tables if label.endswith("available to each team")))
+        for row in owned(case.world, rows(shown, next(label for label in shown.tables if label.endswith("each team"))))
     }
     assert teams == {
         key: [str(sure), dash(*busy), str(alone), back] for key, (sure, _, busy, alone, _, back) in expected.items()
@@ -278,13 +282,16 @@ def test_a_group_without_a_cohort_is_the_sum_of_its_queues(case: Case) -> None:
 
 
 def test_namespace_quota_admits_the_teams_limit(case: Case) -> None:
+    teams = {team.name: team for team in case.now.teams}
     for team in case.now.teams:
         hard: dict[str, int] = {}
         for quota in case.world.of("ResourceQuota"):
             if quota["metadata"]["namespace"] == team.name:
                 hard |= {name: int(amount) for name, amount in quota["spec"]["hard"].items() if GPUS in name}
         reach: dict[str, int] = {}
-        for holding in (holding for holding in team.holdings if is_extended(holding.resource)):
+        shared = teams[team.queue].holdings if team.shares else ()
+        held = (*team.holdings, *(holding for holding in shared if holding.scheduler == "Kueue"))
+        for holding in (holding for holding in held if is_extended(holding.resource)):
             name = f"requests.{holding.resource}"
             reach[name] = reach.get(name, 0) + holding.limit
         room = {name: amount - reach.get(name, 0) for name, amount in hard.items() if amount != reach.get(name, 0)}
@@ -307,8 +314,8 @@ def test_costs_are_quotas_at_the_flavors_prices(case: Case) -> None:
     for team in case.now.teams:
         own = [
             (prices[flavor], sure, limit)
-            for (name, flavor, by), (sure, limit, *_) in kueue(case.world).items()
-            if name == team.name and "queue of" not in by
+            for (name, flavor, _), (sure, limit, *_) in kueue(case.world).items()
+            if name == team.name
         ]
         own += [
             (prices[holding.flavor], holding.guaranteed, holding.limit)
@@ -390,7 +397,8 @@ def test_servers_match_deployments_and_autoscalers(case: Case) -> None:
     )
     held = kueue(case.world)
     for server in case.now.serving:
-        assert server.limit == next(line[1] for key, line in held.items() if key[:2] == (server.team, server.flavor))
+        place = (case.world.teams[server.team], server.flavor)
+        assert server.limit == next(line[1] for key, line in held.items() if key[:2] == place)
 
 
 def test_access_is_what_namespaces_and_network_policies_grant(case: Case) -> None:

@@ -219,7 +219,7 @@ def test_gangs_and_teams_of_shared_queues_are_drawn() -> None:
     (lab,) = drawing.tree.groups
     bars = {name: [(bar.scheduler, bar.numbers, bar.remark) for bar in bars] for name, bars in lab.teams}
     assert list(bars) == ["speech", "vision", "guests"]
-    assert bars["guests"] == [("Kueue", "4 → 8", "uses the queue of vision")]
+    assert bars["guests"] == [("Kueue", "", "shares the queue of vision")]
     assert [(bar.scheduler, bar.numbers, bar.remark) for bar in dict(drawing.tree.teams)["search"]] == [
         ("Kueue", "2 → 6", "lent while idle"),
         ("Volcano", "2 → 2", "Volcano gangs, never lent"),
@@ -229,6 +229,18 @@ def test_gangs_and_teams_of_shared_queues_are_drawn() -> None:
         for row in tables(reviewed(outlook_of(sections)))["cost-by-team"].rows
     }
     assert rows["guests"][2:] == ["paid by vision", "paid by vision"]
+    assert "guests shares the queue of vision" in Page(page(reviewed(outlook_of(sections)))).words
+
+
+def test_guarantees_have_their_largest_job_and_warnings() -> None:
+    sections = small()
+    sections["teams"]["search"]["quota"] = {"l4": {"cpu": {"guaranteed": 9}, "memory": {"guaranteed": "32Gi"}}}
+    done = reviewed(outlook_of(sections))
+    (warning,) = done.now.warnings
+    guarantees, _, rest = page(done).partition('<section id="supply">')
+    assert "covers jobs with up to 9 CPUs and 32Gi: 4.5 CPUs and 16Gi for each GPU" in guarantees
+    assert warning in guarantees
+    assert warning not in rest
 
 
 def team_in(queue: str) -> dict[str, object]:

@@ -22,7 +22,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook.data import rights_to_grant
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.pages.tables import Table
-from gpu_tenancy.review.build import read_used, review
+from gpu_tenancy.review.build import as_data, read_used, review
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.changes import Effect as CloudEffect
 from gpu_tenancy.review.comment import comment
@@ -31,7 +31,7 @@ from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.reasons import access
 from gpu_tenancy.review.review import Review, Used, Verdict
-from gpu_tenancy.review.text import show_hosts
+from gpu_tenancy.review.text import promises, show_hosts
 
 INSTEAD = "; to keep what runs, first deploy a change that only adds the new, let people move, then remove the old"
 ENDS = ": its namespace is deleted with its workloads, and its metrics end under this name"
@@ -98,6 +98,57 @@ def test_moved_team_keeps_its_namespace_and_needs_review() -> None:
     assert verdict.title == "Review needed"
     (says,) = (one for one in verdict.sentences if "moves" in one)
     assert says.startswith("Team vision moves from cohort lab to org: namespace, claims and metrics stay")
+
+
+def covering(gpus: int, cpu: int, memory: int, **rest: Any) -> Data:
+    """A team with guaranteed GPUs, CPUs and Gi, and a team that shares its queue."""
+    share = {"guaranteed": gpus, "limit": 16, "cpu": {"guaranteed": cpu}, "memory": {"guaranteed": f"{memory}Gi"}}
+    return stack(teams={"guest": team(queue="ml"), "ml": team(quota={"h100": share}, **rest)})
+
+
+BEYOND, SURE = "is no longer covered", "guaranteed"
+
+
+@pytest.mark.parametrize(
+    ("now", "lines"),
+    [
+        ((8, 10, 128), [f"A job of 8 h100 GPUs and 32 CPUs of ml {BEYOND}: 10 CPUs {SURE}"]),
+        ((4, 8, 32), [f"A job of 4 h100 GPUs, 16 CPUs and 64Gi memory of ml {BEYOND}: 8 CPUs and 32Gi memory {SURE}"]),
+        ((16, 32, 128), []),
+        ((4, 16, 64), []),
+        ((8, 64, 256), []),
+    ],
+)  # fmt: skip
+def test_jobs_no_longer_covered_come_first(now: tuple[int, int, int], lines: list[str]) -> None:
+    verdict = judged(covering(*now), covering(8, 32, 128))
+    assert [one for one in verdict.sentences if BEYOND in one] == lines
+    assert (verdict.title, verdict.sentences[: len(lines)]) == ("Review needed" if lines else "OK", tuple(lines))
+
+
+def test_new_job_that_uses_the_cpu_of_other_gpus_is_named() -> None:
+    greedy = {"trainer": job(gpus=1, cpu=30, memory="8Gi", deadline="2h")}
+    done = reviewed(outlook_of(covering(8, 32, 128, training=greedy)), before=outlook_of(covering(8, 32, 128)))
+    line = "teams.ml.training.trainer: uses 30 CPUs of the 32 CPUs that ml is guaranteed with 8 h100 GPUs"
+    assert done.verdict.title == "Review needed"
+    assert done.verdict.sentences[0].startswith(line)
+    assert f"- {line}" in comment(done)
+    same = covering(8, 32, 128, training=greedy)
+    assert judged(same, same).title == "OK"
+
+
+def test_teams_that_share_a_queue_are_shown_once() -> None:
+    now, own = covering(8, 32, 128), covering(8, 32, 128)
+    own["teams"]["guest"] = team(gpus={"h100": {"guaranteed": 2}})
+    printed = StringIO()
+    Console(file=printed, width=200).print(promises(outlook_of(now)))
+    shown = printed.getvalue()
+    assert "guest  queue of ml" in shown
+    assert shown.count("32 CPUs and 128Gi") == 1
+    done = reviewed(outlook_of(now), before=outlook_of(own))
+    assert "Team guest: its own queue before, queue of ml now" in done.verdict.sentences
+    lines = comment(done).splitlines()
+    assert f"| **guest** | queue of ml |{f' {DASH} |' * 6}" in lines
+    assert sum(holding["guaranteed"] for one in as_data(done)["now"]["teams"] for holding in one["holdings"]) == 8
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,13 @@ class TeamOutlook:
     tier: str
     cohort: str
     queue: str  # team whose queue it uses, usually itself
-    holdings: tuple[Holding, ...]
-    cost: Cost  # of its own queue and gangs, and of its storage; the team of a shared queue pays for the queue
+    holdings: tuple[Holding, ...]  # of its own queue and gangs; the team of a shared queue has those of the queue
+    cost: Cost  # of its holdings and its storage
+
+    @property
+    def shares(self) -> str:
+        """`queue of ml-research`, if it shares the queue of another team; else empty."""
+        return "" if self.queue == self.name else f"queue of {self.queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +250,6 @@ def outlook(stack: Stack) -> StackOutlook:
 def _team(tree: Tree, name: str, outlooks: dict[Measure, Outlook], prices_of: dict[str, float | None]) -> TeamOutlook:
     spec = tree.stack.teams[name]
     held = tuple(holdings(tree, name, outlooks))
-    own = [holding for holding in held if holding.scheduler == "Volcano" or tree.queue_of(name) == name]
     return TeamOutlook(
         name=name,
         owner=spec.owner,
@@ -254,7 +258,7 @@ def _team(tree: Tree, name: str, outlooks: dict[Measure, Outlook], prices_of: di
         cohort=tree.cohort_of(tree.queue_of(name)),
         queue=tree.queue_of(name),
         holdings=held,
-        cost=cost_of(own, prices_of) + cost_of_storage(tree.stack.cluster, tree.stack.prices, spec.storage.values()),
+        cost=cost_of(held, prices_of) + cost_of_storage(tree.stack.cluster, tree.stack.prices, spec.storage.values()),
     )
 
 
@@ -273,12 +277,7 @@ def _group(tree: Tree, name: str, counted: Iterable[Measure]) -> Group:
 
 def _supply(tree: Tree, measure: Measure, teams: tuple[TeamOutlook, ...], price: float | None) -> Supply:
     flavor, resource = tree.flavors[measure.flavor], measure.resource
-    held = [
-        holding
-        for team in teams
-        for holding in team.holdings
-        if holding.flavor == measure.label and (holding.scheduler == "Volcano" or team.queue == team.name)
-    ]
+    held = [holding for team in teams for holding in team.holdings if holding.flavor == measure.label]
     gangs = sum(holding.guaranteed for holding in held if holding.scheduler == "Volcano")
     guaranteed = sum(tree.children_guaranteed(tree.root, flavor.name, resource).values())
     of_caches = flavor.caches.total.get(resource, 0)

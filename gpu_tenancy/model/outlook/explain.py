@@ -61,7 +61,7 @@ def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
 def _preempted(tree: Tree, team: str) -> Iterator[Reason]:
     """Preemptible amounts of a team's workloads, their preemptors, and when the pods stop."""
     queue, outlooks = tree.queue_of(team), {measure: Outlook(tree, measure) for measure in measures(tree)}
-    for holding in holdings(tree, team, outlooks):
+    for holding in holdings(tree, queue, outlooks):
         for queues, when, amount in holding.preemptors:
             field = f"{holding.flavor} preempted by {', '.join(queues) or OWN_QUEUE}"
             value, because = format_amount(holding.resource, amount), f"{when}; its pods stop {grace_of(tree.stack)}"

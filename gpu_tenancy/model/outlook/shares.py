@@ -148,14 +148,13 @@ def grace_of(stack: Stack) -> str:
 
 
 def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iterator[Holding]:
-    """A team's GPUs by flavor, of its queue or of the queue that it uses, and of its gangs."""
-    queue = tree.queue_of(team)
-    preemption, lends = tree.stack.teams[queue].preemption, tree.lends(queue)
-    for measure in measures_of(tree, queue):
+    """A team's GPUs by flavor: of its own queue, which other teams may share, and of its gangs."""
+    preemption, lends = tree.stack.teams[team].preemption, tree.lends(team)
+    for measure in measures_of(tree, team) if tree.queue_of(team) == team else ():
         flavor, resource = measure.flavor, measure.resource
-        share = tree.share(queue, flavor, resource)
+        share = tree.share(team, flavor, resource)
         back = _BACK[preemption.reclaim_within_cohort] if lends else "never lent"
-        if back == _BACK["Any"] and (queue, flavor) not in reclaimed(tree):
+        if back == _BACK["Any"] and (team, flavor) not in reclaimed(tree):
             back = _BACK["Never"]
         yield Holding(
             flavor=measure.label,
@@ -163,13 +162,13 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
             scheduler="Kueue",
             guaranteed=share.guaranteed,
             limit=share.effective_limit,
-            busy=outlooks[measure].busy(queue),
-            alone=potential_available(tree, queue, flavor, resource),
+            busy=outlooks[measure].busy(team),
+            alone=potential_available(tree, team, flavor, resource),
             lends=lends,
             back=back if share.guaranteed else "",
-            guarantee=None if resource == MEMORY else tree.guarantee(queue, flavor),
+            guarantee=None if resource == MEMORY else tree.guarantee(team, flavor),
             within=_WITHIN[preemption.within_cluster_queue],
-            preempting=preemption_times(tree, queue, flavor, resource),
+            preempting=preemption_times(tree, team, flavor, resource),
         )
     for name, gang in tree.stack.teams[team].gangs.items():
         if resource := tree.flavors[name].resource:
