@@ -43,6 +43,24 @@ def cluster_queue(name: str, cohort: str = "", used: int | None = 0, **quota: An
     }
 
 
+def with_cpu(queue: Data, nominal: int, used: int = 0, limit: int = 64) -> Data:
+    """Adds CPUs to a queue with A100s."""
+    line = {"name": "cpu", "nominalQuota": str(nominal), "borrowingLimit": str(limit - nominal)}
+    (group,) = queue["spec"]["resourceGroups"]
+    group["coveredResources"].append("cpu")
+    group["flavors"][0]["resources"].append(line)
+    queue["status"]["flavorsReservation"][0]["resources"].append({"name": "cpu", "total": str(used)})
+    return queue
+
+
+def cpu_job(name: str, namespace: str = "research", gpus: int = 8, cpu: int = 32) -> Data:
+    """A job of one pod that requests GPUs and CPUs."""
+    found = job(name, namespace)
+    written = {"cpu": str(cpu), GPU: str(gpus)}
+    found["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": written, "limits": written}
+    return found
+
+
 def cohort(name: str, parent: str = "", nominal: int | None = None, **limits: Any) -> Data:
     spec: Data = {"parentName": parent} if parent else {}
     if nominal is not None:

@@ -21,6 +21,7 @@ from gpu_tenancy.cluster.reading import Answer, Check, Kind, State, Verdict, wor
 from gpu_tenancy.cluster.references import judge_claims, judge_references, judge_volumes, with_channels
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.cluster.workloads import PodSet
+from gpu_tenancy.explain.coverage import uncovered
 from gpu_tenancy.explain.unblock import Unblock, forecast, not_simulated_text
 from gpu_tenancy.model.names import QUEUE_LABEL
 
@@ -171,14 +172,17 @@ def _cluster_queue(
     requested = leading_text(add(*(workload.total for workload in pending)))
     waits = f"{plural(len(pending), 'workload')} already pending ({requested})"
     before = (f"{waits}; those of higher or equal priority are admitted first",) if pending else ()
+    bound = uncovered(queues, queue.spec, offers) if demand.whole else None
+    first = ("; ".join(bound),) if bound else ()
     if not demand.whole or answer.verdict == "never" or queues.uncounted or unseen_reclaim(queues, offers):
         counted = (f"{KUEUE_NOT_RUNNING}; usage is counted from pods",) if queues.uncounted else ()
-        return offers, replace(answer, lines=(*answer.lines, *before, *counted))
+        return offers, replace(answer, lines=(*first, *answer.lines, *before, *counted))
     try:
         simulated = forecast(queues, target, sets, _priority_value(state, demand))
     except NotSimulatedError as error:
-        return offers, replace(answer, lines=(*answer.lines, *before, f"not simulated: {error}"))
-    return offers, _with_forecast(answer, offers, before, simulated)
+        return offers, replace(answer, lines=(*first, *answer.lines, *before, f"not simulated: {error}"))
+    answer = _with_forecast(answer, offers, before, simulated)
+    return offers, answer if simulated.admitted else replace(answer, lines=(*first, *answer.lines))
 
 
 def _with_forecast(answer: Answer, offers: Sequence[Offer], before: tuple[str, ...], simulated: Unblock) -> Answer:
@@ -221,7 +225,10 @@ def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], gro
     fitting = 0
     for count in range(1, number + 1):
         some = [replace(pods, count=pods.count * count // number) for pods in sets]
-        if any(offer.source.verdict != "now" for offer in judge_queue(queues.quotas, queue.spec, flavors, some)):
+        offers = judge_queue(queues.quotas, queue.spec, flavors, some)
+        if any(offer.source.verdict != "now" for offer in offers):
+            if not fitting and (bound := uncovered(queues, queue.spec, offers)):
+                whole = replace(whole, lines=("; ".join(bound), *whole.lines))
             break
         fitting = count
     unit = "group" if groups > 1 else "pod"

@@ -14,6 +14,7 @@ from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Refusal, Source
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.cluster.workloads import Reason, Workload
+from gpu_tenancy.explain.coverage import uncovered
 from gpu_tenancy.explain.running import Why, rejected_pods
 from gpu_tenancy.explain.unblock import Unblock
 from gpu_tenancy.kube.waiting import condition
@@ -36,6 +37,8 @@ def diagnose(
     """
     hardest = max(offers, key=lambda offer: offer.source)
     requests = tuple(request for request in hardest.requests if request.source is hardest.source)
+    if not (unblock and (unblock.admitted or unblock.queue_head)) and (bound := uncovered(queues, queue, offers)):
+        return f"pending: {bound[0]}", bound[1]
     if unblock:
         return _by_simulation(queue.name, hardest.source, requests, unblock)
     if hardest.source in _NOT_ADMITTED and not is_head:

@@ -27,15 +27,20 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
 
 def usage(usage: Usage) -> Group:
     """Table of shares and quotas, with totals and notes."""
+    most = ("with up to~",) if any(row.with_up_to for row in usage.rows) else ()
     heads = (
-        "team", "flavor", "resource", "scheduler", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#~",
+        "team", "flavor", "resource", "scheduler", "guaranteed#", *most, "limit#", "used#", "borrowed#", "lent#",
+        "pending#~",
     )  # fmt: skip
-    shares = table(*heads, drop=("scheduler", "lent", "borrowed", "limit", "resource"))
+    shares = table(
+        *heads, drop=("scheduler", "lent", "borrowed", "limit", *(["with up to"] if most else []), "resource")
+    )
     for row in usage.rows:
-        *amounts, pending = row.amounts
+        guaranteed, *amounts, pending = row.amounts
         if row.waiting:
             pending += f" in {plural(row.workloads, 'workload')}"
-        shares.add_row(row.title, row.flavor, row.resource, row.scheduler, *amounts, pending)
+        cells = (row.title, row.flavor, row.resource, row.scheduler, guaranteed)
+        shares.add_row(*cells, *([row.with_up_to] if most else []), *amounts, pending)
     parts: list[RenderableType] = [shares]
     if usage.budgets:
         quotas = table("namespace", "quota", "resource", "used#", "limit#", drop=("quota",))
@@ -113,8 +118,10 @@ def data(result: Usage | Why | Sequence[Fitting]) -> object:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    fields = asdict(row) | {"team": row.title, "pending": row.waiting}
-    return {key: value for key, value in fields.items() if key not in {"part_of", "waiting"}}
+    own = row.guarantee
+    largest = {own.resource: own.units, **own.beside} if own and own.units else None
+    fields = asdict(row) | {"team": row.title, "pending": row.waiting, "largest_job": largest}
+    return {key: value for key, value in fields.items() if key not in {"part_of", "waiting", "guarantee"}}
 
 
 def _unblock(unblock: Unblock) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import (
@@ -30,6 +31,7 @@ from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.cluster.reading import Kind, Missing, State, teams_of
 from gpu_tenancy.cluster.supply import unusable
 from gpu_tenancy.cluster.workloads import Interrupted, Workload, interrupted, waiting
+from gpu_tenancy.explain.coverage import guarantee_of
 from gpu_tenancy.kueue import FlavorResource
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -58,11 +60,17 @@ class Row:
     waiting: int | None  # requests of pending workloads, at the first flavor that they could get
     workloads: int  # number of pending workloads that request it
     part_of: str = ""  # queue that several namespaces share
+    guarantee: Guarantee | None = None  # of its GPUs, or CPUs in a flavor without; None for other resources
 
     @property
     def title(self) -> str:
         """First column; a namespace that shares a queue is indented."""
         return f"  namespace {self.team}" if self.part_of else self.team
+
+    @property
+    def with_up_to(self) -> str:
+        """The most CPU and memory of a job for which the guarantee is reclaimed; empty without a guarantee."""
+        return self.guarantee.bound if self.guarantee else ""
 
     @property
     def amounts(self) -> list[str]:
@@ -218,7 +226,9 @@ def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
             if nominal or limit or used or requested:
                 borrowed, lent = quotas.borrowed(name, line), quotas.lent(name, line)
                 waits = None if unseen else requested
-                yield Row(name, *line, "Kueue", nominal, limit, used, borrowed, lent, waits, count)
+                guarantee = guarantee_of(queue.spec, line[0])
+                own = guarantee if guarantee.resource == line[1] else None
+                yield Row(name, *line, "Kueue", nominal, limit, used, borrowed, lent, waits, count, guarantee=own)
         users = queues.users(name)
         for user in users if len(users) > 1 else ():
             if team in {"", user}:

@@ -18,11 +18,13 @@ from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.estimate import Estimate, estimates
 from gpu_tenancy.cluster.gangs import gang_requests
-from gpu_tenancy.cluster.pods import label, name_of, namespace_of
+from gpu_tenancy.cluster.pods import label, name_of, named, namespace_of
+from gpu_tenancy.cluster.queueing import judge_queue
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import Kind, State, teams_of
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, settled
 from gpu_tenancy.cluster.workloads import Workload
+from gpu_tenancy.explain.coverage import uncovered
 from gpu_tenancy.explain.pending import borrowings
 from gpu_tenancy.explain.unblock import expected_of
 from gpu_tenancy.jobs.jobs import Jobs
@@ -62,6 +64,7 @@ class QueuedJob:
     place: int | None = None  # among the pending workloads of its queue, from 1; None if not pending
     at_least: bool = False  # the place counts only readable workloads
     wait: Estimate | None = None  # None if not pending, or without a simulation
+    uncovered: str = ""  # why its queue reclaims no GPUs for it although they are guaranteed, and the fix
     gpus: GpuUse | None = None  # utilization; None if not requested, or not reported
 
     @property
@@ -94,13 +97,21 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     queues = queues or Queues(state)
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
     expected, places = _waits(queues, workloads), _places(queues)
-    jobs = [replace(_job(workload, places), wait=expected.get(workload.label)) for workload in workloads]
+    jobs = [
+        replace(_job(workload, places), wait=expected.get(workload.label), uncovered=_uncovered(queues, workload))
+        for workload in workloads
+    ]
+    bound: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.state == "pending" and job.uncovered:
+            bound.setdefault(job.uncovered, []).append(job.name if team else f"{job.namespace}/{job.name}")
     jobs += _gangs(state, team, {owner for workload in workloads for owner in workload.owners})
     jobs.sort(key=lambda job: (job.state != "admitted", job.state != "reserved", job.place or 0, job.since, job.name))
     held = {(workload.holder, line): None for workload in workloads for line, held in workload.held.items() if held}
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
     unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
-    return Listing(tuple(jobs), tuple(dict.fromkeys((*notes, *unread))))
+    lacking = (f"{named(names)} pending: {text}" for text, names in bound.items())
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*lacking, *notes, *unread))))
 
 
 def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Listing:
@@ -138,6 +149,14 @@ def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJo
         place,
         at_least,
     )
+
+
+def _uncovered(queues: Queues, workload: Workload) -> str:
+    queue = queues.cluster_queues.get(queues.queue_of(workload))
+    if queue is None or workload.stage != "waiting":
+        return ""
+    offers = judge_queue(queues.quotas, queue.spec, queues.state.of("ResourceFlavor"), workload.sets)
+    return "; ".join(uncovered(queues, queue.spec, offers) or ())
 
 
 def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]:

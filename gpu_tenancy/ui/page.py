@@ -133,8 +133,12 @@ def _submitted(board: Board, jobs: Sequence[JobRow]) -> dict[str, object]:
 
 
 def _tables(usage: Usage) -> Iterator[Table]:
-    heads = columns("team", "flavor", "resource", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#")
-    shares = [row(one.title.strip(), one.flavor, one.resource, *one.amounts) for one in usage.rows[: 10 * MOST]]
+    amounts = ("limit#", "used#", "borrowed#", "lent#", "pending#")
+    heads = columns("team", "flavor", "resource", "guaranteed#", "with up to", *amounts)
+    shares = [
+        row(one.title.strip(), one.flavor, one.resource, one.amounts[0], one.with_up_to, *one.amounts[1:])
+        for one in usage.rows[: 10 * MOST]
+    ]
     yield Table("shares", "Shares", heads, tuple(shares))
     heads = columns("namespace", "quota", "resource", "used#", "limit#")
     yield Table("quotas", "Namespace quotas", heads, tuple(row(*one.cells) for one in usage.budgets[: 10 * MOST]))

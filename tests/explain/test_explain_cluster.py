@@ -155,10 +155,10 @@ def test_usage_shows_each_team_flavor_by_flavor(busy: Local) -> None:
     gpus = [row for row in rows if "nvidia.com/gpu Kueue" in row or "nvidia.com/gpu Volcano" in row]
     assert gpus == [
         "ml-experiments a100 nvidia.com/gpu Kueue 0 8 8 8 0 0",
-        "ml-production h100 nvidia.com/gpu Kueue 16 16 0 0 0 0",
-        "ml-research a100 nvidia.com/gpu Kueue 8 32 24 16 0 8 in 1 workload",
+        "ml-production h100 nvidia.com/gpu Kueue 16 112 CPUs and 448Gi 16 0 0 0 0",
+        "ml-research a100 nvidia.com/gpu Kueue 8 32 CPUs and 128Gi 32 24 16 0 8 in 1 workload",
         "ml-research - nvidia.com/gpu Kueue 0 0 0 0 0 40 in 1 workload",
-        "ml-serving l4 nvidia.com/gpu Kueue 50 50 0 0 0 0",
+        "ml-serving l4 nvidia.com/gpu Kueue 50 587.5 CPUs and 2200Gi 50 0 0 0 0",
         "ml-research l4 nvidia.com/gpu Volcano 4 4 0 0 0 0",
     ]
     assert (
@@ -176,7 +176,7 @@ def test_usage_of_one_team_shows_all_of_its_quota(busy: Local) -> None:
 def test_usage_as_data_has_numbers_in_base_units(busy: Local) -> None:
     found = json.loads(busy.run("usage", "ml-research", "--json").stdout)
     (row,) = (each for each in found["rows"] if (each["flavor"], each["resource"]) == ("a100", "memory"))
-    assert (row["guaranteed"], row["limit"], row["used"]) == (40 * 2**30, 160 * 2**30, 12 * 2**30)
+    assert (row["guaranteed"], row["limit"], row["used"]) == (128 * 2**30, 160 * 2**30, 12 * 2**30)
 
 
 FULL: Final = (

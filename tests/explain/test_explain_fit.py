@@ -13,6 +13,7 @@ from live_builders import (
     changed,
     cluster_queue,
     cohort,
+    cpu_job,
     job,
     local_queue,
     node,
@@ -21,6 +22,7 @@ from live_builders import (
     resources,
     state,
     waits,
+    with_cpu,
     workload,
 )
 
@@ -115,6 +117,25 @@ def test_the_queue_is_simulated(
 ) -> None:
     queue = answer(judged(only_gpus(manifest), **objects), "queue")
     assert (queue.verdict, queue.lines) == (verdict, lines)
+
+
+@pytest.mark.parametrize(("pods", "unit"), [(0, ""), (2, "each pod is admitted separately: 0 of 2 pods now")])
+def test_names_cpu_that_the_guarantee_does_not_cover(pods: int, unit: str) -> None:
+    about = cpu_job("train")
+    if pods:
+        del about["spec"]["parallelism"], about["spec"]["completions"], about["spec"]["suspend"]
+        about |= {"apiVersion": "apps/v1", "kind": "Deployment"}
+        about["spec"]["replicas"] = pods
+    owned = [with_cpu(queue, cpus) for queue, cpus in zip(lender(32), (10, 120), strict=True)]
+    held = workload(cpu_job("lent", "other", gpus=32, cpu=0), admitted=True)
+    found = judged(about, ClusterQueue=owned, Cohort=[cohort("org", nominal=24)], LocalQueue=BOTH, Workload=[held])
+    queue = answer(found, "queue")
+    assert queue.lines[0] == (
+        "needs 22 CPUs more than research is guaranteed (10), so it cannot take back a100 GPUs from borrowers; request"
+        " up to 10 CPUs, or raise teams.research.quota.a100.cpu.guaranteed"
+    )
+    assert (queue.verdict, unit in queue.lines or not unit) == ("later", True)
+    assert found.conclusion == f"{found.title} fits, but not now: queue research: {queue.lines[0]}"
 
 
 def test_what_the_simulation_repeats_of_the_numbers_is_left_out() -> None:

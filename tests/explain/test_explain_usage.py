@@ -24,6 +24,7 @@ from live_builders import (
     pod,
     state,
     waits,
+    with_cpu,
     workload,
 )
 from rich.console import Console, Group
@@ -229,7 +230,24 @@ def test_data_for_programs_has_the_same_numbers() -> None:
         "lent": 0,
         "pending": 0,
         "workloads": 0,
+        "largest_job": {GPU: 8},
     }
+
+
+def test_shows_the_largest_job_that_a_guarantee_covers() -> None:
+    queues = [with_cpu(cluster_queue("language-models", "org", used=2), 10, 4), cluster_queue("speech", nominalQuota=0)]
+    cpus = with_cpu(cluster_queue("web", nominalQuota=0, borrowingLimit=0), 10)
+    cpus["spec"]["resourceGroups"][0]["flavors"][0]["resources"].append({"name": "memory", "nominalQuota": "40Gi"})
+    found = measure(state(ClusterQueue=[*queues, cpus], Cohort=[], LocalQueue=[]))
+    assert [(row.team, row.resource, row.with_up_to) for row in found.rows if row.with_up_to] == [
+        ("language-models", GPU, "10 CPUs"),
+        ("web", "cpu", "40Gi"),
+    ]
+    jobs = [row["largest_job"] for row in json.loads(json.dumps(show.data(found)))["rows"]]
+    assert [one for one in jobs if one] == [{GPU: 8, "cpu": 10000}, {"cpu": 10000, "memory": 40 * 2**30}]
+    screen = Screen.of(80, show.usage(found))
+    assert not screen.too_long
+    assert "language-models  a100    nvidia.com/gpu           8  10 CPUs" in "\n".join(screen.lines)
 
 
 def test_watching_repeats_the_query() -> None:

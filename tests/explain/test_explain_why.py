@@ -9,7 +9,9 @@ from live_builders import (
     Data,
     changed,
     cluster_queue,
+    cohort,
     condition,
+    cpu_job,
     flavor,
     job,
     local_queue,
@@ -19,6 +21,7 @@ from live_builders import (
     owned,
     pod,
     state,
+    with_cpu,
     workload,
 )
 
@@ -197,6 +200,113 @@ CONCLUSIONS: dict[str, tuple[Data, dict[str, list[Data]], str]] = {
 def test_a_job_waits_for(about: Data, objects: dict[str, list[Data]], conclusion: str) -> None:
     found = asked(about, **objects)
     assert (found.conclusion, found.waits) == (conclusion, "not pending" not in conclusion)
+
+
+# GPUs are guaranteed, and something beside them is not.
+
+BORROWED = "from borrowers"
+RAISE = "raise teams.research.quota.a100.cpu.guaranteed"
+BLOCKED = f"so it cannot take back a100 GPUs {BORROWED}"
+
+
+def vector(nominal: int, used: int = 0, gpus: int = 0, **spec: Any) -> list[Data]:
+    """Queues of research with 8 GPUs, and of speech, which borrows all that research does not use."""
+    own = with_cpu(cluster_queue("research", "org", used=gpus, borrowingLimit=8), nominal, used)
+    own["spec"]["preemption"] |= spec
+    return [own, with_cpu(cluster_queue("speech", "org", used=16 - gpus, borrowingLimit=8), 64)]
+
+
+def shares() -> list[Data]:
+    found = vector(10)
+    for each in found:
+        each["status"]["fairSharing"] = {"weightedShare": 0}
+    return found
+
+
+def own_group(nominal: int) -> list[Data]:
+    """A cohort below the root, with CPUs of its own."""
+    line = {"name": "cpu", "nominalQuota": str(nominal)}
+    flavors = [{"name": "a100", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "0"}, line]}]
+    group = {"coveredResources": ["nvidia.com/gpu", "cpu"], "flavors": flavors}
+    return [changed(cohort("group", "org"), resourceGroups=[group])]
+
+
+def grouped() -> list[Data]:
+    own, other = vector(10)
+    return [changed(own, cohortName="group"), other]
+
+
+WIDE = cpu_job("train")
+SMALL = cpu_job("train", gpus=2, cpu=8)
+MORE = "pending: needs 22 CPUs more than research is guaranteed"
+UNCOVERED: dict[str, tuple[Data, list[Data], list[Data], str]] = {
+    "more CPUs than guaranteed": (WIDE, vector(10), [], f"{MORE} (10), {BLOCKED}; request up to 10 CPUs, or {RAISE}"),
+    "more, and running jobs use some": (WIDE, vector(10, 4), [],
+        f"{MORE} (10, 4 in use), {BLOCKED}; request up to 6 CPUs, or {RAISE}"),
+    "more, and running jobs use all": (WIDE, vector(10, 10), [],
+        f"{MORE} (10, 10 in use), {BLOCKED}; request up to 10 CPUs once its running jobs have ended, or {RAISE}"),
+    "no CPUs guaranteed": (WIDE, vector(0), [],
+        f"pending: needs 32 CPUs more than research is guaranteed (0), {BLOCKED}; {RAISE}"),
+    "running jobs use the CPUs": (SMALL, vector(10, 8, 2), [],
+        (f"pending: needs 8 CPUs, and running jobs of research use 8 of its guaranteed 10 CPUs, {BLOCKED}; wait until"
+        f" running jobs release 6 CPUs, request up to 2 CPUs, or {RAISE}")),
+    "running jobs use more than the CPUs": (SMALL, vector(10, 12, 2), [],
+        (f"pending: needs 8 CPUs, and running jobs of research use 10 of its guaranteed 10 CPUs, {BLOCKED}; wait until"
+        f" running jobs release 10 CPUs, or {RAISE}")),
+    # reviews/inputs/r04: a job of 1 GPU and 80 CPUs, then jobs of 1 GPU and 8 CPUs, the first of which is covered.
+    "a wide job of the team": (cpu_job("train", gpus=1, cpu=8), [with_cpu(cluster_queue("research", "org", used=2,
+        borrowingLimit=8), 95, 88, 190), with_cpu(cluster_queue("speech", "org", used=14, borrowingLimit=8), 95)], [],
+        (f"pending: needs 8 CPUs, and running jobs of research use 88 of its guaranteed 95 CPUs, {BLOCKED}; wait until"
+        f" running jobs release 1 CPU, request up to 7 CPUs, or {RAISE}")),
+    "fair sharing": (WIDE, shares(), [],
+        f"{MORE} (10), so shares decide whether it takes a100 GPUs back {BORROWED}; request up to 10 CPUs, or {RAISE}"),
+    "borrowWithinCohort": (WIDE, vector(10, borrowWithinCohort={"policy": "LowerPriority"}), [],
+        (f"{MORE} (10), so it takes a100 GPUs back only {BORROWED} that borrowWithinCohort allows; request up to 10"
+        f" CPUs, or {RAISE}")),
+    "a group that lacks the CPUs too": (WIDE, grouped(), own_group(21),
+        f"{MORE} (10), {BLOCKED}; request up to 10 CPUs, or {RAISE}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("about", "owned", "cohorts", "conclusion"), UNCOVERED.values(), ids=UNCOVERED)
+def test_names_what_the_guarantee_does_not_cover(
+    about: Data, owned: list[Data], cohorts: list[Data], conclusion: str
+) -> None:
+    found = asked(about, Workload=[workload(about)], ClusterQueue=owned, Cohort=cohorts)
+    assert (found.conclusion, found.waits) == (conclusion, True)
+
+
+@pytest.mark.parametrize(
+    ("about", "owned", "cohorts"),
+    [
+        (cpu_job("train", cpu=10), vector(10), []),
+        (WIDE, vector(10, reclaimWithinCohort="Never"), []),
+        (cpu_job("train", gpus=12), vector(10), []),
+        (WIDE, grouped(), own_group(22)),
+        (cpu_job("train", cpu=65), vector(10), []),
+    ],
+    ids=["covered", "no reclaim", "more GPUs than guaranteed", "a group that covers it", "more than the limit"],
+)
+def test_does_not_blame_cpu_where_it_does_not_decide(about: Data, owned: list[Data], cohorts: list[Data]) -> None:
+    found = asked(about, Workload=[workload(about)], ClusterQueue=owned, Cohort=cohorts)
+    assert "CPUs more than" not in found.conclusion
+
+
+def test_a_simulated_job_names_cpu_with_a_teams_rights() -> None:
+    borrowing = [workload(cpu_job(f"s{at}", "speech", cpu=8), admitted=True) for at in range(2)]
+    mine = workload(WIDE)
+    whole = {"LocalQueue": [local_queue("research"), local_queue("speech")], "Cohort": list[Data]()}
+    owned = vector(10)
+    owned[1]["status"]["flavorsReservation"][0]["resources"][1]["total"] = "16"
+    conclusion = f"{MORE} (10), {BLOCKED}; request up to 10 CPUs, or {RAISE}"
+    every = asked(WIDE, Workload=[mine, *borrowing], ClusterQueue=owned, **whole)
+    assert every.unblock is not None
+    assert (every.conclusion, every.unblock.admitted) == (conclusion, False)
+    part = Missing("Workload", "pending workloads", "you may not list workloads", "an admin", partly=True)
+    own = asked(WIDE, (part,), Workload=[mine], ClusterQueue=owned, **whole)
+    assert own.conclusion == conclusion
+    hidden = asked(WIDE, (HIDDEN_QUEUES,), Workload=[mine], ClusterQueue=[])
+    assert hidden.conclusion == "pending for quota; you may not see how much is free; ask an admin"
 
 
 def requeued(name: str) -> Data:

@@ -5,7 +5,23 @@ from typing import Any
 
 import pytest
 from cli_builders import Screen
-from live_builders import GPU, HIDDEN_QUEUES, came, condition, counted, job, local_queue, owned, pod, state, waits
+from live_builders import (
+    GPU,
+    HIDDEN_QUEUES,
+    came,
+    cluster_queue,
+    condition,
+    counted,
+    cpu_job,
+    job,
+    local_queue,
+    owned,
+    pod,
+    state,
+    waits,
+    with_cpu,
+    workload,
+)
 from rich.text import Text
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -78,6 +94,21 @@ def test_a_place_is_the_earliest_where_others_may_not_be_read() -> None:
     found = listing(state((workloads,), ClusterQueue=queues, Workload=jobs), "research")
     assert [job.stands for job in found.jobs] == ["pending, place 1 or later"]
     assert found.notes == (workloads.text,)
+
+
+def test_names_cpu_that_the_guarantee_does_not_cover() -> None:
+    queues = [with_cpu(cluster_queue("research", "org", borrowingLimit=8), 10, 4)]
+    queues.append(with_cpu(cluster_queue("speech", "org", used=16, borrowingLimit=8), 64))
+    pending = [workload(cpu_job(name, cpu=cpu)) for name, cpu in (("a", 32), ("b", 32), ("covered", 6))]
+    found = listing(state(ClusterQueue=queues, Cohort=[], Workload=pending), "research")
+    text = (
+        "needs 22 CPUs more than research is guaranteed (10, 4 in use), so it cannot take back a100 GPUs from"
+        " borrowers; request up to 6 CPUs, or raise teams.research.quota.a100.cpu.guaranteed"
+    )
+    assert [(each["name"], each["uncovered"]) for each in data(found)["jobs"]] == [
+        ("a", text), ("b", text), ("covered", "")
+    ]  # fmt: skip
+    assert found.notes == (f"a, b pending: {text}",)
 
 
 def test_lists_jobs_without_readable_queues() -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from live_builders import HIDDEN_QUEUES, local_queue, state
+from live_builders import HIDDEN_QUEUES, cluster_queue, cpu_job, local_queue, state, with_cpu, workload
 from page_reader import Page
 from ui_served import SCRIPT, busy, job, research
 
@@ -37,6 +37,16 @@ def test_tree_shows_cohorts_teams_and_numbers() -> None:
     ]
     assert found.words.index("company") < found.words.index("org") < found.words.index("research")
     assert "unassigned, all teams may borrow: 16 nvidia.com/gpu a100" in found.words
+
+
+def test_shows_the_largest_job_and_what_is_not_covered() -> None:
+    queues = [with_cpu(cluster_queue("research", "org", borrowingLimit=8), 10)]
+    queues.append(with_cpu(cluster_queue("speech", "org", used=16, borrowingLimit=8), 64))
+    wide = [workload(cpu_job("wide"))]
+    board = board_of(state(ClusterQueue=queues, Cohort=[], Workload=wide), "research", ())
+    (shares, *_) = (rows for title, rows in read(board, "usage").tables.items() if title.startswith("Shares"))
+    assert shares[1][:5] == ["research", "a100", "nvidia.com/gpu", "8", "10 CPUs"]
+    assert "wide pending: needs 22 CPUs more than research is guaranteed (10)" in read(board, "pending").words
 
 
 def test_nodes_are_shown_by_flavor_and_one_by_one() -> None:
