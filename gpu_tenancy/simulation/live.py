@@ -101,6 +101,11 @@ class LivePlayer:
         """Kueue's message about a pending job."""
         return self._jobs[name].message
 
+    def reference(self, name: str) -> Reference:
+        """The Kubernetes Job of a played job."""
+        seen = self._jobs[name]
+        return Reference("batch/v1", "Job", job_name(seen.number), self._places[seen.workload.queue].namespace)
+
     def clear(self) -> None:
         """Deletes all jobs, and waits until their Workloads are gone.
 
@@ -115,10 +120,8 @@ class LivePlayer:
         self._cluster.wait_for(gone, timeout=PATIENCE, poll=_POLL, what="the Workloads of the jobs to be deleted")
 
     def _delete(self, name: str) -> int:
-        seen = self._jobs.pop(name)
-        namespace = self._places[seen.workload.queue].namespace
-        self._cluster.delete(Reference("batch/v1", "Job", job_name(seen.number), namespace))
-        return seen.number
+        self._cluster.delete(self.reference(name))
+        return self._jobs.pop(name).number
 
     def _settle(self) -> None:
         changed = [time.monotonic(), 0.0]

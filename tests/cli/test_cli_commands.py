@@ -325,7 +325,8 @@ def queues_with_controllers(home: Home) -> None:
     queued = home.up(controllers="all")
     assert queued.returncode == 0, queued.stdout + queued.stderr
     assert "✗" not in queued.stdout
-    assert "speech gets its 2 l4 GPUs at once, whatever others borrow" in queued.stdout
+    assert "speech gets 2 l4 GPUs with 23.5 CPUs and 88Gi at once, whatever others borrow" in queued.stdout
+    assert "a larger job was not tried: the limit of CPU is the guarantee" in queued.stdout
     assert " preempted\n" in queued.stdout
     assert "a job without a queue does not run in" in queued.stdout
     assert "of the stack run, or are pending for a reason of their quota" in queued.stdout

@@ -6,6 +6,8 @@ import pytest
 from builders import GPU, Data, amounts, cohort_of, errors, job, planned, queue_of, server, stack, team
 
 from gpu_tenancy.base.guarantee import Guarantee
+from gpu_tenancy.base.quantity import add
+from gpu_tenancy.local.checks.queueing import ANYONE, contended
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import reclaimed
@@ -182,3 +184,52 @@ def test_shares_decide_with_even_sharing() -> None:
         "teams.a.training.one: needs 32 CPUs of flavor h100, and a is guaranteed 10 CPUs, so shares decide whether it"
         " gets its GPUs back; raise teams.a.quota.h100.cpu.guaranteed"
     )
+
+
+BESIDE_LIMIT: Data = {"cpu": {"guaranteed": 10, "limit": 20}}
+PAIR: Data = {name: team(quota={"cpu": BESIDE_LIMIT}) for name in ("a", "b")}
+LARGER: Data = {"cpu": {"guaranteed": 32, "limit": 40}, "memory": {"guaranteed": "128Gi", "limit": "160Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("sections", "own", "untried"),
+    [
+        (research(LARGER), {GPU: 8, "cpu": 32_000, "memory": 128 * GI}, ""),
+        (
+            research({"cpu": {"guaranteed": 32, "limit": 32}, "memory": LARGER["memory"]}),
+            {GPU: 8, "cpu": 32_000, "memory": 128 * GI},
+            "the limit of CPU is the guarantee",
+        ),
+        (stack(pools=NODES, teams=PAIR), {"cpu": 10_000, "memory": 40 * GI}, ""),
+        (stack(pools=NODES, teams=PAIR, fairness="even"), {"cpu": 10_000, "memory": 40 * GI}, "fairness even"),
+    ],
+)
+def test_checked_job_is_the_guarantee_and_all_is_lent(sections: Data, own: dict[str, int], untried: str) -> None:
+    found = tree(sections)
+    scenario = contended(found)
+    assert scenario
+    assert scenario.own.pod_sets[0].requests == own
+    borrowed = add(*(job.pod_sets[0].requests for job in scenario.others.submit))
+    assert borrowed == found.supply(scenario.guarantee.flavor)
+    assert {job.queue for job in scenario.others.submit} <= {ANYONE, "b"}
+    assert scenario.used(scenario.foreseen)["a"] == own
+    assert untried in scenario.untried
+    assert bool(scenario.untried) is bool(untried)
+    beyond = scenario.beyond and scenario.beyond.pod_sets[0].requests
+    assert beyond == (None if untried else own | {"cpu": own["cpu"] + 1000})
+
+
+def test_checked_team_has_gpus_and_cpus_to_borrow() -> None:
+    """CPU that GPUs without a borrower leave idle is borrowed with one of the GPUs."""
+    gpus: Data = {"h100": {"guaranteed": 4, "limit": 16}}
+    teams: Data = {
+        "c": team(quota={"cpu": {"cpu": {"guaranteed": 64, "limit": 96}}}),
+        "a": team(gpus=gpus, quota={"h100": LARGER}),
+        "b": team(gpus=gpus, quota={"h100": LARGER}),
+    }
+    found = tree(stack(teams=teams))
+    scenario = contended(found)
+    assert scenario
+    assert (scenario.guarantee.flavor, scenario.beyond is None) == ("h100", False)
+    used = add(*(job.pod_sets[0].requests for job in scenario.others.submit))
+    assert used == found.supply("h100")

@@ -1,57 +1,68 @@
 """Checks that Kueue enforces guarantees, limits, and quota that is never lent.
 
 Jobs run on temporary copies of the stack's queues, so that the stack's own workloads are not touched. The simulation of
-Kueue chooses the jobs.
+Kueue chooses the jobs. Jobs of a guarantee request GPUs, CPU and memory, because each of them can prevent a reclaim.
 """
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from math import gcd
+from math import ceil, gcd
 from typing import Final
 
+from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.json import Json, at, map_at
-from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, is_extended
-from gpu_tenancy.base.texts import counted
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, amount_text, is_extended
+from gpu_tenancy.base.texts import counted, unit
+from gpu_tenancy.cluster.demand import target_of
+from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
-from gpu_tenancy.kueue import (
-    ClusterQueue,
-    FlavorQuotas,
-    PodSet,
-    Quota,
-    Quotas,
-    ResourceGroup,
-    Step,
-    Tenancy,
-    Workload,
-    run,
-)
+from gpu_tenancy.kueue import FlavorResource, PodSet, Quotas, Step, Tenancy, Workload, run
 from gpu_tenancy.local.checks.check import Check
-from gpu_tenancy.model.plan.queues import tenancy
+from gpu_tenancy.model.plan.queues import tenancy, unlimited_queue
 from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures, measures_of, supply_of
-from gpu_tenancy.simulation.copies import KUEUE, Place
+from gpu_tenancy.simulation.copies import KUEUE, Place, uncopied
 from gpu_tenancy.simulation.live import LivePlayer, job_of
 from gpu_tenancy.simulation.player import Event
 from gpu_tenancy.simulation.stage import Moment, amount_of, moment_of
 
 ANYONE: Final = "anyone"  # a queue without quota and limit in the root cohort: it can borrow all quota that is lent
 _MOST_JOBS: Final = 8
+_CPU: Final = 1000  # millicores
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Jobs of a queue (`own`) reclaim its guarantee from all others, whose jobs (`others`) have used all quota.
+    """A job of a queue (`own`) reclaims its whole guarantee from all others, whose jobs (`others`) have used all quota.
 
-    `others` go up to their limits, `own` is as large as the guarantee; `foreseen` is the simulated state after both.
+    `foreseen` is the simulated state after both. `beyond` is the job with one CPU more, which waits in the same
+    situation; if there is none, `untried` is the reason.
     """
 
     queue: str
-    measure: Measure
+    guarantee: Guarantee
     others: Step
-    own: Step
+    own: Workload
     foreseen: Moment
+    beyond: Workload | None
+    untried: str
+
+    @property
+    def larger(self) -> Guarantee:
+        """The guarantee with one CPU more."""
+        return replace(self.guarantee, amounts=add(self.guarantee.amounts, {CPU: _CPU}))
+
+    def used(self, moment: Moment) -> dict[str, dict[str, int]]:
+        """The amounts of running jobs by queue."""
+        requests = {job.name: job.pod_sets[0].requests for job in (*self.others.submit, self.own)}
+        totals: dict[str, dict[str, int]] = {}
+        for job in moment.running:
+            totals[job.team] = add(totals.get(job.team, {}), requests.get(job.workload, {}))
+        return totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,7 @@ def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) ->
     """
     stage = _Stage(cluster, tree, places)
     if scenario := contended(tree):
-        yield stage.returned(scenario)
+        yield from stage.returned(scenario)
     if excess := limited(tree):
         yield stage.limit(excess)
     for excess in kept(tree):
@@ -86,37 +97,54 @@ class _Stage:
     tree: Tree
     places: Mapping[str, Place]
 
-    def returned(self, scenario: Return) -> Check:
-        """Checks that a queue reclaims its guarantee."""
+    def returned(self, scenario: Return) -> Iterator[Check]:
+        """Checks that a queue reclaims its guarantee, and that a job with one CPU more waits in the same situation."""
         admitted: list[float] = []
         messages: list[str] = []
         began = 0.0
 
         def tell(event: Event) -> None:
-            if event.kind == "admitted" and any(event.job == workload.name for workload in scenario.own.submit):
+            if event.kind == "admitted" and event.job == scenario.own.name:
                 admitted.append(time.monotonic() - began)
             elif event.kind == "preempted":
                 messages.append(event.message)
 
         player = LivePlayer(self.cluster, self.tree, self.places)
         before = player.play_step("others", scenario.others, tell)
+        larger = [self._larger(scenario, scenario.beyond, player)] if scenario.beyond else []
         began = time.monotonic()
-        after = player.play_step("owner", scenario.own, tell)
+        after = player.play_step("owner", Step((scenario.own,)), tell)
         player.clear()
-        measure, guarantee = scenario.measure, share_of(self.tree, scenario.queue, scenario.measure).guaranteed
+        queue, guarantee = scenario.queue, scenario.guarantee
+        measure = Measure(guarantee.flavor, guarantee.resource)
         by_team = groupby(sorted(after.evicted, key=lambda job: job.team), lambda job: job.team)
         preempted = [
             f"{_called(team)} {_of(sum(amount_of(job, measure) for job in jobs), measure)}" for team, jobs in by_team
         ]
-        had = after.amount(scenario.queue, measure)
-        return Check(
-            f"{scenario.queue} gets its {_of(guarantee, measure)} at once, whatever others borrow",
-            f"{self._usage(self._amounts(before, measure), measure)};"
-            f" {scenario.queue} requested {_of(guarantee, measure)}"
+        used = scenario.used(after)
+        yield Check(
+            f"{queue} gets {_vector(guarantee)} at once, whatever others borrow",
+            f"{self._usage(scenario.used(before), measure)}; {queue} requested {_vector(guarantee)}"
             + (f" and was admitted after {max(admitted):.1f} s" if admitted else " and is pending")
-            + f"; {' and '.join(preempted) or 'none'} preempted",
+            + f"; {' and '.join(preempted) or 'none'} preempted"
+            + (f"; {scenario.untried}" if scenario.untried else ""),
             message=messages[0] if messages else "",
-            holds=had == guarantee and self._amounts(after, measure) == self._amounts(scenario.foreseen, measure),
+            holds=used.get(queue) == scenario.own.pod_sets[0].requests and used == scenario.used(scenario.foreseen),
+        )
+        yield from larger
+
+    def _larger(self, scenario: Return, beyond: Workload, player: LivePlayer) -> Check:
+        moment = player.play_step("beyond", Step((beyond,)))
+        pending = any(job.workload == beyond.name for job in moment.waiting)
+        job, message = player.reference(beyond.name), player.message(beyond.name)
+        state = read(self.cluster, KINDS, job.namespace, only=OWN)
+        reason = uncopied(why(target_of(self.cluster.get(*job) or {}, state), state).reason)
+        player.play_step("withdrawn", Step(finish=(beyond.name,)))
+        return Check(
+            f"a job of {scenario.queue} with one CPU more than guaranteed is pending, and `tenancy why` names CPU",
+            f"requested {_vector(scenario.larger)}; {reason if pending else 'admitted'}",
+            holds=pending and "CPU" in reason,
+            message=message if pending else "",
         )
 
     def limit(self, excess: Excess) -> Check:
@@ -162,20 +190,23 @@ class _Stage:
         player.clear()
         return fits, message
 
-    def _amounts(self, moment: Moment, measure: Measure) -> dict[str, int]:
-        return {queue: moment.amount(queue, measure) for queue in (*self.tree.queue_owners, ANYONE)}
-
-    def _usage(self, used: Mapping[str, int], measure: Measure) -> str:
-        """`others used 24 of 32 a100 GPUs, b borrowed 8 GPUs`."""
-        supply = amount_text(measure.resource, supply_of(self.tree, measure))
-        noun = f"{measure.flavor} GPUs" if is_extended(measure.resource) else "CPUs"
+    def _usage(self, used: Mapping[str, Amounts], measure: Measure) -> str:
+        """`others used 24 of 32 a100 GPUs, 90 of 96 CPUs, 1Ti of 1Ti memory; b borrowed 8 GPUs`."""
+        total, supply = add(*used.values()), self.tree.supply(measure.flavor)
+        nouns = {resource: unit(resource) for resource in (measure.resource, CPU, MEMORY) if resource in supply}
+        if is_extended(measure.resource):
+            nouns[measure.resource] = f"{measure.flavor} GPUs"
+        all_used = ", ".join(
+            f"{amount_text(resource, total.get(resource, 0))} of {amount_text(resource, supply[resource])} {noun}"
+            for resource, noun in nouns.items()
+        )
         parts: list[str] = []
-        for queue, amount in used.items():
-            borrowed = amount - (0 if queue == ANYONE else share_of(self.tree, queue, measure).guaranteed)
+        for queue, amounts in used.items():
+            own = 0 if queue == ANYONE else share_of(self.tree, queue, measure).guaranteed
+            borrowed = amounts.get(measure.resource, 0) - own
             if borrowed > 0:
                 parts.append(f"{_called(queue)} borrowed {counted(borrowed, measure.resource)}")
-        total = amount_text(measure.resource, sum(used.values()))
-        return f"others used {total} of {supply} {noun}, {', '.join(parts) or 'none of it borrowed'}"
+        return f"others used {all_used}; {', '.join(parts) or 'none of it borrowed'}"
 
 
 def _called(queue: str) -> str:
@@ -186,13 +217,19 @@ def _of(amount: int, measure: Measure) -> str:
     return counted(amount, measure.resource, measure.flavor if is_extended(measure.resource) else "")
 
 
+def _vector(guarantee: Guarantee) -> str:
+    """`8 a100 GPUs with 32 CPUs and 128Gi`."""
+    whole = _of(guarantee.units, Measure(guarantee.flavor, guarantee.resource))
+    return f"{whole} with {guarantee.bound}" if guarantee.bound else whole
+
+
 def _state(message: str | None) -> str:
     return "admitted" if message is None else "pending"
 
 
 def manifest_of_anyone(tree: Tree) -> Manifest:
     """The ClusterQueue without quota and limit that can borrow all quota of the stack's queues."""
-    queue = anyone(tree)
+    queue = unlimited_queue(tree, ANYONE)
     (group,) = queue.groups
     flavors: list[Json] = [
         {"name": flavor.flavor, "resources": [{"name": resource, "nominalQuota": 0} for resource in flavor.resources]}
@@ -224,24 +261,23 @@ def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Check]:
 
 
 def contended(tree: Tree) -> Return | None:
-    """The queue whose return reclaims most from others; None if no queue lends a guarantee.
+    """The queue whose return reclaims most from others, if possible one that may request a CPU more, and has GPUs.
 
-    If the limits of others leave every guarantee idle, `ANYONE` borrows as well.
+    None if no queue lends a guarantee. Others use their limits, and `ANYONE` borrows all that they leave.
     """
     # CPUs of nodes without GPUs are lent as well, even if no report counts them.
-    lent = (Measure(name, flavor.resource or CPU) for name, flavor in tree.flavors.items())
-    lenders = [
-        (queue, measure)
-        for measure in lent
+    lent = [
+        _return(tree, queue, tree.guarantee(queue, flavor))
+        for flavor in tree.flavors
         for queue in tree.queue_owners
-        if tree.lends(queue) and share_of(tree, queue, measure).guaranteed
+        if tree.lends(queue) and tree.guarantee(queue, flavor).units
     ]
-    for with_anyone in (False, True):
-        found = [_return(tree, *lender, with_anyone=with_anyone) for lender in lenders]
-        most = max(found, key=lambda scenario: len(scenario.foreseen.evicted), default=None)
-        if most and most.foreseen.evicted:
-            return most
-    return None
+    reclaimed = [scenario for scenario in lent if scenario.foreseen.evicted]
+    return max(reclaimed, key=_worth, default=None)
+
+
+def _worth(scenario: Return) -> tuple[bool, bool, int]:
+    return scenario.beyond is not None, is_extended(scenario.guarantee.resource), len(scenario.foreseen.evicted)
 
 
 def limited(tree: Tree) -> Excess | None:
@@ -269,52 +305,91 @@ def share_of(tree: Tree, queue: str, measure: Measure) -> Share:
     return tree.team_shares[queue].get(measure.flavor, {}).get(measure.resource, Share())
 
 
-def anyone(tree: Tree) -> ClusterQueue:
-    """The queue that can borrow all quota that is lent, of each resource and flavor."""
-    resources = sorted({flavor.resource or CPU for flavor in tree.flavors.values()})
-    flavors = tuple(FlavorQuotas(name, {resource: Quota() for resource in resources}) for name in tree.flavors)
-    return ClusterQueue(ANYONE, (ResourceGroup(flavors),), tree.root)
+def _return(tree: Tree, queue: str, guarantee: Guarantee) -> Return:
+    flavor, spec = guarantee.flavor, _with_anyone(tree)
+    measure = Measure(flavor, guarantee.resource)
+    others = _others(tree, queue, measure, spec)
+    own = _job(f"{queue}-{flavor}", queue, flavor, guarantee.amounts)
+    share = tree.share(queue, flavor, CPU)
+    untried = ""
+    if tree.stack.fairness.even:
+        untried = "a larger job was not tried: with fairness even, Kueue may preempt for it"
+    elif share.effective_limit < share.guaranteed + _CPU:
+        untried = "a larger job was not tried: the limit of CPU is the guarantee"
+    beyond = replace(own, name=f"{queue}-beyond", pod_sets=_pods(flavor, add(guarantee.amounts, {CPU: _CPU})))
+    if not untried:
+        *_, waiting = run(spec, (Step(others), Step((beyond,))))
+        if all(job.name != beyond.name for job in waiting.pending):
+            untried = "a larger job was not tried: the simulation admits it too"
+    *_, settled = run(spec, (Step(others), Step((own,))))
+    foreseen = moment_of(tree, queue, settled, {job.name: job for job in (*others, own)})
+    return Return(queue, guarantee, Step(others), own, foreseen, None if untried else beyond, untried)
 
 
-def _return(tree: Tree, queue: str, measure: Measure, *, with_anyone: bool) -> Return:
+def _others(tree: Tree, queue: str, measure: Measure, spec: Tenancy) -> tuple[Workload, ...]:
+    """Jobs of all other queues up to their limits, as far as Kueue admits them, and of `ANYONE` for all that is left.
+
+    `ANYONE` is first, so that quota is reclaimed from the stack's own queues, which borrowed later.
+    """
     # A size of jobs that divides all guarantees and limits, or one with which no queue has too many jobs.
-    shares = [share_of(tree, queue, measure) for queue in tree.queue_owners]
+    shares = [share_of(tree, name, measure) for name in tree.queue_owners]
     amounts = [amount for share in shares for amount in (share.guaranteed, share.effective_limit) if amount]
-    most = max(share.effective_limit for share in shares)
-    unit = max(gcd(*amounts), -(-most // _MOST_JOBS // _least(measure)) * _least(measure))
-    supply = supply_of(tree, measure)
-    unlimited = tuple(_jobs(ANYONE, measure, supply, unit)) if with_anyone else ()
-    others = unlimited + tuple(
-        job
-        for other in tree.queue_owners
-        if other != queue
-        for job in _jobs(other, measure, share_of(tree, other, measure).effective_limit, unit)
-    )
-    guarantee = share_of(tree, queue, measure).guaranteed
-    own = tuple(_jobs(queue, measure, guarantee, guarantee))
-    *_, settled = run(_with_anyone(tree), (Step(others), Step(own)))
-    foreseen = moment_of(tree, queue, settled, {job.name: job for job in (*others, *own)})
-    return Return(queue, measure, Step(others), Step(own), foreseen)
+    size = max(gcd(*amounts), _size(max(amounts), measure))
+    limits = {
+        name: {resource: share.effective_limit for resource, share in tree.team_shares[name][measure.flavor].items()}
+        for name in tree.queue_owners
+        if name != queue and measure.flavor in tree.team_shares[name]
+    }
+    jobs = [job for name, limit in limits.items() for job in _jobs(name, measure, limit, size)]
+    (settled,) = run(spec, (Step(tuple(jobs)),))
+    running = {job.name for job in settled.admitted}
+    jobs = [job for job in jobs if job.name in running]
+    while True:
+        usage = defaultdict[str, Counter[FlavorResource]](Counter)
+        for job in jobs:
+            usage[job.queue].update({(measure.flavor, name): n for name, n in job.pod_sets[0].requests.items()})
+        quotas = Quotas(spec, usage)
+        left = {name: quotas.available(ANYONE, (measure.flavor, name)) for name in tree.supply(measure.flavor)}
+        # CPU and memory that the others leave are borrowed together with GPUs.
+        if left[measure.resource] or not any(left.values()) or not jobs:
+            break
+        jobs.pop()
+    return (*_jobs(ANYONE, measure, left, max(size, _size(left[measure.resource], measure))), *jobs)
 
 
 def _excess(queue: str, measure: Measure, available: int) -> Excess:
-    fitting = tuple(_jobs(queue, measure, available, available)) if available else ()
-    return Excess(queue, measure, Step(fitting), _job(f"{queue}-beyond", queue, measure, _least(measure)), available)
+    fitting = tuple(_jobs(queue, measure, {measure.resource: available}, available)) if available else ()
+    beyond = _job(f"{queue}-beyond", queue, measure.flavor, {measure.resource: _least(measure)})
+    return Excess(queue, measure, Step(fitting), beyond, available)
 
 
 def _with_anyone(tree: Tree) -> Tenancy:
     spec = tenancy(tree)
-    return replace(spec, queues=(*spec.queues, anyone(tree)))
+    return replace(spec, queues=(*spec.queues, unlimited_queue(tree, ANYONE)))
 
 
-def _jobs(queue: str, measure: Measure, total: int, unit: int) -> Iterator[Workload]:
-    for number, start in enumerate(range(0, total, max(unit, 1)), start=1):
-        yield _job(f"{queue}-{measure.flavor}-{number}", queue, measure, min(unit, total - start))
+def _jobs(queue: str, measure: Measure, total: Amounts, size: int) -> Iterator[Workload]:
+    """Jobs of `size` with their part of the other resources; the last has what is left."""
+    whole = total.get(measure.resource, 0)
+    part = {resource: amount * size // whole for resource, amount in total.items()} if whole else {}
+    count = ceil(whole / size)
+    for number in range(1, count + 1):
+        rest = {resource: amount - part[resource] * (count - 1) for resource, amount in total.items()}
+        yield _job(f"{queue}-{measure.flavor}-{number}", queue, measure.flavor, part if number < count else rest)
 
 
-def _job(name: str, queue: str, measure: Measure, amount: int) -> Workload:
-    return Workload(name, queue, (PodSet({measure.resource: amount}, flavors=frozenset({measure.flavor})),))
+def _job(name: str, queue: str, flavor: str, requests: Amounts) -> Workload:
+    return Workload(name, queue, _pods(flavor, requests))
+
+
+def _pods(flavor: str, requests: Amounts) -> tuple[PodSet]:
+    return (PodSet({name: amount for name, amount in requests.items() if amount}, flavors=frozenset({flavor})),)
+
+
+def _size(total: int, measure: Measure) -> int:
+    """The size of jobs with which `total` is not too many jobs."""
+    return ceil(total / _MOST_JOBS / _least(measure)) * _least(measure)
 
 
 def _least(measure: Measure) -> int:
-    return 1000 if measure.resource == CPU else 1
+    return _CPU if measure.resource == CPU else 1

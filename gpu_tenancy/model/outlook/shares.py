@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Final
 
 from gpu_tenancy.base.guarantee import Guarantee
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_duration
-from gpu_tenancy.kueue import ClusterQueue, FlavorQuotas, PodSet, Quota, Quotas, ResourceGroup, Simulation, Workload
+from gpu_tenancy.base.quantity import MEMORY, format_duration
+from gpu_tenancy.kueue import PodSet, Quotas, Simulation, Workload
 from gpu_tenancy.model.names import DEFAULT_GRACE
 from gpu_tenancy.model.plan.costs import storage_cost
 from gpu_tenancy.model.plan.queues import (
@@ -21,6 +21,7 @@ from gpu_tenancy.model.plan.queues import (
     preemption_times,
     reach,
     tenancy,
+    unlimited_queue,
 )
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.model.spec import Stack
@@ -200,9 +201,8 @@ def reclaimed(tree: Tree) -> frozenset[tuple[str, str]]:
     It does not distinguish queues of the same cohort with the same policies, so the largest job of these is played.
     """
     spec = tenancy(tree)
-    resources = dict.fromkeys([CPU, MEMORY, *(r for flavor in tree.flavors.values() for r in flavor.capacity)])
-    flavors = tuple(FlavorQuotas(name, dict.fromkeys(resources, Quota())) for name in tree.flavors)
-    borrower = ClusterQueue(_BORROWER, (ResourceGroup(flavors),), tree.root)
+    borrower = unlimited_queue(tree, _BORROWER)
+    resources = sorted(borrower.groups[0].covered)
     whole = replace(spec, queues=(*spec.queues, borrower))
     quotas, simulation = Quotas(whole), Simulation(whole)
     for flavor in tree.flavors:

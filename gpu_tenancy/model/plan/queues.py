@@ -239,6 +239,13 @@ def tenancy(tree: Tree) -> kueue.Tenancy:
     )
 
 
+def unlimited_queue(tree: Tree, name: str) -> kueue.ClusterQueue:
+    """A queue without quota and limit in the root cohort, which can borrow all that is lent of every resource."""
+    resources = sorted({CPU, MEMORY, *(name for flavor in tree.flavors.values() for name in flavor.capacity)})
+    flavors = tuple(kueue.FlavorQuotas(flavor, dict.fromkeys(resources, kueue.Quota())) for flavor in tree.flavors)
+    return kueue.ClusterQueue(name, (kueue.ResourceGroup(flavors),), tree.root)
+
+
 @lru_cache(maxsize=4)
 def _unused_quotas(tree: Tree) -> kueue.Quotas:
     return kueue.Quotas(kueue.without_cycles(tenancy(tree)))

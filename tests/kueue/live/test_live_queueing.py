@@ -21,10 +21,13 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
 from gpu_tenancy.maintenance.holding import ending
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
+from gpu_tenancy.simulation.copies import copied
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 
@@ -136,6 +139,23 @@ def measured(cluster: Cluster) -> int:
     found: Any = cluster.get(KUEUE, "LocalQueue", HEAVY, HEAVY) or {}
     status = found.get("status", {}).get("fairSharing", {}).get("admissionFairSharingStatus", {})
     return amounts(status.get("consumedResources")).get("cpu", 0)
+
+
+def test_only_the_whole_guarantee_is_reclaimed(queueing: Queueing) -> None:
+    beside: Data = {"cpu": {"guaranteed": 32, "limit": 40}, "memory": {"guaranteed": "128Gi", "limit": "160Gi"}}
+    owner = team(gpus={"h100": {"guaranteed": 8, "limit": 16}}, quota={"h100": beside})
+    sections = stack(teams={"owner": owner, "other": team(gpus={"h100": {"guaranteed": 0, "limit": 8}})})
+    tree = Tree(load(Source(sections)))
+    with (
+        queueing.deployed(sections, "guarantee", APPLIED),
+        copied(queueing.cluster, tree, more=(manifest_of_anyone(tree),)) as places,
+    ):
+        whole, larger, *_ = check_queueing(queueing.cluster, tree, places)
+    assert whole.promise == "owner gets 8 h100 GPUs with 32 CPUs and 128Gi at once, whatever others borrow"
+    assert "others used 16 of 16 h100 GPUs, 382 of 382 CPUs, " in whole.seen
+    assert "requested 8 h100 GPUs with 33 CPUs and 128Gi; " in larger.seen
+    assert "insufficient unused quota for cpu in flavor h100" in larger.message
+    assert [check.seen for check in (whole, larger) if not check.holds] == []
 
 
 # Holds.
