@@ -228,7 +228,7 @@ def amount_text(resource: str, value: int) -> str:
     """An amount for people: CPUs as a number, memory to a tenth of a Gi, counts without a suffix."""
     kind = plain(resource)
     if kind.startswith(_MEMORY) and value % _GIB and abs(value) >= _GIB:
-        return f"{value / _GIB:.1f}Gi"
+        return f"{value / _GIB:.1f}".removesuffix(".0") + "Gi"
     if kind == CPU and abs(value) > _CPU:
         return f"{value / _CPU:.10g}"
     if kind == CPU or kind.startswith(_MEMORY):

@@ -164,7 +164,7 @@ def test_preview_and_report_show_cpus_and_memory_of_each_team(project: Project, 
     text = run(project, "preview", "cpus", "--out", tmp_path / "out")
     assert "CPUs and memory per team" in text
     shown = " ".join(rows(text, "etl ")[0])
-    assert shown == "etl general CPUs Kueue 40 64 to 80 80 80 immediately"
+    assert shown == "etl general CPUs Kueue 40 128Gi 64 to 80 80 80 immediately"
     assert rows(text, "web ")[1] == ["web", "general", "memory", "Kueue", "64Gi", "64Gi", "64Gi", "64Gi", "immediately"]
     assert "31 CPUs, 116Gi memory" in text
     assert "GPU" not in text.partition("CPUs and memory per team")[2]
@@ -182,7 +182,9 @@ def test_preview_and_report_show_cpus_and_memory_of_each_team(project: Project, 
 def test_a_mixed_tree_shows_gpus_and_cpus(project: Project, tmp_path: Path) -> None:
     text = run(project, "preview", "mixed", "--out", tmp_path / "out")
     assert "GPUs, CPUs and memory per team" in text
-    assert rows(text, "vision ") == [["vision", "h100", "Kueue", "8", "16", "16", "16", "immediately"]]
+    assert rows(text, "vision ") == [
+        ["vision", "h100", "Kueue", "8", "191", "CPUs", "and", "1911Gi", "16", "16", "16", "immediately"]
+    ]
     assert len(rows(text, "etl ")) == 2
     comment = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "| guaranteed | **8** of 16 | GPUs, always available |" in comment

@@ -319,7 +319,7 @@ def test_shows_use_of_requests_or_unknown() -> None:
     assert tuple(of_jobs(jobs, measured, {})) == (UseRow("train", "2 pods", measured["train-node-0-9-x9"], {GPU: 8}),)
     screen = Screen.of(80, used(tuple(of_pods(jobs, TRAIN, measured, {})), pods=True))
     assert [line.split() for line in screen.lines[1:3]] == [
-        ["0", "train-node-0-9-x9", "n1", "1.3", "of", "0", "3.0Gi", "of", "0", "4", GPU],
+        ["0", "train-node-0-9-x9", "n1", "1.3", "of", "0", "3Gi", "of", "0", "4", GPU],
         ["1", "train-node-0-10-x10", "n1", "?", "of", "0", "?", "of", "0", "4", GPU],
     ]
     assert Screen.of(80, used((), pods=False)).lines[0] == "no running pods"
