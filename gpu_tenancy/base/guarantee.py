@@ -53,6 +53,10 @@ class Guarantee:
         each = {name: amount // units for name, amount in self.beside.items()}
         return f"{text}: {_listed(each)} for each {unit(self.resource).removesuffix('s')}"
 
+    def key(self, queue: str, resource: str) -> str:
+        """The key of a stack that sets the guarantee of CPU or memory of a queue."""
+        return f"teams.{queue}.quota.{self.flavor}.{resource}.guaranteed"
+
     def missing(self, requests: Amounts, used: Amounts | None = None) -> dict[str, int]:
         """Amounts by which requests, beside what the queue uses, exceed the guarantee; empty if they are covered."""
         used = used or {}

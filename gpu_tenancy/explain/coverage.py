@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from gpu_tenancy.base.guarantee import Guarantee
-from gpu_tenancy.base.problems import dotted
 from gpu_tenancy.base.quantity import CLAIMED, CPU, Amounts, amount_text, is_extended, leading_text
 from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Source
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.workloads import Reason
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy
-from gpu_tenancy.model.plan.coverage import key_of
 
 
 def guarantee_of(queue: ClusterQueue, flavor: str) -> Guarantee:
@@ -41,7 +39,7 @@ def uncovered(queues: Queues, queue: ClusterQueue, offers: Sequence[Offer]) -> R
                 return None
             of_flavor = "" if flavor == reclaimable.flavor else f" of flavor {flavor}"
             needs, fix = _needs(queue.name, guarantee, asked, used, of_flavor)
-            keys = " and ".join(dotted(key_of(queue.name, flavor, name)) for name in lacking)
+            keys = " and ".join(guarantee.key(queue.name, name) for name in lacking)
             return f"{needs}, {_consequence(queues, queue, reclaimable)}", f"{fix}raise {keys}"
     return None
 

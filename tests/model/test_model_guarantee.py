@@ -233,3 +233,12 @@ def test_checked_team_has_gpus_and_cpus_to_borrow() -> None:
     assert (scenario.guarantee.flavor, scenario.beyond is None) == ("h100", False)
     used = add(*(job.pod_sets[0].requests for job in scenario.others.submit))
     assert used == found.supply("h100")
+
+
+def test_cohort_that_has_the_cpus_covers_its_teams() -> None:
+    lab: Data = {"parent": "org", "quota": {"h100": {"guaranteed": 8, "cpu": {"guaranteed": 32}}}}
+    big = {"one": job(gpus=8, cpu=32, memory="32Gi")}
+    sections = research(LOW, training=big, cohort="lab") | {"cohorts": {"org": {}, "lab": lab}}
+    assert errors(sections) == []
+    lab["quota"]["h100"]["cpu"]["guaranteed"] = 31
+    assert len(errors(sections)) == 1

@@ -148,9 +148,11 @@ def coverage_problems(tree: Tree) -> Iterator[Problem]:
         for flavor in tree.flavors.values():
             guarantee = tree.guarantee(queue, flavor.name)
             for resource in guarantee.below(flavor.per_gpu):
-                if guarantee.amounts[resource] == 0:
+                if guarantee.amounts[resource] == 0 and not coverage.group_covers(
+                    tree, queue, flavor.name, resource, 1
+                ):
                     void.add(flavor.name)
-                    key = coverage.key_of(queue, flavor.name, resource)
+                    key = ("teams", queue, "quota", flavor.name, resource, "guaranteed")
                     share = format_amount(resource, flavor.per_gpu[resource] * guarantee.units)
                     gpus = counted(guarantee.units, guarantee.resource, flavor.name)
                     rule = f"voids the guarantee of {gpus}: {coverage.WHY}"
@@ -170,7 +172,7 @@ def _uncovered(queue: str, found: coverage.Uncovered) -> Problem:
         f" {counted(found.gpus.units, found.gpus.resource, found.gpus.flavor)}, so it takes none back for this:"
         f" {coverage.WHY}"
     )
-    place = dotted(coverage.key_of(queue, flavor, resource))
+    place = found.lacking.key(queue, resource)
     fix = f"lower its {resource} to {bound}, or raise {place} to {amount}"
     if of:
         fix += f", or set flavor: {found.gpus.flavor} for its pods without GPUs"

@@ -61,7 +61,12 @@ def uncovered(tree: Tree, queue: str) -> Iterator[Uncovered]:
     for found in _covered(tree, queue):
         for flavor, requests in found.requests.items():
             lacking = tree.guarantee(queue, flavor)
-            if resource := next(iter(lacking.missing(requests)), ""):
+            missing = (
+                name
+                for name in lacking.missing(requests)
+                if not group_covers(tree, queue, flavor, name, requests[name])
+            )
+            if resource := next(missing, ""):
                 yield Uncovered(found.path, found.gpus, lacking, resource, requests[resource])
                 break
 
@@ -99,9 +104,14 @@ def _needed(tree: Tree, team: str, queue: str, workload: ResolvedServer | Traini
     return {name: times(requests, count) for name, requests in whole.items()} if count else {}
 
 
-def key_of(queue: str, flavor: str, resource: str) -> Path:
-    """The key that sets a queue's guarantee of CPU or memory."""
-    return ("teams", queue, "quota", flavor, resource, "guaranteed")
+def group_covers(tree: Tree, queue: str, flavor: str, resource: str, amount: int) -> bool:
+    """Whether a cohort above a queue, below the root, has the quota: Kueue then reclaims from outside of the cohort.
+
+    `QuantitiesFitInQuota` in
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/resource_node.go
+    """
+    groups = (group for group in tree.above(tree.cohort_of(queue)) if group != tree.root)
+    return any(tree.guaranteed(group, flavor, resource) >= amount for group in groups)
 
 
 def guarantee_warnings(tree: Tree) -> Iterator[str]:
@@ -116,7 +126,7 @@ def guarantee_warnings(tree: Tree) -> Iterator[str]:
             if low:
                 gpus = counted(guarantee.units, guarantee.resource)
                 share = " and ".join(counted(flavor.per_gpu[name] * guarantee.units, name) for name in low)
-                keys = " and ".join(dotted(key_of(queue, flavor.name, name)) for name in low)
+                keys = " and ".join(guarantee.key(queue, name) for name in low)
                 about, more = f"guaranteed are {guarantee}", "a job that requests more gets no GPUs back"
                 if tree.stack.fairness.even:
                     more = "a job that requests more borrows, so shares decide whether it gets GPUs back"
@@ -128,7 +138,7 @@ def guarantee_warnings(tree: Tree) -> Iterator[str]:
             needs = f"needs {counted(found.amount, found.resource)} of flavor {found.lacking.flavor}"
             bound = counted(found.lacking.amounts[found.resource], found.resource)
             shares = "shares decide whether it gets its GPUs back"
-            fix = f"raise {dotted(key_of(queue, found.lacking.flavor, found.resource))}"
+            fix = f"raise {found.lacking.key(queue, found.resource)}"
             yield f"{dotted(found.path)}: {needs}, and {queue} is guaranteed {bound}, so {shares}; {fix}"
 
 
@@ -147,5 +157,5 @@ def _greedy(queue: str, found: _Covered) -> Iterator[str]:
             uses = f"uses {counted(requests[name], name)} of the {counted(guaranteed, name)}"
             gpus = counted(guarantee.units, guarantee.resource, guarantee.flavor)
             while_it = f"while it runs, {enough} of the {left} other GPUs are covered"
-            fix = f"lower its {name}, or raise {dotted(key_of(queue, guarantee.flavor, name))}"
+            fix = f"lower its {name}, or raise {guarantee.key(queue, name)}"
             yield f"{dotted(found.path)}: {uses} that {queue} is guaranteed with {gpus}: {while_it}; {fix}"
