@@ -325,7 +325,7 @@ def queues_with_controllers(home: Home) -> None:
     queued = home.up(controllers="all")
     assert queued.returncode == 0, queued.stdout + queued.stderr
     assert "✗" not in queued.stdout
-    assert "speech gets 2 l4 GPUs with 23.5 CPUs and 88Gi at once, whatever others borrow" in queued.stdout
+    assert "speech gets 2 l4 GPUs with 23.5 CPUs and 88Gi back at once" in queued.stdout
     assert "a larger job was not tried: the limit of CPU is the guarantee" in queued.stdout
     assert " preempted\n" in queued.stdout
     assert "a job without a queue does not run in" in queued.stdout

@@ -123,7 +123,7 @@ class _Stage:
         ]
         used = scenario.used(after)
         yield Check(
-            f"{queue} gets {_vector(guarantee)} at once, whatever others borrow",
+            f"{queue} gets {_vector(guarantee)} back at once",
             f"{self._usage(scenario.used(before), measure)}; {queue} requested {_vector(guarantee)}"
             + (f" and was admitted after {max(admitted):.1f} s" if admitted else " and is pending")
             + f"; {' and '.join(preempted) or 'none'} preempted"
@@ -141,7 +141,7 @@ class _Stage:
         reason = uncopied(why(target_of(self.cluster.get(*job) or {}, state), state).reason)
         player.play_step("withdrawn", Step(finish=(beyond.name,)))
         return Check(
-            f"a job of {scenario.queue} with one CPU more than guaranteed is pending, and `tenancy why` names CPU",
+            f"with one CPU more, a job of {scenario.queue} waits, and `tenancy why` names CPU",
             f"requested {_vector(scenario.larger)}; {reason if pending else 'admitted'}",
             holds=pending and "CPU" in reason,
             message=message if pending else "",

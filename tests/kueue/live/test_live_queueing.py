@@ -151,7 +151,7 @@ def test_only_the_whole_guarantee_is_reclaimed(queueing: Queueing) -> None:
         copied(queueing.cluster, tree, more=(manifest_of_anyone(tree),)) as places,
     ):
         whole, larger, *_ = check_queueing(queueing.cluster, tree, places)
-    assert whole.promise == "owner gets 8 h100 GPUs with 32 CPUs and 128Gi at once, whatever others borrow"
+    assert whole.promise == "owner gets 8 h100 GPUs with 32 CPUs and 128Gi back at once"
     assert "others used 16 of 16 h100 GPUs, 382 of 382 CPUs, " in whole.seen
     assert "requested 8 h100 GPUs with 33 CPUs and 128Gi; " in larger.seen
     assert "insufficient unused quota for cpu in flavor h100" in larger.message

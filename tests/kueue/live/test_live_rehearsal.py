@@ -23,7 +23,7 @@ from gpu_tenancy.simulation.scenario import read_scenario
 
 KINDS = ("Namespace", "ServiceAccount", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue")
 TABLE = [[4, 0, 0, 0], [4, 4, 0, 0], [3, 3, 2, 0], [2, 2, 2, 2]]
-GUARANTEE = "namespace1 gets 10 CPUs with 40Gi at once, whatever others borrow"
+GUARANTEE = "namespace1 gets 10 CPUs with 40Gi back at once"
 
 
 @dataclass(frozen=True)
