@@ -27,7 +27,7 @@ RBAC: Final = "rbac.authorization.k8s.io"
 LABELS: Final[Mapping[str, str]] = dict([TEAM_LABEL])  # labels of roles, bindings and accounts of teams
 
 Options: TypeAlias = ResourceOptions | None
-"""Options of a component: its parent, providers and dependencies; None for those of a child of the stack."""
+"""Options of a component: its parent, providers and dependencies; None for the options of a child of the stack."""
 
 
 class Component(pulumi.ComponentResource):
@@ -181,7 +181,7 @@ _SCRATCH: Final = "scratch"
 KUBECTL_AND_SHELL: Final = (
     "docker.io/alpine/k8s:1.34.1@sha256:ec714df3813b5405292860f8a1c55c5727bf8c33c88992f1e981efad8065547f"
 )
-"""Image with kubectl, a shell and awk; that of Kubernetes has only kubectl. Several public repositories agree on the
+"""Image with kubectl, a shell and awk; Kubernetes' own image has only kubectl. Several public repositories agree on the
 digest (read on 2026-11-23)."""
 _MINUTES: Final = 60
 
@@ -200,10 +200,7 @@ def on_nodes(*labels: core.NodeSelectorRequirementArgsDict) -> core.NodeAffinity
 def kubectl_pod(
     account: str, restart: str, own: core.ContainerArgsDict, memory: str, config_map: tuple[str, str] | None = None
 ) -> core.PodSpecArgsDict:
-    """A pod of the platform that runs kubectl as nobody, writes only to `/tmp`, and has at most `memory`.
-
-    `config_map` is mounted in a folder: `("kueue-gate", "/gate")`.
-    """
+    """A pod that runs kubectl as nobody, writes only to `/tmp`, and mounts `config_map`: `("kueue-gate", "/gate")`."""
     # kubectl keeps what it discovers in HOME.
     mounted: list[core.VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": "/tmp"}]  # noqa: S108 - of the pod
     used: list[core.VolumeArgsDict] = [{"name": _SCRATCH, "empty_dir": {}}]
@@ -273,10 +270,7 @@ def cron_job(
     pod: tuple[str, core.ContainerArgsDict],
     opts: ResourceOptions,
 ) -> CronJob:
-    """A CronJob that runs kubectl in a shell, at a schedule in UTC; its pods have its labels.
-
-    `pod` is the ServiceAccount, and the container.
-    """
+    """A CronJob that runs kubectl in a shell, by a schedule in UTC; `pod` is the ServiceAccount and the container."""
     account, container = pod
     template: core.PodTemplateSpecArgsDict = {
         "spec": kubectl_pod(account, "Never", {**container, "image": KUBECTL_AND_SHELL}, "256Mi")

@@ -35,11 +35,7 @@ PLATFORM: Final = "gpu-tenancy:index:Platform"  # type of the platform in progra
 
 
 def deploy(project: Path) -> None:
-    """Declares everything that the selected stack contains, and exports what other programs need.
-
-    Raises:
-        pulumi.RunError: the stack is invalid; the message has every problem with its place and fix.
-    """
+    """Declares all resources and outputs of the selected stack; raises RunError with every problem of the stack."""
     configured = configured_stack(project)
     planned = of_part(plan(configured.stack), configured.part)
 
@@ -108,12 +104,9 @@ def _quiet() -> Generator[None]:
 
 
 def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = None) -> None:
-    """Registers everything that a plan contains.
+    """Registers a whole plan; raises RunError if the plan is divided or the cloud's package is not installed.
 
     For several platforms, `name` is the start of the names of all resources, `parent` their component.
-
-    Raises:
-        pulumi.RunError: the cloud's package is not installed, or the plan is divided.
     """
     if planned.parts:
         raise pulumi.RunError("split: a component is in one Pulumi stack, so it cannot be divided; remove it")
@@ -268,11 +261,7 @@ def _loaded(source: Source, inputs: Inputs) -> Stack:
 
 
 def of_part(planned: Plan, name: str | None) -> Plan:
-    """The plan of this run: of one part, or of an environment that is one Pulumi stack.
-
-    Raises:
-        pulumi.RunError: the environment is divided and this is none of its parts, or it is not divided.
-    """
+    """The plan of this run: of one part, or of an undivided environment; raises RunError if they do not match."""
     if name is None and not planned.parts:
         return planned
     stack = pulumi.get_stack()

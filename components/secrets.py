@@ -71,11 +71,7 @@ class NamespaceSecrets(Component):
 
 
 def config_value(name: str) -> pulumi.Output[str]:
-    """A value of the Pulumi config, as a secret; a placeholder where nothing decrypts it, as in an offline preview.
-
-    Raises:
-        pulumi.RunError: the config does not have it. The program of this project reports all such values at once.
-    """
+    """A secret value of the Pulumi config, a placeholder in an offline preview; raises RunError if it is missing."""
     value = get_config(f"{CONFIG}:{name}")
     if not value:
         raise pulumi.RunError(f"{CONFIG}:{name}: is not in the Pulumi config; run `{set_command(name)}`")

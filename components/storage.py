@@ -60,10 +60,7 @@ class TeamStorage(Component):
 
 
 class DatasetVolume(Component):
-    """A PersistentVolume on a bucket and the claim that it is reserved for.
-
-    Bucket, access and CSI driver are not managed here: the cluster's component grants the rights.
-    """
+    """A PersistentVolume on a bucket, and its claim; bucket, access and CSI driver are not managed here."""
 
     def __init__(self, name: str, volume: VolumePlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:DatasetVolume", name, opts)

@@ -76,7 +76,6 @@ def page() -> str:
 
 
 def _pack(folder: str, pack: Pack) -> dict[str, Any]:
-    """What the page shows of a pack."""
     rules = Evaluator(pack).rules
     # Settings that several rules have in exactly the same form.
     count = Counter((name, json.dumps(schema)) for rule in rules for name, schema in rule.schema().items())
@@ -88,7 +87,7 @@ def _pack(folder: str, pack: Pack) -> dict[str, Any]:
 
 
 def _rule(rule: AnyRule, common: Mapping[str, Any], sets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the page shows of a rule: its own settings, those that a set configures too, and its levels."""
+    """A rule for the page: its own settings, settings that a set configures too, and its levels."""
     dev, prod = sets
     schemas = rule.schema()
     own = {name: schema for name, schema in schemas.items() if common.get(name) != schema}
@@ -106,7 +105,6 @@ def _rule(rule: AnyRule, common: Mapping[str, Any], sets: Iterable[Mapping[str, 
 
 
 def _object(value: object) -> dict[str, Any]:
-    """A JSON object; an empty one instead of any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -119,7 +117,6 @@ def _cell(text: str) -> str:
 
 
 def _short(default: object) -> str:
-    """A default after the name of its setting, if it is short."""
     value = _value(default)
     return f": {value.strip('`')}" if len(value) <= _SHORT else ""
 

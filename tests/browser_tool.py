@@ -37,11 +37,7 @@ _ELSEWHERE: Final = (
 
 
 def chromium() -> str:
-    """A Chromium or Chrome: on the PATH, in macOS' folder, or from Debian's package if it may be installed.
-
-    Raises:
-        RuntimeError: no browser is available.
-    """
+    """A Chromium or Chrome: on the PATH, in macOS' folder, or from Debian's package if it may be installed."""
     if os.environ.get(NONE):
         pytest.skip(f"{NONE} is set: no page is opened in a browser")
     found = _found()
@@ -107,7 +103,6 @@ def check_quiet(chromium: Browser, file: Path) -> None:
 
 
 def check_accessible(chromium: Browser, file: Path) -> None:
-    """axe-core finds nothing on a page with all details open."""
     found = opened(chromium, file)
     found.unfold()
     assert violations(found.page) == {"light": [], "dark": []}

@@ -124,7 +124,6 @@ def refusals() -> Data:
 
 
 def base(name: str) -> Data:
-    """A valid stack of `refused.yaml`."""
     sections = deepcopy(refusals()[name]["stack"])
     return {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
 

@@ -116,10 +116,7 @@ def cluster(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Clus
 
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for one test, which stays; only objects that controllers would continue to work on are deleted.
-
-    Deleting a namespace is slow: its controller lists the objects of each kind, twice.
-    """
+    """A namespace for one test, which stays, because its deletion is slow; only objects in progress are deleted."""
     name = f"{OWN}{abs(hash(request.node.nodeid)):x}"[:40]
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name

@@ -18,10 +18,9 @@ from gpu_tenancy.kube.references import Reference
 
 @contextmanager
 def kubelet(platform: Platform, cluster: Cluster, nodes: Iterable[str], ended: Event | None = None) -> Generator[None]:
-    """Gives each pod of some nodes a log of three lines, the last one without a line feed.
+    """Gives each pod of some nodes a log of three lines, the last one without a line feed; kwok answers other requests.
 
-    Requests other than logs go to the platform's kwok. The third line of a followed log is written when `ended` is set;
-    None: at once.
+    The third line of a followed log is written when `ended` is set; None: at once.
     """
     kwok = f"https://{LOOPBACK}:{read_ports(platform.places).kwok}"
     pool = urllib3.PoolManager(cert_reqs="CERT_NONE")

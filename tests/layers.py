@@ -91,10 +91,7 @@ def failures(reports: Iterable[pytest.TestReport]) -> list[str]:
 
 
 def with_cli(reports: Iterable[pytest.TestReport], *, official: bool) -> str:
-    """The number of tests with the Pulumi CLI that ran, and why others did not; empty without such tests.
-
-    `official`: whether an installed CLI ran them, and not the one of `make engine`.
-    """
+    """Number of tests with the Pulumi CLI, and why others did not run; `official`: not by the CLI of `make engine`."""
     found = [one for one in reports if PULUMI in one.keywords]
     tests = {one.nodeid for one in found}
     why = {one.nodeid: one.longrepr[2] for one in found if isinstance(one.longrepr, tuple)}

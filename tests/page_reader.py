@@ -27,25 +27,18 @@ def without_style(page: str) -> str:
 
 
 class Page(HTMLParser):
-    """A parsed page; its elements must be nested correctly.
-
-    Attributes:
-        loads: elements that load something.
-        references: ids in links and descriptions.
-        pictures: text alternative of each picture; None without one.
-        tables: rows of cells by the table's label, without previous values.
-    """
+    """A parsed page; its elements must be nested correctly."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.loads: list[str] = []
+        self.loads: list[str] = []  # elements that load something
         self.headings: list[int] = []
         self.ids: list[str] = []
-        self.references: list[str] = []
+        self.references: list[str] = []  # ids in links and descriptions
         self.texts: list[str] = []
-        self.pictures: list[str | None] = []
+        self.pictures: list[str | None] = []  # text alternative of each picture; None without one
         self.language: str | None = None
-        self.tables: dict[str, list[list[str]]] = {}
+        self.tables: dict[str, list[list[str]]] = {}  # rows of cells by the table's label, without previous values
         self._open: list[str] = []
         self._table: list[list[str]] | None = None
         self._beside = 0

@@ -23,10 +23,7 @@ _SUM: Final = "h1:e29A6BIwA/NKxPZeuamBMHJsvz0sSUXTb92Obg7RMV4="
 
 
 def adapter(report: Report) -> Path:
-    """The program, kept in the cache. If it is missing and cannot be built, the test is skipped with the reason.
-
-    A build compiles 1,300 packages, for which `make check` has no time: `make signals` does it.
-    """
+    """The cached program. It is built by `make signals` only (1,300 packages); without it, the test is skipped."""
     cache = Platform(Path(os.devnull)).cache
     kept = cache / "programs" / f"prometheus-adapter-{VERSION}-{platform.machine()}" / "adapter"
     if kept.is_file():

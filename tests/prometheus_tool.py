@@ -68,11 +68,7 @@ def amtool() -> Path:
 
 
 def _program(program: str) -> Path:
-    """A program on the path, kept in the cache, or from Debian's package, for which no root is needed.
-
-    Raises:
-        RuntimeError: on a Debian machine whose package is not available. Elsewhere, the test is skipped.
-    """
+    """A program on the path, kept in the cache, or from Debian's package, for which no root is needed."""
     found = shutil.which(program)
     kept = Platform(Path(os.devnull)).cache / "promtool" / platform.machine() / program
     if found or kept.is_file():

@@ -60,7 +60,6 @@ def pulumi(project: Project, *arguments: str, stack: str = "good", **own: str) -
 
 
 def succeeded(done: "subprocess.CompletedProcess[str]") -> str:
-    """The standard output of a command that must succeed."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -24,15 +24,11 @@ _TWO: Final = 0.5  # part of the changes that give one queue's quota to another
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Workloads that a change preempts, and pending ones that it admits, by name.
-
-    Attributes:
-        missed: why there is no forecast; empty otherwise.
-    """
+    """Workloads that a change preempts, and pending ones that it admits, by name."""
 
     preempted: tuple[str, ...]
     admitted: tuple[str, ...]
-    missed: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()  # why there is no forecast; empty otherwise
 
 
 def with_change(scenario: Data) -> Data:
@@ -86,10 +82,7 @@ def _same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
 
 
 def changed_objects(scenario: Data, prefix: str) -> Iterator[Manifest]:
-    """The objects that a scenario's change makes different; those that give up quota first.
-
-    Otherwise Kueue can admit the quota of two queues at once, between two writes.
-    """
+    """Changed objects, the ones that give up quota first: else Kueue can admit both quotas between two writes."""
     before = {_place(one): one for one in Objects(scenario, prefix).queues()}
     after = Objects({**scenario, **scenario["change"]}, prefix).queues()
     different = [one for one in after if before[_place(one)] != one]
@@ -151,18 +144,12 @@ def change(play: Play) -> tuple[bool, Outcome, Outcome] | None:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One change.
-
-    Attributes:
-        agrees: None where it does not count: Kueue did not settle, decided by a random id, or acted differently in two
-            plays.
-        why: it does not count.
-    """
+    """One change; not counted if Kueue did not settle, decided by a random id, or acted differently in two plays."""
 
     scenario: Data
-    agrees: bool | None
+    agrees: bool | None  # None where it does not count
     outcomes: tuple[Outcome, Outcome] | None
-    why: str = ""
+    why: str = ""  # it does not count
 
 
 def play_changes(stage: Stage, scenarios: Sequence[Data]) -> list[Changed]:

@@ -74,10 +74,7 @@ class Queueing:
         self.run(load(Source(stack())))
 
     def run(self, stack: Stack) -> None:
-        """Runs the controllers of a stack's operators, with its configuration; restarts them if it differs.
-
-        Objects of the stack are not applied: neither its queues nor its guards.
-        """
+        """Runs the controllers of a stack's operators with its configuration; applies neither queues nor guards."""
         rows = table.rows_of(Tree(stack))
         self.platform.install(fetch(definitions_of(stack), self.platform.cache, self.report), self.report)
         found, unavailable = table.find(rows, self.platform.cache, self.report)

@@ -88,11 +88,7 @@ Seen: TypeAlias = Mapping[str, Json]  # the labels of each cluster-scoped object
 
 
 def platforms_of(item: pytest.Item) -> frozenset[str]:
-    """The fixtures by which a test sees leftovers of others.
-
-    Raises:
-        UsageError: there are some, but its file does not share a platform.
-    """
+    """The fixtures by which a test sees leftovers of others; a UsageError if its file does not share a platform."""
     used = FIXTURES.intersection(item.fixturenames) if isinstance(item, pytest.Function) else frozenset[str]()
     if used and sharing(item.nodeid) is None:
         raise pytest.UsageError(f"{item.nodeid} uses a shared platform; name its file in shared_platform.SHARING")

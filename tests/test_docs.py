@@ -176,7 +176,6 @@ def test_programs_in_other_languages_have_equal_inputs() -> None:
 
 
 def prose(page: Path) -> str:
-    """A page without its code blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 

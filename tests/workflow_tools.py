@@ -41,7 +41,6 @@ def steps(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def script(name: str, step: str) -> str:
-    """The shell script of a named step of a workflow, or of `action.yml`."""
     (found,) = (each["run"] for _, each in steps(name) if each.get("name") == step)
     return found
 
@@ -54,11 +53,7 @@ def gitlab() -> str:
 
 
 def actionlint(report: Report) -> Path:
-    """Actionlint, built once into the cache from its pinned Go module.
-
-    Raises:
-        RuntimeError: it cannot be built.
-    """
+    """Actionlint, built once into the cache from its pinned Go module."""
     cache = Platform(Path(os.devnull)).cache
     kept = cache / f"actionlint-{_ACTIONLINT}" / "actionlint"
     if kept.is_file():

@@ -19,21 +19,14 @@ REPLAYS = 2  # more plays of a scenario in which simulation and Kueue differ
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One scenario.
-
-    Attributes:
-        steps: whether the states agree, for each step that was played.
-        preemptions: whether the same workloads were preempted for the same workloads and reasons, likewise.
-        livelock: whether the simulation does not settle in these steps.
-        plays: the plays that count: all, or the careful ones if they agree with one another.
-    """
+    """One scenario."""
 
     scenario: Data
     verdict: Verdict
-    steps: tuple[bool, ...]
-    preemptions: tuple[bool, ...]
-    livelock: bool
-    plays: tuple[Played, ...]
+    steps: tuple[bool, ...]  # whether the states agree, for each played step
+    preemptions: tuple[bool, ...]  # whether preempted workloads, preemptors and reasons agree, likewise
+    livelock: bool  # whether the simulation does not settle
+    plays: tuple[Played, ...]  # plays that count: all, or the careful ones if they agree with one another
 
     @property
     def counted(self) -> bool:
@@ -68,10 +61,7 @@ def compare(scenarios: Sequence[Data], play: Play) -> list[Compared]:
 
 
 def compared(scenario: Data, plays: Sequence[Played]) -> Compared:
-    """The verdict on one scenario by its plays in their order.
-
-    The first play was in a hurry: it does not count if all others agree with one another.
-    """
+    """The verdict on a scenario. The first play was in a hurry: it does not count if all others agree."""
     states = run(read_tenancy(scenario), read_steps(scenario))
     counted = tuple(plays if len(plays) == 1 or not _same(plays[1:]) else plays[1:])
     last = counted[-1]

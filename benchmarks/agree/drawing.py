@@ -36,41 +36,23 @@ _NEVER_FITS: Final = 0.1  # part of the workloads that are larger than all quota
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One class of scenarios; numbers are parts, from 0 to 1, unless they are named otherwise.
-
-    Attributes:
-        zero: queues without nominal quota.
-        weights: queues and cohorts with a weight.
-        lending: quotas with a lending limit.
-        levels: depth of the tree of cohorts; 1 is a flat one.
-        flavors: numbers of flavors to choose from.
-        second: scenarios with CPUs beside GPUs.
-        vector: CPUs and memory of quotas and workloads follow their GPUs, but not exactly, so that GPUs, CPUs and
-            memory bind in turn.
-        strict: queues with `StrictFIFO`.
-        priorities: workloads with a priority class.
-        gangs: workloads with several pods.
-        odd: queues that lack a flavor; half as many have no cohort; and scenarios whose root cohort is only named, by
-            queues and other cohorts.
-        borrowers: queues with `borrowWithinCohort`, without fair sharing; Kueue has it only there.
-        modes: fair sharing off, on.
-    """
+    """One class of scenarios; numbers are parts, from 0 to 1, unless they are named otherwise."""
 
     name: str
     equal: bool = False
-    zero: float = 0.0
-    weights: float = 0.0
-    lending: float = 0.0
-    levels: int = 1
-    flavors: tuple[int, ...] = (1,)
-    second: float = 0.0
-    vector: bool = False
-    strict: float = 0.0
-    priorities: float = 0.0
-    gangs: float = 0.0
-    odd: float = 0.0
-    borrowers: float = 0.0
-    modes: tuple[bool, ...] = (False, True)
+    zero: float = 0.0  # queues without nominal quota
+    weights: float = 0.0  # queues and cohorts with a weight
+    lending: float = 0.0  # quotas with a lending limit
+    levels: int = 1  # depth of the tree of cohorts
+    flavors: tuple[int, ...] = (1,)  # numbers of flavors to choose from
+    second: float = 0.0  # scenarios with CPUs beside GPUs
+    vector: bool = False  # CPUs and memory follow GPUs, but not exactly, so that GPUs, CPUs and memory bind in turn
+    strict: float = 0.0  # queues with `StrictFIFO`
+    priorities: float = 0.0  # workloads with a priority class
+    gangs: float = 0.0  # workloads with several pods
+    odd: float = 0.0  # queues that lack a flavor; half as many have no cohort; also root cohorts that are only named
+    borrowers: float = 0.0  # queues with `borrowWithinCohort`, which Kueue has only without fair sharing
+    modes: tuple[bool, ...] = (False, True)  # fair sharing off, on
 
 
 SHAPES: Final = (

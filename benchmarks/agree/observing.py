@@ -22,26 +22,17 @@ _SECONDS: Final = 20  # of one watch; the next one continues at its end
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The state of a Workload object.
-
-    Attributes:
-        reserved: the second in which its quota was reserved; None without quota.
-        assessed: whether the scheduler has decided on it since its creation.
-        evicting: whether it is evicted, but still has its quota.
-        evicted: Kueue's reason for the eviction.
-        preemptor: uid of the job that it was preempted for; empty if there is none.
-        flavors: of each resource, if it has quota.
-    """
+    """The state of a Workload object."""
 
     priority: int
     created: int
-    reserved: int | None
-    assessed: bool
+    reserved: int | None  # second of the quota reservation; None without quota
+    assessed: bool  # whether the scheduler has decided on it since its creation
     admitted: bool
-    evicting: bool
-    evicted: str
-    preemptor: str
-    flavors: Mapping[str, str]
+    evicting: bool  # whether it is evicted, but still has its quota
+    evicted: str  # Kueue's reason
+    preemptor: str  # uid of the job that it was preempted for, or empty
+    flavors: Mapping[str, str]  # by resource, if it has quota
 
     @property
     def changing(self) -> bool:
@@ -78,12 +69,9 @@ def _second(timestamp: str) -> int:
 class View:
     """The workloads of one scenario, by the names of their Jobs; `changed` guards it and is notified of each change.
 
-    Attributes:
-        last: time of the last change, by the monotonic clock.
-        events: evictions and admissions in their order: time by the monotonic clock, `+` or `-`, workload, reason and
-            uid of the job that it was preempted for.
-        tie: whether a preempted workload had a rival of the same priority and second of reservation, between which
-            Kueue decides by a random id.
+    `events`: evictions and admissions in order: time, `+` or `-`, workload, reason, uid of the preemptor's job.
+    `tie`: a preempted workload had a rival of the same priority and second of reservation, between which Kueue decides
+    by a random id. Times are by the monotonic clock.
     """
 
     changed: Condition = field(default_factory=Condition)

@@ -45,21 +45,13 @@ CAREFUL: Final = Pace(2 * (os.cpu_count() or 1), 2.5)  # for scenarios in which 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The record of one play.
+    """The record of one play, as in the recordings."""
 
-    Attributes:
-        observed: after each step, as in the recordings; fewer than there are steps if it did not settle.
-        trace: for each step, events with the seconds since the step began, as in the recordings.
-        settled: whether Kueue settled after each action.
-        tie: whether Kueue decided by a random id at some point.
-        after: result of the stage's `then`; None without it, or if Kueue did not settle.
-    """
-
-    observed: list[Data]
-    trace: list[list[list[Any]]]
-    settled: bool
-    tie: bool
-    after: Any = None
+    observed: list[Data]  # after each step; fewer than the steps if it did not settle
+    trace: list[list[list[Any]]]  # events of each step, with seconds since it began
+    settled: bool  # whether Kueue settled after each action
+    tie: bool  # whether Kueue decided by a random id
+    after: Any = None  # result of the stage's `then`; None without, or if unsettled
 
     def same(self, other: "Played") -> bool:
         """Whether both plays had the same states."""
@@ -115,17 +107,14 @@ def stage(
 
 @dataclass(slots=True)
 class Play:
-    """One play of one scenario; `prefix` is of the names of its objects.
-
-    `uids` are the workload of each Job, by the Job's uid; `alive` the workloads that have not finished.
-    """
+    """One play of one scenario."""
 
     stage: Stage
     scenario: Data
-    prefix: str
+    prefix: str  # of the names of its objects
     pace: Pace
-    uids: dict[str, str] = field(default_factory=dict[str, str])
-    alive: list[str] = field(default_factory=list[str])
+    uids: dict[str, str] = field(default_factory=dict[str, str])  # workloads, by the Job's uid
+    alive: list[str] = field(default_factory=list[str])  # workloads that have not finished
 
     @property
     def objects(self) -> Objects:
@@ -201,10 +190,7 @@ class Play:
         return self.rest(name, begun, submitted=action == "submit")
 
     def rest(self, name: str, begun: int, *, submitted: bool) -> bool:
-        """Waits until nothing changes any more; False if that takes too long.
-
-        `name` is the workload that was submitted or finished; `begun` is the number of earlier events.
-        """
+        """Waits for the workload `name` until nothing changes after `begun` events; False if that takes too long."""
         view, started = self.view, time.monotonic()
         decided = False
         while True:

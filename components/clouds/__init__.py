@@ -1,8 +1,4 @@
-"""Clusters and node pools: one interface for all clouds, and the function that selects the cloud.
-
-Each cloud is a module named as `cluster.cloud` in a stack, imported on first use: its SDK is an extra and takes a
-second.
-"""
+"""One interface for the clusters of all clouds; a cloud's module is imported on first use, as its SDK is an extra."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +22,9 @@ S = TypeVar("S")
 class Api:
     """The Kubernetes API of a cluster, as providers of Pulumi.
 
-    Attributes:
-        identifier: fixed name of the cluster; without it, a new certificate or endpoint would replace every resource.
-        kubeconfig: content or path; None for the same defaults as for kubectl.
-        context: None for the kubeconfig's current one.
-        users: names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan.
+    `identifier` is a fixed name of the cluster: without it, a new certificate or endpoint would replace every resource.
+    `kubeconfig` is content or a path, None for kubectl's defaults; `context` is None for the current one. `users` has
+    names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan.
     """
 
     name: str
@@ -49,7 +43,7 @@ class Api:
     def of(cls, name: str, output: pulumi.Output[Mapping[str, Any]], users: Iterable[str]) -> Self:
         """The API by the output of another Pulumi stack; `users` are placeholders in the plan.
 
-        `name` is that of the provider there: an object keeps its provider when it moves between the stacks.
+        `name` is the provider's name there: an object keeps its provider when it moves between the stacks.
         """
         named = {user: output["users"][user] for user in users}
         return cls(name, output["identifier"], output["kubeconfig"], users=named)
@@ -74,12 +68,10 @@ class Api:
 
 
 class Cluster(Protocol):
-    """The interface of a cluster, common to all clouds.
+    """The interface of a cluster, common to all clouds; `kubernetes` is its provider, without credentials.
 
-    Attributes:
-        kubernetes: provider of the API; it contains no credentials.
-        system: dependencies of everything in a created cluster: system nodes, and objects that set up nodes for pods.
-            Never a pool of the stack: one without capacity would block all teams.
+    `system` are dependencies of everything in a created cluster: system nodes, and objects that set up nodes for pods.
+    It never has a pool of the stack: one without capacity would block all teams.
     """
 
     api: Api
@@ -88,11 +80,7 @@ class Cluster(Protocol):
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> Cluster:
-    """The cluster of a plan with its node pools, made or found.
-
-    Raises:
-        pulumi.RunError: the cloud's package is not installed.
-    """
+    """Creates or looks up the cluster of a plan; raises RunError if the cloud's package is not installed."""
     cloud = plan.section.cloud
     try:
         module = import_module(f"{__name__}.{cloud}")
@@ -105,11 +93,7 @@ def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> Cluster:
 
 
 def section_of(plan: ClusterPlan, kind: type[S]) -> S:
-    """The section of a plan for one cloud.
-
-    Raises:
-        TypeError: it is that of another cloud.
-    """
+    """The section of a plan for one cloud; raises TypeError if the plan is for another cloud."""
     if not isinstance(plan.section, kind):
         msg = f"{plan.section.cloud} is another cloud"
         raise TypeError(msg)

@@ -59,10 +59,8 @@ def check_member(access: Access, team: str, who: Person) -> None:
 def of_context(entry: Entry, who: Person | None) -> tuple[dict[str, Any], str]:
     """A kubeconfig for a context of another one, and a note for the recipient.
 
-    Credentials are not copied; the user entry then has the same name as in the other file.
-
-    Raises:
-        ConsoleError: impersonation needs a copy of the user entry, and that has credentials.
+    Credentials are not copied; the user entry then has the same name as in the other file. Raises ConsoleError if
+    impersonation needs a copy of the user entry, and that has credentials.
     """
     embedded = [key for key in SECRETS if key in entry.user]
     cluster = with_authority(entry.cluster)
@@ -77,10 +75,7 @@ def of_context(entry: Entry, who: Person | None) -> tuple[dict[str, Any], str]:
 
 
 def impersonating(user: Mapping[str, Any], who: Person | None) -> dict[str, Any]:
-    """A user entry that impersonates a person, which needs the right to do so, as administrators have.
-
-    The helper assumes an IAM role instead of impersonating it.
-    """
+    """A user entry that impersonates a person, which needs that right; the helper assumes an IAM role instead."""
     if who is None or who.kind == "role":
         return dict(user)
     if who.kind == "group":
@@ -113,9 +108,7 @@ def with_token(
 ) -> dict[str, Any]:
     """A kubeconfig with a token of a service account (TokenRequest) instead of the caller's login.
 
-    Raises:
-        ConsoleError: the account does not exist, or the validity is out of bounds.
-        ApiError: the caller may not create the token.
+    Raises ConsoleError if the account does not exist or the validity is out of bounds, ApiError without the right.
     """
     _check_validity(seconds, longest)
     namespace, _, account = who.name.partition("/")
@@ -130,8 +123,7 @@ def with_token(
 def with_certificate(config: Mapping[str, Any], who: Person, seconds: float) -> dict[str, Any]:
     """A kubeconfig for the embedded platform with a client certificate of a person, signed by the platform's CA.
 
-    Raises:
-        ConsoleError: the validity is out of bounds, or the platform issues no certificates.
+    Raises ConsoleError if the validity is out of bounds, or the platform issues no certificates.
     """
     _check_validity(seconds, LONGEST)
     me = subject(who)
@@ -168,8 +160,7 @@ def write(file: Path, text: str) -> None:
 def helper_config(cluster: Section, who: Person | None = None, run: Run = run) -> dict[str, Any] | None:
     """A kubeconfig with the login helper of a cloud, which assumes an IAM role `who`; None for an `ExistingCluster`.
 
-    Raises:
-        ConsoleError: the cloud does not answer, or the caller may not ask.
+    Raises ConsoleError if the cloud does not answer, or the caller may not ask.
     """
     if isinstance(cluster, ExistingCluster):
         return None
@@ -246,9 +237,8 @@ class Worker:
 def worker_of(name: str, project: Path | None) -> Worker:
     """A worker by the name of its stack.
 
-    Raises:
-        ConsoleError: the stack does not exist, or is not a worker.
-        StackError: the file of the worker or of its manager is invalid.
+    Raises ConsoleError if the stack does not exist or is not a worker, StackError if its file or its manager's is
+    invalid.
     """
     stack = declared(name, project).stack
     access = worker_access(Environment(stack))
@@ -265,9 +255,7 @@ def worker_of(name: str, project: Path | None) -> Worker:
 def worker_config(cluster: Cluster, config: Mapping[str, Any], worker: Worker, seconds: float) -> dict[str, Any]:
     """A kubeconfig with a token of the manager's account in a worker.
 
-    Raises:
-        ConsoleError: the stack of the worker is not deployed, or the validity is out of bounds.
-        ApiError: the caller may not create the token.
+    Raises ConsoleError if the worker's stack is not deployed or the validity out of bounds, ApiError without the right.
     """
     namespace, _, account = worker.account.name.partition("/")
     if not cluster.exists("v1", "ServiceAccount", account, namespace):
@@ -276,11 +264,7 @@ def worker_config(cluster: Cluster, config: Mapping[str, Any], worker: Worker, s
 
 
 def write_secret(manager: Cluster, worker: Worker, config: Mapping[str, Any]) -> str:
-    """Writes a kubeconfig to the manager's Secret for a worker, and reports it; Kueue watches the Secret.
-
-    Raises:
-        ApiError: the caller may not write it.
-    """
+    """Writes a kubeconfig to the manager's Secret for a worker; Kueue watches it. Raises ApiError without the right."""
     namespace = kueue_namespace()
     text = yaml.safe_dump(dict(config), sort_keys=False)
     data: Json = {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}

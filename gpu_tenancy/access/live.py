@@ -137,11 +137,8 @@ def is_tenant(holder: Holder, namespace: str) -> bool:
 def seen(cluster: Cluster, namespace: str) -> Seen:
     """Grants in the namespace of a team and in the whole cluster; only some callers may read all namespaces ("").
 
-    ClusterRoles of this program that the caller may not read have the rules of this version.
-
-    Raises:
-        ConsoleError: the caller may not list the bindings there.
-        ApiError: the API server rejects the request for another reason.
+    ClusterRoles of this program that the caller may not read have the rules of this version. Raises ConsoleError if the
+    caller may not list the bindings there, ApiError for any other rejection.
     """
 
     def listed(kind: str) -> tuple[Manifest, ...] | None:

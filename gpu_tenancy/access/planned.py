@@ -127,9 +127,7 @@ class Access:
 def access_of(stack: str | None, team: str | None, project: Path | None, place: Place) -> Access:
     """The access that a stack plans; without a name, of the `default_stack`.
 
-    Raises:
-        ConsoleError: the stack does not exist, or several could be meant.
-        StackError: its file is invalid.
+    Raises ConsoleError if the stack does not exist, or several could be meant, StackError if its file is invalid.
     """
     folder = project_folder(project)
     name = stack or default_stack(team, folder, place)

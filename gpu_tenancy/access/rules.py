@@ -60,10 +60,8 @@ def resource_of(text: str, stack: Stack | None) -> Resource:
     """The resource that a user names, such as `pods`, `po`, `jobs.batch` or `pods/exec`.
 
     A resource with an unknown group counts as namespaced. A name that several operators serve needs a group; the core
-    group comes first, as in kubectl. Without a stack, all operators count, after Kubernetes' groups.
-
-    Raises:
-        ConsoleError: the resource is unknown, or has no group and exists in several.
+    group comes first, as in kubectl. Without a stack, all operators count, after Kubernetes' groups. Raises
+    ConsoleError if the resource is unknown, or has no group and exists in several.
     """
     named, slash, subresource = text.partition("/")
     name, _, group = named.lower().partition(".")

@@ -91,10 +91,8 @@ class Adopted:
 def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], project: Path | None = None) -> Adopted:
     """Drafts a stack from a cluster, plans it and compares its objects with the cluster's.
 
-    `exists` reports whether the cluster has an object that was not read; None if the user may not know.
-
-    Raises:
-        ConsoleError: no namespace has a queue, or no node shows the machine of a flavor.
+    `exists` reports whether the cluster has an object that was not read; None if the user may not know. Raises
+    ConsoleError if no namespace has a queue, or no node shows the machine of a flavor.
     """
     if not seen.teams.entries or not seen.pools[0].entries:
         what = "namespaces with a LocalQueue" if not seen.teams.entries else "nodes of a ResourceFlavor"

@@ -21,9 +21,7 @@ MOST_DIGITS: Final = 100  # characters of a number; more than any number within 
 def read_json(text: str) -> Any:
     """The value of a JSON text.
 
-    Raises:
-        ValueError: not JSON, nested too deeply for the parser, or a number that JSON does not have or with too many
-            digits.
+    Raises ValueError: not JSON, nested too deeply, or a number that JSON does not have or with too many digits.
     """
 
     def constant(text: str) -> Any:

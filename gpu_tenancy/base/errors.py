@@ -27,10 +27,7 @@ def naming(file: Path) -> Generator[None]:
 
 
 class RenderError(Exception):
-    """The rendered resources cannot be deployed; each problem has object, value, rule and fix.
-
-    It means a bug in the program: errors in a stack file are reported before it is rendered.
-    """
+    """The rendered resources cannot be deployed: a bug of this program. Each problem has object, value, rule, fix."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = problems

@@ -12,8 +12,7 @@ from typing import Final
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.base.texts import counted, unit
 
-BESIDE: Final = (CPU, MEMORY)
-"""Resources that decide whether guaranteed GPUs can be reclaimed."""
+BESIDE: Final = (CPU, MEMORY)  # resources that decide whether guaranteed GPUs can be reclaimed
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ _BEFORE: Final = re.compile(r"[ ├─│└]*(?:[·✓✗…?] )?")  # before t
 _AFTER: Final = str.maketrans("├─└·✓✗…?", "│       ")  # replaces them in the lines after the first one
 _WORD: Final = re.compile(r"(?:`[^`]*`|\S)+\s*")  # a word, or a command between backticks, with the spaces after it
 _WHOLE: Final = Style(meta={"whole": True})
-_OTHER: Final = re.compile(r"##(?=vso\[|teamcity\[)")
-"""Starts of commands of Azure Pipelines and TeamCity."""
+_OTHER: Final = re.compile(r"##(?=vso\[|teamcity\[)")  # starts of commands of Azure Pipelines and TeamCity
 
 
 def as_text(text: str) -> str:
@@ -261,10 +260,7 @@ def write_text(file: Path, text: str) -> None:
     """Writes a file and the folders above it. After a full disk or a kill the file has its earlier content.
 
     The target of a link is written; an existing file keeps its mode. A device or a pipe, such as `/dev/stdout`, gets
-    the text as it is.
-
-    Raises:
-        OSError: the file cannot be written; it names the file.
+    the text as it is. Raises an OSError with the file's name.
     """
     with naming(file):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -27,26 +27,15 @@ def dotted(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of a stack.
+    """One problem of a stack."""
 
-    Attributes:
-        path: the key to change first.
-        rule: the broken rule with its numbers; continues the sentence after the value.
-        fix: in the imperative.
-        value: None where there is no value, or where the rule names it.
-        about: other places that the rule depends on. If one of them could not be read, the problem may be false, so
-            it is not reported until that place can be read.
-        file: the stack's file, as the reader would type it.
-        line: counted from 1; None where the stack has no file, as under the Pulumi engine.
-    """
-
-    path: Path
-    rule: str
-    fix: str
-    value: str | None = None
-    about: tuple[Path, ...] = ()
-    file: str = field(default="")
-    line: int | None = None
+    path: Path  # the key to change first
+    rule: str  # the broken rule with its numbers; continues the sentence after the value
+    fix: str  # in the imperative
+    value: str | None = None  # None where there is no value, or where the rule names it
+    about: tuple[Path, ...] = ()  # places that the rule depends on: reported only if all of them could be read
+    file: str = field(default="")  # as the reader would type it
+    line: int | None = None  # counted from 1; None without a file, as under the Pulumi engine
 
     @property
     def reason(self) -> str:

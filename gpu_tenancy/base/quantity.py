@@ -51,11 +51,7 @@ AMOUNT_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"  # not negati
 
 
 def parse_quantity(text: str | float) -> Fraction:
-    """The exact value of a quantity such as `500m`, `1.5`, `256Gi`, `1e3` or `64`.
-
-    Raises:
-        ValueError: not a quantity in the grammar of the Kubernetes API.
-    """
+    """The exact value of a quantity such as `500m`, `256Gi` or `1e3`. Raises ValueError outside the API's grammar."""
     match = _QUANTITY.fullmatch(str(text).strip())
     if match is None:
         msg = f"{text!r} is not a quantity"
@@ -160,11 +156,7 @@ def go_duration(seconds: float) -> str:
 
 
 def parse_rate(text: str) -> int:
-    """The thousandths of a rate per second such as `10000/s` or `0.5/s`.
-
-    Raises:
-        ValueError: not a number, with at most three decimals, and `/s`.
-    """
+    """Thousandths of a rate per second (`0.5/s`). Raises ValueError for another form or more than three decimals."""
     match = _RATE.fullmatch(text)
     if match is None:
         msg = f"{text!r} is not a rate per second"
@@ -185,8 +177,7 @@ _MEMORY: Final = ("memory", "storage", "ephemeral-storage", "hugepages-")
 def amount(resource: str, written: Json) -> int:
     """A quantity in base units, rounded up as a scheduler does: cpu in thousandths, memory in bytes, else a count.
 
-    Raises:
-        ConsoleError: it is not a valid quantity.
+    Raises ConsoleError if it is not a valid quantity.
     """
     factor = 1000 if plain(resource) == CPU else 1
     try:

@@ -28,11 +28,7 @@ PROGRAMS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def run(arguments: tuple[str, ...]) -> Done:
-    """Runs a program of a cloud.
-
-    Raises:
-        ConsoleError: it is not installed, or does not end.
-    """
+    """Runs a cloud's program; raises ConsoleError if it is not installed, or does not end."""
     program = shutil.which(arguments[0])
     if program is None:
         name, page, _ = next(row for row in PROGRAMS.values() if row[0] == arguments[0])
@@ -90,13 +86,7 @@ class AwsCli:
     region: str
 
     def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Runs one operation.
-
-        Raises:
-            DeniedError: the caller may not.
-            NoAnswerError: AWS rejected it.
-            ConsoleError: there is no program or no login.
-        """
+        """Runs one operation; raises DeniedError, NoAnswerError, or ConsoleError without a program or a login."""
         given = ("--cli-input-json", json.dumps(parameters)) if parameters else ()
         done = self.run(("aws", service, operation, *given, "--region", self.region, "--output", "json"))
         if done.returncode == 0:
@@ -124,13 +114,7 @@ class Arm:
     run: Run
 
     def get(self, path: str, version: str, **query: str) -> dict[str, Any]:
-        """A resource, or one page of a list; the path of a next page is a complete URL.
-
-        Raises:
-            DeniedError: the caller may not read it.
-            NoAnswerError: Azure rejected the request.
-            ConsoleError: there is no program or no login.
-        """
+        """A resource, or one page of a list, whose next path is a complete URL; raises the errors of `AwsCli.ask`."""
         parameters = urllib.parse.urlencode({"api-version": version, **query}, safe="$'")
         url = path if path.startswith("https:") else f"{MANAGEMENT}{path}?{parameters}"
         done = self.run(("az", "rest", "--method", "get", "--url", url, "--output", "json", "--only-show-errors"))
@@ -165,12 +149,7 @@ Send: TypeAlias = Callable[[str, str, str, bytes | None], tuple[int, str]]
 
 
 def send(method: str, url: str, token: str, body: bytes | None) -> tuple[int, str]:
-    """Sends a request to a Google API.
-
-    Raises:
-        NoAnswerError: the API cannot be reached.
-        ConsoleError: it does not answer, so that other requests would time out too.
-    """
+    """Sends a request to a Google API; raises NoAnswerError if it is unreachable, ConsoleError after a timeout."""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - constant https addresses
     try:
@@ -196,11 +175,7 @@ class Google:
 
     @property
     def token(self) -> str:
-        """The token of gcloud's active account, cached.
-
-        Raises:
-            ConsoleError: there is no program or no login.
-        """
+        """The cached token of gcloud's active account; raises ConsoleError without a program or a login."""
         if not self._tokens:
             done = self.run(("gcloud", "auth", "print-access-token"))
             if done.returncode:
@@ -209,12 +184,7 @@ class Google:
         return self._tokens[0]
 
     def get(self, url: str, right: str, **query: str | list[str]) -> dict[str, Any]:
-        """A resource; `right` is the right that the request needs, empty for none.
-
-        Raises:
-            DeniedError: the caller does not have the right.
-            NoAnswerError: the API rejected the request.
-        """
+        """A resource; raises DeniedError without `right` (empty: none needed), NoAnswerError if the API rejects it."""
         return self._ask("GET", f"{url}?{urllib.parse.urlencode(query, doseq=True)}" if query else url, right, None)
 
     def tested(self, url: str, rights: list[str]) -> list[str]:

@@ -37,10 +37,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold of a ClusterQueue or ResourceFlavor for maintenance, recorded in an annotation.
-
-    The object admits no new workloads. Times are in RFC 3339.
-    """
+    """A hold of a ClusterQueue or ResourceFlavor for maintenance: it admits no new workloads. Times are in RFC 3339."""
 
     name: str
     kind: str

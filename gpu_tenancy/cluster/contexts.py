@@ -18,11 +18,7 @@ _ANSWER: Final = 10.0  # seconds
 
 
 def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """Path of the kubeconfig, or several joined as in KUBECONFIG; `given` must exist.
-
-    Raises:
-        ConsoleError: no kubeconfig exists.
-    """
+    """Path of the kubeconfig, or several as in KUBECONFIG; `given` must exist. Raises ConsoleError if none exists."""
     if given is not None:
         if not given.is_file():
             raise ConsoleError(f"kubeconfig {given} not found", "set --kubeconfig to an existing file")
@@ -55,20 +51,12 @@ def _usual(environment: Mapping[str, str]) -> Path:
 
 
 def connect(given: Path | None, context: str | None, *, embedded: bool) -> Cluster:
-    """A client of the cluster that the user chose.
-
-    Raises:
-        ConsoleError: no kubeconfig exists, or it cannot be used.
-    """
+    """A client of the chosen cluster. Raises ConsoleError if no kubeconfig exists, or it cannot be used."""
     return Cluster(*chosen(given, context, embedded=embedded), answer_seconds=_ANSWER)
 
 
 def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
-    """The kubeconfig and the context; None for the current context.
-
-    Raises:
-        ConsoleError: no kubeconfig exists.
-    """
+    """The kubeconfig and the context; None for the current context. Raises ConsoleError if no kubeconfig exists."""
     if not embedded:
         return kubeconfig(given), context
     from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
@@ -93,9 +81,7 @@ def default_stack(team: str | None, folder: Path, place: Place) -> str:
     """The stack of the embedded platform if in use, else the only suitable stack, else the stack of the cluster.
 
     A suitable stack has the team, or people if `team` is None. The cluster is read only if several stacks are suitable.
-
-    Raises:
-        ConsoleError: no stack is suitable, or several are and the cluster has none of them.
+    Raises ConsoleError if no stack is suitable, or several are and the cluster has none of them.
     """
     names = stack_names(folder)
     sections = {name: read_stack(name, folder).sections for name in names}

@@ -78,11 +78,7 @@ class Demand:
 
 
 def read_demands(file: Path, namespace: str) -> list[Demand]:
-    """Reads all documents of a file.
-
-    Raises:
-        ConsoleError: the file cannot be read, or a document runs no pods or has another namespace.
-    """
+    """Reads all documents. Raises ConsoleError for an unreadable file, no pods, or another namespace."""
     try:
         documents = read_documents(file, str(file), instead="set --file to a YAML file of objects")
     except UnreadableError as error:
@@ -119,11 +115,7 @@ def _flat(document: object, file: Path) -> Iterator[dict[str, Json]]:
 
 
 def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
-    """Reads the workload of one object.
-
-    Raises:
-        ConsoleError: the object runs no pods, or has another namespace.
-    """
+    """Reads the workload of one object. Raises ConsoleError if it runs no pods, or has another namespace."""
     kind, name, own = kind_of(manifest), text_at(manifest, "kind"), namespace_of(manifest)
     if own not in {"", namespace}:
         problem = f"{name} {name_of(manifest)}: namespace {own} does not match team {namespace}"

@@ -216,10 +216,7 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
     """Lists several kinds at once; nodes include devices of DRA drivers.
 
     `kinds` are listed in the whole cluster if the user may, else in `namespace`; `only` are listed in `namespace`.
-
-    Raises:
-        UnreachableError: the cluster does not answer.
-        ApiError: the API server rejects a request for another reason than a missing right.
+    Raises UnreachableError if the cluster does not answer, ApiError for a rejection other than a missing right.
     """
     wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
     silent: list[UnreachableError] = []

@@ -56,11 +56,7 @@ class Snapshot:
     unseen_pending: int = 0  # number of pending workloads that the user may not read
 
     def play(self) -> kueue.Simulation:
-        """Starts a simulation from the snapshot.
-
-        Raises:
-            ValueError: the queues contradict each other; Kueue reports that in their conditions.
-        """
+        """Starts a simulation. Raises ValueError if the queues contradict each other; their conditions report it."""
         simulation = kueue.Simulation(self.tenancy, amount=amount_text)
         for one in self.participants:
             if one.flavors is None:
@@ -71,11 +67,7 @@ class Snapshot:
 
 
 def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation]:
-    """The cohort tree of a ClusterQueue, and its simulation at rest.
-
-    Raises:
-        NotSimulatedError: the tree cannot be simulated, or does not come to rest.
-    """
+    """A ClusterQueue's cohort tree, and its simulation at rest. Raises NotSimulatedError if there is none."""
     snapshot = take_snapshot(queues, target)
     simulation = snapshot.play()
     if simulation.rest():
@@ -84,11 +76,7 @@ def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation]:
 
 
 def take_snapshot(queues: Queues, target: str) -> Snapshot:
-    """Reads the cohort tree of a ClusterQueue.
-
-    Raises:
-        NotSimulatedError: the tree cannot be simulated.
-    """
+    """Reads the cohort tree of a ClusterQueue. Raises NotSimulatedError if it cannot be simulated."""
     state = queues.state
     if unseen := [state.missing[kind] for kind in _SEEN if not state.sees(kind)]:
         raise NotSimulatedError(unseen[0].text)

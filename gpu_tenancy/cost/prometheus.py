@@ -34,11 +34,7 @@ class Prometheus:
     url: str
 
     def query(self, expr: str, at: float) -> Iterator[tuple[Labels, float]]:
-        """Labels and value of each series at a time, in seconds since 1970.
-
-        Raises:
-            ConsoleError: the server cannot be reached, or does not answer the query.
-        """
+        """Labels and value of each series at a time (seconds since 1970). Raises ConsoleError without an answer."""
         if urlsplit(self.url).scheme not in {"http", "https"}:
             raise ConsoleError(f"--prometheus {self.url}: is not an address", "set one such as http://127.0.0.1:9090")
         address = f"{self.url.rstrip('/')}/api/v1/query"

@@ -34,7 +34,7 @@ _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offlin
 class Result:
     """The result of a deployment or a preview of one stack.
 
-    `changes` are numbers of resources by the engine's operation (`create`, `same`), `teams` those of each team's
+    `changes` are numbers of resources by the engine's operation (`create`, `same`), `teams` numbers of each team's
     changed resources (shared ones have no name). `destroyed` names deleted and replaced resources.
     """
 
@@ -61,11 +61,9 @@ class Environment:
     def __init__(
         self, read: Declared, stacks: Stacks, report: Report, reach: Reach, killed: Iterable[str] = ()
     ) -> None:
-        """Reads the states of the stacks, which are unlocked; `killed` ones may have had a killed deployment.
+        """Reads the states of the unlocked stacks; `killed` ones may have had a killed deployment.
 
-        Raises:
-            InterruptedDeploymentError: a state has pending operations.
-            ConsoleError: a state cannot be read.
+        Raises InterruptedDeploymentError if a state has pending operations, ConsoleError if one cannot be read.
         """
         self.read, self.stacks, self._report, self._reach = read, stacks, report, reach
         self._rendered: dict[str, Rendered] = {}
@@ -87,11 +85,7 @@ class Environment:
         return f"{section.cloud} cluster {section.name}"
 
     def check(self) -> None:
-        """Refuses resources in a stack that the environment does not have: a deployment would create them again.
-
-        Raises:
-            ConsoleError: there are such resources.
-        """
+        """Raises ConsoleError if a stack has resources that the environment lacks: it would create them again."""
         for name in self.existing:
             real = sum(map(is_real, self._states[name].get("resources") or ()))
             if real and name not in self.stacks.names:
@@ -104,9 +98,7 @@ class Environment:
     def up(self) -> list[Result]:
         """Deploys all stacks; a resource that another stack may still need is deleted last, in reverse order.
 
-        Raises:
-            ConsoleError: resources are in a stack that the environment does not have, or a deployment failed. Later
-                stacks are not started, unless only node pools failed.
+        Raises ConsoleError as `check` does, or if a stack fails; later stacks run only if just node pools failed.
         """
         self.check()
         self.stacks.create(self.existing)
@@ -120,11 +112,7 @@ class Environment:
             return [*done, *self._each(again, lambda name: self._up(name, []))]
 
     def recover(self) -> bool:
-        """Updates the states with the work of killed deployments; returns whether there was any.
-
-        Raises:
-            ConsoleError: the cluster does not answer, objects of somebody else exist, or Pulumi fails.
-        """
+        """Updates states after killed deployments; returns whether there were any, or raises ConsoleError."""
         names = [name for name in self.stacks.names if name in self.existing and self._is_marked(name)]
         done = [self._recover(name, self.render(name)) for name in names]
         return any(done)
@@ -201,12 +189,9 @@ class Environment:
         return seen
 
     def preview(self, *, policies: bool = True) -> list[Result]:
-        """Previews the stacks that exist.
+        """Previews the stacks that exist; raises ConsoleError as `check` does, or if a preview fails.
 
         With `policies`, Pulumi also previews unchanged stacks: it evaluates an organisation's policies.
-
-        Raises:
-            ConsoleError: resources are in a stack that the environment does not have, or the preview of a stack failed.
         """
         self.check()
         ready = [name for name in self.stacks.names if name in self.existing]
@@ -215,11 +200,7 @@ class Environment:
         )
 
     def down(self) -> list[Result]:
-        """Deletes the resources of all stacks, the last one first, and then the stacks.
-
-        Raises:
-            ConsoleError: a resource of a stack was not deleted. Earlier stacks were not touched.
-        """
+        """Deletes the stacks and their resources, the last one first; stops with ConsoleError at the first failure."""
         return self._each(reversed(self.existing), lambda name: self._operate(name, "destroy", "--remove"))
 
     def _superfluous(self, name: str) -> list[str]:

@@ -51,11 +51,7 @@ def find_pulumi() -> str | None:
 
 
 def generated_project(source: Path) -> dict[str, Any]:
-    """A project in another folder that runs the same program, so that the user's folder is not changed.
-
-    Raises:
-        ConsoleError: the project does not exist.
-    """
+    """A project in another folder that runs the same program; raises ConsoleError if the project does not exist."""
     # The environment that runs this command has the program's packages.
     runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
     return {"name": project_name(source), "main": str(source.resolve()), "runtime": runtime}
@@ -69,7 +65,7 @@ def fix_for(why: str) -> str:
 def run_pulumi(
     words: Sequence[str], folder: Path, variables: Mapping[str, str], given: str = ""
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs a command of the CLI in a folder, with these variables besides those of this process."""
+    """Runs a command of the CLI in a folder, with these variables besides this process's own."""
     return subprocess.run(
         [*words, *UNATTENDED],
         cwd=folder,
@@ -95,13 +91,9 @@ class PulumiCli:
     def up(self, stack: str, kubeconfig: Path, objects: Sequence[Reference] = ()) -> dict[str, int]:
         """Deploys a stack to a kubeconfig's cluster, not its own; returns numbers of Kubernetes objects by result.
 
-        A killed run leaves a lock, and objects that its state lacks. The next run removes the lock and adopts those
-        with the stack's mark; it refuses other existing objects unless the stack adopts them. Results are created,
-        changed, replaced, pruned and unchanged.
-
-        Raises:
-            ApplyError: objects of somebody else exist; nothing is changed.
-            ConsoleError: Pulumi failed; the message has Pulumi's diagnostics.
+        A killed run leaves a lock, and objects that its state lacks. The next run removes the lock and adopts objects
+        with the stack's mark; if others exist that the stack does not adopt, it changes nothing and raises ApplyError.
+        Raises ConsoleError with Pulumi's diagnostics. Results are created, changed, replaced, pruned and unchanged.
         """
         adopt = self._project(stack, kubeconfig)
         (self.folder / "state").mkdir(exist_ok=True)

@@ -5,7 +5,7 @@ files and buckets write all of it at each step. So a killed run leaves the old s
 state lacks were created, missing ones deleted, and objects whose fields of Pulumi's provider differ were changed, by
 the run or by others.
 
-Other states can have pending creations, of which Pulumi does not know whether they were done: it warns at each
+Other states can have pending creations, and Pulumi does not know whether they were done: it warns at each
 deployment, and creates the object again, which fails. Pulumi itself only asks the user for each ID:
 https://www.pulumi.com/docs/support/troubleshooting/common-issues/interrupted-updates/.
 """
@@ -73,13 +73,10 @@ def recovered(  # noqa: PLR0913 - what is compared
     adopt: Iterable[str],
     mark: str,
 ) -> Recovered:
-    """Compares a stack's state with its cluster, which is not changed.
+    """Compares a stack's state with its cluster, unchanged; raises ApplyError for foreign and unreadable objects.
 
     Without `rendered`, no run was killed: the state has all that was created. `adopt` names objects of others to take
-    over; `all_states` are those of all stacks of the environment.
-
-    Raises:
-        ApplyError: objects of somebody else exist, or cannot be read.
+    over; `all_states` are the states of all stacks of the environment.
     """
     everywhere = [entry for one in all_states for entry in one.get("resources") or ()]
     registered = rendered.registrations if rendered else ()
@@ -262,10 +259,8 @@ class Repaired:
 def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:
     """Ends the pending operations in the states of an environment, by the objects in its cluster, which is not changed.
 
-    The stacks are unlocked; `usual` returns the kubeconfig for providers that name none.
-
-    Raises:
-        ConsoleError: a pending creation is not an object of Kubernetes, the cluster does not answer, or Pulumi fails.
+    The stacks are unlocked; `usual` returns the kubeconfig for providers that name none. Raises ConsoleError if a
+    pending creation is not an object of Kubernetes, the cluster does not answer, or Pulumi fails.
     """
     states = {name: stacks.interrupted(name) for name in stacks.existing()}
     pending = {name: state for name, state in states.items() if state.get(PENDING)}
@@ -325,11 +320,7 @@ def cluster_of(provider: Entry, usual: Callable[[], Path]) -> Generator[Cluster]
 
 
 def reread(stacks: Stacks, name: str, urns: Sequence[str]) -> None:
-    """Reads the present properties of resources; the program is not run.
-
-    Raises:
-        ConsoleError: Pulumi fails.
-    """
+    """Reads the present properties of resources without the program; raises ConsoleError if Pulumi fails."""
     targets = [f"--target={urn}" for urn in urns] if len(urns) <= _TARGETS else []
     seen = states.Seen(lambda _: None)
     try:

@@ -57,10 +57,8 @@ class OperationError(ConsoleError):
 class Stacks:
     """The stacks of one environment (`names`, in order of deployment), with the user's backend, login and passphrase.
 
-    Each has the config of the environment's file, including its secrets provider, and the name of its part.
-
-    Raises:
-        ConsoleError: the Pulumi CLI is not on the PATH, or too old.
+    Each has the config of the environment's file, including its secrets provider, and the name of its part. Raises
+    ConsoleError if the Pulumi CLI is not on the PATH, or too old.
     """
 
     def __init__(self, read: Declared, parts: tuple[str, ...], folder: Path) -> None:
@@ -84,11 +82,7 @@ class Stacks:
         return self._parts.get(name)
 
     def existing(self) -> tuple[str, ...]:
-        """The environment's stacks in the backend, in order of deployment, and former ones last.
-
-        Raises:
-            ConsoleError: the backend cannot be reached.
-        """
+        """Existing stacks in order of deployment, former ones last; raises ConsoleError if the backend is not there."""
         with _failing("pulumi stack ls", "run `pulumi login`, then the same command again"):
             summaries = self._workspace.list_stacks()
         names = [summary.name.rpartition("/")[2] for summary in summaries]
@@ -103,11 +97,7 @@ class Stacks:
         return name == self.environment or (part != name and is_part(part))
 
     def create(self, existing: tuple[str, ...]) -> None:
-        """Creates the stacks that do not exist, with one way to encrypt secrets for all.
-
-        Raises:
-            ConsoleError: Pulumi does not create one.
-        """
+        """Creates missing stacks, with one way to encrypt secrets for all; raises ConsoleError if Pulumi fails."""
         for name in self.names:
             if name not in existing:
                 self._write(name)
@@ -139,14 +129,10 @@ class Stacks:
         at_the_end: bool = False,
         forced: bool = False,
     ) -> None:
-        """Runs `pulumi up`, `preview`, `refresh` or `destroy` for a stack.
+        """Runs `pulumi up`, `preview`, `refresh` or `destroy`; raises ConsoleError (locked stack) or OperationError.
 
         With `at_the_end`, the state is written only then. With `forced`, the stack's values replace fields that others
         set; objects of others are refused all the same.
-
-        Raises:
-            ConsoleError: another deployment has locked the stack.
-            OperationError: the command failed.
         """
         unasked = () if command == "preview" else ("--yes", "--skip-preview")
         own = {**_ENVIRONMENT, **(_AT_THE_END if at_the_end else {}), **(_FORCED if forced else {})}
@@ -180,9 +166,7 @@ class Stacks:
     def export(self, name: str) -> State:
         """The state of a stack, with secrets: it is never written to a file.
 
-        Raises:
-            InterruptedDeploymentError: a deployment of it was interrupted.
-            ConsoleError: it cannot be read.
+        Raises InterruptedDeploymentError if a deployment of it was interrupted, ConsoleError if it cannot be read.
         """
         state = self.interrupted(name)
         if state.get(PENDING):
@@ -190,21 +174,15 @@ class Stacks:
         return state
 
     def interrupted(self, name: str) -> State:
-        """The state of a stack, maybe with pending operations.
-
-        Raises:
-            ConsoleError: it cannot be read.
-        """
+        """The state of a stack, maybe with pending operations; raises ConsoleError if it cannot be read."""
         with _failing(f"pulumi stack export {name}", "check the passphrase and the login"):
             return self._workspace.export_stack(name).deployment or {}
 
     def unlock(self, *, forced: bool = False) -> tuple[str, ...]:
         """Removes locks of ended deployments and their half-written files; returns the stacks.
 
-        Unless it is `forced`, only of processes of this machine that have ended, in a file backend.
-
-        Raises:
-            ConsoleError: the backend cannot be reached.
+        Unless it is `forced`, only of processes of this machine that have ended, in a file backend. Raises ConsoleError
+        if the backend cannot be reached.
         """
         with _failing("pulumi whoami", "run `pulumi login`, then the same command again"):
             backend = FileBackend.of(self._workspace.who_am_i().url or "")
@@ -219,11 +197,7 @@ class Stacks:
         return unlocked
 
     def replace(self, name: str, state: State) -> None:
-        """Writes the state of a stack.
-
-        Raises:
-            ConsoleError: Pulumi rejects it.
-        """
+        """Writes the state of a stack; raises ConsoleError if Pulumi rejects it."""
         # Through a pipe: the Automation API writes it with its secrets to a temporary file.
         given = json.dumps({"version": _VERSION, "deployment": state})
         done = run_pulumi(("pulumi", "stack", "import", "--stack", name), self.folder, _ENVIRONMENT, given)

@@ -99,12 +99,9 @@ def is_object(resource: Mapping[str, Any]) -> bool:
 def leftovers(
     cluster: Cluster, objects: Sequence[Reference], known: frozenset[Key], adopt: Collection[str], mark: str
 ) -> list[Reference]:
-    """Existing objects that an earlier run of the same stack created, and that its state does not have.
+    """Existing objects of earlier runs that the state lacks; raises ApplyError for foreign and unreadable objects.
 
     `adopt` names objects of others that the stack takes over; `mark` is its `gpu_tenancy.model.names.deployed_by`.
-
-    Raises:
-        ApplyError: objects of somebody else exist, or cannot be read.
     """
     unknown = [reference for reference in objects if reference.key not in known]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -136,7 +133,7 @@ class Seen:
     """Takes the events of one operation.
 
     `finished` is called, maybe more than once, with the name of a team without operations under way. `changes` are
-    numbers of resources by the engine's operation (`create`, `same`), `teams` those of each team's changed resources.
+    numbers of resources by the engine's operation (`create`, `same`), `teams` numbers of each team's changed resources.
     `destroyed` names deleted and replaced resources.
     """
 

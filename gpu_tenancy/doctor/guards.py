@@ -241,11 +241,7 @@ _FIX: Final = "deploy the stack again, and read the audit log to find who change
 def live_rows(
     cluster: Cluster, planned: Plan, manifests: Iterable[Mapping[str, Json]], team: str = ""
 ) -> Iterator[Row]:
-    """Checks policies of guards and defaults, then attempts for each guard in a team's namespace, or in all.
-
-    Raises:
-        ConsoleError: the stack has no such team.
-    """
+    """Checks policies, then attempts for each guard in a namespace or all. Raises ConsoleError for an unknown team."""
     if team and team not in planned.guards.teams:
         raise ConsoleError(f"{team}: no team of the stack", f"specify one of {', '.join(planned.guards.teams)}")
     policies = [one for one in manifests if text_at(one, "apiVersion").partition("/")[0] == _GROUP]

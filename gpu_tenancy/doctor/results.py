@@ -134,11 +134,7 @@ _STYLES: Final[dict[Verdict, str]] = {"OK": "green", "missing": "red", "unknown"
 
 
 def conclude(rows: Sequence[Row], output: Form | None) -> None:
-    """Prints all rows, fixes of rows that are not OK, and the number of rows by verdict.
-
-    Raises:
-        typer.Exit: a row is `missing`.
-    """
+    """Prints all rows, fixes, and the number of rows by verdict. Raises typer.Exit if a row is `missing`."""
     listed = table("check", "of", "needed~", "available~", "result", drop=("needed", "available"))
     for row in rows:
         cells = (row.check, row.subject, row.needed, row.available)

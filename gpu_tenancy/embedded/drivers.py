@@ -33,11 +33,7 @@ _SELECTED: Final = {CHANNELS: _FIRST_CHANNEL, INTERFACES: f"device.driver == '{_
 
 
 def bring_channels(cluster: Cluster, stack: Stack) -> None:
-    """Publishes the devices of each node that pods of a stack can claim, and deletes the devices of an earlier stack.
-
-    Raises:
-        ApiError: the API server rejects an object.
-    """
+    """Publishes the devices that a stack's pods can claim, and deletes others; raises ApiError if one is rejected."""
     environment = Environment(stack)
     wanted: list[Manifest] = []
     for resource, flavors in claimed_on(environment).items():
@@ -72,11 +68,7 @@ def _slices(environment: Environment, resource: str, flavors: Collection[str]) -
 
 
 def bring_templates(cluster: Cluster) -> None:
-    """Makes the ResourceClaimTemplate of each ComputeDomain in the cluster; it is deleted with its ComputeDomain.
-
-    Raises:
-        ApiError: the API server rejects a template.
-    """
+    """Makes the ResourceClaimTemplate of each ComputeDomain, deleted with it; raises ApiError if one is rejected."""
     for domain in cluster.list(*COMPUTE_DOMAIN):
         cluster.apply(_template(domain), force=True)
 
@@ -121,16 +113,13 @@ _FLUID: Final = "fluid"
 def bring_volumes(
     cluster: Cluster, claims: Sequence[ClaimPlan], homes: Mapping[str, OfferedHome] | None = None, *, default: bool
 ) -> None:
-    """Creates a volume for each claim, and deletes volumes that no claim has any more.
+    """Creates a volume for each claim, and deletes volumes without a claim; raises ApiError if one is rejected.
 
     For notebooks, whose claims people make, each team of `homes` has a few volumes that any claim of its size can bind.
     With `default`, the cluster has a default StorageClass, which the API server writes into claims that name none.
 
     The platform's nodes are simulated and mount nothing. A volume whose claim was deleted is created again, as a new
     claim would get a new disk. A claim of an earlier stack keeps its volume until it is deleted itself.
-
-    Raises:
-        ApiError: the API server rejects a volume.
     """
     default_class: Manifest = {
         "apiVersion": "storage.k8s.io/v1",
@@ -162,11 +151,7 @@ def bring_volumes(
 
 
 def remove_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
-    """Deletes claims and volumes of an earlier stack's caches; the stack may need the names for its own claims.
-
-    Raises:
-        ApiError: the API server rejects a deletion.
-    """
+    """Deletes an earlier stack's claims on caches, with volumes, to free their names; raises ApiError if rejected."""
     wanted = {(one.team, one.dataset) for one in cached}
     for claim in cluster.list("v1", "PersistentVolumeClaim", labels=CACHE):
         namespace, name = (text_at(claim, "metadata", key) for key in ("namespace", "name"))
@@ -180,11 +165,7 @@ def remove_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
 
 
 def bring_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
-    """Creates a volume and a claim for each team's reference to a cache, as Fluid would; nothing is cached.
-
-    Raises:
-        ApiError: the API server rejects an object.
-    """
+    """Creates volume and claim for each reference to a cache, as Fluid would; raises ApiError if one is rejected."""
     for one in cached:
         spec = _spec(one.access_mode, one.size, _FLUID)
         claim: Manifest = {
@@ -234,11 +215,7 @@ PLACEHOLDER: Final = "placeholder"  # the value of each key; the key, if workloa
 
 
 def bring_secrets(cluster: Cluster, stack: Stack) -> None:
-    """Creates each missing Secret that a team declares as existing, with the keys that its workloads refer to.
-
-    Raises:
-        ApiError: the API server rejects a Secret.
-    """
+    """Creates missing Secrets that teams declare as existing, with their keys; raises ApiError if one is rejected."""
     for team, spec in stack.teams.items():
         workloads = (*spec.serving.values(), *spec.training.values())
         parts = (part for workload in workloads for part in workload.parts.values())

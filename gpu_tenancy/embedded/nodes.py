@@ -85,11 +85,9 @@ def _place(pool: PoolSupply, number: int) -> Mapping[str, str]:
 
 
 def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
-    """Creates, changes and deletes nodes (with pods) to match the shapes, waits until they are ready, counts changes.
+    """Creates, changes and deletes nodes (with pods) to match the shapes, and counts changes.
 
-    Raises:
-        ConsoleError: a node is not ready in time.
-        ApiError: the API server rejects a node.
+    Raises ConsoleError if a node is not ready in time, ApiError if the API server rejects one.
     """
     existing = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
     wanted = {shape.name for shape in shapes}
@@ -119,11 +117,7 @@ def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
 
 
 def add_node(cluster: Cluster, shape: NodeShape) -> None:
-    """Adds one node that is not in a pool, and waits until it is ready; the caller must delete it.
-
-    Raises:
-        ConsoleError: the node is not ready in time.
-    """
+    """Adds a node outside of the pools, for the caller to delete; raises ConsoleError if it is not ready in time."""
     manifest = shape.manifest
     metadata = manifest["metadata"]
     if isinstance(metadata, dict) and isinstance(labels := metadata["labels"], dict):

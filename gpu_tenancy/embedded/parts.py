@@ -64,11 +64,7 @@ class Ports:
 
 
 def read_ports(places: Places) -> Ports:
-    """The ports of a platform that was started.
-
-    Raises:
-        FileNotFoundError: it was not.
-    """
+    """The ports of a started platform; raises FileNotFoundError if it was not started."""
     return Ports(**json.loads(places.state.read_text(encoding="utf-8"))["ports"])
 
 

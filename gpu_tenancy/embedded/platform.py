@@ -82,11 +82,7 @@ class Platform:
         self.controllers = Controllers(self.places)  # of operators
 
     def cluster(self) -> Cluster:
-        """A client of its API server, also if another program has changed the current context of its kubeconfig.
-
-        Raises:
-            ConsoleError: the kubeconfig is damaged, or its context has another server.
-        """
+        """A client by its own context of the kubeconfig; raises ConsoleError if it is damaged or has another server."""
         cluster = Cluster(self.kubeconfig, EMBEDDED_CONTEXT, retry_seconds=RETRY_SECONDS)
         running = self._running()
         if running and cluster.server != (own := address(running.ports)):
@@ -126,11 +122,8 @@ class Platform:
         """Starts the platform if it is not running, and waits until it is ready.
 
         `service` has the admission settings (`parts.services`); empty keeps the running ones. `files` are of the
-        definitions to install before the API server starts, as `fetch` returns them.
-
-        Raises:
-            ConsoleError: a program is not available, a part does not start, or a definition is not served; all parts
-                are stopped again.
+        definitions to install before the API server starts, as `fetch` returns them. Raises ConsoleError, and stops all
+        parts again, if a program is not available, a part does not start, or a definition is not served.
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._alone(report):
@@ -164,13 +157,10 @@ class Platform:
         processes.at_free_ports(lambda: self._start(programs, service, definitions))
 
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
-        """Installs missing definitions of operators, and has the controllers know their kinds.
+        """Installs missing definitions, and has the controllers know their kinds; raises ConsoleError if that fails.
 
         The quota controller looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
         these kinds where a ResourceQuota counts them (`status unknown for quota`); when it starts, it knows all kinds.
-
-        Raises:
-            ConsoleError: the cluster rejects a definition, or a definition is not served in time.
         """
         with self.cluster() as cluster:
             installed = install(cluster, files, self.cache, report)
@@ -248,11 +238,7 @@ class Platform:
         raise processes.failure(part, what, log)
 
     def check(self) -> None:
-        """Checks that every started part still runs.
-
-        Raises:
-            ConsoleError: a part has exited; the message has its last log lines.
-        """
+        """Checks that every started part still runs; raises ConsoleError with the last log lines of an exited one."""
         if running := self._running():
             self._check_running(running)
 

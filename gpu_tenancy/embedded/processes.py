@@ -96,7 +96,7 @@ _CHILDREN: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
 
 def stop(started: Iterable[Started]) -> None:
-    """Terminates all processes at once, kills those that do not exit, and returns when all have exited."""
+    """Terminates all processes at once, kills any that do not exit, and returns when all have exited."""
     processes = [process for item in started if (process := item.process)]
     for send in (psutil.Process.terminate, psutil.Process.kill):
         for process in filter(_runs, processes):

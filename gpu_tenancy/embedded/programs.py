@@ -51,11 +51,7 @@ class Programs:
 
 
 def present_programs(cache: Path) -> Programs:
-    """The programs that are already on this machine; some can be missing.
-
-    Raises:
-        ConsoleError: `KUBEBUILDER_ASSETS` is not a folder.
-    """
+    """The programs on this machine, maybe not all; raises ConsoleError if `KUBEBUILDER_ASSETS` is not a folder."""
     assets = os.environ.get(ASSETS)
     if assets and not Path(assets).is_dir():
         raise ConsoleError(f"{ASSETS}: {assets} is not a folder", "set it to a folder from setup-envtest, or unset it")
@@ -68,11 +64,7 @@ def present_programs(cache: Path) -> Programs:
 
 
 def find_programs(cache: Path, report: Report) -> Programs:
-    """The programs; missing programs are downloaded or built into the cache.
-
-    Raises:
-        ConsoleError: `KUBEBUILDER_ASSETS` is not a folder, there is no compiler, or the build failed.
-    """
+    """The programs, downloaded or built if missing; raises ConsoleError as `present_programs`, or if a build fails."""
     if (present := present_programs(cache)).complete:
         return present
     with alone(cache / "programs.lock", report, "downloading or building the control plane"):
@@ -144,11 +136,7 @@ def read_official() -> Official:
 
 
 def download(official: Official, cache: Path, report: Report) -> Path:
-    """Downloads every missing program; returns their folder.
-
-    Raises:
-        UnavailableError: there are no programs for this machine, the registry does not answer, or a digest differs.
-    """
+    """Downloads every missing program, and returns their folder; raises UnavailableError if that is not possible."""
     registry = os.environ.get(REGISTRY) or official.registry
     if registry == "off":
         raise UnavailableError(f"{REGISTRY}=off")

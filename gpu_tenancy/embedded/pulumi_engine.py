@@ -38,11 +38,7 @@ def engine_path(cache: Path) -> str:
 
 
 def build_engine(cache: Path, report: Report) -> None:
-    """Builds the missing programs into the cache.
-
-    Raises:
-        ConsoleError: there is no Go compiler, or a build failed.
-    """
+    """Builds the missing programs into the cache; raises ConsoleError without a Go compiler, or if a build fails."""
     with alone(cache / "programs.lock", report, "downloading or building programs"):
         for program, (source, package, title) in PROGRAMS.items():
             if not built(cache, program, source).is_file():

@@ -74,7 +74,7 @@ def _reach(resource: Mapping[str, Json]) -> str:
 
 
 def _queue(manifest: Manifest) -> str:
-    """Quotas of a ClusterQueue or Cohort, only those of GPUs if there are any; and the parent of a Cohort."""
+    """Quotas of a ClusterQueue or Cohort, only of GPUs if there are any; and the parent of a Cohort."""
     quotas = list(_quotas(manifest))
     gpus = [text for is_gpu, text in quotas if is_gpu]
     parent = text_at(manifest, "spec", "parentName")

@@ -141,12 +141,8 @@ def write(objects: Sequence[KubernetesObject], folder: Path) -> list[Path]:
     """Writes each object, without secrets, to `<namespace or _cluster>/<kind>-<name>.yaml`; returns the files, sorted.
 
     Stale files of an earlier run are deleted, and folders that become empty. A file without this module's first line
-    is never changed. Unchanged files keep their modification time.
-
-    Raises:
-        ValueError: two objects have the same file, because they are the same object, which `problems` reports.
-        FileExistsError: an existing file was not written by an earlier run.
-        OSError: a file cannot be written.
+    is never changed; FileExistsError if it is in the way. Unchanged files keep their modification time. Raises OSError
+    if a file cannot be written, and ValueError if objects have the same file: `problems` reports this duplicate.
     """
     return write_texts({path: as_yaml(item.shown) for path, item in _paths(objects).items()}, folder)
 
@@ -214,7 +210,7 @@ RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 class HelmRelease:
     """One Helm release: chart, version, and values for output (without secrets).
 
-    `digest` is that of an `oci://` chart, or empty. `timeout` is in seconds; 0 is the default.
+    `digest` is an `oci://` chart's digest, or empty. `timeout` is in seconds; 0 is the default.
     """
 
     urn: str

@@ -102,7 +102,7 @@ class _Properties(dict[str, Any]):
 
 
 def differences() -> list[str]:
-    """Returns the functions of the installed SDK that differ from those for which this module was written."""
+    """Returns the functions of the installed SDK that differ from the SDK for which this module was written."""
 
     def digest(name: str) -> str:
         try:

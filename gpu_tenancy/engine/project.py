@@ -44,20 +44,16 @@ class Preview:
 def preview(name: str, project: Path | None = None, *, onto: Path | None = None) -> Preview:
     """Reads and validates a stack, and runs the program on it.
 
-    Raises:
-        ConsoleError: the project or the stack does not exist.
-        StackError: the stack file is invalid; it has every problem.
-        RenderError: the rendered resources cannot be deployed.
+    Raises ConsoleError if the project or the stack does not exist, StackError with every problem of an invalid file,
+    and RenderError if the rendered resources cannot be deployed.
     """
     return rendered(declared(name, project), onto=onto)
 
 
 def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
-    """Runs the program on a stack.
+    """Runs the program on a stack; raises RenderError if the rendered resources cannot be deployed.
 
-    Raises:
-        StackError: the stack is not valid on the other cluster, or adopts an object that it does not have.
-        RenderError: the rendered resources cannot be deployed.
+    Raises StackError if the stack is not valid on the other cluster, or adopts an object that it does not have.
     """
     source, stack = whole(read.source), read.stack
     if onto:

@@ -184,11 +184,7 @@ class RecordingMonitor(MockMonitor):
     def RegisterResource(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.RegisterResourceRequest
     ) -> resource_pb2.RegisterResourceResponse:
-        """Records a registration and answers with its inputs.
-
-        Raises:
-            OfflineError: the resource has transforms, which need an engine.
-        """
+        """Records a registration, answers with its inputs; raises OfflineError for transforms, which need an engine."""
         urn = intern(self.make_urn(request.parent, request.type, request.name))
         if request.type == STACK_TYPE:
             return resource_pb2.RegisterResourceResponse(urn=urn)
@@ -265,11 +261,7 @@ class RecordingMonitor(MockMonitor):
     def Invoke(  # noqa: N802 - the protocol's name
         self, request: resource_pb2.ResourceInvokeRequest
     ) -> resource_pb2.ResourceInvokeResponse:
-        """Answers a provider function from `answers`.
-
-        Raises:
-            OfflineError: there is no answer.
-        """
+        """Answers a provider function from `answers`; raises OfflineError without an answer."""
         if request.tok == "pulumi:pulumi:getResource":  # the SDK resolves a resource reference
             urn = request.args.fields["urn"].string_value
             id_, state = self._states.get(urn, ("", b""))

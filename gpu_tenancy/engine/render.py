@@ -57,10 +57,8 @@ def render(
     coroutine. `config` has values by full key (`gpu-tenancy:pools`), objects as JSON text. `answers` are results of
     provider functions by token, and states of read resources by type.
 
-    Raises:
-        ConsoleError: the program imports a package that is not installed.
-        OfflineError: the program needs an engine, a cloud or a cluster.
-        Exception: any exception of the program, unchanged.
+    Raises ConsoleError if the program imports a package that is not installed, OfflineError if it needs an engine, a
+    cloud or a cluster, and any exception of the program, unchanged.
     """
     main = program.resolve()
     if main.is_dir():

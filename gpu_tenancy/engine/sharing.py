@@ -2,7 +2,7 @@
 
 A program asks the monitor for its `share` of independent parts, such as teams. The monitor forks the process for each
 further core. Each process registers its own share and sends the registrations to the first process as serialized bytes.
-Sorted by URN, the result is that of one process. Only Linux can fork safely, without further threads.
+Sorted by URN, the result is the same as of one process. Only Linux can fork safely, without further threads.
 """
 
 from __future__ import annotations
@@ -80,11 +80,7 @@ class Sharing:
             os._exit(status)  # not by an exception: the event loop and open files belong to the first process
 
     def joined(self, own: Sequence[Registration]) -> list[Registration]:
-        """The registrations of this process, and those that only another process registered.
-
-        Raises:
-            ShareError: a process ended without its registrations, or two registered different resources with one URN.
-        """
+        """Registrations of all processes; raises ShareError if one failed, or two differ in a resource with one URN."""
         known = {registration.urn: registration for registration in own}
         joined = list(own)
         if self._others and len(known) != len(own):

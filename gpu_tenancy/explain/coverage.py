@@ -61,7 +61,7 @@ def _cohort_covers(queues: Queues, name: str, requests: Mapping[FlavorResource, 
 
 
 def _needs(queue: str, guarantee: Guarantee, asked: Amounts, used: Amounts, of_flavor: str) -> tuple[str, str]:
-    """What exceeds the guarantee, alone or beside running jobs, and the start of the fix."""
+    """Amounts beyond the guarantee, alone or beside running jobs, and the start of the fix."""
     bounds = {name: guarantee.amounts[name] for name in guarantee.missing(asked, used)}
     left = {name: bound - used[name] for name, bound in bounds.items()}
     fix = f"request up to {leading_text(left)}{of_flavor}, or " if min(left.values()) > 0 else ""

@@ -72,56 +72,35 @@ class Exceeded:
 class Effect:
     """Effects of a change on running and pending workloads.
 
-    Attributes:
-        preempted: workloads with most GPUs first. A changed queue makes Kueue retry pending workloads, which alone can
-            cause preemptions.
-        deleted: workloads of deleted namespaces.
-        admitted: pending workloads that are admitted after the change.
-        delayed: pending workloads that only the change keeps from admission now.
-        later: pending workloads that wait for more ends of running workloads than without the change, if these end in
-            the order of their start. Kueue knows no durations.
-        refused: pods that are refused if they are created again.
-        exceeded: bounds below current usage.
-        pods_on_removed_flavors: pods with GPUs on nodes of deleted flavors, by flavor.
-        smaller_pools: pools that shrink below their nodes in use by pods with GPUs.
-        not_simulated: one sentence for each reason.
-        running: number of workloads with quota now.
-        claims: PersistentVolumeClaims of deleted namespaces, with sizes in bytes, by namespace.
-        claims_unread: claims of deleted namespaces are not readable.
+    A changed queue makes Kueue retry pending workloads, which alone can cause preemptions. Kueue knows no durations:
+    `later` assumes that running workloads end in the order of their start. `claims` has sizes in bytes of
+    PersistentVolumeClaims of deleted namespaces, by namespace.
     """
 
-    preempted: tuple[Affected, ...] = ()
-    deleted: tuple[Affected, ...] = ()
-    admitted: tuple[Affected, ...] = ()
-    delayed: tuple[Affected, ...] = ()
-    later: tuple[Affected, ...] = ()
-    refused: tuple[Refused, ...] = ()
-    exceeded: tuple[Exceeded, ...] = ()
+    preempted: tuple[Affected, ...] = ()  # most GPUs first
+    deleted: tuple[Affected, ...] = ()  # workloads of deleted namespaces
+    admitted: tuple[Affected, ...] = ()  # pending now, admitted after the change
+    delayed: tuple[Affected, ...] = ()  # pending; only the change keeps them from admission now
+    later: tuple[Affected, ...] = ()  # pending, and wait for more ends of running workloads than without the change
+    refused: tuple[Refused, ...] = ()  # pods that are refused if they are created again
+    exceeded: tuple[Exceeded, ...] = ()  # bounds below current usage
     pods_on_removed_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    smaller_pools: tuple[SmallerPool, ...] = ()
-    not_simulated: tuple[str, ...] = ()
-    running: int = 0
+    smaller_pools: tuple[SmallerPool, ...] = ()  # pools with fewer nodes than pods with GPUs use
+    not_simulated: tuple[str, ...] = ()  # one sentence for each reason
+    running: int = 0  # number of workloads with quota now
     claims: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    claims_unread: bool = False
+    claims_unread: bool = False  # claims of deleted namespaces are not readable
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change to apply.
+    """A change to apply; queues that the stack created and no longer declares are deleted."""
 
-    Attributes:
-        objects: all objects of the stack.
-        stack: name, never empty; queues that the stack created and no longer declares are deleted.
-        strategies: preemption strategies of fair sharing, empty if it is off; None as in the cluster.
-        grace: longest grace periods of guards that deny; None if guards do not deny.
-        nodes: maximum of nodes of each pool; None if unknown.
-    """
-
-    objects: Sequence[Mapping[str, Json]]
-    stack: str
-    strategies: tuple[FairStrategy, ...] | None = None
-    grace: Grace | None = None
-    nodes: Mapping[str, int] | None = None
+    objects: Sequence[Mapping[str, Json]]  # all objects of the stack
+    stack: str  # never empty
+    strategies: tuple[FairStrategy, ...] | None = None  # of fair sharing, empty if it is off; None as in the cluster
+    grace: Grace | None = None  # longest of guards that deny; None if guards do not deny
+    nodes: Mapping[str, int] | None = None  # maximum of each pool; None if unknown
 
 
 def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:

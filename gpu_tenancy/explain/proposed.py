@@ -183,10 +183,7 @@ class Refused:
 
 
 def refused(now: State, objects: Iterable[Mapping[str, Json]], grace: Grace | None) -> tuple[Refused, ...]:
-    """Running or pending pods that only the objects of a stack refuse.
-
-    `grace`: bounds of guards that deny; None if guards do not deny.
-    """
+    """Running or pending pods that only the objects of a stack refuse; `grace` is None if guards do not deny."""
     declared = [dict(one) for one in objects]
     spaces = {name_of(one): one for one in declared if text_at(one, "kind") == "Namespace"}
     live = {name_of(one): one for one in now.of("Namespace")}

@@ -68,7 +68,7 @@ def happened(event: Manifest) -> str:
 
 
 def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
-    """What blocks the first pods that do not run; None if all run or are about to run."""
+    """The reason why the first pods do not run; None if all run or are about to run."""
     without_node = [pod for pod in pods if not text_at(pod, "spec", "nodeName")]
     if held := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
         gates = sorted({text_at(gate, "name") for pod in held for gate in maps_at(pod, "spec", "schedulingGates")})

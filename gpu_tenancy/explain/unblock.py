@@ -32,37 +32,23 @@ _ENOUGH: Final = 5  # sufficient ends after which the search stops
 class Unblock:
     """The simulated outcome for a pending or submitted workload. Names are `namespace/name`.
 
-    Attributes:
-        admitted: the next scheduling cycle admits it. Fields from `ends` to `running` are for pending workloads.
-        preempted: workloads that it preempts then.
-        reason: why it is pending; empty if it is admitted.
-        ends: the end of any one of these workloads is enough.
-        together: ends of all of these, in this order, are enough; only without `ends`.
-        ahead: the removal of these pending workloads is enough; only without `ends` and `together`.
-        admitted_instead: workloads that get the quota of other tested ends.
-        tested: number of ends that were tested alone.
-        tested_in_sequence: number of ends that were tested in sequence.
-        running: readable running workloads in its cohort tree.
-        unseen_pending: pending workloads of the tree that the user may not read.
-        not_simulated: features in use that the simulation does not cover.
-        queue_head: head of its StrictFIFO queue, if it waits for the head.
-        estimate: None if it is admitted.
+    For pending workloads only: fields from `ends` to `running`.
     """
 
-    admitted: bool
-    preempted: tuple[str, ...] = ()
-    reason: str = ""
-    ends: tuple[str, ...] = ()
-    together: tuple[str, ...] = ()
-    ahead: tuple[str, ...] = ()
-    admitted_instead: tuple[str, ...] = ()
-    tested: int = 0
+    admitted: bool  # by the next scheduling cycle
+    preempted: tuple[str, ...] = ()  # by its admission
+    reason: str = ""  # why it is pending; empty if it is admitted
+    ends: tuple[str, ...] = ()  # the end of any one of these workloads is enough
+    together: tuple[str, ...] = ()  # ends of all of these, in this order, are enough; only without `ends`
+    ahead: tuple[str, ...] = ()  # the removal of these pending workloads is enough; only without `ends` and `together`
+    admitted_instead: tuple[str, ...] = ()  # get the quota of other tested ends
+    tested: int = 0  # number of ends that were tested alone
     tested_in_sequence: int = 0
-    running: int = 0
-    unseen_pending: int = 0
+    running: int = 0  # readable running workloads in its cohort tree
+    unseen_pending: int = 0  # workloads of the tree that the user may not read
     not_simulated: tuple[Unmodelled, ...] = ()
-    queue_head: str = ""
-    estimate: Estimate | None = field(default=None, compare=False)
+    queue_head: str = ""  # of its StrictFIFO queue, if it waits for the head
+    estimate: Estimate | None = field(default=None, compare=False)  # None if it is admitted
 
     @property
     def of_submitted(self) -> str:
@@ -107,7 +93,7 @@ class Unblock:
 
     @property
     def fix(self) -> str:
-        """What to wait for, as a fix."""
+        """The event to wait for, as a fix."""
         if len(self.ends) == 1:
             return f"wait until {self.ends[0]} ends"
         if self.ends:

@@ -36,8 +36,7 @@ class Changed:
 def changed(project: Path, ref: str) -> Changed:
     """The stacks that differ from the merge base with a ref, including uncommitted files.
 
-    Raises:
-        ConsoleError: git is not installed, or the ref or a merge base does not exist.
+    Raises ConsoleError if git is not installed, or the ref or a merge base does not exist.
     """
     common = git(project, ref, "merge-base", ref, "HEAD").strip()
     paths = git(project, ref, "diff", "--name-only", "--no-renames", "--relative", "-z", common).split("\0")
@@ -73,11 +72,7 @@ def concerned(
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Names in a variable of a pipeline: a JSON list, or names separated by commas or spaces.
-
-    Raises:
-        ConsoleError: the text is not valid.
-    """
+    """Names in a pipeline's variable: a JSON list, or separated by commas or spaces. Raises ConsoleError if invalid."""
     if not text.lstrip().startswith("["):
         return tuple(text.replace(",", " ").split())
     fix = 'use a list such as ["dev-aws", "prod-aws"]'

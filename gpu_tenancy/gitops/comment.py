@@ -29,10 +29,9 @@ class StackPreview:
 
 
 def read(folder: Path) -> tuple[StackPreview, ...]:
-    """Reads what `tenancy preview STACK --out FOLDER/STACK` writes: `exit-code`, `report.md`, `errors.txt`.
+    """Reads the files of `tenancy preview STACK --out FOLDER/STACK`: `exit-code`, `report.md`, `errors.txt`.
 
-    Raises:
-        ConsoleError: an exit code is not a number, or the folder is that of one stack.
+    Raises ConsoleError if an exit code is not a number, or the folder is of one stack.
     """
     if (folder / "exit-code").is_file():
         fix = "preview each stack to a folder in it: --out OUT/STACK"
@@ -55,8 +54,7 @@ def worst(previews: Sequence[StackPreview]) -> int:
 def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
     """A table of all stacks, then all reports, the most severe first, complete or shortened to their head.
 
-    Raises:
-        ConsoleError: the limit is below `SHORTEST`.
+    Raises ConsoleError if the limit is below `SHORTEST`.
     """
     if limit < SHORTEST:
         raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {SHORTEST}")

@@ -38,24 +38,17 @@ _SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece(KubernetesObject):
-    """One object, or one release, whose manifest has only kind and name.
-
-    `before` has URNs of its dependencies in earlier waves. A `retained` object stays when the stack no longer has it.
-    """
+    """One object, or one release, whose manifest has only kind and name."""
 
     release: HelmRelease | None
-    before: frozenset[str]
+    before: frozenset[str]  # URNs of its dependencies in earlier waves
     wave: int
     part: str
-    retained: bool
+    retained: bool  # stays when the stack no longer has it
 
 
 def pieces(rendered: Rendered) -> tuple[Piece, ...]:
-    """A stack's objects and releases, in the order of waves and URNs.
-
-    Raises:
-        DependencyCycleError: there is a dependency cycle.
-    """
+    """A stack's objects and releases, by waves and URNs. Raises DependencyCycleError for a dependency cycle."""
     registrations = {registration.urn: registration for registration in rendered.registrations}
     releases = {release.urn: release for release in helm_releases(rendered)}
     # Releases are added to the objects, so that one graph has all dependencies.
@@ -171,11 +164,7 @@ def file_name(member: Piece) -> str:
 
 
 def named(files: Iterable[tuple[str, Mapping[str, Json]]]) -> dict[str, Mapping[str, Json]]:
-    """Manifests by file name.
-
-    Raises:
-        ConsoleError: two objects have the same file name.
-    """
+    """Manifests by file name. Raises ConsoleError if two objects have the same file name."""
     members: dict[str, Mapping[str, Json]] = {}
     for file, manifest in files:
         if file in members:

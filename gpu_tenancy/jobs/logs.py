@@ -48,10 +48,7 @@ class Logs:
             raise ConsoleError(f"{name}: {what}", f"`tenancy why {name}` explains what is pending")
 
     def follow(self, manifest: Manifest) -> str:
-        """Prints new lines, also of pods that start later, until the job ends; returns the outcome, such as `Complete`.
-
-        The outcome is empty if the job was deleted.
-        """
+        """Prints new lines, also of later pods, until the job ends; returns the outcome, empty if it was deleted."""
         streams: dict[str, Thread] = {}
         api = (text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
         read = {api, *(kind.api for kind in kinds().values() if kind.version and kind.made), ("v1", "Pod")}

@@ -71,10 +71,7 @@ class Wish:
 
 
 def user_label(username: str) -> str:
-    """User name of the API server (an address, an ARN, `system:serviceaccount:ml:ci`) as the value of a label.
-
-    `anna@example.com` becomes `anna`.
-    """
+    """A user name (address, ARN, `system:serviceaccount:ml:ci`) as a label: `anna` for `anna@example.com`."""
     name = re.split("[/:]", username)[-1].partition("@")[0]
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:_LONGEST].strip("._-")
 
@@ -225,10 +222,7 @@ def _mounts(wish: Wish, team: str, state: State) -> Mounts:
 
 
 def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
-    """The queue of a wish, and requirements of its pods; see `job_of`.
-
-    Raises ConsoleError if the namespace has no queue, or the queue does not have the flavor or GPUs.
-    """
+    """Queue and pod requirements of a wish. Raises ConsoleError without a queue that has the flavor and GPUs."""
     queues = Queues(state)
     queue = queues.usual(team)
     if not queue and state.sees("LocalQueue"):

@@ -64,20 +64,7 @@ def apply(
     *,
     adopt: Collection[str] = (),
 ) -> tuple[Change, ...]:
-    """Applies the manifests, prunes objects of earlier applies, and returns the change of each object.
-
-    Skips objects with unchanged manifest and live state, replaces objects with changed immutable fields, and reverts
-    manual changes. Rejects an existing object with another owner unless `adopt` has its name, as in `cluster.adopt` of
-    a stack: then its fields are forced, but it is never replaced. A wave depends only on earlier waves. `inventory`,
-    created if missing, lists the applied objects of one cluster and stack; only one run may use it at a time.
-
-    Returns:
-        Applied objects in the order of the waves, then pruned objects in the order of their deletion.
-
-    Raises:
-        ApplyError: objects of a wave failed; the rest of the wave is applied, later waves are not, nothing is pruned.
-        ConsoleError: the inventory is damaged, or the API server is not reachable. The next run continues.
-    """
+    """Applies manifests, then prunes objects of earlier applies; returns the change of each object in this order."""
     references = [Reference.of(manifest) for wave in waves for manifest in wave]
     counts = Counter(reference.key for reference in references)
     if duplicates := {reference.key: reference for reference in references if counts[reference.key] > 1}:
@@ -128,13 +115,10 @@ class Applier:
         self._settled.update(dict.fromkeys(groups, settled))
 
     def apply(self, wanted: Wanted) -> Applied:
-        """Creates, changes or replaces an object, or leaves it unchanged, and returns its new live state.
+        """Creates, changes, replaces or keeps an object, and returns its new live state.
 
-        Reverts fields that people changed, but not fields of controllers and autoscalers.
-
-        Raises:
-            ApiError: the API server rejects the object.
-            WaitTimeoutError: an object is not deleted in time before its replacement.
+        Reverts fields that people changed, but not fields of controllers and autoscalers. Raises ApiError if the object
+        is rejected, and WaitTimeoutError if an object is not deleted in time before its replacement.
         """
         live, reference = wanted.live, wanted.reference
         if live and live.deleting:

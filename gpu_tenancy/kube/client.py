@@ -68,10 +68,8 @@ class Cluster:
         """Reads a context of the kubeconfig, None for the current one; sends no request.
 
         Requests are repeated for `retry_seconds` while the server or a webhook fails; each answer may take
-        `answer_seconds`. The user's default kubeconfig is never used.
-
-        Raises:
-            ConsoleError: the file or the context cannot be used.
+        `answer_seconds`. The user's default kubeconfig is never used. Raises ConsoleError if the file or the context
+        cannot be used.
         """
         # urllib3 takes a tenth of a second to import, which commands without a cluster do not need.
         from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
@@ -180,10 +178,7 @@ class Cluster:
     ) -> Iterator[Event]:
         """Yields changes of a kind's objects after resource version `since`, for at most 50 seconds.
 
-        Without `since`, every existing object is first `ADDED`.
-
-        Raises:
-            ApiError: status 410 if `since` is too old; begin again without it.
+        Without `since`, every existing object is first `ADDED`. Raises ApiError (410) if `since` is too old; omit it.
         """
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": str(seconds)}
         path = self.resource(api_version, kind).path(namespace)
@@ -198,10 +193,7 @@ class Cluster:
     ) -> Iterator[str]:
         """Yields log lines of a container, all or the last `tail`; with `follow`, until the container ends.
 
-        `container` can be empty for a pod with one container.
-
-        Raises:
-            ApiError: status 400 while the container is waiting to start.
+        `container` can be empty for a pod with one container. Raises ApiError (400) while the container waits to start.
         """
         last = "" if tail is None else str(tail)
         query = {"container": container, "follow": "true" if follow else "", "tailLines": last}
@@ -253,11 +245,7 @@ class Cluster:
         return self._ask(Request("PATCH", path, writing(), patch, MERGE))
 
     def amend(self, reference: Reference, operations: Sequence[Manifest], *, manager: str = FIELD_MANAGER) -> Manifest:
-        """Changes an object by a JSON patch, all operations or none.
-
-        Raises:
-            ApiError: status 422 if an operation `test` fails.
-        """
+        """Changes an object by a JSON patch, all operations or none; raises ApiError (422) if a `test` fails."""
         query = {**writing(), "fieldManager": manager}
         return self._ask(Request("PATCH", self._path(reference), query, operations, JSON_PATCH))
 
@@ -280,10 +268,7 @@ class Cluster:
         """Deletes an object, or its dependents first; a missing object is not an error.
 
         With `uid`, another object with the same name is not deleted (409). `grace` of a Pod is in seconds, None for its
-        own. Waits `wait` seconds for the deletion; 0 to return immediately.
-
-        Raises:
-            WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
+        own. After `wait` seconds, raises WaitTimeoutError with finalizers and conditions; 0 to return immediately.
         """
         options: Manifest = {"propagationPolicy": "Foreground" if foreground else "Background"}
         if uid:
@@ -303,10 +288,9 @@ class Cluster:
             self.wait_gone(reference, known, timeout=wait)
 
     def wait_gone(self, reference: Reference, uid: str = "", *, timeout: float = 60) -> None:
-        """Waits until an object is deleted; with `uid`, another object with the same name counts as deleted.
+        """Waits until an object is deleted; raises WaitTimeoutError with its finalizers and conditions.
 
-        Raises:
-            WaitTimeoutError: the object still exists; the message has its finalizers and conditions.
+        With `uid`, another object with the same name counts as deleted.
         """
         last: list[Manifest | None] = [None]
 
@@ -324,19 +308,11 @@ class Cluster:
         poll: float = 0.25,
         what: str = "the expected state of the cluster",
     ) -> _T:
-        """Polls a condition, see `waiting.wait_for`.
-
-        Raises:
-            WaitTimeoutError: the timeout is over; the message has `what` and the server.
-        """
+        """Polls a condition, see `waiting.wait_for`; raises WaitTimeoutError with `what` and the server."""
         return wait_for(condition, what=f"{what} at {self.server}", timeout=timeout, poll=poll)
 
     def resource(self, api_version: str, kind: str) -> Resource:
-        """How a kind is served; an unknown kind is looked up again.
-
-        Raises:
-            UnknownKindError: the server does not serve the kind in this version.
-        """
+        """How a kind is served; looks up an unknown kind again, then raises UnknownKindError."""
         seen, key = self._kinds, (api_version, kind)
         resource = (seen.get(key) if seen else None) or self._discover(seen).get(key)
         if not resource:

@@ -41,11 +41,7 @@ class Entry:
 
 
 def entry_of(files: Path, context: str | None) -> Entry:
-    """Reads a context of a kubeconfig, or of several joined as in KUBECONFIG; None for the current one.
-
-    Raises:
-        ConsoleError: a file cannot be read, is not a kubeconfig, or does not have the context.
-    """
+    """Reads a context (None: current) of kubeconfigs joined as in KUBECONFIG; raises ConsoleError if that fails."""
     found: dict[str, dict[str, dict[str, Any]]] = {"contexts": {}, "clusters": {}, "users": {}}
     current = context
     for file in (Path(file).expanduser() for file in str(files).split(os.pathsep)):
@@ -107,8 +103,7 @@ class Login:
     def __init__(self, entry: Entry, place: Path) -> None:
         """Reads the credentials or runs the credential plugin; messages name the kubeconfig as `place`.
 
-        Raises:
-            ConsoleError: they cannot be read, the program fails, or the user impersonates several groups.
+        Raises ConsoleError if that fails, or if the user impersonates several groups.
         """
         self._place, self._user, self._cluster = place, entry.user, entry.cluster
         groups: list[str] = entry.user.get("as-groups") or []
@@ -129,11 +124,7 @@ class Login:
         self.certificate = Certificate(chain, key) if chain and key else None
 
     def headers(self) -> dict[str, str]:
-        """Headers of a request; an expired token is renewed.
-
-        Raises:
-            ConsoleError: the credential plugin fails.
-        """
+        """Headers of a request; renews an expired token, and raises ConsoleError if the credential plugin fails."""
         with self._lock:
             end = self._got.get("expirationTimestamp")
             if "token" in self._got and isinstance(end, str) and datetime.fromisoformat(end) <= datetime.now(UTC):
@@ -208,11 +199,7 @@ class Login:
 
 
 def content(entry: Mapping[str, Any], key: str, place: Path) -> bytes:
-    """Content of `key-data` in base64, or of the file of `key`; empty without both.
-
-    Raises:
-        ConsoleError: it cannot be read.
-    """
+    """Content of `key-data` in base64, or of the file of `key`, or empty; raises ConsoleError if it is not readable."""
     try:
         if data := entry.get(f"{key}-data"):
             return base64.b64decode(data, validate=True)

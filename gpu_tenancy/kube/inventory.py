@@ -28,8 +28,7 @@ class Entry:
     def current(self, live: Live, manifest: Mapping[str, Json]) -> bool:
         """Whether the live object still has the fields of this manifest, so that no apply is needed.
 
-        Another client's change of a field removes it from our mark. The resourceVersion changes with every status
-        update.
+        Another client's change of a field removes it from our mark; each status update changes the resourceVersion.
         """
         return (self.uid, self.digest, self.mark) == (live.uid, digest(manifest), live.mark)
 
@@ -48,11 +47,7 @@ class Inventory:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads a file; a missing file is an empty inventory.
-
-        Raises:
-            ConsoleError: the file is damaged, or was written by a later version.
-        """
+        """Reads a file, empty if missing; raises ConsoleError if it is damaged, or was written by a later version."""
 
         def unusable(reason: str) -> ConsoleError:
             fix = "restore the file, or delete it if the objects that it lists can stay in the cluster"

@@ -130,11 +130,7 @@ _KUEUE: Final = "kueue.x-k8s.io"
 def check_prunable(
     cluster: Cluster, inventory: Path, wanted: Collection[Key], running: Collection[str], name: str
 ) -> None:
-    """Checks that no deletion would wait for Kueue to clear a finalizer while Kueue does not run.
-
-    Raises:
-        ConsoleError: an object that is no longer in the stack has such a finalizer; nothing was changed.
-    """
+    """Raises ConsoleError if a deletion would wait for Kueue to clear a finalizer while Kueue does not run."""
     if "kueue" in running:
         return
     held: list[str] = []

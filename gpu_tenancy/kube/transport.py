@@ -53,12 +53,7 @@ class Transport:
         return self.answer(request)[0]
 
     def answer(self, request: Request) -> tuple[bytes, tuple[str, ...]]:
-        """Body and warnings of the answer; repeats the request while the server fails.
-
-        Raises:
-            ApiError: the server rejected the request.
-            UnreachableError: the server did not answer.
-        """
+        """Body and warnings; repeats the request while the server fails, then raises ApiError or UnreachableError."""
         for attempt in count():
             started = time.monotonic()
             try:
@@ -86,11 +81,7 @@ class Transport:
         return pause is not None
 
     def lines(self, request: Request) -> Generator[bytes]:
-        """Yields the lines of an answer as they arrive, until the server ends it.
-
-        Raises:
-            ApiError, UnreachableError: as for `send`; also while lines arrive.
-        """
+        """Yields the lines of an answer as they arrive, until the server ends it; raises the errors of `send`."""
         try:
             answer = self._call(request)
             if answer.status != _OK:
@@ -140,10 +131,7 @@ _OTHER_TLS: Final = "the kubeconfig may be of another cluster; get it again from
 def connections(entry: Entry, certificate: Certificate | None, place: Path) -> PoolManager:
     """Connections to the server of a context, with a client certificate; sends no request.
 
-    Messages name the kubeconfig as `place`.
-
-    Raises:
-        ConsoleError: a certificate cannot be read, or the kind of proxy is not supported.
+    Raises ConsoleError, which names the kubeconfig `place`, if a certificate or the kind of proxy cannot be used.
     """
     options: dict[str, Any] = {
         "maxsize": CONNECTIONS,

@@ -22,12 +22,9 @@ def wait_for(
 ) -> _T:
     """Polls a condition until it returns a value other than None or False, and returns the value.
 
-    The pause grows from 10 ms to `poll` seconds, since most conditions are met within milliseconds. `timeout` is in
-    seconds on a machine that is not slow, see `patient`. `what` is for the message, such as `Namespace ml to be
-    deleted`.
-
-    Raises:
-        WaitTimeoutError: the condition was not met within the timeout.
+    The pause grows from 10 ms to `poll` seconds, since most conditions are met within milliseconds. After `timeout`
+    seconds (on a machine that is not slow, see `patient`), raises WaitTimeoutError; its message has `what`, such as
+    `Namespace ml to be deleted`.
     """
     timeout = patient(timeout)
     end = time.monotonic() + timeout

@@ -188,11 +188,7 @@ class Step:
 
 
 def parents(tenancy: Tenancy) -> dict[str, str | None]:
-    """The parent of each cohort, including cohorts that are only named.
-
-    Raises:
-        ValueError: a duplicate name, or a cohort that is its own ancestor.
-    """
+    """The parent of each cohort, also of cohorts that are only named. Raises ValueError for duplicates and cycles."""
     once((each.name for each in tenancy.cohorts), "Cohort")
     once((each.name for each in tenancy.queues), "ClusterQueue")
     above: dict[str, str | None] = {each.name: each.parent for each in tenancy.cohorts}
@@ -229,8 +225,7 @@ def without_cycles(tenancy: Tenancy) -> Tenancy:
 def validate(tenancy: Tenancy) -> None:
     """Rejects resource groups that Kueue's webhooks reject.
 
-    Raises:
-        ValueError: a resource in two groups, or a flavor without quota for a resource of its group.
+    Raises ValueError: a resource in two groups, or a flavor without quota for a resource of its group.
     """
     for queue in tenancy.queues:
         seen: set[str] = set()

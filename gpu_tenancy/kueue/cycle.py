@@ -94,10 +94,7 @@ class _Cycle:
 def run_cycle(
     tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, cache: CandidateCache
 ) -> list[tuple[Entry, Outcome]]:
-    """Nominates and processes the heads, at most one for each ClusterQueue; returns outcomes in processing order.
-
-    `number` is the cycle's. Usage of admitted heads stays in the tree.
-    """
+    """Nominates and processes heads, one for each ClusterQueue; outcomes in processing order; admitted usage stays."""
     entries = [_nominate(tree, workload, number, cache) for workload in heads]
     ordered: Iterable[Entry]
     if tree.fair is None:

@@ -132,10 +132,7 @@ class _FlavorSearch:
     can_preempt_while_borrowing: bool
 
     def run(self, resource: str) -> tuple[dict[str, FlavorAssignment], Mode, int]:
-        """The best flavor for the group's resources, empty if none fits; its representative mode; the last tried index.
-
-        The index is -1 if all flavors were tried.
-        """
+        """The group's best flavor, empty if none fits; its representative mode; last tried index, -1 if all were."""
         fungibility = self.workload.queue.spec.fungibility
         suitable, requests = self.workload.spec.pod_sets[self.index].flavors, self.workload.requests[self.index]
         first, last = 0, self.workload.last_assignment

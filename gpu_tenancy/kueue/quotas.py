@@ -17,8 +17,7 @@ Usage = Mapping[FlavorResource, int]  # of a ClusterQueue's admitted workloads
 class Quotas:
     """The cohort trees of a tenancy with their usage by ClusterQueue; amounts are in the tenancy's units.
 
-    Raises:
-        ValueError: a duplicate name, or a cycle of cohorts.
+    Raises ValueError: a duplicate name, or a cycle of cohorts.
     """
 
     def __init__(self, tenancy: Tenancy, usage: Mapping[str, Usage] | None = None) -> None:

@@ -22,17 +22,14 @@ class Arrival:
 
 @dataclass(slots=True, eq=False)
 class ReplayedJob:
-    """A workload in a replay; times are in milliseconds, `running_since` is None while it is pending.
-
-    `lost` is running time that the job has to repeat.
-    """
+    """A workload in a replay; times are in milliseconds."""
 
     arrival: Arrival
     info: WorkloadInfo
     remaining: int
-    running_since: int | None = None
+    running_since: int | None = None  # None while it is pending
     preemptions: int = 0
-    lost: int = 0
+    lost: int = 0  # running time that the job has to repeat
 
 
 class Observer(Protocol):
@@ -49,12 +46,9 @@ class Observer(Protocol):
 
 
 class Replay:
-    """A tenancy in which jobs arrive and end.
+    """A tenancy in which jobs arrive and end; ValueError as by `gpu_tenancy.kueue.api.parents` and `validate`.
 
     A job saves its progress after every `checkpoint` milliseconds of running; None: a preempted job starts again.
-
-    Raises:
-        ValueError: the tenancy is invalid; see `gpu_tenancy.kueue.api.parents` and `validate`.
     """
 
     def __init__(self, tenancy: Tenancy, observer: Observer, *, checkpoint: int | None = None) -> None:
@@ -79,8 +73,7 @@ class Replay:
     def play(self, arrivals: Iterable[Arrival]) -> int:
         """Plays arrivals, sorted by time, until nothing happens; returns the time of the last event in milliseconds.
 
-        Raises:
-            ValueError: an arrival is earlier than the one before it, or its queue does not exist.
+        Raises ValueError: an arrival is earlier than the one before it, or its queue does not exist.
         """
         for arrival in arrivals:
             if arrival.at < self._now:

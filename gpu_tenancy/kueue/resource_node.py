@@ -177,12 +177,9 @@ def lowest_subtree_that_fits(queue: Node, key: int, amount: int) -> tuple[int, b
 
 
 class DominantResourceShare(NamedTuple):
-    """A comparable share: a borrower of weight 0 (`weightless`) has a larger share than all others.
+    """A comparable share in thousandths of the lendable quota, divided by the weight unless that is 0."""
 
-    `value` is in thousandths of the lendable quota, divided by the weight unless that is 0.
-    """
-
-    weightless: bool
+    weightless: bool  # a borrower of weight 0, whose share is larger than all others
     value: float
 
 

@@ -32,10 +32,9 @@ Data: TypeAlias = Mapping[str, Any]
 
 
 def observe(scenario: Data) -> dict[str, Any]:
-    """Simulates a scenario; returns admitted and pending workloads after each step, in the order of submission.
+    """Admitted and pending workloads after each step of a scenario, in the order of submission.
 
-    Raises:
-        KeyError, TypeError, ValueError: the scenario is invalid.
+    Raises KeyError, TypeError or ValueError: the scenario is invalid.
     """
     observed = [
         {

@@ -57,8 +57,7 @@ class Settled:
 class Simulation:
     """A tenancy with its workloads; `amount` formats amounts in the reasons of pending workloads.
 
-    Raises:
-        ValueError: the tenancy is invalid; see `gpu_tenancy.kueue.api.parents` and `validate`.
+    Raises ValueError: the tenancy is invalid; see `gpu_tenancy.kueue.api.parents` and `validate`.
     """
 
     def __init__(self, tenancy: Tenancy, amount: FormatAmount = plain_amount) -> None:
@@ -76,11 +75,7 @@ class Simulation:
         self._created = 0
 
     def submit(self, workload: Workload) -> None:
-        """Adds a pending workload.
-
-        Raises:
-            ValueError: a duplicate name, or no such ClusterQueue.
-        """
+        """Adds a pending workload. Raises ValueError for a duplicate name, or without such a ClusterQueue."""
         runner, info = self._create(workload)
         runner.submit(info)
 
@@ -139,11 +134,7 @@ class Simulation:
             runner.clock.start_eviction(info)
 
     def finish(self, name: str) -> None:
-        """Removes a workload, admitted or pending.
-
-        Raises:
-            ValueError: no such workload.
-        """
+        """Removes a workload, admitted or pending. Raises ValueError if it does not exist."""
         if name not in self._workloads:
             raise ValueError(f"workload {name!r} does not exist and cannot finish")
         info = self._workloads.pop(name)
@@ -190,10 +181,9 @@ class Simulation:
 
 
 def run(tenancy: Tenancy, steps: Iterable[Step], amount: FormatAmount = plain_amount) -> tuple[Settled, ...]:
-    """The state after each step; the scheduler runs after each workload that finishes or is submitted.
+    """The state after each step; the scheduler runs after each finished or submitted workload.
 
-    Raises:
-        ValueError: the tenancy or a step is invalid.
+    Raises ValueError: the tenancy or a step is invalid.
     """
     simulation = Simulation(tenancy, amount)
     states: list[Settled] = []

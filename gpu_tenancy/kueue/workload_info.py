@@ -45,18 +45,13 @@ class FlavorReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Outcome of a workload's last search, why flavors did not fit, and the names of the workloads to preempt.
-
-    Attributes:
-        amounts: the request in the best flavors, by key.
-        reclaims: whether Kueue reclaims for it, but only while all its requests are within nominal quota.
-    """
+    """Outcome of a workload's last search, why flavors did not fit, and the names of the workloads to preempt."""
 
     outcome: Outcome
     reasons: tuple[FlavorReason, ...] = ()
     targets: tuple[str, ...] = ()
-    amounts: Amounts = ()
-    reclaims: bool = False
+    amounts: Amounts = ()  # the request in the best flavors, by key
+    reclaims: bool = False  # whether Kueue reclaims for it, if all its requests are within nominal quota
 
     def after(self, earlier: "Verdict | None") -> "Verdict":
         """The verdict on all flavors, if an earlier cycle has tried some: Kueue reports the last cycle alone."""
@@ -209,8 +204,7 @@ class CohortTree:
 def cohort_trees(tenancy: Tenancy, used: Iterable[FlavorResource] = ()) -> list[CohortTree]:
     """The trees of a tenancy in the order of its ClusterQueues; `used` may have usage although no quota is set.
 
-    Raises:
-        ValueError: a duplicate name, or a cycle of cohorts.
+    Raises ValueError: a duplicate name, or a cycle of cohorts.
     """
     parent_of = parents(tenancy)
     roots: dict[str, str] = {}

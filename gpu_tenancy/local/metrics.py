@@ -1,6 +1,6 @@
 """`tenancy local metrics`: the metrics of the embedded platform for a Prometheus, as of a real cluster.
 
-Metrics of objects are served on the loopback; the Prometheus reads those of the controllers itself.
+Metrics of objects are served on the loopback; the Prometheus reads the controllers' metrics itself.
 """
 
 import json
@@ -41,10 +41,7 @@ _SIMULATED: Final = "Simulated: nothing measures it."
 def serving(platform: Platform, stack: Stack, port: int, folder: Path) -> Generator[ThreadingHTTPServer]:
     """A server for a Prometheus, with its configuration files, and the stack's dashboards and rules.
 
-    Run its `serve_forever`. The port is on the loopback; 0 is any free one.
-
-    Raises:
-        ConsoleError: the port cannot be used.
+    Run its `serve_forever`. The port is on the loopback; 0 is any free one. Raises ConsoleError if it cannot be used.
     """
     tree, servers = Tree(stack), [server for team in plan(stack).teams for server in team.servers]
     observed = observability(tree, servers, gpu_prices(tree))

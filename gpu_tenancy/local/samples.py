@@ -124,7 +124,7 @@ _STATUSES: Final = ("true", "false", "unknown")
 
 
 def state_samples(list_kind: Callable[[str, str], tuple[Manifest, ...]]) -> Iterator[Sample]:
-    """The samples of all objects; `list_kind` returns those of an API version and a kind."""
+    """The samples of all objects; `list_kind` returns objects of an API version and a kind."""
     for (version, kind), samples in _KINDS.items():
         for manifest in list_kind(version, kind):
             yield from samples(manifest)

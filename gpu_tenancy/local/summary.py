@@ -23,24 +23,15 @@ from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """GPUs of one flavor that one team may use; CPU or memory, in base units, where the flavor has no GPUs.
-
-    Attributes:
-        flavor: `Measure.label`: name of the flavor, with the resource where it has no GPUs.
-        scheduler: `Kueue`, or `Volcano` for gangs.
-        guaranteed: nominal quota.
-        limit: usage that its queue could have if all others used nothing.
-        used: GPUs of its admitted workloads; where Kueue is not running, of its scheduled pods.
-        lends: whether other teams may borrow its idle guarantee.
-    """
+    """GPUs of one flavor that one team may use; CPU or memory, in base units, where the flavor has no GPUs."""
 
     team: str
-    flavor: str
-    scheduler: str
-    guaranteed: int
-    limit: int
-    used: int
-    lends: bool
+    flavor: str  # `Measure.label`: the flavor, with the resource where it has no GPUs
+    scheduler: str  # `Kueue`, or `Volcano` for gangs
+    guaranteed: int  # nominal quota
+    limit: int  # usage that its queue could have if all others used nothing
+    used: int  # GPUs of its admitted workloads; where Kueue is not running, of its scheduled pods
+    lends: bool  # whether other teams may borrow its idle guarantee
     resource: str
 
     @property

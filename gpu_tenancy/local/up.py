@@ -65,17 +65,13 @@ ACTIONS: Final = ("created", "changed", "replaced", "pruned")  # changes of an o
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of `up`; `engine` is the program that applied the objects.
-
-    `changes` counts created, changed, replaced and pruned objects, without zeros; `nodes` likewise; `objects` is the
-    number of objects in the stack.
-    """
+    """The result of `up`; `changes` and `nodes` count created, changed, replaced and pruned objects, without zeros."""
 
     preview: Preview
-    engine: Engine
+    engine: Engine  # the program that applied the objects
     changes: Mapping[str, int]
     nodes: Mapping[str, int]
-    objects: int
+    objects: int  # of the stack
     kubeconfig: Path
     server: str
     summary: Summary
@@ -90,19 +86,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of `up`.
-
-    Attributes:
-        replace: whether another stack may be deleted with the whole platform.
-        foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
-            the user can read the preview meanwhile.
-        service: Kubernetes service such as `gke` for the API server's admission settings; empty keeps the present ones.
-    """
+    """Options of `up`; `foreshow` gets the preview to read if programs must be downloaded or built first."""
 
     controllers: ControllerChoice = "all"
-    replace: bool = False
+    replace: bool = False  # may delete another stack with the whole platform
     foreshow: Callable[[Preview], None] = lambda _: None
-    service: str = ""
+    service: str = ""  # such as `gke`, for the API server's admission settings; empty keeps the present ones
 
 
 DEFAULTS: Final = Options()

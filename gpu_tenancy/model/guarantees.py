@@ -28,9 +28,7 @@ def moved(source: Source, count: int, flavor: str, giver: str, taker: str) -> Ma
     """The changed numbers of a stack if a team gives guaranteed GPUs to another.
 
     The limit of a team that cannot borrow stays its guarantee; another limit changes only if the guarantee exceeds it.
-
-    Raises:
-        ConsoleError: a team or its share does not exist, or the giver has fewer GPUs.
+    Raises ConsoleError if a team or its share does not exist, or the giver has fewer GPUs.
     """
     if giver == taker:
         raise ConsoleError(f"--from {giver} --to {taker}: the same team", "specify two teams")
@@ -74,11 +72,7 @@ def _share(source: Source, team: str, flavor: str) -> Path:
 
 
 def with_numbers(text: str, changes: Mapping[Path, int], file: str) -> str:
-    """The text of a valid YAML file with other numbers at their places. Messages name the file.
-
-    Raises:
-        ConsoleError: a place is not a number of its own: it is missing, or shared by an anchor, an alias or `<<`.
-    """
+    """A YAML text with other numbers. Raises ConsoleError if a place is missing or shared (anchor, alias, `<<`)."""
     text = text.removeprefix("\ufeff")  # the parsers count it differently
     root = compose(text)
     if root is None:

@@ -84,16 +84,12 @@ class Pods(_Row):
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of an object that are alike.
-
-    `template` is the parent of `resources` for a kind whose `Pods` have them. `stated` is whether the object has the
-    number; a Deployment with an autoscaler does not.
-    """
+    """Pods of an object that are alike."""
 
     name: str
     count: int
-    template: Mapping[str, Json]
-    stated: bool
+    template: Mapping[str, Json]  # the parent of `resources` for a kind whose `Pods` have them
+    stated: bool  # whether the object has the number; a Deployment with an autoscaler does not
 
 
 class Groups(_Row):

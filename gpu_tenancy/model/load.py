@@ -37,10 +37,7 @@ class Draft:
 
 
 def draft(source: Source) -> Draft:
-    """Reads the valid part: invalid places are reported and removed, then the rest is read again.
-
-    So one misspelt key does not hide other problems, such as a guarantee that exceeds the supply.
-    """
+    """Reads the valid part and reports the rest, so that one misspelt key does not hide other problems."""
     unreadable = list(value_problems(source.sections))
     problems = [_located(problem, source) for problem in unreadable]
     if any(len(problem.path) >= DEEPEST for problem in unreadable):
@@ -99,8 +96,7 @@ def _place(detail: ErrorDetails, data: Mapping[str, Any]) -> Path:
 def _leave_out(place: Path, data: Any) -> Path:
     """Removes the place from the data so that the rest can be read; returns the removed path, `()` for everything.
 
-    A missing key gets a placeholder, so that its neighbours are still checked. If the placeholder is invalid too, the
-    section around it is removed.
+    A missing key gets a placeholder, and if this is invalid too, the section around it is removed.
     """
     if not place:
         return ()

@@ -6,8 +6,7 @@ from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
 
 Runtime: TypeAlias = Literal["job", "pytorch", "jax", "ray"]
 """Frameworks whose jobs `tenancy submit` writes; all pods of a job are alike."""
-Launched: TypeAlias = Literal["mpi", "deepspeed"]
-"""Frameworks with a launcher beside their workers."""
+Launched: TypeAlias = Literal["mpi", "deepspeed"]  # frameworks with a launcher beside their workers
 NO_LAUNCHER: Final = (
     "a TrainJob sets image and resources of the launcher only; those of its workers are in a TrainingRuntime, which"
     " researchers may not create"
@@ -41,12 +40,10 @@ DEPLOYED_BY: Final = "gpu-tenancy.dev/deployed-by"
 HOLD: Final = "gpu-tenancy.dev/hold"
 """Annotation of a held ClusterQueue or ResourceFlavor, with the holder's name, and taint key of a held flavor."""
 USER: Final = "gpu-tenancy.dev/user"  # label of a job with its user, which Kueue copies to its Workload
-ACCOUNT: Final = "workload"
-"""Service account of all workloads of a team, which pulls images with the team's Secrets."""
+ACCOUNT: Final = "workload"  # service account of all workloads of a team, which pulls images with the team's Secrets
 NOTEBOOK: Final = "gpu-tenancy.dev/notebook"  # label of a notebook, its pod and its home, with the notebook's name
 NOTEBOOKS: Final = "notebooks"  # ConfigMap of a team with its offer of notebooks and their program
-NOTEBOOK_PORT: Final = 8888
-"""Port on which JupyterLab listens, on the loopback of its pod."""
+NOTEBOOK_PORT: Final = 8888  # port on which JupyterLab listens, on the loopback of its pod
 NOTEBOOK_TOKEN: Final = "/tmp/notebook-token"  # noqa: S105, S108 - where it is, in the container
 KUBECTL: Final = (
     "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
@@ -62,10 +59,7 @@ def deployed_by(project: str, environment: str) -> str:
 
 
 def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
-    """The name by which a stack adopts an object, without its version: `Namespace/ml` or `Job.batch/ml/train`.
-
-    The namespace of cluster-scoped objects is empty.
-    """
+    """The name by which a stack adopts an object, without its version: `Namespace/ml` or `Job.batch/ml/train`."""
     group = api_version.rpartition("/")[0]
     return "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)
 

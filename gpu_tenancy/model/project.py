@@ -18,11 +18,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def project_folder(given: Path | None = None) -> Path:
-    """The folder of `Pulumi.yaml`, the program and its stacks; default: the nearest one above the working directory.
-
-    Raises:
-        ConsoleError: there is no Pulumi project.
-    """
+    """The folder of `Pulumi.yaml`: `given`, or the nearest one upwards. Raises ConsoleError without a project."""
     if given:
         if not (given / _FILE).is_file():
             fix = "specify the folder of a Pulumi project with --project"
@@ -64,11 +60,7 @@ def existing_stacks(project: Path) -> list[str]:
 
 
 def check_name(name: str) -> None:
-    """Checks a stack's name, which is part of paths and of lines that scripts read.
-
-    Raises:
-        ConsoleError: Pulumi does not allow it: https://www.pulumi.com/docs/iac/concepts/stacks/#create-stack.
-    """
+    """Raises ConsoleError for a forbidden name: https://www.pulumi.com/docs/iac/concepts/stacks/#create-stack."""
     if not _NAME.fullmatch(name):
         fix = "use at most 100 letters, digits, '-', '_' and '.'; start with a letter, digit or '_'"
         raise ConsoleError(f"stack {shortened(name)} is not a valid name", fix)
@@ -85,12 +77,7 @@ def stack_file(project: Path, name: str) -> Path:
 
 
 def read_stack(name: str, project: Path | None = None) -> Source:
-    """The source of a stack by its name.
-
-    Raises:
-        ConsoleError: the stack does not exist, or its name is not valid.
-        StackError: its file is not valid YAML or has no config.
-    """
+    """The source of a stack. Raises ConsoleError if it is missing or misnamed, StackError for bad YAML or no config."""
     project = project_folder(project)
     check_name(name)
     file = stack_file(project, name)
@@ -114,9 +101,7 @@ class Declared:
 def declared(name: str, project: Path | None = None) -> Declared:
     """Reads and validates a stack of a project, by default the nearest one from the working directory up.
 
-    Raises:
-        ConsoleError: the project or the stack does not exist.
-        StackError: the stack file is invalid; it has every problem.
+    Raises ConsoleError without the project or the stack, StackError with every problem of the file.
     """
     project = project_folder(project)
     named, source = project_name(project), read_stack(name, project)

@@ -1,7 +1,6 @@
 """Resolves a stack: adds values that follow from the user's keys, once, before checks and plan.
 
-Servers get the defaults of their engine and the mounts of their model. A canary gets the exposure of its server. The
-burst of a server becomes a server of its own, so that everything counts it.
+Servers get defaults of their engine and mounts of their model, canaries their exposure; a burst becomes a server.
 """
 
 from collections.abc import Iterator

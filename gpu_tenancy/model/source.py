@@ -44,8 +44,7 @@ class Source:
 def read_file(file: FilePath, shown: str | None = None) -> Source:
     """Reads `stacks/Pulumi.<stack>.yaml` without Pulumi; `secure:` values are not decrypted.
 
-    Raises:
-        StackError: the file is missing or invalid YAML, or has duplicate keys or no config.
+    Raises StackError: the file is missing or invalid YAML, or has duplicate keys or no config.
     """
     name = shown or str(file)
     try:
@@ -69,10 +68,9 @@ def read_file(file: FilePath, shown: str | None = None) -> Source:
 
 
 def with_files(source: Source, folder: FilePath) -> Source:
-    """The source with sections read from separate files, such as `people: people.yaml`, beside the stack's file.
+    """The source with sections of separate files beside it, such as `people: people.yaml`.
 
-    Raises:
-        StackError: such a file does not exist, is invalid YAML or has encrypted values.
+    Raises StackError: such a file does not exist, is invalid YAML or has encrypted values.
     """
     hidden = {*source.unread, *source.secrets}
     for section in SHARED_SECTIONS:
@@ -106,12 +104,9 @@ def _with_file(source: Source, section: str, name: str, folder: FilePath) -> Sou
 
 
 def read_config(config: Mapping[str, str], beside: Source | None = None) -> Source:
-    """Reads the config that the Pulumi engine gives to a program: strings by full key, JSON for structured values.
+    """Config of the Pulumi engine: strings by full key, JSON for structured values.
 
-    `beside` is the stack's file, if it is available, for the lines of errors.
-
-    Raises:
-        StackError: a value is JSON with numbers or nesting that no stack has.
+    `beside`: the stack's file, for lines of errors. Raises StackError: JSON with numbers or nesting that no stack has.
     """
     file = beside.file if beside else ""
     sections = {

@@ -1,7 +1,4 @@
-"""MultiKueue between stacks: a manager's flavors, teams and quotas, read from the stacks of its workers.
-
-So manager and workers agree by construction.
-"""
+"""MultiKueue between stacks: a manager has the flavors, teams and quotas of its workers' stacks, so that they agree."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -270,8 +267,7 @@ def _summed(shares: list[_Amounts]) -> Data:
 def with_workers(source: Source, read: _Read) -> Source:
     """The source of a manager with values from its workers, which `read` checks; any other source is unchanged.
 
-    Raises:
-        StackError: a worker is missing or invalid, the workers differ, or the file has keys that its workers define.
+    Raises StackError: a worker is missing or invalid, workers differ, or the file has keys that its workers define.
     """
     found = _section_of(source)
     if found is None or not found.workers:
@@ -299,10 +295,7 @@ def with_workers(source: Source, read: _Read) -> Source:
 
 
 def manager_problems(source: Source, stack: Stack, read: _Read) -> Iterator[Problem]:
-    """Problems of a worker with its manager; the manager's preview reports them too.
-
-    `read` checks the stack of the manager, with its workers.
-    """
+    """Problems of a worker with its manager, whose stack `read` checks; the manager's preview reports them too."""
     manager = stack.multikueue.manager if stack.multikueue else None
     if manager is None or source.folder is None or not source.file:
         return

@@ -46,13 +46,10 @@ class UnreadableError(Exception):
 
 
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
-    """Reads a file of a user, and the line of each place.
+    """Reads a file of a user, and the line of each place, within the bounds of `gpu_tenancy/base/bounds.py`.
 
-    The time is bounded: `gpu_tenancy/base/bounds.py` limits the size, the nesting and the number of values. Problems
-    name the file as `shown`; `instead` is the fix if it cannot be opened, such as `specify a file of steps`.
-
-    Raises:
-        UnreadableError: the file cannot be opened, is too large, is not valid UTF-8, or is invalid YAML.
+    Problems name the file as `shown`; `instead` is the fix if it cannot be opened, such as `specify a file of steps`.
+    Raises UnreadableError: the file cannot be opened, is too large, is not valid UTF-8, or is invalid YAML.
     """
     reader = _Reader(shown)
     root = compose(_text(file, instead))
@@ -63,8 +60,7 @@ def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
 def read_documents(file: FilePath, shown: str, *, instead: str) -> list[Any]:
     """The documents of a file of Kubernetes objects, within the same bounds; `secure` is a key like others.
 
-    Raises:
-        UnreadableError: as `read_yaml`, or a key is a duplicate, or a value does not have the type of its tag.
+    Raises UnreadableError as `read_yaml`, or a key is a duplicate, or a value does not have the type of its tag.
     """
     reader = _Reader(shown, encrypted="")
     text = _text(file, instead)
@@ -76,20 +72,14 @@ def read_documents(file: FilePath, shown: str, *, instead: str) -> list[Any]:
 
 
 def read_table(file: FilePath) -> Any:
-    """The plain data of a YAML file of this program; its reader validates the rows.
-
-    Raises:
-        OSError: the file cannot be read.
-        UnreadableError: the file is not YAML.
-    """
+    """Plain data of a YAML file of this program, unchecked. Raises OSError, or UnreadableError if it is not YAML."""
     return parse(file.read_bytes())
 
 
 def parse(content: str | bytes) -> Any:
     """The plain data of a YAML text of any size; the last of several equal keys has the value.
 
-    Raises:
-        UnreadableError: the text is not YAML, is nested too deeply, or has an alias inside the value of its anchor.
+    Raises UnreadableError: not YAML, nested too deeply, or an alias inside the value of its anchor.
     """
     text = content if isinstance(content, str) else _decoded(content)
     return _loaded(text, lambda loader: yaml.load(text, loader))  # noqa: S506 - a safe loader

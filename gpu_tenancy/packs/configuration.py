@@ -43,7 +43,7 @@ def shipped_sets() -> list[Path]:
 
 
 def pack_names(project: Path) -> list[str]:
-    """The packs that need no folder: those in the project's `policy/`, and those of this package."""
+    """The packs that need no folder: in the project's `policy/`, and in this package."""
     return sorted({file.parent.name for folder in _places(project) for file in folder.glob("*/PulumiPolicy.yaml")})
 
 
@@ -52,12 +52,9 @@ def _places(project: Path) -> tuple[Path, Path]:
 
 
 def choose(text: str, project: Path, *, production: bool) -> PackChoice:
-    """A pack from `folder`, `folder=config.json`, or the name of a pack.
+    """A pack from `folder`, `folder=config.json`, or the name of a pack. Raises ConsoleError for a missing folder.
 
     A pack by name gets the configuration set in `policy/config` for production or development, unless a file is named.
-
-    Raises:
-        ConsoleError: the folder does not exist.
     """
     place, separator, config = text.partition("=")
     given = Path(config) if separator else None
@@ -100,8 +97,7 @@ class RuleConfig:
 def read_config(file: Path) -> dict[str, RuleConfig]:
     """Reads a file: `{"rule": "mandatory" | {"enforcementLevel": …, setting: …}, "all": …}`.
 
-    Raises:
-        ConsoleError: the file does not exist, or does not have that form.
+    Raises ConsoleError if it does not exist, or does not have that form.
     """
     if not file.is_file():
         raise ConsoleError(f"policy configuration {file} does not exist", "specify a JSON file")
@@ -144,10 +140,8 @@ def reconciled(info: wire.AnalyzerInfo, given: Mapping[str, RuleConfig], where: 
     """The configuration that the engine sends to a pack: the level and settings of every rule, defaults included.
 
     `all` sets the level of each rule that has none: pkg/resource/analyzer/config.go in pulumi/pulumi,
-    `ReconcilePolicyPackConfig`. Unlike there, an unknown rule is an error. `where` is the file, for errors.
-
-    Raises:
-        ConsoleError: with all unknown rules, and all settings that their schemas do not allow.
+    `ReconcilePolicyPackConfig`. Unlike there, an unknown rule is an error. `where` is the file, for errors. Raises
+    ConsoleError with all unknown rules, and all settings that their schemas do not allow.
     """
     rules = {rule.name: rule for rule in info.policies}
     configs: dict[str, RuleConfig] = {}

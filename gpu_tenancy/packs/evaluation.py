@@ -28,8 +28,7 @@ _SEVERITIES: Final = {
 def evaluate(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResult]:
     """Evaluates a stack with all packs in parallel, each in its own process.
 
-    Raises:
-        ConsoleError: a pack does not start or respond, or its configuration is invalid.
+    Raises ConsoleError if a pack does not start or respond, or its configuration is invalid.
     """
     request = stack_request(rendered)
     with ThreadPoolExecutor(max(1, len(chosen))) as threads:
@@ -53,11 +52,7 @@ class Session:
 
     @classmethod
     def of(cls, client: Client, given: Mapping[str, RuleConfig], where: str = "the configuration") -> "Session":
-        """Reads a pack's description, and configures it.
-
-        Raises:
-            ConsoleError: the configuration is invalid.
-        """
+        """Reads a pack's description, and configures it. Raises ConsoleError for an invalid configuration."""
         info = client.info()
         config = reconciled(info, given, where)
         client.configure(config)

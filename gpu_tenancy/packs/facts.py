@@ -1,7 +1,4 @@
-"""Generates the facts that policy packs share with the catalogue: `make facts`.
-
-A pack is published alone, so it has its own copy of each table that it needs.
-"""
+"""Generates the facts that policy packs share with the catalogue (`make facts`); each pack is published with a copy."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

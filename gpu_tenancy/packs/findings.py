@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 
 class Outcome(StrEnum):
-    """What a finding is about; packs of others report only violations and remedies."""
+    """The subject of a finding; foreign packs report only violations and remedies."""
 
     BROKEN = "broken"  # a violation, mandatory or advisory
     EXEMPTED = "exempted"  # a violation by an exempted resource
@@ -24,16 +24,13 @@ _SEVERITIES: Final = ("critical", "high", "medium", "low", "unspecified")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One message of a pack about one resource: `PLACE: VALUE problem; fix`.
-
-    `severity` is `critical`, `high`, `medium`, `low` or `unspecified`; `urn` is empty if the pack named no resource.
-    """
+    """One message of a pack about one resource: `PLACE: VALUE problem; fix`."""
 
     pack: str
     rule: str
     kind: Kind
-    severity: str
-    urn: str
+    severity: str  # `critical`, `high`, `medium`, `low` or `unspecified`
+    urn: str  # empty if the pack named no resource
     message: str
     outcome: Outcome = Outcome.BROKEN
 
@@ -48,7 +45,7 @@ class RuleState:
 
 @dataclass(frozen=True, slots=True)
 class PackResult:
-    """The result of one pack for a stack; `states` has each of its rules by name, also those that are disabled."""
+    """The result of one pack for a stack; `states` has each of its rules by name, including disabled rules."""
 
     pack: str
     version: str

@@ -85,11 +85,9 @@ def _reported(response: wire.AnalyzeResponse, call: grpc.Call) -> list[Reported]
 def pack_process(folder: Path) -> Generator[Client]:
     """Starts a pack's process in its folder, yields its client, and terminates the process on exit.
 
-    The interpreter is that of the virtual environment in `PulumiPolicy.yaml` if that exists, else this program's:
-    sdk/python/cmd/pulumi-language-python/main.go in pulumi/pulumi, `RunPlugin`.
-
-    Raises:
-        ConsoleError: the folder has no pack in Python, or the pack does not start.
+    The interpreter is from the virtual environment in `PulumiPolicy.yaml` if it exists, else this program's:
+    sdk/python/cmd/pulumi-language-python/main.go in pulumi/pulumi, `RunPlugin`. Raises ConsoleError if the folder has
+    no pack in Python, or the pack does not start.
     """
     command = [_interpreter(folder), "-u", "-m", "pulumi.policy", _NO_ENGINE, str(folder.resolve())]
     with TemporaryFile() as log:
@@ -143,7 +141,6 @@ def _map(value: object) -> dict[str, Any]:
 
 
 def _port(process: "subprocess.Popen[bytes]", folder: Path, log: IO[bytes]) -> int:
-    """The port: the first line that a pack prints."""
     assert process.stdout is not None  # noqa: S101 - set by the caller
     until, line = time.monotonic() + patient(_TIMEOUT), b""
     while not line.endswith(b"\n"):

@@ -47,56 +47,35 @@ class Bar:
     """Guarantee and limit of a team or cohort for one flavor; `rail`, `solid` and `used` are ends of bars.
 
     A team that shares a queue has one without a flavor: only the remark is shown.
-
-    Attributes:
-        hue: colour of the flavor, from 0.
-        rail: capacity of the flavor.
-        solid: guarantee.
-        hatch: start and length of the quota that may be borrowed.
-        tick: position of the limit; None without a limit.
-        used: GPUs in use; None where unknown.
-        ring: whether nothing is guaranteed.
-        kept: bracket under the guarantee: True if never lent, False if lent, None for no bracket.
-        numbers: `8 → 32`.
-        was: numbers at the base, where they changed.
-        remark: meaning of the bracket.
-        says: text alternative of the bar.
-        job: CPU and memory of the largest job that the guarantee covers; empty without one.
     """
 
     name: str
     flavor: str
     scheduler: str
-    hue: int
-    rail: float
-    solid: float
-    hatch: tuple[float, float]
-    tick: float | None
-    used: float | None
-    ring: bool
-    kept: bool | None
-    numbers: str
-    was: str
-    remark: str
-    says: str
-    job: str = ""
+    hue: int  # colour of the flavor, from 0
+    rail: float  # capacity of the flavor
+    solid: float  # guarantee
+    hatch: tuple[float, float]  # start and length of the quota that may be borrowed
+    tick: float | None  # position of the limit; None without a limit
+    used: float | None  # GPUs in use; None where unknown
+    ring: bool  # nothing is guaranteed
+    kept: bool | None  # bracket under the guarantee: True if never lent, False if lent, None for no bracket
+    numbers: str  # `8 → 32`
+    was: str  # numbers at the base, where they changed
+    remark: str  # meaning of the bracket
+    says: str  # text alternative
+    job: str = ""  # CPU and memory of the largest job that the guarantee covers; empty without one
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A cohort of the tree with its children; `teams` are names, each with its bars.
-
-    Attributes:
-        nobody: quota that is guaranteed to no team of it; at the root, all teams may borrow it.
-        guaranteed: guarantee of the cohort, including its children.
-        count: teams in the cohort and below.
-    """
+    """A cohort of the tree with its children."""
 
     name: str
     depth: int
-    nobody: str
-    guaranteed: str
+    nobody: str  # quota that is guaranteed to no team of it; at the root, all teams may borrow it
+    guaranteed: str  # including its children
     bars: tuple[Bar, ...]
     groups: tuple["Branch", ...]
-    teams: tuple[tuple[str, tuple[Bar, ...]], ...]
-    count: int
+    teams: tuple[tuple[str, tuple[Bar, ...]], ...]  # names, each with its bars
+    count: int  # teams in the cohort and below

@@ -34,34 +34,24 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table, or its total (`sums`).
-
-    Attributes:
-        team: for the search; empty for a total.
-        fresh: whether the base does not have the row.
-    """
+    """A row of a table, or its total (`sums`)."""
 
     cells: tuple[Cell, ...]
-    team: str = ""
-    fresh: bool = False
+    team: str = ""  # for the search; empty for a total
+    fresh: bool = False  # the base does not have the row
     sums: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose rows are identified by their first `keys` cells.
+    """A table whose rows are identified by their first `keys` cells."""
 
-    Attributes:
-        name: id in links, such as `cost-by-team`.
-        gone: labels of rows that only the base has.
-    """
-
-    name: str
+    name: str  # id in links, such as `cost-by-team`
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     keys: int = 1
-    gone: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()  # labels of rows that only the base has
 
 
 def row(*texts: object, team: str = "", sums: bool = False) -> Row:

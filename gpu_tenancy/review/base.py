@@ -32,16 +32,13 @@ json.dump([dataclasses.asdict(registration) for registration in rendered.registr
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A stack at another ref, with an abbreviated commit hash; `notes` are limits of the comparison.
-
-    `rendered` is None if the ref does not have the stack, `stack` also if the current schema rejects it.
-    """
+    """A stack at another ref."""
 
     ref: str
-    commit: str
-    stack: Stack | None
-    rendered: Rendered | None
-    notes: tuple[str, ...] = ()
+    commit: str  # abbreviated hash
+    stack: Stack | None  # None if the ref does not have the stack, or the current schema rejects it
+    rendered: Rendered | None  # None if the ref does not have the stack
+    notes: tuple[str, ...] = ()  # limits of the comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +52,14 @@ class Copy:
 def base(ref: str, stack: str, project: Path, name: str) -> Base:
     """Renders a stack at another git ref, such as `origin/main`, with that ref's program.
 
-    Raises:
-        ConsoleError: no git repository, no such ref, or its program fails.
+    Raises ConsoleError: no git repository, no such ref, or its program fails.
     """
     with checkout(project, ref) as copy:
         return base_in(copy, ref, stack, name)
 
 
 def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
-    """As `base`, with the copy of the project at the ref.
-
-    Raises:
-        ConsoleError: the ref's program fails.
-    """
+    """As `base`, with the copy of the project at the ref; raises ConsoleError if the ref's program fails."""
     if not stack_file(copy.folder, stack).is_file():
         missing = f"stack {stack} does not exist at {ref}; all resources are new"
         return Base(ref, copy.commit, None, None, (missing,))
@@ -86,11 +78,7 @@ def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
 
 @contextmanager
 def checkout(project: Path, ref: str) -> Generator[Copy]:
-    """Temporary copy of the project's folder at a ref; the working tree stays unchanged.
-
-    Raises:
-        ConsoleError: no git repository, or no such ref.
-    """
+    """Temporary copy of the project's folder at a ref. Raises ConsoleError without a git repository or such a ref."""
     commit = git(project, ref, "rev-parse", "--short", "--verify", f"{ref}^{{commit}}").strip()
     within = git(project, ref, "rev-parse", "--show-prefix").strip().rstrip("/")
     # In a subfolder, `git archive` would pack only files below it.

@@ -93,11 +93,10 @@ def _effect(current: Preview, live: State) -> Effect:
 
 
 def between(stack: str, before: str, after: str | None, project: Path) -> Review:
-    """Reviews the change of a stack between two refs, or between a ref and the working tree (`after` None).
+    """The change of a stack between two refs, or between a ref and the working tree (`after` None).
 
-    Raises:
-        ConsoleError: a ref does not exist or does not have the stack, or its program fails.
-        StackError: the stack in the working tree is invalid.
+    Raises ConsoleError: a ref does not exist or does not have the stack, or its program fails; StackError: the stack in
+    the working tree is invalid.
     """
     if after is None:
         return review(preview(stack, project), project, ref=before)
@@ -147,11 +146,7 @@ _FIX_USED: Final = "write it by `tenancy cost STACK --month YYYY-MM -o json`"
 
 
 def read_used(file: Path, stack: str) -> Used:
-    """Reads the teams' use in a month, written by `tenancy cost -o json`.
-
-    Raises:
-        ConsoleError: an unreadable or invalid file, or one of another stack.
-    """
+    """The teams' use in a month, from `tenancy cost -o json`. Raises ConsoleError: invalid, or of another stack."""
     try:
         month = _UsedMonth.model_validate_json(file.read_bytes())
     except OSError as error:
@@ -184,12 +179,9 @@ _SAME: Final = frozenset({"same", "refresh", "read", "read-replacement", "read-d
 
 
 def read_real(file: Path, after: Rendered, before: Rendered | None, pools: tuple[str, ...]) -> Real:
-    """Reads a saved Pulumi preview, the output of `pulumi preview --json`.
+    """Reads the output of `pulumi preview --json`. Raises ConsoleError if it is unreadable or no preview.
 
-    The offline rendering `after` assigns resources to teams and pools, `before` deleted ones. `pools` are their names.
-
-    Raises:
-        ConsoleError: the file cannot be read or is not a Pulumi preview.
+    The offline rendering `after` assigns resources to teams and pools (named `pools`), `before` deleted ones.
     """
     try:
         preview = read_json(file.read_text(encoding="utf-8"))

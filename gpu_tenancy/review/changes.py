@@ -34,42 +34,28 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Effect of a change of a cloud resource.
+    """Effect of a change of a cloud resource."""
 
-    Attributes:
-        what: kind of the resource in a stack's terms, such as `cluster`; empty for its smaller parts.
-        label: kind and name: `cluster ml-prod`, `pool h100`, `system nodes`.
-        protected: Pulumi refuses to delete it.
-        stays: the old resource stays in the cloud, but Pulumi no longer manages it.
-        loses: effect of its deletion, besides the end of nodes and workloads, as a clause.
-        fixed: inputs that the cloud never changes, with the reason.
-        unsure: the same for inputs that may change; a preview does not know.
-    """
-
-    what: str = ""
-    label: str = ""
+    what: str = ""  # kind in a stack's terms, such as `cluster`; empty for its smaller parts
+    label: str = ""  # `cluster ml-prod`, `pool h100`, `system nodes`
     deleted_first: bool = False
-    protected: bool = False
-    stays: bool = False
-    loses: str = ""
-    fixed: tuple[str, ...] = ()
-    unsure: tuple[str, ...] = ()
+    protected: bool = False  # Pulumi refuses to delete it
+    stays: bool = False  # the old resource stays in the cloud, but Pulumi no longer manages it
+    loses: str = ""  # effect of its deletion, besides the end of nodes and workloads, as a clause
+    fixed: tuple[str, ...] = ()  # inputs that the cloud never changes, with the reason
+    unsure: tuple[str, ...] = ()  # the same for inputs that may change; a preview does not know
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change of one resource, such as a `Deployment`; `fields` are empty for created and deleted resources.
-
-    `group` is its owner, such as `team ml-research`, `pool a100`, `operator kueue`, `queues` or `cluster`; `name` is
-    `ml-research/nightly` for a Kubernetes object, else the name in the program.
-    """
+    """Change of one resource."""
 
     action: Action
-    group: str
-    kind: str
-    name: str
+    group: str  # its owner, such as `team ml-research`, `pool a100`, `operator kueue`, `queues` or `cluster`
+    kind: str  # such as `Deployment`
+    name: str  # `ml-research/nightly` for a Kubernetes object, else the name in the program
     urn: str
-    fields: tuple[FieldChange, ...] = ()
+    fields: tuple[FieldChange, ...] = ()  # empty for created and deleted resources
     effect: Effect = Effect()
 
     @property
@@ -141,10 +127,7 @@ def resources(rendered: Rendered) -> dict[str, Registration]:
 def changed(
     resource: Registration, action: Action, fields: tuple[FieldChange, ...], groups: "Groups", *, protected: bool
 ) -> Change:
-    """The change of a resource, as the program declares or declared it, with its effect.
-
-    `protected`: Pulumi refuses to delete the deployed resource.
-    """
+    """The change of a resource with its effect; `protected`: Pulumi refuses to delete the deployed resource."""
     group, row = groups.of(resource), cloud_type(resource.type)
     name, renamed = resource.inputs.get(row.name), [field.before for field in fields if field.path == row.name]
     in_use = isinstance(name, str) and not renamed

@@ -31,24 +31,16 @@ def text_bar(guaranteed: int, limit: int, capacity: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tank:
-    """Guarantees and limits of a flavor against its capacity; positions are in percent of the width.
-
-    Attributes:
-        sure: end of the GPUs that are always available.
-        rail: end of the maximum capacity.
-        solid: end of the guarantees.
-        tick: the sum of limits.
-        remark: guaranteed GPUs that depend on autoscaling or exceed the capacity.
-    """
+    """Guarantees and limits of a flavor against its capacity; positions are in percent of the width."""
 
     flavor: str
     hue: int
-    sure: float
-    rail: float
-    solid: float
-    tick: float
+    sure: float  # end of the GPUs that are always available
+    rail: float  # end of the maximum capacity
+    solid: float  # end of the guarantees
+    tick: float  # the sum of limits
     numbers: str
-    remark: str
+    remark: str  # guaranteed GPUs that depend on autoscaling or exceed the capacity
     over: bool
     says: str
 

@@ -28,8 +28,7 @@ from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine
 from gpu_tenancy.review.verdict import finding_counts
 
 LIMIT: Final = 65_536
-LEAST: Final = 4_000
-"""Minimum number of characters for the verdict and the key figures."""
+LEAST: Final = 4_000  # minimum number of characters for the verdict and the key figures
 
 _MARKS: Final[dict[Tone, str]] = {"good": "✓ ", "notice": "", "bad": "✗ "}
 _REASONS: Final = 12

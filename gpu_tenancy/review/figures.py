@@ -171,31 +171,25 @@ DONE: Final[dict[Action, str]] = {"delete": "deleted", "replace": "replaced", "c
 
 @dataclass(frozen=True, slots=True)
 class ChangeLine:
-    """One updated resource, or several created or deleted ones of a kind.
-
-    `remark`: the old resource is deleted first, or the files differ from Pulumi's preview.
-    """
+    """One updated resource, or several created or deleted ones of a kind."""
 
     action: Action
     kind: str
     names: tuple[str, ...]
     fields: tuple[FieldChange, ...] = ()
-    remark: str = ""
+    remark: str = ""  # the old resource is deleted first, or the files differ from Pulumi's preview
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """All changes of one team, pool or part of the platform; `loses`: a resource is deleted or replaced.
-
-    `where` is file and line in the stack, empty if unknown; `team` is empty for other groups.
-    """
+    """All changes of one team, pool or part of the platform."""
 
     name: str
-    where: str
+    where: str  # file and line in the stack; empty if unknown
     tally: str
     lines: tuple[ChangeLine, ...]
-    team: str
-    loses: bool
+    team: str  # empty for other groups
+    loses: bool  # a resource is deleted or replaced
 
 
 def tally(changes: Iterable[Change]) -> str:

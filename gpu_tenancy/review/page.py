@@ -21,26 +21,21 @@ from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.review import Review, Verdict
 from gpu_tenancy.review.verdict import NOT_EVALUATED, verdict
 
-SEARCH: Final = 12
-"""Teams beyond which the page has a search box; a smaller page has no script."""
+SEARCH: Final = 12  # teams beyond which the page has a search box; a smaller page has no script
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A platform on which the stack runs, with the verdict of its checks; parts that are not `real` are simulated.
-
-    `applied` is such as `12 objects by Pulumi · no changes`; `used` are GPUs by team, flavor and scheduler. Checks have
-    `promise`, `seen`, `holds` and `message`; `waiting` are pods without a node.
-    """
+    """A platform on which the stack runs, with the verdict of its checks."""
 
     top: Verdict
-    applied: str
-    used: Mapping[tuple[str, str, str], int]
-    real: tuple[str, ...]
+    applied: str  # such as `12 objects by Pulumi · no changes`
+    used: Mapping[tuple[str, str, str], int]  # GPUs by team, flavor and scheduler
+    real: tuple[str, ...]  # parts of the platform that are not simulated
     simulated: tuple[str, ...]
-    checks: tuple[object, ...]
+    checks: tuple[object, ...]  # with `promise`, `seen`, `holds` and `message`
     tables: tuple[Figures, ...]
-    waiting: str
+    waiting: str  # pods without a node
 
 
 def page(review: Review, running: Running | None = None) -> str:

@@ -27,13 +27,10 @@ _MUTABLE: Final = {
 
 
 def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mapping[str, Json]) -> bool:
-    """Whether a change at a path forces replacement, as far as known without the cloud's provider.
+    """Whether a change at a path (`spec.template.spec.containers.0.image`) forces replacement, as far as known offline.
 
-    Args:
-        type_: the resource's type token.
-        path: `spec.template.spec.containers.0.image`.
-        declared: `replaceOnChanges` of the resource, such as `spec.containers[0].image`.
-        provider: inputs of its provider; some are strings that contain JSON.
+    `declared`: `replaceOnChanges` of the resource, such as `spec.containers[0].image`; `provider`: inputs of its
+    provider, of which some are strings that contain JSON.
     """
     fields = [re.sub(r"\[([0-9]+)\]", r".\1", field) for field in declared]
     if type_.startswith("kubernetes:"):
@@ -44,20 +41,13 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
 
 
 class CloudType(Row):
-    """Behaviour of the cloud's provider for one type of resource; `what` and `loses` as in a review's `Effect`.
-
-    Attributes:
-        name: input with an explicit name; if it is the same, Pulumi deletes the old resource before it creates the new
-            one.
-        replaces: inputs whose change replaces the resource, without indexes; `.*` includes everything below.
-        fixed: inputs that keep their first value in the cloud, with the reason.
-    """
+    """Behaviour of the cloud's provider for one type of resource; `what` and `loses` as in a review's `Effect`."""
 
     what: str = ""
-    name: str = ""
+    name: str = ""  # input with an explicit name: if it stays the same, Pulumi deletes the old resource first
     loses: str = ""
-    replaces: tuple[str, ...] = ()
-    fixed: Mapping[str, str] = {}
+    replaces: tuple[str, ...] = ()  # inputs without indexes; `.*` includes everything below
+    fixed: Mapping[str, str] = {}  # inputs that keep their first value in the cloud, with the reason
 
     def forces(self, paths: Iterable[str]) -> bool:
         """Whether a change at one of these paths replaces the resource."""
@@ -110,16 +100,11 @@ def paths_in(path: str, *values: object) -> Iterator[str]:
             yield from (inner for item in cast("list[object]", value) for inner in paths_in(path, item))
 
 
-_MARKS: Final = ("willReplaceOnChanges", "replaceOnChanges")
-"""https://www.pulumi.com/docs/iac/extending-pulumi/schema/"""
+_MARKS: Final = ("willReplaceOnChanges", "replaceOnChanges")  # https://www.pulumi.com/docs/iac/extending-pulumi/schema/
 
 
 def replacing(package: Mapping[str, Any], token: str) -> set[str]:
-    """Inputs of a resource whose change replaces it, as paths without indexes.
-
-    Raises:
-        KeyError: the schema has no such resource.
-    """
+    """Inputs of a resource whose change replaces it, as paths without indexes; KeyError if the schema lacks it."""
     return set(_marked(package, package["resources"][token]["inputProperties"], "", ()))
 
 

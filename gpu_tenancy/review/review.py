@@ -30,14 +30,11 @@ class RuleLine:
 
 @dataclass(frozen=True, slots=True)
 class WeakerRule:
-    """A rule that the base evaluates at a higher level (`lowered`) or with other settings, which may be stricter now.
-
-    `change` is `mandatory → disabled`, `mandatory → removed` or `settings changed: registries`.
-    """
+    """A rule that the base has at a higher level (`lowered`) or with other settings, which may be stricter now."""
 
     pack: str
     rule: str
-    change: str
+    change: str  # `mandatory → disabled`, `mandatory → removed`, `settings changed: registries`
     lowered: bool
 
 
@@ -52,36 +49,25 @@ class NewExemption:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanges:
-    """Results of the base's policies for the change, compared with the change's own policies.
-
-    Attributes:
-        weaker: rules that the change lowers, removes or configures differently.
-        unreported: mandatory violations by created or updated resources that only the base's rules report.
-        standing: the same, by unchanged resources.
-        not_compared: why packs could not be compared, one sentence each.
-    """
+    """Results of the base's policies for the change, compared with the change's own policies."""
 
     ref: str
-    weaker: tuple[WeakerRule, ...] = ()
-    unreported: tuple[RuleLine, ...] = ()
-    standing: tuple[RuleLine, ...] = ()
+    weaker: tuple[WeakerRule, ...] = ()  # rules that the change lowers, removes or configures differently
+    unreported: tuple[RuleLine, ...] = ()  # mandatory violations by created or updated resources, in the base only
+    standing: tuple[RuleLine, ...] = ()  # the same, by unchanged resources
     exemptions: tuple[NewExemption, ...] = ()
-    not_compared: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()  # why packs could not be compared, one sentence each
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Results of all policy packs (name and version each); `lines` are findings, mandatory ones first.
+    """Results of all policy packs (name and version each)."""
 
-    `held` is the number of passed rules, `levels` the number of rules at `mandatory`, `remediate`, `advisory` and
-    `disabled`. `changes` are of the policies themselves; None without a base.
-    """
-
-    lines: tuple[RuleLine, ...]
-    held: int
+    lines: tuple[RuleLine, ...]  # findings, mandatory ones first
+    held: int  # number of passed rules
     packs: tuple[str, ...]
-    levels: Mapping[str, int]
-    changes: PolicyChanges | None = None
+    levels: Mapping[str, int]  # number of rules at `mandatory`, `remediate`, `advisory` and `disabled`
+    changes: PolicyChanges | None = None  # of the policies themselves; None without a base
 
     @property
     def mandatory(self) -> tuple[RuleLine, ...]:
@@ -137,14 +123,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of a review: `OK`, `OK, with findings`, `Review needed` or `Blocked`, with its reasons.
-
-    Reasons are in this order: access of people, policies, guarantees, deletions, changes of GPUs and costs.
-    """
+    """Result of a review: `OK`, `OK, with findings`, `Review needed` or `Blocked`, with its reasons."""
 
     tone: Tone
     title: str
-    sentences: tuple[str, ...]
+    sentences: tuple[str, ...]  # in order: access of people, policies, guarantees, deletions, changes of GPUs and costs
 
     @property
     def line(self) -> str:
@@ -154,27 +137,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Review of one stack, `now` its summary; `changes` are empty without a comparison.
-
-    Attributes:
-        resources: number of cloud resources, Kubernetes objects and Helm releases.
-        rules: None if no policy pack was evaluated.
-        real: None without a file from `pulumi preview`.
-        price_note: source of the prices.
-        effect: on the workloads of a running cluster; None if none was read.
-        used: in a month; None if none is given.
-        where: file and line, such as `stacks/Pulumi.prod.yaml:41`, of `team ml-research` or `pool a100`.
-    """
+    """Review of one stack."""
 
     stack: str
-    resources: int
-    now: StackOutlook
-    price_note: str
+    resources: int  # number of cloud resources, Kubernetes objects and Helm releases
+    now: StackOutlook  # its summary
+    price_note: str  # source of the prices
     verdict: Verdict
     comparison: Comparison | None = None
-    changes: tuple[Change, ...] = ()
-    rules: Rules | None = None
-    real: Real | None = None
-    where: Mapping[str, str] = field(default_factory=dict[str, str])
-    effect: Effect | None = None
-    used: Used | None = None
+    changes: tuple[Change, ...] = ()  # empty without a comparison
+    rules: Rules | None = None  # None if no policy pack was evaluated
+    real: Real | None = None  # None without a file from `pulumi preview`
+    where: Mapping[str, str] = field(default_factory=dict[str, str])  # file and line of `team ml-research`, `pool a100`
+    effect: Effect | None = None  # on the workloads of a running cluster; None if none was read
+    used: Used | None = None  # in a month; None if none is given

@@ -44,10 +44,8 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
     """Copies the stack's cohorts and ClusterQueues in the cluster, each with a namespace, and deletes them at the end.
 
     Copies have no AdmissionChecks, because no autoscaler runs. `more` are further ClusterQueues in the stack's cohorts.
-    The places are by the queue's name in the stack.
-
-    Raises:
-        WaitTimeoutError: Kueue does not accept the copies, or an earlier run's copies are not deleted.
+    The places are by the queue's name in the stack. Raises WaitTimeoutError if Kueue does not accept the copies, or an
+    earlier run's copies are not deleted.
     """
     remove(cluster)
     spec = tenancy(tree)

@@ -58,20 +58,11 @@ class LivePlayer:
         self._evicted: list[Evicted] = []
 
     def play(self, step: JobStep, tell: Tell) -> Moment:
-        """As `Player.play`.
-
-        Raises:
-            WaitTimeoutError: Kueue does not settle.
-            ApiError: the API server or a policy rejects a job.
-        """
+        """As `Player.play`. Raises WaitTimeoutError if Kueue does not settle, ApiError if a job is rejected."""
         return self.play_step(step.label, step.step, tell)
 
     def play_step(self, label: str, step: Step, tell: Tell | None = None) -> Moment:
-        """As `play`, for workloads of one pod set; Kueue settles between workloads that differ.
-
-        Raises:
-            WaitTimeoutError, ApiError: as for `play`.
-        """
+        """As `play`, with its errors, for workloads of one pod set; Kueue settles between workloads that differ."""
         self._tell, self._evicted = tell or unheard, []
         for name in step.finish:
             self._delete(name)
@@ -107,11 +98,7 @@ class LivePlayer:
         return Reference("batch/v1", "Job", job_name(seen.number), self._places[seen.workload.queue].namespace)
 
     def clear(self) -> None:
-        """Deletes all jobs, and waits until their Workloads are gone.
-
-        Raises:
-            WaitTimeoutError: a Workload still exists.
-        """
+        """Deletes all jobs, and waits until their Workloads are gone. Raises WaitTimeoutError if one still exists."""
         numbers = {str(self._delete(name)) for name in list(self._jobs)}
 
         def gone() -> bool:
@@ -199,10 +186,7 @@ def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> G
     """A player on the embedded platform; the scenario's jobs are deleted at the end.
 
     Jobs are submitted to the stack's own queues, or to copies of them if other workloads exist or a flavor has a
-    topology.
-
-    Raises:
-        ConsoleError: the platform does not carry the stack, or Kueue does not run there.
+    topology. Raises ConsoleError if the platform does not carry the stack, or Kueue does not run there.
     """
     carried = platform.carried()
     if carried is None or carried.name != stack:

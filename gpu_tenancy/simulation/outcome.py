@@ -86,19 +86,13 @@ class Curve:
 
 @dataclass(slots=True)
 class Group:
-    """The jobs of one team and priority class; waits are from submission to the first start.
-
-    Attributes:
-        never: jobs that could not start, because they exceed the queue's capacity.
-        gpu_hours: including lost ones.
-        lost_gpu_hours: of work that jobs had to repeat after a preemption.
-    """
+    """The jobs of one team and priority class; waits are from submission to the first start."""
 
     jobs: int = 0
     waits: Durations = field(default_factory=Durations)
-    never: int = 0
-    gpu_hours: float = 0.0
-    lost_gpu_hours: float = 0.0
+    never: int = 0  # exceed the queue's capacity, so could not start
+    gpu_hours: float = 0.0  # including lost ones
+    lost_gpu_hours: float = 0.0  # of work that jobs had to repeat after a preemption
     preemptions: int = 0
 
     def add(self, other: "Group") -> None:
@@ -123,23 +117,17 @@ class FlavorOutcome:
 class Outcome:
     """Result of a replay; hours are of the recorded time.
 
-    Attributes:
-        groups: by team and priority class; the class is empty if the stack has none.
-        flavors: flavors with GPUs.
-        waiting: by team, GPUs that pending jobs request over time.
-        preempted_by: number of preemptions, by preempting and preempted team.
-        left_out: jobs that the stack cannot have, by the reason.
-        dealt: jobs without a team, which were given one.
-        arrivals: seconds from the first submission to the last.
+    `groups` are by team and priority class (empty if the stack has none), `preempted_by` by preempting and preempted
+    team.
     """
 
     groups: dict[tuple[str, str], Group] = field(default_factory=dict[tuple[str, str], Group])
-    flavors: dict[str, FlavorOutcome] = field(default_factory=dict[str, FlavorOutcome])
-    waiting: dict[str, Curve] = field(default_factory=dict[str, Curve])
+    flavors: dict[str, FlavorOutcome] = field(default_factory=dict[str, FlavorOutcome])  # with GPUs
+    waiting: dict[str, Curve] = field(default_factory=dict[str, Curve])  # by team, GPUs that pending jobs request
     preempted_by: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    left_out: Counter[str] = field(default_factory=Counter[str])
-    dealt: int = 0
-    arrivals: float = 0.0
+    left_out: Counter[str] = field(default_factory=Counter[str])  # jobs that the stack cannot have, by the reason
+    dealt: int = 0  # jobs without a team, which were given one
+    arrivals: float = 0.0  # seconds from the first submission to the last
     livelocks: int = 0
 
     @property

@@ -14,21 +14,15 @@ from gpu_tenancy.simulation.stage import JobStep, Moment, moment_of, words
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a job; `team` is its queue's team.
-
-    Attributes:
-        by: the preempting job, of `by_team`; empty for other events.
-        reason: of the condition in Kueue, such as `InCohortReclamation`; empty if it has none.
-        message: Kueue's text, such as why the job is pending; empty for none.
-    """
+    """An event of a job; `team` is its queue's team."""
 
     kind: Literal["admitted", "pending", "preempted", "evicted", "finished"]
     job: str
     team: str
-    by: str = ""
+    by: str = ""  # the preempting job, of `by_team`; empty for other events
     by_team: str = ""
-    reason: str = ""
-    message: str = ""
+    reason: str = ""  # of the condition in Kueue, such as `InCohortReclamation`; empty if it has none
+    message: str = ""  # Kueue's text, such as why the job is pending; empty for none
 
 
 # Team, flavor, GPUs, and other amounts of a running job.

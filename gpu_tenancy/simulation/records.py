@@ -36,36 +36,27 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a Workload of Kueue ran; `user` is its label `gpu-tenancy.dev/user`, empty without one.
+    """How a Workload of Kueue ran."""
 
-    Attributes:
-        start: its last admission, in seconds since 1970.
-        evicted: seconds that it had been admitted before.
-        preempted: the share of its evictions that were preemptions.
-    """
-
-    start: float
+    start: float  # last admission, in seconds since 1970
     job: str
-    user: str = ""
+    user: str = ""  # label `gpu-tenancy.dev/user`, empty without one
     failed: bool = False
-    evicted: float = 0.0
-    preempted: float = 0.0
+    evicted: float = 0.0  # seconds that it had been admitted before
+    preempted: float = 0.0  # share of its evictions that were preemptions
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job that ran; `team` is None if unknown, `priority` None for the team's, `run` is of a Workload.
-
-    `at` is its submission in seconds since 1970 or since any moment that all records share, `duration` in seconds.
-    """
+    """A job that ran."""
 
     name: str
-    at: float
-    duration: float
-    team: str | None
+    at: float  # submission in seconds since 1970 or since any moment that all records share
+    duration: float  # seconds
+    team: str | None  # None if unknown
     parts: tuple[Part, ...]
-    priority: str | None = None
-    run: Run | None = None
+    priority: str | None = None  # None for the team's
+    run: Run | None = None  # of a Workload
 
 
 class RecordedJob(Section):
@@ -94,23 +85,17 @@ class RecordedJob(Section):
 
 
 class Trace:
-    """A file with recorded jobs; each pass reads it again.
+    """A file with recorded jobs; each pass reads it again, and counts in `left_out` entries without a start or an end.
 
-    Attributes:
-        until: Workloads that still run count until then, in seconds since 1970; None: they are left out.
-        left_out: after a pass, the number of entries without a start or an end, by the missing part.
+    Workloads that still run count until `until`, in seconds since 1970; None: they are left out.
     """
 
     def __init__(self, file: Path, until: float | None = None) -> None:
         self.file, self.until = file, until
-        self.left_out: dict[str, int] = {}
+        self.left_out: dict[str, int] = {}  # by the missing part
 
     def __iter__(self) -> Iterator[JobRecord]:
-        """The jobs in the order of their arrival.
-
-        Raises:
-            ConsoleError: an invalid line, or one that is earlier than the line before it.
-        """
+        """Jobs in the order of arrival. Raises ConsoleError for a line that is invalid or earlier than the last."""
         self.left_out = {}
         before = float("-inf")
         try:
@@ -128,11 +113,7 @@ class Trace:
             raise ConsoleError(f"{self.file}: is not UTF-8", "specify a file of JSON lines, or CSV") from error
 
     def durations(self) -> Iterator[tuple[str, int, float]]:
-        """Team, number of GPUs and duration in seconds of each job with a known team.
-
-        Raises:
-            ConsoleError: as for the iteration.
-        """
+        """Team, GPUs and seconds of each job with a known team. Raises ConsoleError as the iteration does."""
         for record in self:
             if record.team is not None:
                 yield record.team, sum(part.pods * part.gpus for part in record.parts), record.duration

@@ -34,10 +34,8 @@ class _Shape:
 def replay(tree: Tree, records: Iterable[JobRecord], *, checkpoint: float | None = None) -> Outcome:
     """Plays jobs as they arrived, each for as long as it ran, on the queues of a stack.
 
-    A job saves its progress after every `checkpoint` seconds; None: a preempted job starts again.
-
-    Raises:
-        ConsoleError: an invalid record.
+    A job saves its progress after every `checkpoint` seconds; None: a preempted job starts again. Raises ConsoleError
+    for an invalid record.
     """
     player = _Player(tree)
     played = Replay(tenancy(tree), player, checkpoint=None if checkpoint is None else int(checkpoint * _MILLI))

@@ -102,11 +102,7 @@ class ScenarioError(ValueError):
 
 
 def read_scenario(file: FilePath, tree: Tree) -> list[JobStep]:
-    """Reads jobs over time; sizes and flavors default as in the stack's own jobs.
-
-    Raises:
-        ScenarioError: all problems of the file: place, value, rule and fix, one line each.
-    """
+    """Reads jobs over time; sizes and flavors default as in a stack's jobs. Raises ScenarioError with all problems."""
     try:
         found = read_yaml(file, str(file), instead="set --workloads to a YAML file with steps")
     except UnreadableError as error:

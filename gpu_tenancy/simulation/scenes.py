@@ -21,9 +21,8 @@ from gpu_tenancy.simulation.stage import Moment, play
 def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Moment:
     """Every team requests its limit of every flavor, in jobs of one GPU, or of CPUs in flavors without GPUs.
 
-    Jobs request their share of the machine's CPU and memory, as far as the team's limits allow.
-
-    Teams submit one job each in turn; `first` submits all its jobs before all others, `last` after them.
+    Jobs request their share of the machine's CPU and memory, as far as the team's limits allow. Teams submit one job
+    each in turn; `first` submits all its jobs before all others, `last` after them.
     """
     jobs = {name: list(_jobs(tree, name)) for name in tree.queue_owners}
     turns = zip_longest(*(own for name, own in jobs.items() if name not in (first, last)))
@@ -88,10 +87,7 @@ CPU_JOBS: Final = 100
 
 
 def _request(tree: Tree, team: str, flavor: Flavor, units: int) -> dict[str, int]:
-    """GPUs, or millicores without GPUs, with their share of the machine, or less if the team's limits leave less.
-
-    It may exceed the team's guarantee.
-    """
+    """GPUs (else millicores) with their share of the machine, less if limits leave less; may exceed the guarantee."""
     resource = flavor.resource or CPU
     limits = {name: share.effective_limit for name, share in tree.team_shares[team][flavor.name].items()}
     of_machine = times(flavor.per_gpu, units) if flavor.resource else flavor.follows(CPU, units)
@@ -104,7 +100,7 @@ def _request(tree: Tree, team: str, flavor: Flavor, units: int) -> dict[str, int
 
 
 def tried(tree: Tree, team: str, moment: Moment) -> Iterator[str]:
-    """What the jobs of a team request in each flavor, how many its guarantee covers, and why it does not get it."""
+    """The request of a team's jobs by flavor, the number that its guarantee covers, and why the next is pending."""
     for flavor, limit in _limits(tree, team):
         resource, guarantee = flavor.resource or CPU, tree.guarantee(team, flavor.name)
         requests = _request(tree, team, flavor, limit // _count(flavor, limit))

@@ -12,23 +12,15 @@ from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures_of
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job to submit, with all defaults resolved; `name` is valid for a Kubernetes Job.
+    """A job to submit, with all defaults resolved."""
 
-    Attributes:
-        team: the submitting team; its namespace.
-        queue: the team whose ClusterQueue gets the job, usually the same.
-        requests: of one pod, in base units; the same as limits.
-        pods: number of pods, which are admitted together.
-        priority: name of its priority class; None for the default.
-    """
-
-    name: str
-    team: str
-    queue: str
+    name: str  # valid for a Kubernetes Job
+    team: str  # the submitting team; its namespace
+    queue: str  # the team whose ClusterQueue gets the job, usually the same
     flavor: str
-    requests: Mapping[str, int]
-    pods: int = 1
-    priority: str | None = None
+    requests: Mapping[str, int]  # of one pod, in base units; the same as limits
+    pods: int = 1  # are admitted together
+    priority: str | None = None  # class; None for the default
     priority_value: int = 0
 
     @property
@@ -96,18 +88,13 @@ class PreemptedJob:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state after a step, when no more workloads are admitted or preempted; a job's team is its queue's.
-
-    Attributes:
-        evicted: workloads preempted since the previous moment, in order; some may be running again.
-        restless: queues whose workloads preempt one another endlessly; this is one of several states.
-    """
+    """The state after a step, when no more workloads are admitted or preempted; a job's team is its queue's."""
 
     label: str
     running: tuple[Running, ...]
     waiting: tuple[Waiting, ...]
-    evicted: tuple[PreemptedJob, ...]
-    restless: tuple[str, ...]
+    evicted: tuple[PreemptedJob, ...]  # preempted since the previous moment, in order; some may be running again
+    restless: tuple[str, ...]  # queues whose workloads preempt one another endlessly: one of several states
 
     def amount(self, team: str, measure: Measure) -> int:
         """Usage of a team, in base units."""
@@ -126,11 +113,7 @@ def amount_of(job: Running | Waiting | PreemptedJob, measure: Measure) -> int:
 
 
 def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
-    """Simulates labelled steps.
-
-    Raises:
-        ValueError: the steps contradict themselves, or a queue does not exist.
-    """
+    """Simulates labelled steps. Raises ValueError if they contradict themselves or a queue does not exist."""
     labelled = list(steps)
     states = run(tenancy(tree), (step for _, step in labelled), format_amount)
     known: dict[str, Workload] = {}
@@ -229,17 +212,14 @@ def meaning(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A team's GPUs of one flavor (partitions or turns, if shared); CPU or memory without GPUs; in base units.
-
-    `flavor` is `Measure.label`, `runs` the usage, `waits` the request of pending jobs.
-    """
+    """A team's GPUs of one flavor (partitions or turns, if shared); CPU or memory without GPUs; in base units."""
 
     team: str
-    flavor: str
+    flavor: str  # `Measure.label`
     guaranteed: int
     limit: int
-    runs: int
-    waits: int
+    runs: int  # usage
+    waits: int  # request of pending jobs
     resource: str
 
     @property

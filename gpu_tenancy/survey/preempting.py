@@ -75,11 +75,7 @@ class _Trials:
         self.left_out = 0
 
     def of_tree(self, related: list[str]) -> Iterator[Preemption]:
-        """Preemptions in one cohort tree.
-
-        Raises:
-            NotSimulatedError: the tree cannot be simulated.
-        """
+        """Preemptions in one cohort tree. Raises NotSimulatedError if it cannot be simulated."""
         snapshot, simulation = settled(self._queues, related[0])
         now = simulation.settled()
         running = {workload.name for workload in now.admitted}

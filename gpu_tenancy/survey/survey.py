@@ -59,12 +59,7 @@ class Survey:
 
 
 def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
-    """Reads a cluster with the rights of the reader.
-
-    Raises:
-        UnreachableError: the cluster does not answer.
-        ApiError: the API server rejects a request for another reason than a missing right.
-    """
+    """Reads a cluster with the rights of the reader; raises the errors of `read`."""
     state = read(cluster, KINDS, cluster.namespace)
     groups = (version.rpartition("/")[0] for version in (KUEUE, VOLCANO))
     served = {group: cluster.versions(group) for group in groups}

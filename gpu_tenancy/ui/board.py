@@ -133,14 +133,12 @@ def _tree(queues: Queues, all_rows: Iterable[usage.Row]) -> tuple[Branch, ...]:
 
 
 def _own(cohort: Cohort) -> str:
-    """Own quota of a cohort, of GPUs if it has any."""
     amounts = {line: quota.nominal for line, quota in cohort.quotas.items() if quota.nominal}
     drawn = {line: amount for line, amount in amounts.items() if is_extended(line[1])} or amounts
     return ", ".join(f"{leading_text({resource: amount})} {flavor}" for (flavor, resource), amount in drawn.items())
 
 
 def _bars(drawn: Sequence[usage.Row]) -> dict[str, list[Bar]]:
-    """Bars of each queue, all in one scale."""
     longest: dict[str, int] = {}
     for row in drawn:
         longest[_label(row)] = max(longest.get(_label(row), 0), row.limit or 0, row.used)

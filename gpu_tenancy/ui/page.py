@@ -92,7 +92,6 @@ def _figures(usage: Usage) -> list[tuple[str, str, str]]:
 
 
 def _listed(title: str, lines: Iterable[Line], count: int, command: str) -> dict[str, object]:
-    """First rows about jobs, number of further rows, and the command that lists all."""
     return {"title": title, "lines": list(lines), "more": max(0, count - MOST), "rest": command}
 
 
@@ -145,7 +144,6 @@ def _tables(usage: Usage) -> Iterator[Table]:
 
 
 def _nodes(board: Board) -> dict[str, object]:
-    """Nodes by flavor, and each node."""
     nodes = board.nodes or ()
     groups: list[Row] = []
     for flavor in dict.fromkeys(node.flavor for node in nodes):
@@ -165,7 +163,6 @@ def _nodes(board: Board) -> dict[str, object]:
 
 
 def _held(whole: Mapping[str, int], used: Mapping[str, int]) -> tuple[str, str]:
-    """GPUs of nodes, and GPUs in use."""
     if not whole:
         return "none", ""
     return leading_text(whole), leading_text(used) if any(used.values()) else "0"

@@ -37,20 +37,16 @@ class Band:
 
 @dataclass(frozen=True)
 class Chart:
-    """Amounts over time; `says` is the text alternative, `note` such as `in use, of 32`.
-
-    Bands are from the bottom, at least one; a capacity of 0 is no limit. `before` has the amounts at another ref,
-    `sums` a text for each column.
-    """
+    """Amounts over time; bands are from the bottom, at least one."""
 
     name: str
-    note: str
+    note: str  # such as `in use, of 32`
     hue: int
-    says: str
+    says: str  # text alternative
     bands: Sequence[Band]
-    capacity: float = 0
-    before: Sequence[float] = ()
-    sums: Sequence[str] = ()
+    capacity: float = 0  # 0: no limit
+    before: Sequence[float] = ()  # amounts at another ref
+    sums: Sequence[str] = ()  # a text for each column
 
     @property
     def outlines(self) -> Iterator[tuple[Band, str]]:

@@ -19,24 +19,20 @@ _TREE: Final = ("guaranteed", "may borrow", "limit", "no guarantee", "never lent
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page, with its parts in this order; `name` is the id in links.
+    """A section of the page, with its parts in this order."""
 
-    `keys` are entries of the legend, `teams` names and CSS classes of its colours, `twins` tables with the numbers of
-    the pictures, and `steps` label, numbers of jobs, and events. `empty` is the text without pictures and rows.
-    """
-
-    name: str
+    name: str  # id in links
     title: str
     lanes: Lanes | None = None
     charts: tuple[Chart, ...] = ()
     columns: int = 1
     tree: Branch | None = None
-    keys: tuple[str, ...] = ()
-    teams: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] = ()  # entries of the legend
+    teams: tuple[tuple[str, str], ...] = ()  # names and CSS classes of the legend's colours
     tables: tuple[Table, ...] = ()
-    twins: tuple[Table, ...] = ()
-    steps: tuple[tuple[str, str, list[str]], ...] = ()
-    empty: str = ""
+    twins: tuple[Table, ...] = ()  # tables with the numbers of the pictures
+    steps: tuple[tuple[str, str, list[str]], ...] = ()  # label, numbers of jobs, and events
+    empty: str = ""  # text without pictures and rows
     alerts: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -18,18 +18,14 @@ VERDICTS: Final[Mapping[str, Tone]] = {"loses": "bad", "both": "notice", "gains"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Result of `tenancy replay`; `against` is the comparison with the stack at another ref, None without one.
-
-    `left_out` are entries of the file without a start and an end, by the reason; `not_simulated` are features of the
-    stack that the simulation does not have.
-    """
+    """Result of `tenancy replay`."""
 
     stack: str
     source: str
     outcome: Outcome
-    left_out: dict[str, int]
-    not_simulated: tuple[str, ...]
-    against: Comparison | None
+    left_out: dict[str, int]  # entries of the file without a start and an end, by the reason
+    not_simulated: tuple[str, ...]  # features of the stack
+    against: Comparison | None  # the stack at another ref; None without one
     teams: tuple[str, ...]
 
 

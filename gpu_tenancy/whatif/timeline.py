@@ -36,19 +36,15 @@ class Follower(Protocol):
 
 @dataclass(frozen=True)
 class Timeline:
-    """The steps of a simulation; `title` is `everyone busy`, or the file of the jobs.
-
-    `scenario`: it has single jobs over time; `left_out` are features of the stack that the simulation does not cover;
-    `notes` say what the jobs of a load request.
-    """
+    """The steps of a simulation."""
 
     stack: str
-    title: str
+    title: str  # `everyone busy`, or the file of the jobs
     tree: Tree
     steps: tuple[StepResult, ...]
-    scenario: bool
-    left_out: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    scenario: bool  # it has single jobs over time
+    left_out: tuple[str, ...] = ()  # features of the stack that the simulation does not cover
+    notes: tuple[str, ...] = ()  # requests of the jobs of a load
 
     @property
     def moments(self) -> tuple[Moment, ...]:

@@ -68,11 +68,7 @@ class Evaluator:
         self._settings: dict[str, Settings] = {}
 
     def configure(self, levels: Mapping[str, EnforcementLevel], settings: Mapping[str, Mapping[str, Any]]) -> None:
-        """Applies an organisation's configuration; rules and settings that it does not name get their defaults.
-
-        Raises:
-            ConfigError: a rule or a setting is invalid.
-        """
+        """Applies an organisation's configuration, with defaults for all else; raises ConfigError if it is invalid."""
         if unknown := sorted({*levels, *settings} - {_ALL, *self.by_name}):
             raise ConfigError("\n".join(_unknown_rule(name, self.by_name) for name in unknown))
         self._settings = {
@@ -85,7 +81,7 @@ class Evaluator:
         return self._levels.get(rule.name, rule.level)
 
     def settings(self, rule: AnyRule) -> Settings:
-        """The settings of a rule, with defaults for those not set."""
+        """The settings of a rule, with defaults."""
         if rule.name not in self._settings:
             self._settings[rule.name] = rule.parse_settings({})
         return self._settings[rule.name]
@@ -203,7 +199,7 @@ class Evaluator:
 
 
 def place_of(part: Placed, resource: Resource) -> str:
-    """The place of a part; if it is unknown, that of its resource; if that fails too, the type."""
+    """The place of a part; if it is unknown, its resource's place; if that fails too, the type."""
     for placed in (part, resource):
         try:
             return placed.place

@@ -145,7 +145,7 @@ class Resource:
         return replace(self, type=type_, reads=None, _props=View(value, path), _struct=None, _found={}, _read={})
 
     def content(self) -> set[str]:
-        """The names of its own fields: those of its spec, and all others beside its metadata."""
+        """The names of its own fields: fields of its spec, and all others beside its metadata."""
         fields = self.props.value if isinstance(self.props.value, dict) else {}
         spec = fields.get("spec", {})
         return {key for key in fields if key not in _OF_ALL} | ({*spec} if isinstance(spec, dict) else {"spec"})

@@ -61,7 +61,7 @@ class Rule(Generic[S, C]):
     stack_fix: str = ""
 
     def messages(self, part: S, settings: C, stack: Stack) -> Iterable[str]:
-        """The violations of one part; those before an `UnknownValueError` remain valid."""
+        """The violations of one part; violations before an `UnknownValueError` remain valid."""
         check: Callable[..., Iterable[str]] = self.check
         return check(part, settings, stack) if self.whole else check(part, settings)
 
@@ -160,7 +160,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A policy pack; `exemptions` reads those of a resource, keyed by rule name: `2027-01-31 why`."""
+    """A policy pack; `exemptions` reads a resource's exemptions, keyed by rule name: `2027-01-31 why`."""
 
     name: str
     version: str

@@ -39,7 +39,7 @@ class Stack:
         return next(self._matching(subject, predicate, among), None)
 
     def matching(self, subject: Subject[S], predicate: Callable[[S], bool], *among: "Among[S]") -> list[S]:
-        """All parts for which the predicate is true; the arguments are those of `first`."""
+        """All parts for which the predicate is true; arguments as for `first`."""
         return list(self._matching(subject, predicate, among))
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:

@@ -22,7 +22,6 @@ STACKS = sorted(file.stem.removeprefix("Pulumi.") for file in (ROOT / "stacks").
 
 
 def sections_of(stack: str) -> Data:
-    """The sections of a stack of the repository, for a test to edit."""
     return deepcopy(read_file(ROOT / "stacks" / f"Pulumi.{stack}.yaml").sections)
 
 

@@ -47,14 +47,9 @@ _EDITED = (
 
 @dataclass(frozen=True)
 class Person:
-    """A logged-in user.
+    """A logged-in user; headers of impersonation change the user."""
 
-    Attributes:
-        cluster: the API server, for the token's account; without the headers.
-        headers: of requests; headers of impersonation change the user.
-    """
-
-    cluster: Cluster
+    cluster: Cluster  # the API server, for the token's account; without the headers
     token: str
     authority: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -64,10 +59,7 @@ class Person:
         return replace(self, headers={"Impersonate-User": f"one-of-{group}", "Impersonate-Group": group})
 
     def asked(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """The status and the answer of a request; changes are dry runs.
-
-        A kind that was just defined answers 429 until its storage is ready.
-        """
+        """Status and answer of a dry run; a kind that was just defined answers 429 until its storage is ready."""
 
         def settled() -> tuple[int, Any] | None:
             status, answer, _ = self._ask(method, path, body)
@@ -90,7 +82,6 @@ class Person:
         return self.cluster.wait_for(refused, what=what)
 
     def warnings(self, manifest: Any) -> tuple[int, list[str]]:
-        """The status and warnings of a dry run."""
         reference = Reference.of(manifest)
         status, _, warnings = self._ask("POST", self._collection(reference), manifest)
         return status, warnings
@@ -113,7 +104,6 @@ class Person:
         return self.cluster.resource(reference.api_version, reference.kind).path(reference.namespace)
 
     def _ask(self, method: str, path: str, body: Any) -> tuple[int, Any, list[str]]:
-        """The status, the answer and the warnings of a dry run."""
         answer = self.send(method, path, body)
         return answer.status, answer.json(), answer.headers.getlist("Warning")
 
@@ -143,10 +133,7 @@ class Door:
 
     @contextmanager
     def let_in(self, name: str, role: str, *namespaces: str, home: str = "") -> Generator[Person]:
-        """Logs in a service account of `home`, with a role in some namespaces, or everywhere.
-
-        A second login under one name needs another home: the first account is still being deleted.
-        """
+        """Logs in a service account of `home`; a second one of that name needs another home: deletion takes a while."""
         home = home or f"guards-{name}"
         self.cluster.apply(an_object("v1", "Namespace", home))
         made: list[Any] = [an_object("v1", "ServiceAccount", name, home), *_rights(name, home, role, namespaces)]

@@ -40,7 +40,6 @@ def inner(data: Any) -> list[tuple[Any, Any]]:
 
 
 def places(data: Any, here: Place = ()) -> Iterator[Place]:
-    """Each place below the root."""
     for key, value in inner(data):
         yield (*here, key)
         yield from places(value, (*here, key))
@@ -104,7 +103,6 @@ ODD: Final[st.SearchStrategy[Any]] = st.one_of(
 
 
 def nested(levels: int, value: Any, *, mappings: bool) -> Any:
-    """The value inside `levels` lists or mappings."""
     for _ in range(levels):
         value = {"a": value} if mappings else [value]
     return value
@@ -168,7 +166,6 @@ def _rename(draw: st.DrawFn, data: Any, place: Place) -> None:
 
 
 def _copy(draw: st.DrawFn, data: Any, place: Place) -> None:
-    """Adds the entry again, under another name."""
     around, value = at(data, place[:-1]), deepcopy(at(data, place))
     if isinstance(around, list):
         cast("list[Any]", around).insert(0, value)
@@ -217,7 +214,6 @@ ROUGH: Final[tuple[Change, ...]] = (_set_odd, _set_odd, _rename, _swap, _nest, _
 
 
 def _lines(draw: st.DrawFn, text: str) -> str:
-    """Repeats, deletes, moves or indents a line."""
     lines = text.splitlines(keepends=True) or ["\n"]
     index, other = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
     line = lines[index]

@@ -33,7 +33,6 @@ def deployed(cluster: Cluster, stack: Waves, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def people(door: Door) -> Iterator[tuple[Person, Person]]:
-    """A service account of a team, and an operator's."""
     with (
         door.let_in("ci", "edit", EXPERIMENTS, PRODUCTION, home="test-flood-home") as foreign,
         door.let_in("flooder", "edit", EXPERIMENTS, home=EXPERIMENTS) as own,

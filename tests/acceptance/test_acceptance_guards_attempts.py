@@ -460,7 +460,6 @@ def bases(cluster: Cluster, foreign: None, tenant: Person) -> Iterator[dict[str,
 
 
 def with_part(found: Any, part: tuple[str, ...]) -> Any:
-    """A valid object with one part of an attempt."""
     base = base_of(kind_of(found))
     put(base, part, within(found, part))
     return base

@@ -62,7 +62,6 @@ def rows() -> list[Mapping[str, Any]]:
 
 
 def cells() -> Iterator[tuple[Cell, bool]]:
-    """Each cell of the table, and whether it is allowed."""
     for row in rows():
         places: Mapping[str, str] = dict.fromkeys(PLACES, "X") if row.get("only") else row
         for place in PLACES:

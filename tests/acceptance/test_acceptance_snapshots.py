@@ -171,7 +171,7 @@ def test_the_script_takes_a_snapshot_with_the_time_in_its_name(jobs: Jobs) -> No
 
 
 def test_the_oldest_snapshots_are_deleted_with_contents(jobs: Jobs) -> None:
-    """Those of another program, of another claim and of another team stay."""
+    """Snapshots of another program, claim or team stay."""
     contents = {day: jobs.taken(f"ck-2026110{day}-030000") for day in (1, 2, 3, 4)}
     of_team_too = [jobs.taken(f"ck-2026110{day}-030000", team=OTHER) for day in (1, 2, 3)]
     others = {

@@ -54,7 +54,6 @@ def ours() -> tuple[KubernetesObject, ...]:
 
 @pytest.fixture
 def home(cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]) -> Iterator[str]:
-    """A namespace with those quotas, in force."""
     cluster.apply(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": CLASS}, "value": 5}
     )
@@ -71,9 +70,8 @@ def home(cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]) -
 
 
 def pod_of(runtime: Any, train_job: Any, namespace: str) -> Any:
-    """The pod of Kubeflow Trainer: the runtime's, with the TrainJob's patch and trainer.
+    """The runtime's pod with the TrainJob's patch and trainer; lists of named items are merged by name.
 
-    Lists of named items are merged by name, as a strategic merge patch does:
     https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/core/trainingruntime.go.
     """
     (patch,) = train_job["spec"]["runtimePatches"]

@@ -86,7 +86,6 @@ class Desk:
         return CliRunner().invoke(app, given)
 
     def lines(self, *arguments: object) -> list[str]:
-        """The output of a command, with one space between columns."""
         result = self.run(*arguments)
         assert (result.stderr, result.exit_code) == ("", 0)
         return [" ".join(line.split()) for line in result.stdout.splitlines()]

@@ -30,7 +30,7 @@ FOREIGN = ROOT / "tests" / "survey" / "clusters" / "consistent.yaml"
 
 
 def foreign() -> list[Data]:
-    """A foreign cluster: queues and quotas have other names than those of a stack, and machines no type."""
+    """A foreign cluster: queues and quotas have other names than in a stack, and machines no type."""
     return list(yaml.safe_load_all(FOREIGN.read_text(encoding="utf-8")))
 
 

@@ -48,16 +48,12 @@ class Kubelet:
 
     As a kubelet, it gives the container the pod's own account and files, and restarts it after a failure if the pod
     requires it. The nodes are kwok's, which only reports pods as running.
-
-    Attributes:
-        kubeconfig: the administrator's: a kubelet may request tokens of its pods' accounts.
-        exits: the exit code of each run.
     """
 
     cluster: Cluster
-    kubeconfig: Path
+    kubeconfig: Path  # the administrator's: a kubelet may request tokens of its pods' accounts
     folder: Path
-    exits: list[int] = field(default_factory=list[int])
+    exits: list[int] = field(default_factory=list[int])  # the exit code of each run
     words: list[str] = field(default_factory=list[str])
 
     def step(self) -> None:
@@ -126,7 +122,7 @@ class Kubelet:
 
 
 def _within(places: dict[str, Path], text: str) -> str:
-    """A container's argument, with its paths replaced by those of this machine."""
+    """A container's argument, with this machine's paths."""
     for mount, place in places.items():
         if f"={mount}/" in f"={text}/":
             return text.replace(mount, str(place), 1)
@@ -144,18 +140,13 @@ class Operator:
     """Adds a finalizer to each object of its kinds, and removes it after deletion, while its Deployment exists.
 
     If the Deployment is deleted first, the objects are never deleted.
-
-    Attributes:
-        name: of the Deployment, and of the webhooks' configuration.
-        kinds: API version and kind.
-        cleared: objects whose finalizer was removed.
     """
 
     cluster: Cluster
-    name: str
+    name: str  # of the Deployment, and of the webhooks' configuration
     namespace: str
-    kinds: Sequence[tuple[str, str]]
-    cleared: list[Reference] = field(default_factory=list[Reference])
+    kinds: Sequence[tuple[str, str]]  # API version and kind
+    cleared: list[Reference] = field(default_factory=list[Reference])  # objects whose finalizer was removed
 
     @property
     def finalizer(self) -> str:
@@ -166,7 +157,6 @@ class Operator:
         return self.cluster.exists("apps/v1", "Deployment", self.name, self.namespace)
 
     def step(self) -> None:
-        """Adds finalizers to new objects, and removes them from deleted ones."""
         if not self.there:
             return
         for kind in self.kinds:

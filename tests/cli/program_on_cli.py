@@ -59,12 +59,10 @@ class OnCli:
         self._write("Pulumi.operators-here.yaml", {"config": config})
 
     def up(self) -> list[Step]:
-        """Deploys it, and returns the steps."""
         self._run("stack", "select", "--create", "--stack", "operators-here")
         return self._steps("up", "--skip-preview")
 
     def destroy(self) -> list[Step]:
-        """Destroys it, and returns the steps."""
         return self._steps("destroy", "--skip-preview")
 
     def _steps(self, *command: str) -> list[Step]:

@@ -21,15 +21,11 @@ from gpu_tenancy.model.catalogue.operators import charts
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """A chart in place of an operator's own.
-
-    Attributes:
-        files: text by path within the chart, such as `templates/deployment.yaml`; `Chart.yaml` is written here.
-    """
+    """A chart in place of an operator's own; `Chart.yaml` is written here."""
 
     name: str
     version: str
-    files: Mapping[str, str]
+    files: Mapping[str, str]  # text by path within the chart, such as `templates/deployment.yaml`
 
     @property
     def archive(self) -> str:
@@ -141,14 +137,9 @@ _DEFINITIONS: Final = """
 def stand_in(
     name: str, definitions: Sequence[str], cache: Path, *, helm_keeps: bool = False, webhook: str = ""
 ) -> StandIn:
-    """A chart with an operator's name and the version of the catalogue.
+    """A chart with an operator's name and the catalogue's version; `definitions` are pinned paths below `crds/`.
 
-    Args:
-        name: of its row in the catalogue.
-        definitions: paths of definitions that the project pins, below `crds/`.
-        cache: where a download of them is kept.
-        helm_keeps: they are in the folder of a chart that Helm never deletes from, rather than among the templates.
-        webhook: a further template.
+    `helm_keeps`: they are in the folder of a chart that Helm never deletes from, rather than among the templates.
     """
     folder = "crds" if helm_keeps else "definitions"
     files = {f"{folder}/{Path(path).name}": definition(path, cache) for path in definitions}
@@ -167,10 +158,7 @@ def definition(path: str, cache: Path) -> str:
 
 
 def webhook_template(name: str, group: str, address: str) -> str:
-    """A webhook for all creations of an API group, which fails closed.
-
-    It has no CA: an operator writes that after it has made its certificate.
-    """
+    """A webhook for all creations of an API group, which fails closed; the operator writes its CA."""
     return yaml.safe_dump(
         {
             "apiVersion": "admissionregistration.k8s.io/v1",

@@ -38,15 +38,11 @@ ASLEEP: Final = 210.0
 
 @dataclass(frozen=True)
 class Point:
-    """A moment at which `up` is killed: `delay` seconds after the line of a stage.
-
-    Attributes:
-        scope: `up` and its children alone, or the control plane too, as by a crash of the machine.
-    """
+    """A moment at which `up` is killed: `delay` seconds after the line of a stage."""
 
     stage: str
     delay: float
-    scope: Literal["up", "all"]
+    scope: Literal["up", "all"]  # `up` and its children alone, or the control plane too, as by a crash of the machine
 
     def __str__(self) -> str:
         return f"{self.stage.split()[0]}+{self.delay:.1f}s-{self.scope}"

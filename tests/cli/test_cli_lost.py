@@ -57,7 +57,6 @@ def made_by_people() -> tuple[Manifest, ...]:
 
 
 def listed(rows: Mapping[str, str]) -> str:
-    """The table of the page."""
     return "\n".join(f"| {what} | {then} |" for what, then in rows.items())
 
 

@@ -69,19 +69,13 @@ def sections() -> Any:
 
 @dataclass
 class Engines:
-    """Pods with vLLM's metrics.
-
-    Attributes:
-        load: waiting requests of a server, which its pods share.
-        finished: requests that a pod has answered, by pod: within 1 second, and all.
-    """
+    """Pods with vLLM's metrics; `load`: waiting requests, `finished`: answered within 1 s, and all, by pod."""
 
     cluster: Cluster
     load: dict[str, float] = field(default_factory=dict[str, float])
     finished: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     def pods(self) -> list[tuple[str, str]]:
-        """Names of the running pods, with their server."""
         found = self.cluster.list("v1", "Pod", namespace=NAMESPACE)
         return [
             (text_at(pod, "metadata", "name"), text_at(pod, "metadata", "labels", "app.kubernetes.io/name"))

@@ -118,7 +118,6 @@ def texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def pod_specs(one: KubernetesObject) -> list[Any]:
-    """The pod specs of a workload of any kind."""
     spec = cast("Any", one.manifest).get("spec", {})
     if one.kind == "TrainJob":
         return []
@@ -163,7 +162,6 @@ class Graph:
         return found
 
     def all_needs(self, one: Registration) -> set[str]:
-        """All dependencies of a resource."""
         found: set[str] = set()
         left = [one.urn]
         while left:
@@ -173,11 +171,7 @@ class Graph:
         return found
 
     def order(self) -> list[str]:
-        """The resources in an order of creation; destruction is its reverse.
-
-        Raises:
-            AssertionError: the dependencies have a cycle.
-        """
+        """The resources in an order of creation; destruction is its reverse. Fails if there is a cycle."""
         left: dict[str, set[str]] = {urn: self.needs(value) for urn, value in self.known.items()}
         made: list[str] = []
         while left:
@@ -189,7 +183,6 @@ class Graph:
         return made
 
     def find(self, type_: str, name: str = "") -> list[Registration]:
-        """Resources of a type, by their name in the cluster."""
         return [
             registration
             for registration in self.known.values()

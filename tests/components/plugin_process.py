@@ -75,13 +75,7 @@ class Constructed:
 
 
 class ConstructError(Exception):
-    """The engine's error if a component cannot be constructed.
-
-    Attributes:
-        code: status of the call.
-        message: for all problems.
-        problems: by property path, as `InputPropertiesError` has them.
-    """
+    """The engine's error for a refused component; `problems` are by path, as in `InputPropertiesError`."""
 
     def __init__(self, error: grpc.RpcError) -> None:
         call = cast("grpc.Call", error)
@@ -99,7 +93,6 @@ class ConstructError(Exception):
 
     @property
     def text(self) -> str:
-        """All text that the engine can show."""
         return "\n".join([self.message, *(f"{path}: {reason}" for path, reason in self.problems)])
 
 
@@ -130,11 +123,6 @@ class Plugin:
         needs: Sequence[str] = (),
         input_needs: Mapping[str, Sequence[str]] | None = None,
     ) -> Constructed:
-        """Constructs a component.
-
-        Raises:
-            ConstructError: the plugin refused.
-        """
         self._engine.warnings.clear()
         with _monitor() as (monitor, address):
             for reference in (providers or {}).values():

@@ -88,17 +88,15 @@ def ago(seconds: float) -> str:
 
 @dataclass
 class Jupyter:
-    """A server's answers, as https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html describes them.
+    """A server's answers (https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html).
 
-    Attributes:
-        kernels: seconds since the last activity of each, and its state.
-        terminals: seconds since the last output of each; None without terminals.
+    `kernels` has the seconds since the last activity of each, and its state.
     """
 
     folder: Path
     started: float = 3 * IDLE
     kernels: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
-    terminals: list[float] | None = None
+    terminals: list[float] | None = None  # seconds since the last output; None without terminals
     token: str = TOKEN
     asked: list[str] = field(default_factory=list[str])
 
@@ -126,8 +124,6 @@ class Jupyter:
         return None if self.terminals is None else [{"name": "1", "last_activity": ago(one)} for one in self.terminals]
 
     def probe(self) -> "subprocess.CompletedProcess[str]":
-        """Runs the probe of the pod."""
-
         jupyter = self
 
         class Answers(Handler):

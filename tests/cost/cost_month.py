@@ -44,17 +44,13 @@ def terms(sections: Data) -> Terms:
 
 @dataclass
 class Month:
-    """Observes a replay: the quota of every job, and the levels of each queue over time.
-
-    Attributes:
-        levels: moments in milliseconds with queue and change in GPUs.
-    """
+    """Observes a replay: the quota of every job, and the levels of each queue over time."""
 
     jobs: dict[str, ReplayedJob] = field(default_factory=dict[str, ReplayedJob])
     ends: dict[str, int] = field(default_factory=dict[str, int])
     past: dict[str, int] = field(default_factory=dict[str, int])
     last: dict[str, int] = field(default_factory=dict[str, int])
-    levels: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])
+    levels: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])  # milliseconds, queue, GPUs
 
     def arrived(self, job: ReplayedJob, now: int) -> None:
         assert now == job.arrival.at

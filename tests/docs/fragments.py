@@ -18,12 +18,9 @@ _NAMED: Final = re.compile(r"# file: (?:stacks/)?(?P<name>Pulumi\.[\w-]+\.yaml)\
 
 
 def load_fragment(block: Block, folder: Path) -> Stack:
-    """The stack of a block with a mark `stack`, or the stack of which the block is a part.
+    """The stack of a block with a mark `stack`, or of which the block is a part. Raises StackError if it is not valid.
 
     `folder` gets the stacks of the project, and the page's files.
-
-    Raises:
-        StackError: it is not valid.
     """
     assert block.mark is not None
     for file in (*STACKS.glob("*.yaml"), *OWN.glob("*.yaml")):

@@ -62,10 +62,7 @@ class People:
     _served: ExitStack = field(default_factory=ExitStack)
 
     def run(self, who: str, command: str) -> Ran:
-        """Runs a block by bash in the folder of a person, after the person's earlier blocks.
-
-        Folder and variables stay for the next block, as in a terminal.
-        """
+        """Runs a block by bash in a person's folder; folder and variables stay for the next block, as in a terminal."""
         place = self.folder(who)
         saved = self.home / f"{who}{_SAVED}"
         before = f". {saved}\n" if saved.is_file() else ""
@@ -159,7 +156,6 @@ class People:
             self.run("newcomer", ".venv/bin/tenancy local down")
 
     def kubeconfig(self, who: str) -> Path:
-        """The kubeconfig of a person on the platform of `make up`."""
         self.up()
         if who == "admin":
             return self.home / "state" / "gpu-tenancy" / "embedded" / "kubeconfig"

@@ -47,11 +47,7 @@ def screen(block: Block, output: str) -> str:
 
 
 def part(block: Block, output: str) -> str:
-    """The lines of an output for a block: as many as it has now, from the one that is alike its first.
-
-    Raises:
-        ValueError: the output has no such line.
-    """
+    """As many lines of an output as a block has, from the one that is like its first. Raises ValueError without it."""
     shown = block.text.splitlines()
     lines = [part for line in output.splitlines() for part in _wrapped(line)]
     heads = [_counted(line) for line in lines]

@@ -141,20 +141,14 @@ GROUP = "kueue.x-k8s.io"
 
 @dataclass
 class Installed:
-    """A cluster with Kueue, as its API server answers.
+    """A cluster with Kueue, as its API server answers."""
 
-    Attributes:
-        image: of the manager; empty without a Deployment.
-        refused: messages of dry runs, by kind.
-        unreadable: versions that are not converted.
-    """
-
-    image: str = "registry.k8s.io/kueue/kueue:v0.18.4"
+    image: str = "registry.k8s.io/kueue/kueue:v0.18.4"  # of the manager; empty without a Deployment
     labels: dict[str, str] = field(default_factory=lambda: {"helm.sh/chart": "kueue-0.18.4"})
     stored: tuple[str, ...] = ("v1beta2",)
     served: tuple[str, ...] = ("v1beta1", "v1beta2")
-    refused: dict[str, str] = field(default_factory=dict[str, str])
-    unreadable: tuple[str, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict[str, str])  # messages of dry runs, by kind
+    unreadable: tuple[str, ...] = ()  # versions that are not converted
     status: int = 403
 
     def versions(self, group: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A preview with the SDK's functions replaced registers what it registers with the SDK unchanged."""
+"""A preview with the SDK's functions replaced has the same registrations as with the SDK unchanged."""
 
 import contextlib
 import threading

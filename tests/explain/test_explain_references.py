@@ -418,7 +418,7 @@ def test_amounts_for_people_have_no_channels() -> None:
 
 
 def pending(message: str) -> Why:
-    """The result of `why` for a workload with Kueue's message; the messages are those of Kueue 0.19.2."""
+    """The result of `why` for a workload with a message of Kueue 0.19.2."""
     about = claiming()
     waits = workload(about)
     waits["status"]["conditions"] = [

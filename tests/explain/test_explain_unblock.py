@@ -378,7 +378,7 @@ def test_a_deadline_of_a_job_counts_as_one_of_kueue() -> None:
 
 
 def test_those_ahead_wait_and_run_first() -> None:
-    """The first gets the GPUs of the workload that ends in an hour, and `me` those of the other, which ends in two."""
+    """`first` gets the GPUs of the workload that ends in an hour, `me` the GPUs of the one that ends in two."""
     me, first = waits("me", day=21), _limited(waits("first", day=20), 50)
     mine, theirs = _two()
     mine["spec"]["priority"] = theirs["spec"]["priority"] = 10

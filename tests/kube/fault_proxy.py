@@ -19,34 +19,22 @@ from gpu_tenancy.embedded.platform import Platform
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault in place of, or before, the server's answer.
+    """A fault in place of, or before, the server's answer."""
 
-    Attributes:
-        status: answered instead of the server; 0 for none.
-        cut: the connection is closed without an answer.
-        cut_after: the server does the work, but its answer is lost.
-        delay: seconds before anything else.
-    """
-
-    status: int = 0
+    status: int = 0  # answered instead of the server; 0 for none
     headers: tuple[tuple[str, str], ...] = ()
-    cut: bool = False
-    cut_after: bool = False
-    delay: float = 0
+    cut: bool = False  # the connection is closed without an answer
+    cut_after: bool = False  # the server does the work, but its answer is lost
+    delay: float = 0  # seconds before anything else
 
 
 @dataclass
 class Proxy:
-    """A running proxy.
-
-    Attributes:
-        choose: the fault of a request, by its method and path, if any.
-        seen: methods and paths of all requests, with the moment of each.
-    """
+    """A running proxy."""
 
     kubeconfig: Path
-    choose: Callable[[str, str], Fault | None] = lambda _method, _path: None
-    seen: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])
+    choose: Callable[[str, str], Fault | None] = lambda _method, _path: None  # by method and path
+    seen: list[tuple[str, str, float]] = field(default_factory=list[tuple[str, str, float]])  # method, path, moment
 
     def first(self, number: int, fault: Fault, method: str = "PATCH") -> None:
         """Applies a fault to the next `number` requests of a method."""

@@ -129,7 +129,7 @@ def quota_of(owner: ClusterQueue | Cohort, name: str) -> Quota:
 @SLOW
 @given(worlds())
 def test_usage_stays_within_quota_and_limits(world: tuple[Tenancy, list[Step]]) -> None:
-    """Within all quota, borrowing limits, and what lending limits leave of the quota of others."""
+    """Within all quota, borrowing limits, and the quota that others lend."""
     tenancy, steps = world
     owners = (*tenancy.queues, *tenancy.cohorts)
     for settled in run(tenancy, steps):

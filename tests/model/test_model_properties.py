@@ -213,10 +213,7 @@ SLOW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthChe
 
 @st.composite
 def trees(draw: st.DrawFn, times: int = 1) -> Data:
-    """Teams in two groups, one inside the other, in a third and beside them, on 16 H100s and 400 CPUs.
-
-    `times` multiplies the GPUs, and those of each team.
-    """
+    """Teams in nested groups, in a third and beside them, on 16 H100s (`times` as many) and 400 CPUs."""
     inside = {"a": "left", "b": "left", "c": "inner", "d": "right", "e": "org"}
     teams: Data = {}
     for name, cohort in inside.items():
@@ -315,7 +312,7 @@ def test_a_team_that_requests_its_guarantee_gets_it(scenario: Scenario) -> None:
 @SLOW
 @given(scenarios())
 def test_a_group_whose_teams_ask_for_its_guarantee_has_it(scenario: Scenario) -> None:
-    """For any of its teams, up to their limits and those of groups in it."""
+    """For any of its teams, up to the limits of the team and of groups in it."""
     found, moments = scenario
     for group in found.parents:
         if group == found.root or found.cohort_nominal(group, "h100", GPU) <= 0:

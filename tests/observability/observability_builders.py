@@ -81,8 +81,7 @@ def passes(
 ) -> None:
     """Fails with promtool's output unless all expressions and alerts have their answers in a world.
 
-    `interval` is between two samples, `every` between two evaluations: all rules have this interval instead of their
-    group's.
+    `interval` is between two samples, `every` between two evaluations, in place of the groups' own intervals.
     """
     samples = max(minutes(check["eval_time"]) for check in checks)
     case: Data = {"interval": interval, "input_series": series(world, samples), "promql_expr_test": []}

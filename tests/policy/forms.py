@@ -56,18 +56,12 @@ _EXPANDED: Final = ("ConfigGroup", "ConfigFile", "Chart", "Directory", "transfor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Violation:
-    """Resources that violate a rule.
-
-    Attributes:
-        which: the name of the violating resource in the case.
-        path: the changed place in it; empty if it is written in full, or if several places are changed.
-        lacks: whether the violation is a missing field.
-    """
+    """Resources that violate a rule."""
 
     case: Case
-    which: str
-    path: str
-    lacks: bool
+    which: str  # name of the violating resource in the case
+    path: str  # the changed place in it; empty if it is written in full, or if several places are changed
+    lacks: bool  # the violation is a missing field
 
     @property
     def changed(self) -> Sample:

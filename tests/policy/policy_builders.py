@@ -78,10 +78,7 @@ def sample_of(props: dict[str, Any]) -> Sample:
 
 
 def foreign_program(name: str) -> list[Sample]:
-    """A program of the folder `foreign`: Kubernetes objects, and resources of other providers by type and name.
-
-    `unknown` is a value that a preview does not know.
-    """
+    """A program of the folder `foreign`, by type and name; `unknown` is a value that a preview does not know."""
     text = (FOREIGN / f"{name}.yaml").read_text(encoding="utf-8").replace("unknown", UNKNOWN)
     return [
         sample_of(document) if "kind" in document else resource_of(document) for document in yaml.safe_load_all(text)

@@ -24,20 +24,14 @@ _KEYS_OF_CASE: Final = frozenset({"name", "objects", "settings", "message", "mes
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program, and a rule's result for it.
-
-    Attributes:
-        program: resources by their names in the file.
-        changes: of each resource, the fields that the case changes.
-        derived: of each resource, the fields that its object changes of another one.
-    """
+    """A program, and a rule's result for it."""
 
     rule: AnyRule
     outcome: Outcome
     name: str
-    program: Mapping[str, Sample]
-    changes: Mapping[str, Data]
-    derived: Mapping[str, Data]
+    program: Mapping[str, Sample]  # resources by their names in the file
+    changes: Mapping[str, Data]  # of each resource, the fields that the case changes
+    derived: Mapping[str, Data]  # of each resource, the fields that its object changes of another one
     settings: Data
     messages: tuple[str, ...]
 
@@ -70,7 +64,6 @@ def cases_of(rule: str, outcome: Outcome) -> list[Case]:
 
 @cache
 def shared(name: str) -> Sample:
-    """An object of the folder `objects`."""
     return _defined(name, _shared()).sample()
 
 

@@ -34,7 +34,6 @@ def pod(name: str, container: str, namespace: str = "ml", **spec: Any) -> Sample
 
 
 def outcomes(rule: AnyRule, *samples: Sample, **settings: Any) -> list[str]:
-    """The outcomes of a rule, each with the name of the object."""
     given = {f"{index}": sample for index, sample in enumerate(samples)}
     found = findings(rule, given, settings)
     return [f"{finding.outcome} {finding.urn.rpartition(':')[2]}" for finding in found]

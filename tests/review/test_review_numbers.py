@@ -159,12 +159,12 @@ def guaranteed(world: World, key: Key) -> int:
 
 
 def rows(shown: Page, label: str) -> list[list[str]]:
-    """Rows of a table, without those of CPU and memory, which the worlds of these tests do not have."""
+    """Rows of a table, without CPU and memory, which the worlds of these tests do not have."""
     return [row for row in shown.tables[label][1:] if not any(cell.endswith(("CPUs", "memory")) for cell in row[:2])]
 
 
 def owned(world: World, listed: list[list[str]]) -> list[list[str]]:
-    """The rows, without those of teams that share a queue: these name the queue, and have no numbers."""
+    """The rows without teams that share a queue: their rows name the queue, and have no numbers."""
     shared = {(team, f"queue of {queue}") for team, queue in world.teams.items() if team != queue}
     guests = [row for row in listed if row[1].startswith("queue of ")]
     assert {(row[0], row[1]) for row in guests} == shared

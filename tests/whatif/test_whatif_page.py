@@ -1,4 +1,4 @@
-"""The page of `tenancy whatif`: its words, tables and lengths are those of the simulation."""
+"""The page of `tenancy whatif`: its words, tables and lengths match the simulation."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -97,15 +97,12 @@ class Network(Component):
 
 
 class ControlPlane(Component):
-    """The control plane of an EKS cluster, with its secrets encryption key, audit log and administrators.
+    """A created EKS control plane with key, audit log and administrators; raises TypeError for an existing cluster.
 
     Its subnets need access to the AWS APIs and to images, through NAT or VPC endpoints
     (https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html). A private API server is reachable only
     from that network, so the deployment must run there. Objects in the cluster depend on `access`, the rights of the
     administrators, because the deployment uses them. `version` is known when the control plane has it.
-
-    Raises:
-        TypeError: the stack names an existing cluster.
     """
 
     def __init__(
@@ -233,13 +230,11 @@ def release(name: str, chart: str, values: Mapping[str, object], opts: ResourceO
 
 
 class Addon(BaseModel):
-    """An add-on: the service account and values that it needs.
+    """An add-on. `account` is the service account with which it calls AWS; None if it does not.
 
-    Attributes:
-        account: its service account that calls AWS; None if it does not.
-        policy: managed policy of that account, with the path of its ARN.
-        values: its configuration, in the add-on's own schema (`aws eks describe-addon-configuration`).
-        document: policy of that account in `policies.yaml`, if no managed policy is as narrow.
+    `policy` is the managed policy of that account, with the path of its ARN, or `document` the name of one in
+    `policies.yaml`, if no managed policy is as narrow. `values` are the add-on's configuration in its own schema
+    (`aws eks describe-addon-configuration`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -253,7 +248,7 @@ class Addon(BaseModel):
 ADDONS: Final[Mapping[str, Mapping[AddonName, Addon]]] = TypeAdapter(dict[str, dict[AddonName, Addon]]).validate_python(
     read_table(Path(__file__).with_name("addons.yaml"))
 )
-"""Add-ons by the ends of their resources' names: those that nodes need, those on nodes, and drivers of data."""
+"""Add-ons by the ends of their resources' names: add-ons that nodes need, add-ons on nodes, and drivers of data."""
 
 
 class Addons(Component):

@@ -27,12 +27,10 @@ from .policies import account_trust, datasets_policy, secrets_policy, trust, wri
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The policies of a role. `trust` is known late if it names an issuer that the cloud decides.
+    """The policies of a role: ARNs of `managed` ones, and at most 10,240 characters of `inline` documents by name.
 
-    Attributes:
-        managed: ARNs of AWS managed policies.
-        inline: policy documents by name, at most 10,240 characters in total:
-            https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+    `trust` is known late if it names an issuer that the cloud decides. The limit:
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
     """
 
     trust: pulumi.Input[str]
@@ -117,7 +115,7 @@ def access_entry(  # noqa: PLR0913, PLR0917 - what an entry has
 
 
 def people_entries(name: str, plan: ClusterPlan, section: AwsCluster, opts: ResourceOptions) -> None:
-    """The entries of people who are not administrators, who have one already; Kubernetes RBAC decides their rights."""
+    """The entries of people except administrators, which have one already; Kubernetes RBAC decides their rights."""
     admins = section.create.admins if section.create else []
     for who in plan.people:
         if who.name not in admins:
@@ -252,10 +250,8 @@ class SharedFiles(Component):
     """The EFS file system of a cluster, in which each claim of a team is an access point. It is kept.
 
     It is encrypted, reached over TLS and only through access points, and admits NFS from the cluster's nodes alone.
-
-    Attributes:
-        late: its ID, by its placeholder in parameters of StorageClasses.
-        targets: its addresses in the cluster's subnets, which pods need while they mount it.
+    `late` is its ID, by its placeholder in parameters of StorageClasses; `targets` are its addresses in the cluster's
+    subnets, which pods need while they mount it.
     """
 
     def __init__(self, name: str, context: ClusterContext, network: pulumi.Output[str], opts: Options = None) -> None:

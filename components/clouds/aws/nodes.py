@@ -38,7 +38,7 @@ class ClusterContext:
         return self.section.name
 
     def subnets_in(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
-        """IDs of the subnets in these zones; if there are none, of those in Availability Zones."""
+        """IDs of the subnets in these zones; if there are none, of the subnets in Availability Zones."""
         return [self.subnets[zone] for zone in zones or self.section.zonal]
 
 
@@ -46,11 +46,9 @@ class ClusterContext:
 class Image:
     """An EKS image.
 
-    Attributes:
-        ami_type: for node groups: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html.
-        family: for Karpenter, which selects the NVIDIA variant on GPU machines.
-        data: device of the disk for images and containers.
-        own: device of a separate disk for the operating system; None without one.
+    `ami_type` is for node groups: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html. `family` is
+    for Karpenter, which selects the NVIDIA variant on GPU machines. `data` is the device of the disk for images and
+    containers, `own` the device of a separate disk for the operating system, or None.
     """
 
     ami_type: AmiType
@@ -88,10 +86,7 @@ https://github.com/aws/karpenter-provider-aws/blob/main/pkg/providers/amifamily/
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A disk of a node: its size in GiB and throughput in MiB/s.
-
-    `key` is the ARN of its KMS key (None: the account's), `snapshot` the ID of the snapshot that it starts as.
-    """
+    """A node's disk in GiB and MiB/s; `key` is a KMS key's ARN (None: the account's), `snapshot` a snapshot's ID."""
 
     device: str
     gib: int
@@ -151,10 +146,7 @@ _NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of a node: indexes of its network card and of the device on the card.
-
-    An `interface` has IP addresses; `efa-only` has none, and is for traffic between GPUs only.
-    """
+    """A node's network interface, by indexes of card and device; `efa-only` is for traffic between GPUs, without IP."""
 
     card: int
     device: int

@@ -1,4 +1,4 @@
-"""IAM policy documents as JSON: those of `policies.yaml`, and those that depend on more than names."""
+"""IAM policy documents as JSON: from `policies.yaml`, and documents that depend on more than names."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -100,7 +100,7 @@ def karpenter_policies(cluster: str, region: str, node_role: str, *, spot: bool)
 
 
 def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:
-    """The policy of a team: read the folders of its datasets, list only them, and write to those that it may change."""
+    """A team's policy: read the folders of its datasets, list only them, and write to datasets that it may change."""
     # A bucket's key is usable only through S3 of the region.
     # https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#iam-permissions
     arn = f"arn:{partition(region)}:s3:::"

@@ -238,7 +238,6 @@ class ClusterAutoscaler(Component):
 
     It finds them by EKS's tags on Auto Scaling groups:
     https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html
-
     If pools are queued, it also handles ProvisioningRequests, whose definition the cluster must have:
     https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-provisioningrequest-to-run-batch-workloads
     """

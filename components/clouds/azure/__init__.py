@@ -112,12 +112,9 @@ open_cluster = AksCluster
 
 
 def own_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
-    """A kubeconfig for a cluster, from the user credentials that AKS returns.
+    """A kubeconfig from the user credentials that AKS returns; raises RunError if AKS returned no kubeconfig.
 
     Only these have the API server's address and CA. Client certificates and tokens of local accounts are dropped.
-
-    Raises:
-        pulumi.RunError: AKS returned no kubeconfig.
     """
     if not credentials.kubeconfigs:
         message = "AKS gave no kubeconfig; whoever deploys needs the role Azure Kubernetes Service Cluster User"

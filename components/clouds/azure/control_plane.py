@@ -80,7 +80,7 @@ AUTOSCALER: Final[containerservice.ManagedClusterPropertiesAutoScalerProfileArgs
     "scale_down_utilization_threshold": "0.5",
 }
 """Settings of AKS's autoscaler, which by default keeps nodes with pods that have local storage. The threshold is of
-CPUs and memory; that of GPUs is upstream's 0.5 and cannot be set (read 2026-11-24):
+CPUs and memory; the threshold of GPUs is upstream's 0.5 and cannot be set (read 2026-11-24):
 https://learn.microsoft.com/azure/aks/cluster-autoscaler#use-the-cluster-autoscaler-profile."""
 
 
@@ -131,15 +131,12 @@ _GIB_OF_SYSTEM: Final = 128
 
 
 class AksControlPlane(Component):
-    """An AKS cluster with a system node pool without GPUs; `subnet` is the resource ID of the nodes' subnet.
+    """An AKS cluster with a system node pool without GPUs; raises TypeError if the stack names an existing cluster.
 
     An existing network, Key Vault and key, disk encryption set, Log Analytics workspace and capacity reservations are
     not created here. The cluster's identity gets its roles on each, and the deployer must be allowed to assign them,
     which can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups. Kubernetes and nodes
-    are patched automatically in the maintenance windows of the stack, except with GPUs.
-
-    Raises:
-        TypeError: the stack names an existing cluster.
+    are patched automatically in the maintenance windows of the stack, except with GPUs. `subnet` is a resource ID.
     """
 
     def __init__(self, name: str, plan: ClusterPlan, section: AzureCluster, opts: Options = None) -> None:

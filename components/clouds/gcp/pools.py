@@ -54,10 +54,7 @@ _OF_OTHERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PoolCluster:
-    """The cluster that pools belong to, with the address of the nodes' service account.
-
-    Pools are created after `before`: the cluster, and the rights of the nodes.
-    """
+    """The cluster of pools, with the address of the nodes' service account; pools are created after `before`."""
 
     section: GcpCluster
     account: pulumi.Input[str]
@@ -100,7 +97,6 @@ def _node_config(pool: NodePool, cluster: PoolCluster) -> container.NodePoolNode
 
 
 def _every_node(machine: Machine, cluster: PoolCluster) -> container.NodePoolNodeConfigArgsDict:
-    """The common configuration of all nodes."""
     # See https://cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster. The scope `cloud-platform`
     # leaves authorization to the service account's roles. Secure Boot accepts Google's drivers, because they are
     # signed. Image streaming is set only if it is used, so that other pools keep the setting of their cluster:
@@ -122,7 +118,6 @@ def _every_node(machine: Machine, cluster: PoolCluster) -> container.NodePoolNod
 
 
 def _capacity(pool: NodePool) -> container.NodePoolNodeConfigArgsDict:
-    """The purchase option of the machines."""
     # https://cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations,
     # https://cloud.google.com/kubernetes-engine/docs/concepts/dws.
     match pool.spec.capacity:

@@ -110,11 +110,7 @@ class Controllers:
         return any(controller.name not in names for controller in self.recorded())
 
     def bring(self, cluster: Cluster, wanted: Sequence[Wanted], cache: Path, report: Report) -> None:
-        """Starts the controllers that do not run or have changed, and waits until all work.
-
-        Raises:
-            ConsoleError: a chart cannot be rendered, or a controller exits or does not become ready.
-        """
+        """Starts controllers that do not run or have changed; raises ConsoleError if one does not become ready."""
         if self.superfluous(wanted):  # another set of operators, whose webhooks must not stay
             self.remove(cluster, {name for item in wanted for name in item.row.programs})
         running = {controller.name: controller for controller in self.recorded()}

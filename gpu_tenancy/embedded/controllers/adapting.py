@@ -36,7 +36,7 @@ class Pod:
     """The parts of a Deployment's pod that a process needs.
 
     `arguments` have the paths of mounts below `{files}`, `{certificates}` and `{temporary}`; `environment` has literal
-    variables; `files` are from ConfigMaps, by path below `{files}`; `secrets` are the names of those with certificates.
+    variables; `files` are from ConfigMaps, by path below `{files}`; `secrets` have certificates.
     """
 
     name: str
@@ -58,11 +58,7 @@ def plain(objects: Iterable[Manifest]) -> Iterator[Manifest]:
 
 
 def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
-    """The pod of a chart's Deployment.
-
-    Raises:
-        ValueError: the chart has no such Deployment; the table must be corrected.
-    """
+    """The pod of a chart's Deployment; raises ValueError if the chart has no such Deployment: correct the table."""
     found = {text_at(o, "metadata", "name"): o for o in objects if o["kind"] == "Deployment"}
     if deployment not in found:
         names = ", ".join(found)

@@ -1,4 +1,4 @@
-"""One rendered chart and what its controllers need to run: objects, accounts, certificates, files and ports."""
+"""One rendered chart and the needs of its controllers: objects, accounts, certificates, files and ports."""
 
 import json
 import shutil
@@ -60,11 +60,7 @@ class Launch:
                     cluster.patch(Reference(adapting.DEFINITIONS, adapting.DEFINITION, name), change)
 
     def register(self, cluster: Cluster) -> None:
-        """Has the API server serve the kinds of the programs, which must be ready.
-
-        Raises:
-            WaitTimeoutError: it does not.
-        """
+        """Has the API server serve the kinds of the ready programs; raises WaitTimeoutError if it does not."""
         if served := self._serving("api"):
             for item in self.objects:
                 if item["kind"] == adapting.API_SERVICE:
@@ -123,11 +119,7 @@ class Launch:
 
 
 def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report: Report) -> Launch:
-    """Renders a chart and applies its objects: accounts, rights, configuration.
-
-    Raises:
-        ConsoleError: the chart cannot be downloaded or rendered, or the cluster rejects an object.
-    """
+    """Renders a chart and applies its objects: accounts, rights, configuration; raises ConsoleError if that fails."""
     release = item.release
     part = release.values.get(item.row.part, {}) if item.row.part else release.values
     filled = replace(release, values=with_more(part, item.row.values))
@@ -190,10 +182,8 @@ def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> Non
 
     An APIService cannot have a URL. For a Service of type ExternalName, the API server connects to the external name
     and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`. The program must be
-    ready, because discovery fails until it answers. `authority` is a CA certificate in PEM.
-
-    Raises:
-        WaitTimeoutError: the API server does not find the kinds; the message has its reason.
+    ready, because discovery fails until it answers. `authority` is a CA certificate in PEM. If the API server does not
+    find the kinds, the WaitTimeoutError has its reason.
     """
     spec = {key: value for key, value in map_at(service, "spec").items() if key != "insecureSkipTLSVerify"}
     place: dict[str, Json] = {key: text_at(spec, "service", key) for key in ("name", "namespace")}

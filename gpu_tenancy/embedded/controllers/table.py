@@ -81,7 +81,7 @@ class Row(_Row):
         need: in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: the chart runs if the stack needs this.
         source: folder beside this package with the go.mod and go.sum of module and programs.
         version: of the module, if no program is built from it.
-        sum: checksum of the module with this version, as in a go.sum; `go_mod_sum` is that of its go.mod.
+        sum: checksum of the module with this version, as in a go.sum; `go_mod_sum` is its go.mod's checksum.
         part: key of the release's values, if the chart is a dependency of the operator's; empty if it is its own.
         values: added to the release's values, because no node runs the pods; lists are appended.
         then: objects to apply when the programs are ready.
@@ -117,22 +117,14 @@ RENDERER: Final = "chart"  # the program that renders a chart; its source is in 
 
 
 def module_of(row: Row) -> Module:
-    """The module of a row, in its own version, or else in the version of its source's go.mod.
-
-    Raises:
-        ConsoleError: go.mod does not require the module.
-    """
+    """The module of a row, in its version, or else in its source's go.mod; raises ConsoleError if neither has it."""
     if row.version:
         return Module(row.module, row.version, row.chart, (row.sum, row.go_mod_sum))
     return Module(row.module, building.required_version(row.source, row.module), row.chart)
 
 
 def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
-    """The folder of a chart in the cache; copied from the Go module, whose checksum go.sum has, if it is missing.
-
-    Raises:
-        ConsoleError: the module cannot be downloaded, or has no such folder.
-    """
+    """The folder of a chart in the cache, copied from its verified Go module; raises ConsoleError if that fails."""
     module = module_of(row)
     folder = cache / "charts" / f"{name}-{module.version}"
     if folder.is_dir():
@@ -152,11 +144,7 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
 
 
 def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
-    """The objects of a chart in a folder, except definitions in its folder `crds`.
-
-    Raises:
-        ConsoleError: Helm rejects the chart or its values.
-    """
+    """The objects of a chart, except definitions in its folder `crds`; raises ConsoleError if Helm rejects it."""
     wanted = {
         "chart": str(chart),
         "name": release.name,
@@ -239,11 +227,7 @@ def wanted(stack: Stack, programs: Mapping[str, Path]) -> tuple[Wanted, ...]:
 
 
 def present(program: str, source: str, cache: Path) -> Path | None:
-    """A program that is on this machine; None if it must be built.
-
-    Raises:
-        ConsoleError: `GPU_TENANCY_CONTROLLERS` is not a folder.
-    """
+    """A program that is on this machine, or None; raises ConsoleError if `GPU_TENANCY_CONTROLLERS` is not a folder."""
     named = os.environ.get(FOLDER)
     if named and not Path(named).is_dir():
         raise ConsoleError(f"{FOLDER}: {named} is not a folder", "set it to a folder with programs, or unset it")
@@ -258,12 +242,10 @@ def prepared(rows: Mapping[str, Row], cache: Path) -> bool:
 
 
 def find(rows: Mapping[str, Row], cache: Path, report: Report) -> tuple[Mapping[str, Path], Mapping[str, str]]:
-    """The programs of these rows and the renderer of charts; missing ones are built into the cache.
+    """Finds or builds the programs of these rows, and the renderer of charts.
 
-    Returns the path of each available program, and the reason for each other program.
-
-    Raises:
-        ConsoleError: the renderer, which needs only public modules of Kubernetes, cannot be built.
+    Returns the path of each available program, and the reason for each other program. Raises ConsoleError if the
+    renderer, which needs only public modules of Kubernetes, cannot be built.
     """
     needed = list(_needed(rows))
     unavailable: dict[str, str] = {}

@@ -45,11 +45,7 @@ _PAUSES: Final = (0.0, 0.5, 2.0)  # seconds to wait before each attempt
 
 
 def fetch(pins: Sequence[Pin], cache: Path, report: Report) -> Mapping[Pin, Path]:
-    """The file of each pinned definition; missing files are downloaded into the cache, and verified before each use.
-
-    Raises:
-        ConsoleError: a definition cannot be downloaded, or its checksum differs from the pinned one.
-    """
+    """The file of each definition, downloaded if missing, verified at each use; raises ConsoleError if either fails."""
     copies = os.environ.get(UPSTREAM)
     if copies and not Path(copies).is_dir():
         raise ConsoleError(f"{UPSTREAM}: {copies} is not a folder", "set it to a folder of upstream files, or unset it")
@@ -90,12 +86,9 @@ def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
 
 
 def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) -> Mapping[Module, Path]:
-    """The folder of each module in Go's module cache; missing modules are downloaded.
+    """The folder of each module in Go's module cache; raises ConsoleError if a download or a checksum fails.
 
     The go.mod and go.sum in the folder `sums` verify the modules; without it, each module has its own checksum.
-
-    Raises:
-        ConsoleError: a module cannot be downloaded, or differs from its checksum.
     """
     queries = dict.fromkeys(module.query for module in modules)
     with tempfile.TemporaryDirectory() as folder:
@@ -160,11 +153,7 @@ _ANNOTATION: Final = "gpu-tenancy.dev/sha256"  # the checksum of the file of an 
 
 
 def install(cluster: Cluster, files: Mapping[Pin, Path], cache: Path, report: Report) -> bool:
-    """Installs every missing definition of `fetch`, and waits until all are served; returns whether any was missing.
-
-    Raises:
-        ConsoleError: the cluster rejects a definition, or a definition is not served in time.
-    """
+    """Installs missing definitions and waits for all; returns whether any was missing, or raises ConsoleError."""
     there = cluster.list(*_KIND, metadata_only=True)
     present = {text_at(definition, "metadata", "annotations", _ANNOTATION) for definition in there}
     missing = {pin: file for pin, file in files.items() if pin.sha256 not in present}
@@ -242,11 +231,7 @@ class Etcd:
             return False
 
     def store(self, definitions: Iterable[Manifest]) -> None:
-        """Writes definitions, as `annotated` returns them.
-
-        Raises:
-            ConsoleError: etcd rejects one.
-        """
+        """Writes definitions, as `annotated` returns them; raises ConsoleError if etcd rejects one."""
         for definition in definitions:
             name = text_at(definition, "metadata", "name")
             body = {"key": _base64(f"{_PREFIX}{name}"), "value": _base64(json.dumps(stored(definition)))}

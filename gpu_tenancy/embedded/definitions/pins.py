@@ -71,12 +71,9 @@ class Pin:
 class Definitions(BaseModel):
     """The definitions of one version of an operator, from one place.
 
-    Attributes:
-        name: default: the operator's release.
-        sum: of the module, as in a go.sum; `go_mod_sum` is that of its go.mod.
-        url: the place to download from, if no module has them.
-        versions: of the API that every file serves, if an earlier version of the operator served others.
-        files: the sha256 of each.
+    `name` is by default the operator's release. `sum` and `go_mod_sum` are checksums as in a go.sum. `url` is the place
+    to download from, if no module has the definitions. `versions` of the API are served by every file, if an earlier
+    version of the operator served others. `files` has the sha256 of each.
     """
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel)

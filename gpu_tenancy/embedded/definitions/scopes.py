@@ -58,11 +58,7 @@ def table(rows: Iterable[Scopes]) -> str:
 
 
 def kubernetes_scopes(cache: Path, report: Report) -> Scopes:
-    """The built-in kinds of the version of Kubernetes that the embedded platform runs.
-
-    Raises:
-        ConsoleError: the Go module of Kubernetes cannot be downloaded.
-    """
+    """The built-in kinds of the platform's Kubernetes; raises ConsoleError if its Go module cannot be downloaded."""
     folder = module_folders([OPENAPI], find_go(needed_go(), cache, report), SOURCE)[OPENAPI]
     content = (folder / OPENAPI.folder / "swagger.json").read_bytes()
     return _scopes("kubernetes", KUBERNETES, hashlib.sha256(content).hexdigest(), built_in_kinds(json.loads(content)))

@@ -1,4 +1,4 @@
-"""Checks that people may do what their roles say and nothing else, by the API server's answers for each of them."""
+"""Checks that people have the rights of their roles and no others, by the API server's answers for each person."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -17,15 +17,12 @@ IMAGE: Final = "registry.example.com/check:1"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A checked fact (`promise`), in the present tense, and its observation.
-
-    If it was not checked, `holds` is None and `seen` is the reason. `message` is the API server's or a controller's.
-    """
+    """A checked fact, in the present tense, and its observation."""
 
     promise: str
-    seen: str
-    holds: bool | None
-    message: str = ""
+    seen: str  # the reason if it was not checked
+    holds: bool | None  # None if it was not checked
+    message: str = ""  # of the API server or a controller
 
 
 Tone: TypeAlias = Literal["good", "notice", "bad"]
@@ -33,15 +30,11 @@ Tone: TypeAlias = Literal["good", "notice", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of a stack's checks: the tone is good only if every check was made and passed.
+    """The verdict of a stack's checks: the tone is good only if every check was made and passed."""
 
-    A check that was not made is a notice. `title` is `26 of 28 checks passed, 2 not checked`, and `reasons` a line for
-    each failed check, and for each reason for which checks were not made.
-    """
-
-    tone: Tone
-    title: str
-    reasons: tuple[str, ...]
+    tone: Tone  # a check that was not made is a notice
+    title: str  # `26 of 28 checks passed, 2 not checked`
+    reasons: tuple[str, ...]  # a line for each failed check, and for each reason for which checks were not made
 
 
 def verdict(checks: Sequence[Check]) -> Verdict:

@@ -33,10 +33,8 @@ def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[dict[str, int
     """Serves metrics of pods while the block runs, with the values of the yielded dict, in thousandths; at first 0.
 
     The dict is empty if another program serves the API. The API server asks at a free port of loopback, where other
-    programs of this machine can read the simulated values too.
-
-    Raises:
-        WaitTimeoutError: the API server does not find the served API.
+    programs of this machine can read the simulated values too. Raises WaitTimeoutError if the API server does not find
+    the API.
     """
     values = dict.fromkeys(names, 0)
     withdraw(cluster)

@@ -37,19 +37,15 @@ _CPU: Final = 1000  # millicores
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """A job of a queue (`own`) reclaims its whole guarantee from all others, whose jobs (`others`) have used all quota.
-
-    `foreseen` is the simulated state after both. `beyond` is the job with one CPU more, which waits in the same
-    situation; if there is none, `untried` is the reason.
-    """
+    """A job (`own`) reclaims its queue's whole guarantee from all others, whose jobs (`others`) have used all quota."""
 
     queue: str
     guarantee: Guarantee
     others: Step
     own: Workload
-    foreseen: Moment
-    beyond: Workload | None
-    untried: str
+    foreseen: Moment  # simulated, after both
+    beyond: Workload | None  # the job with one CPU more, which waits in the same situation
+    untried: str  # the reason if there is no such job
 
     @property
     def larger(self) -> Guarantee:
@@ -369,7 +365,7 @@ def _with_anyone(tree: Tree) -> Tenancy:
 
 
 def _jobs(queue: str, measure: Measure, total: Amounts, size: int) -> Iterator[Workload]:
-    """Jobs of `size` with their part of the other resources; the last has what is left."""
+    """Jobs of `size` with their part of the other resources; the last one has the rest."""
     whole = total.get(measure.resource, 0)
     part = {resource: amount * size // whole for resource, amount in total.items()} if whole else {}
     count = ceil(whole / size)

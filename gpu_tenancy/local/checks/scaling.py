@@ -49,11 +49,8 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
     can exceed the CPU limits of the first pods: at their limits, each measurement could add only some pods.
 
     Without a server that scales on CPU by a HorizontalPodAutoscaler, all servers are reported as not checked. `missing`
-    is why metrics-server does not run, without which nothing is checked, and `keda` why KEDA does not; empty if they
-    do.
-
-    Raises:
-        ApiError: the API server rejects a change of the autoscaler.
+    is why metrics-server does not run, without which nothing is checked, `keda` why KEDA does not; empty if they do.
+    Raises ApiError if the API server rejects a change of the autoscaler.
     """
     servers = [server for team in plan.teams for server in team.servers if _adds(server)]
     # One that KEDA scales has no HorizontalPodAutoscaler without KEDA.
@@ -222,11 +219,9 @@ def simplified(
 ) -> Generator[tuple[str, ...]]:
     """Has an autoscaler add and remove `step` pods in 15 s, by CPU and the `served` metrics; yields its other metrics.
 
-    A metric that nothing serves blocks every removal of pods, which is why the others are left out. The engine that
-    deployed the autoscaler owns its fields again afterwards: otherwise its next run would find a conflict.
-
-    Raises:
-        ApiError: the autoscaler does not exist.
+    A metric that nothing serves blocks every removal of pods, so the others are left out. The engine that deployed the
+    autoscaler owns its fields again afterwards: otherwise its next run would find a conflict. Raises ApiError if the
+    autoscaler does not exist.
     """
     policies: Json = [{"type": "Pods", "value": step, "periodSeconds": 15}]
     at_once: Json = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies}

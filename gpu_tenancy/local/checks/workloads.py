@@ -72,19 +72,14 @@ _GROUPS: Final = tuple(kind.groups.index for kind in kinds().values() if kind.gr
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Pods of a team that require one part of the network, or one for each group.
-
-    `selector` is the key of the label with the `name` of their job or server, `label` the node label that names the
-    part. `pods` counts the pods of all groups; None for a server, whose number can change. `groups` is None if it can
-    change.
-    """
+    """Pods of a team that require one part of the network, or one for each group."""
 
     team: str
-    name: str
-    selector: str
-    label: str
-    pods: int | None
-    groups: int | None
+    name: str  # of their job or server
+    selector: str  # key of the label with the name
+    label: str  # node label that names the part
+    pods: int | None  # of all groups; None for a server, whose number can change
+    groups: int | None  # None if the number can change
 
 
 def check_topology(cluster: Cluster, plan: Plan) -> Iterator[Check]:

@@ -1,7 +1,4 @@
-"""Machine types, GPUs and prices, from the tables in this folder.
-
-The first read of a malformed table raises `pydantic.ValidationError`.
-"""
+"""Machine types, GPUs and prices, from the tables in this folder (malformed: `pydantic.ValidationError`)."""
 
 import math
 from collections.abc import Mapping
@@ -92,11 +89,7 @@ class PriceTable(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine type of a cloud, or of the stack's own `machines`.
-
-    `topology`: shape of the NVLink domain across machines, such as `1x72`; None without NVLink to other machines.
-    `zones`, `purchase`, `network`: None if they are unknown.
-    """
+    """A machine type of a cloud, or of the stack's own `machines`."""
 
     name: str
     cloud: str  # empty for a machine type of the stack
@@ -107,11 +100,11 @@ class Machine:
     gpus: int = 0
     architecture: Architecture = "amd64"
     accelerator: str | None = None  # accelerator type of its GPUs on GKE
-    topology: str | None = None
+    topology: str | None = None  # shape of the NVLink domain across machines, such as `1x72`; None without
     host_encryption: bool = True  # whether the machine's host can encrypt its disks and caches (Azure)
-    zones: frozenset[str] | None = None
-    purchase: Purchase | None = None
-    network: Network | None = None
+    zones: frozenset[str] | None = None  # None if unknown
+    purchase: Purchase | None = None  # None if unknown
+    network: Network | None = None  # None if unknown
     price: Price = Price()
     local_disk: int = 0  # capacity of its local NVMe disks in bytes
 

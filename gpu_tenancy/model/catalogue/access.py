@@ -125,12 +125,7 @@ class _Credentials(Row):
 
 
 def credential(text: str, variable: str = "") -> str | None:
-    """Kind of credential that a text looks like, such as "AWS access key"; None without a match.
-
-    Args:
-        text: value of a variable or an argument.
-        variable: empty for an argument.
-    """
+    """Kind of credential that a value looks like ("AWS access key"), or None; `variable` is empty for arguments."""
     table = read_rows("credentials", _Credentials)
     for form in table.texts:
         if form.pattern.search(text):

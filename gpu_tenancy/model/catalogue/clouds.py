@@ -67,17 +67,14 @@ class SharingRule(Row):
 
 
 class DriverMode(Row):
-    """Installer of driver, container toolkit and device plugin: settings of the pool and matching Helm values.
-
-    `mig`, `time_slicing`, `mps`: GPU sharing; None if it is not supported.
-    """
+    """Installer of driver, container toolkit and device plugin: settings of the pool and matching Helm values."""
 
     means: str  # components and their installers, for messages
     operator: Mapping[str, Any]  # values of the GPU Operator's chart
     labels: Mapping[str, str] = {}  # labels of the pool's nodes
-    mig: SharingRule | None = None
-    time_slicing: SharingRule | None = None
-    mps: SharingRule | None = None
+    mig: SharingRule | None = None  # None if it is not supported
+    time_slicing: SharingRule | None = None  # likewise
+    mps: SharingRule | None = None  # likewise
     without_mps: str = ""  # why MPS is not supported
     source: str
 
@@ -98,16 +95,12 @@ class NodeEndpoint(Fact):
 
 
 class TopologyRule(Fact):
-    """Node labels with the place in a cloud's network, by prefixes of machine types.
-
-    `labels` are of all levels above the node, the largest first. `rack` is the smallest group above a host, such as an
-    NVLink domain.
-    """
+    """Node labels with the place in a cloud's network, by prefixes of machine types."""
 
     machines: tuple[str, ...]
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # of all levels above the node, the largest first
     block: str
-    rack: str
+    rack: str  # the smallest group above a host, such as an NVLink domain
 
 
 class LoadBalancers(Fact):
@@ -124,13 +117,10 @@ class Hidden(Fact):
 
 
 class Admission(Fact):
-    """Admission plugins of a cloud's API servers that are not on in Kubernetes by default.
-
-    Pods can have `limited_classes` (priority classes) only in a namespace with a ResourceQuota for them.
-    """
+    """Admission plugins of a cloud's API servers that are not on in Kubernetes by default."""
 
     plugins: tuple[str, ...]
-    limited_classes: tuple[str, ...] = ()
+    limited_classes: tuple[str, ...] = ()  # priority classes that need a ResourceQuota for them in the namespace
 
 
 class Directory(Fact):
@@ -142,14 +132,10 @@ class Directory(Fact):
 
 
 class CloudRules(Row):
-    """Features of node pools in one cloud.
+    """Features of node pools in one cloud; `load_balancers`, `admission` and `hidden`: None if unknown.
 
-    Attributes:
-        reserved_policy: whether a compact pool uses a reservation only with the reservation's placement policy.
-        local_disk: bytes of which the local disks' capacity is a multiple; None if they hold no ephemeral storage.
-        infers: resources of an empty pool's nodes that its autoscaler infers, as whole devices; None if this
-            program tells the autoscaler all of them, or if that is unknown.
-        load_balancers, admission, hidden: None if they are unknown.
+    `infers`: resources of an empty pool's nodes that its autoscaler infers, as whole devices; None if this program
+    tells the autoscaler all of them, or if that is unknown.
     """
 
     title: str  # name of its Kubernetes service, for messages
@@ -159,9 +145,9 @@ class CloudRules(Row):
     compact: tuple[str, ...]  # capacity types that support compact placement
     compact_zones: tuple[int, ...] = ()  # allowed numbers of zones of a compact pool; empty for any number
     placement_policy: Form | None = None  # form of an existing placement policy's name; None if pools cannot use one
-    reserved_policy: bool = False
+    reserved_policy: bool = False  # whether a compact pool uses a reservation only with its placement policy
     gpu_zones: bool = False  # whether GPU pools must name zones if the cluster's are unknown
-    local_disk: Bytes | None = None
+    local_disk: Bytes | None = None  # local disks' capacity is a multiple of it; None: not for ephemeral storage
     disk_key: bool = True  # whether each pool can have its own key for disks
     own_labels: tuple[str, ...] = ()  # domains of labels and taints that only the cloud may set
     empty_labels: bool = True  # whether a label can have an empty value

@@ -27,10 +27,7 @@ class KeyCheck(Row):
 
 
 class Engine(Fact):
-    """An inference engine.
-
-    `user`, `group`: of its image; not root.
-    """
+    """An inference engine; `user` and `group` are of its image, not root."""
 
     title: str
     version: str  # of the package in which its facts were read
@@ -87,15 +84,12 @@ class Daemon(Row):
 
 
 class Installer(Row):
-    """A DaemonSet that copies libraries to the nodes.
-
-    `script`: lines that run first in the namespaces of the node, in `node_image` (default: `image`) with `nsenter`.
-    """
+    """A DaemonSet that copies libraries to the nodes."""
 
     name: str
     image: str
-    script: tuple[str, ...] = ()
-    node_image: str | None = None
+    script: tuple[str, ...] = ()  # lines that run first in the node's namespaces, with `nsenter`
+    node_image: str | None = None  # image of `script`; default: `image`
     arm64: str | None = None  # image for nodes with Arm CPUs; None if the fabric has no such machines
     command: tuple[str, ...]
     mounts: tuple[HostMount, ...] = ()
@@ -110,13 +104,7 @@ class Image(Row):
 
 
 class FabricRow(Fact):
-    """Requirements of one fabric for pods and nodes.
-
-    Attributes:
-        env, capabilities, mounts: of the workload's container.
-        driver, plugin: images of the network driver and of the device plugin, for the Network Operator.
-        pod_security: the strictest Pod Security Standard that accepts such pods.
-    """
+    """Requirements of one fabric for pods and nodes; `env`, `capabilities` and `mounts` of the workload's container."""
 
     resource: ResourceName | None = None  # extended resource of one interface; None if no device plugin advertises one
     hugepages: Hugepages | None = None  # huge pages that nodes reserve
@@ -130,9 +118,9 @@ class FabricRow(Fact):
     daemon: Daemon | None = None
     installer: Installer | None = None  # libraries on the nodes
     injector: str | None = None  # image of the DaemonSet that adds device files to containers
-    driver: Image | None = None
-    plugin: Image | None = None
-    pod_security: Literal["baseline", "privileged"] = "baseline"
+    driver: Image | None = None  # of the network driver, for the Network Operator
+    plugin: Image | None = None  # of the device plugin, likewise
+    pod_security: Literal["baseline", "privileged"] = "baseline"  # the strictest that accepts such pods
 
 
 def fabrics() -> Mapping[str, FabricRow]:

@@ -66,11 +66,7 @@ class Aws(Rights):
 
 
 class Gcp(Rights):
-    """Preflight facts of Google Cloud.
-
-    `on_bucket`, `on_folder`, `on_secret`: rights on an existing bucket, managed folder or secret, to grant access to a
-    team.
-    """
+    """Preflight facts of Google Cloud."""
 
     gpus: dict[str, str]  # quota metric of a region, by the beginning of machine types
     pod_addresses: int  # number of addresses of the pods' range for each node
@@ -79,9 +75,9 @@ class Gcp(Rights):
     services_of_service_accounts: list[str]  # APIs with which CI jobs log in as service accounts
     service_of_secrets: str
     services_of_storage: dict[str, list[str]]  # APIs of shared storage, by class
-    on_bucket: list[str]
-    on_folder: list[str]
-    on_secret: list[str]
+    on_bucket: list[str]  # rights on an existing bucket to grant access to a team
+    on_folder: list[str]  # the same on a managed folder
+    on_secret: list[str]  # the same on a secret
 
     def metric_of(self, machine_type: str) -> str | None:
         """The quota metric of a machine type's GPUs; None if it is not in the table."""

@@ -115,13 +115,9 @@ def kubernetes_versions() -> Mapping[str, VersionTable]:
 
 
 def aging(service: str, version: str | None, charts: Iterable[str], today: dt.date) -> list[str]:
-    """Facts that a stack uses and that are older than half a year, and the end of support of its Kubernetes version.
+    """Facts of a stack older than half a year, and its Kubernetes version's end of support, as of `today`.
 
-    Args:
-        service: the cloud whose machine types it uses.
-        version: minor version of Kubernetes; None if it is unknown.
-        charts: releases that it installs.
-        today: the day to compare with.
+    `service` is the cloud of its machine types, `version` its minor version of Kubernetes, `charts` its releases.
     """
     names = set(charts)
     used = (fact for fact in dated_facts() if fact.table == f"machines/{service}" or names & set(fact.name.split()[1:]))

@@ -1,7 +1,4 @@
-"""Rows of the YAML tables in this folder.
-
-The first read of a malformed table raises `pydantic.ValidationError`.
-"""
+"""Rows of the YAML tables in this folder; reading a malformed table raises `pydantic.ValidationError`."""
 
 import datetime as dt
 from pathlib import Path
@@ -35,12 +32,7 @@ _READ: Final[dict[str, Any]] = {}
 
 
 def read_rows(table: str, form: type[_T]) -> _T:
-    """The rows of a table of this folder, which is read once.
-
-    Args:
-        table: name without `.yaml`.
-        form: type of the whole table, such as `dict[str, Gpu]`.
-    """
+    """The rows of a table (without `.yaml`) of this folder, read once, in a form such as `dict[str, Gpu]`."""
     if table not in _READ:
         _READ[table] = TypeAdapter(form).validate_python(read_table(HERE / f"{table}.yaml"))
     return _READ[table]

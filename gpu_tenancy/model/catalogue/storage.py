@@ -63,16 +63,12 @@ def storage_services() -> Mapping[str, Mapping[str, StorageService]]:
 
 
 class CacheContainer(Row):
-    """A container of a cache, without the cache itself: CPU in millicores, memory in bytes.
-
-    `heap` and `direct` are Java's heap and direct memory in bytes, parts of the memory; 0 for other programs or no
-    bound.
-    """
+    """A container of a cache, without the cache itself: CPU in millicores, memory in bytes."""
 
     cpu: Cpu
     memory: Bytes
-    heap: Bytes = 0
-    direct: Bytes = 0
+    heap: Bytes = 0  # of Java, a part of the memory; 0 for other programs or no bound
+    direct: Bytes = 0  # direct memory of Java, likewise
 
     @property
     def amounts(self) -> Amounts:

@@ -51,10 +51,9 @@ _STAGES: Final = (
 
 
 def coherence_problems(stack: Stack) -> Iterator[Problem]:
-    """Problems between the sections of a valid stack, at the keys of its file.
+    """Problems between the sections of a valid stack, at the keys of its file: of pools, then references, then sums.
 
-    Pools are checked first, then references, then sums. A stage skips checks that depend on a problem of an earlier
-    stage, because they would report the same mistake again.
+    A stage skips checks that depend on a problem of an earlier stage, because they would report the same mistake again.
     """
     tree = Tree(stack)
     broken: set[Path] = set()

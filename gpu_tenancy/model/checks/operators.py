@@ -137,10 +137,7 @@ _EVERYWHERE: Final[Architecture] = "amd64"  # every image has it; a described no
 
 
 def architecture_problems(tree: Tree) -> Iterator[Problem]:
-    """Images that are known not to run on the nodes where the stack would run them.
-
-    A container whose image is for another architecture ends with "exec format error", or its image cannot be pulled.
-    """
+    """Images for another architecture than their nodes': they end with "exec format error", or cannot be pulled."""
     for name, chart, known in _installed(tree):
         if known is not None:
             yield from _pods(tree, name, chart, known)

@@ -27,8 +27,7 @@ https://karpenter.sh/docs/concepts/disruption/#pod-level-controls."""
 _RUN_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 """Label after which Kueue stops a workload, counted over all of its admissions:
 https://kueue.sigs.k8s.io/docs/concepts/workload/#maximum-execution-time."""
-MARGIN: Final = 60
-"""Seconds by which a job's own deadline, which tells users why it failed, comes before Kueue's."""
+MARGIN: Final = 60  # seconds by which a job's own deadline, which tells users why it failed, comes before Kueue's
 
 
 def labels_of(job: JobPlan) -> dict[str, str]:
@@ -59,20 +58,14 @@ def tolerations(taints: Iterable[NodeTaint]) -> list[dict[str, str]]:
 
 
 def near(labels: Iterable[str]) -> dict[str, Any]:
-    """Affinity of pods that prefer nodes with caches of their datasets.
-
-    Fluid's webhook would add the same to pods with a label, but its failure would reject them.
-    """
+    """Prefers nodes with caches of a pod's datasets. Fluid's webhook would add it, but its failure rejects pods."""
     expressions = [{"key": label, "operator": "In", "values": ["true"]} for label in labels]
     terms = [{"weight": 100, "preference": {"matchExpressions": [one]}} for one in expressions]
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def resources(pod: PodPlan) -> dict[str, Any]:
-    """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed.
-
-    Empty for a pod that gets the defaults of its namespace.
-    """
+    """Equal requests and limits, as extended resources require (QoS class Guaranteed); empty for namespace defaults."""
     amounts = {**pod.amounts, **(pod.fabric.devices if pod.fabric else {})}
     if not amounts:
         return {}
@@ -151,10 +144,7 @@ _MODEL: Final = "model"
 
 
 def mounts(pod: PodPlan) -> list[dict[str, Any]]:
-    """The mounts of a workload's container: /dev/shm, its data and files, and the libraries and devices of its fabric.
-
-    Processes on several GPUs exchange data through /dev/shm.
-    """
+    """Mounts of a container: /dev/shm (for data between GPUs), data, files, libraries and devices of its fabric."""
     of_memory = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if pod.shared_memory != 0 else []  # noqa: S108 - of the pod
     of_claims: list[dict[str, Any]] = []
     for mount in pod.volumes.mounts:

@@ -32,24 +32,17 @@ _JINJA: Final = Environment(
 )
 _SIZES: Final = {"stat": (4, 4), "row": (24, 1)}
 _SIZE: Final = (12, 8)  # of panels of any other kind
-_LONGEST_UID: Final = 40
-"""Of a dashboard in Grafana: `MaxUIDLength` of pkg/util in grafana/grafana."""
+_LONGEST_UID: Final = 40  # of a dashboard in Grafana: `MaxUIDLength` of pkg/util in grafana/grafana
 _NARROWEST: Final = 6  # width of the panels of a server with many: four beside each other
 
 
 @dataclass(frozen=True, slots=True)
 class ObservabilityPlan:
-    """Dashboards and alerts of one environment.
+    """Dashboards, and alerts as a PrometheusRule of monitoring.coreos.com/v1, of one environment."""
 
-    Attributes:
-        dashboards: file name and JSON of each; without GPUs only of quotas and servers, empty without teams.
-        folders: Grafana's folder of each dashboard, by its file name.
-        rules: groups of a PrometheusRule of monitoring.coreos.com/v1; empty without teams and GPUs.
-    """
-
-    dashboards: tuple[tuple[str, str], ...] = ()
-    rules: tuple[Mapping[str, Any], ...] = ()
-    folders: Mapping[str, str] = field(default_factory=dict[str, str])
+    dashboards: tuple[tuple[str, str], ...] = ()  # name, JSON; without GPUs of quotas and servers; none without teams
+    rules: tuple[Mapping[str, Any], ...] = ()  # groups; empty without teams and GPUs
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])  # Grafana's folder, by dashboard's file name
     opencost: tuple[str, str] | None = None  # namespace of an OpenCost, and prices of nodes in its format; None without
 
 

@@ -25,12 +25,9 @@ series is below Prometheus' limit of 50 million samples."""
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """PromQL for one stack. A parameter `more` adds label matchers, such as `, node=~"$node"`.
+    """PromQL for one stack. A parameter `more` adds label matchers, such as `, node=~"$node"`."""
 
-    `resources` are extended resources of the GPUs, such as `nvidia.com/gpu`; `cpu` for a stack without GPUs.
-    """
-
-    resources: tuple[str, ...]
+    resources: tuple[str, ...]  # extended resources of the GPUs, such as `nvidia.com/gpu`; `cpu` without GPUs
     teams: tuple[str, ...]
     seconds: int = RECORDED_EVERY
 
@@ -66,10 +63,7 @@ class Expressions:
 
     @staticmethod
     def policy_changes(modifier: str = "") -> str:
-        """Requests that changed or deleted admission policies or their bindings, by verb and resource.
-
-        Without the policies' creation (code 201), dry runs, and status updates of controllers.
-        """
+        """Changes of admission policies and bindings by verb and resource, without creation (201), dry runs, status."""
         resources = "(validating|mutating)admissionpolic(ies|ybindings)"
         matchers = (
             f'group="admissionregistration.k8s.io", resource=~"{resources}", subresource="", dry_run="", code="200",'

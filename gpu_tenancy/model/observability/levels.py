@@ -117,17 +117,13 @@ def quantile(of: float, histogram: str, server: "ServerPlan") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One service level of a server: `within` seconds of a histogram (`metric`), or a counter of failures.
-
-    `what` describes the violating requests, for texts. `within` is a bucket's upper bound; None for failures, which
-    have a counter of all requests (`requests`).
-    """
+    """One service level of a server: `within` seconds of a histogram (`metric`), or a counter of failures."""
 
     server: "ServerPlan"
-    what: str
+    what: str  # the requests that violate it, for texts
     metric: str
-    within: float | None = None
-    requests: str = ""
+    within: float | None = None  # a bucket's upper bound; None for failures
+    requests: str = ""  # counter of all requests, for failures
 
     def burning(self, long: str, short: str, factor: float) -> str:
         """Percent of bad requests in the long window, if both windows use up the error budget too fast.

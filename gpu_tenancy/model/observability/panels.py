@@ -13,8 +13,7 @@ Colours: TypeAlias = Sequence[tuple[int | None, str]]
 _WIDTHS: Final = {"node": 300, "job_name": 260}
 _WIDTH: Final = 180
 """Width of a column of names, in pixels: by default all columns are equally wide, and names are truncated."""
-_LEAST: Final = 90
-"""Minimum width of the other columns; the default of 150 is too wide for a table of ten columns."""
+_LEAST: Final = 90  # minimum width of the other columns; the default of 150 is too wide for a table of ten columns
 _DASHES: Final = {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 8]}}
 
 
@@ -32,10 +31,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel.
-
-    `labels`: labels that identify the rows of a table, with the titles of their columns; hidden without a title.
-    """
+    """One panel."""
 
     title: str
     targets: tuple[Target, ...] = ()
@@ -43,7 +39,7 @@ class Panel:
     unit: str = "short"  # Grafana's name of the unit: `short`, `percent`, `mbytes` (of 2^20), `s`
     help: str = ""  # description, if the title is not enough; the content of a panel of kind `text`
     empty: str = ""  # text without data. Not for tables with empty cells, because each of them would show it
-    labels: Sequence[tuple[str, str]] = ()
+    labels: Sequence[tuple[str, str]] = ()  # labels of a table's rows, with the titles of their columns; hidden without
     colours: Colours = ((None, "text"),)
     size: tuple[int, int] = (12, 8)  # width in columns (of 24) and height in rows of the grid
     repeat: str = ""  # variable; the panel is repeated for each of its values
@@ -187,15 +183,12 @@ _COLUMNS: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A template variable with one or several selected values.
-
-    `values` are separated by commas; or `query` (`label_values(…)`) returns them, and `All` then matches any value.
-    """
+    """A template variable with one or several selected values."""
 
     name: str
     label: str
-    values: str = ""
-    query: str = ""
+    values: str = ""  # separated by commas
+    query: str = ""  # `label_values(…)`; then `All` matches any value
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,7 @@ from gpu_tenancy.model.spec import Stack
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A node pool, with prices in US dollars per hour; None if they are unknown.
-
-    `floor`, `ceiling`: for the minimum and the maximum of nodes.
-    """
+    """A node pool, with prices in US dollars per hour; None if they are unknown."""
 
     name: str
     machine: str  # empty for custom nodes
@@ -58,8 +55,8 @@ class Pool:
     nodes: Span
     capacity: str  # capacity type, such as `spot`
     node_price: float | None
-    floor: float | None
-    ceiling: float | None
+    floor: float | None  # price of the minimum of nodes
+    ceiling: float | None  # price of the maximum of nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,30 +137,23 @@ class WayIn:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Network and data access of a team's namespace: allowed clients of its servers, and buckets of datasets by name.
-
-    `egress` are CIDRs that its pods may reach over HTTPS, with the CIDRs of its datasets' sidecars.
-    """
+    """Network and data access of a team's namespace."""
 
     team: str
     owner: str
     pod_security: str
-    clients: str
-    egress: tuple[str, ...]
-    datasets: dict[str, str]
+    clients: str  # allowed clients of its servers
+    egress: tuple[str, ...]  # CIDRs for HTTPS, with the datasets' sidecars
+    datasets: dict[str, str]  # buckets by name
 
 
 @dataclass(frozen=True, slots=True)
 class StackOutlook:
-    """Summary of a stack; teams, pools and flavors in the stack's order.
-
-    `standing`: whether it is production, with the consequences: `environment prod-us: production (protected, guards
-    deny)`.
-    """
+    """Summary of a stack; teams, pools and flavors in the stack's order."""
 
     environment: str
     production: bool
-    standing: str
+    standing: str  # with consequences: `environment prod-us: production (protected, guards deny)`
     grace: str  # when the pods of a preempted workload stop
     fairness: str
     root: str

@@ -136,13 +136,7 @@ def _gcs(grant: DataGrant) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CacheOutlook:
-    """The cache of a dataset, of a size in bytes, on a number of nodes of a flavor.
-
-    Attributes:
-        cpu, memory: millicores and bytes that its pods take from the nodes of the flavor.
-        of_cpu, of_memory: the same as a share of the maximum supply of the flavor.
-        mount_cpu, mount_memory: amounts of the mount on each other node.
-    """
+    """The cache of a dataset, of a size in bytes, on a number of nodes of a flavor."""
 
     dataset: str
     runtime: str
@@ -150,11 +144,11 @@ class CacheOutlook:
     medium: str
     flavor: str
     nodes: int
-    cpu: int
-    memory: int
-    of_cpu: float
+    cpu: int  # millicores of its pods on the flavor's nodes
+    memory: int  # bytes
+    of_cpu: float  # share of the flavor's maximum supply
     of_memory: float
-    mount_cpu: int
+    mount_cpu: int  # of the mount on each other node
     mount_memory: int
     warm: bool  # whether it is filled once it is created
 
@@ -183,15 +177,11 @@ def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The people with a role: `lead`, `researcher` or `viewer` of a team; `admin` or `auditor` of the cluster.
+    """The people with a role: `lead`, `researcher` or `viewer` of a team; `admin` or `auditor` of the cluster."""
 
-    `team` is empty for the whole cluster. `people` are as the stack writes them, with their kind; service accounts
-    once.
-    """
-
-    team: str
+    team: str  # empty for the whole cluster
     role: str
-    people: tuple[str, ...]
+    people: tuple[str, ...]  # with their kind, as in the stack; service accounts once
 
 
 def memberships(tree: Tree) -> Iterator[Membership]:

@@ -42,10 +42,9 @@ class Span:
 class Holding:
     """GPUs of one flavor for one team; CPU or memory if the flavor has no GPUs, in base units.
 
-    `preempting`: queues of other teams that can preempt its workloads while it borrows, by when.
-    `guarantee`: the largest job for which it reclaims, with CPU and memory; None for memory, which is the CPU's.
     `back`: how it reclaims its guarantee: `immediately` if Kueue's simulation admits the largest job at once, `from
     lower priorities`, `when borrowers finish`, `never lent`; empty without a guarantee.
+    `preempting`: queues of other teams that can preempt its workloads while it borrows, by when.
     """
 
     flavor: str  # `Measure.label`
@@ -57,7 +56,7 @@ class Holding:
     alone: int  # GPUs when no other team uses any
     lends: bool  # whether other teams may borrow its idle guarantee
     back: str
-    guarantee: Guarantee | None = None
+    guarantee: Guarantee | None = None  # largest job for which it reclaims, with CPU and memory; None for memory
     within: str = ""  # when workloads of its own queue preempt others there; empty if they never do
     preempting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 

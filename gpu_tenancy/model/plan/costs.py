@@ -103,10 +103,7 @@ def opencost_prices(environment: Environment) -> str:
 
 
 def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Storage) -> float | None:
-    """US dollars for a claim in a month, at its size, by the price of the stack, else of the catalogue.
-
-    None if the price is unknown, as for the default class of an existing cluster.
-    """
+    """US dollars per month for a claim; None if unknown, as for the default class of an existing cluster."""
     kind, service = service_of(cluster, storage)
     own = prices.get(storage.storage_class or kind)
     listed = service.price.gib_month if service and service.price else None
@@ -116,17 +113,13 @@ def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: St
 
 @dataclass(frozen=True, slots=True)
 class FixedCost:
-    """A fixed cost of a created cluster in US dollars per `hour` for one of `number`; None if the price is unknown.
+    """A fixed cost of a created cluster in US dollars per `hour` for one of `number`; None if the price is unknown."""
 
-    `name` is the key under `prices` of the stack. `source` has the date of the price; `prices` for a price of the
-    stack.
-    """
-
-    name: str
+    name: str  # key under `prices` of the stack
     title: str
     number: int
     hour: float | None
-    source: str
+    source: str  # with the date of the price; `prices` for a price of the stack
 
 
 def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:

@@ -19,14 +19,11 @@ WHY: Final = "Kueue takes back guaranteed GPUs only for a job whose CPU and memo
 
 @dataclass(frozen=True, slots=True)
 class Uncovered:
-    """A workload whose GPUs are guaranteed to its team, but not its CPU or memory.
-
-    `gpus` covers its GPUs; `lacking` does not cover `amount` of `resource`, perhaps on another flavor.
-    """
+    """A workload whose GPUs are guaranteed to its team, but not its CPU or memory."""
 
     path: Path
-    gpus: Guarantee
-    lacking: Guarantee
+    gpus: Guarantee  # covers its GPUs
+    lacking: Guarantee  # does not cover `amount` of `resource`, perhaps on another flavor
     resource: str
     amount: int
 
@@ -54,10 +51,7 @@ def _covered(tree: Tree, queue: str) -> Iterator[_Covered]:
 
 
 def uncovered(tree: Tree, queue: str) -> Iterator[Uncovered]:
-    """Jobs, notebooks and servers of a queue's teams for which the queue reclaims no GPUs, although it has enough.
-
-    With fair sharing, Kueue may still preempt for them by share.
-    """
+    """Workloads for which a queue reclaims no GPUs although it has enough; fair sharing may still preempt for them."""
     for found in _covered(tree, queue):
         for flavor, requests in found.requests.items():
             lacking = tree.guarantee(queue, flavor)

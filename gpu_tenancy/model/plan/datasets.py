@@ -125,17 +125,13 @@ the team have it besides the groups of their image."""
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A claim of the team in a container, at a path.
+    """A claim of the team in a container, at a path."""
 
-    `volume` is a short name, unique in the pod. If Fluid mounts it (`cached`), running pods get a new mount after a
-    failure.
-    """
-
-    volume: str
+    volume: str  # a short name, unique in the pod
     claim: str
     path: str
     read_only: bool
-    cached: bool = False
+    cached: bool = False  # whether Fluid mounts it: running pods get a new mount after a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +188,11 @@ https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/dataset.go."""
 
 @dataclass(frozen=True, slots=True)
 class CachePod:
-    """A container of a cache's pods, by the key of the runtime's spec, such as `jobWorker`.
+    """A container of a cache's pods."""
 
-    Its CPU and memory are request and limit; `container` has heap and direct memory of Java.
-    """
-
-    key: str
-    amounts: Amounts
-    container: CacheContainer
+    key: str  # of the runtime's spec, such as `jobWorker`
+    amounts: Amounts  # requests and limits
+    container: CacheContainer  # with heap and direct memory of Java
 
 
 @dataclass(frozen=True, slots=True)

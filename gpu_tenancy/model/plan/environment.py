@@ -67,10 +67,7 @@ class Flavor:
         }
 
     def follows(self, resource: str, amount: int) -> dict[str, int]:
-        """The memory that an amount of CPU has as its share of a node without GPUs, or the CPU of memory.
-
-        Of several pools, the one with the least of it decides.
-        """
+        """The memory of an amount of CPU on nodes without GPUs, or the CPU of memory, by the pool with the least."""
         other = MEMORY if resource == CPU else CPU
         nodes = [{r: max(0, pool.node[r] - self.caches.node.get(r, 0)) for r in (CPU, MEMORY)} for pool in self.pools]
         return {other: min((amount * node[other] // node[resource] for node in nodes if node[resource]), default=0)}
@@ -106,14 +103,10 @@ def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:
 
 @dataclass(frozen=True, eq=False)
 class Environment:
-    """A stack with values that follow from it and the catalogue; `shares.Tree` adds the shares of its teams.
+    """A stack with values that follow from it and the catalogue; `shares.Tree` adds the shares of its teams."""
 
-    `written` is the stack as the user wrote it; unknown references are ignored, and reported by `checks`.
-    `installs` caches the decisions of `needs.installed_by`.
-    """
-
-    written: Stack
-    installs: dict[str, Install] = field(default_factory=dict[str, Install], init=False, repr=False)
+    written: Stack  # as the user wrote it; `checks` reports unknown references, which are ignored
+    installs: dict[str, Install] = field(default_factory=dict[str, Install], init=False, repr=False)  # cache
 
     @cached_property
     def stack(self) -> ResolvedStack:
@@ -168,10 +161,9 @@ def is_part(name: str) -> bool:
 
 
 def parts(stack: Stack, *, operators: bool) -> tuple[str, ...]:
-    """The names of a stack's parts, in the order of their deployment; empty if it is not divided.
+    """Names of a stack's parts in the order of their deployment; empty if it is not divided.
 
-    The name of a part's Pulumi stack is the environment's, a dot and the part's. `operators` is whether the stack
-    installs operators or dashboards.
+    A part's Pulumi stack is ENVIRONMENT.PART. `operators`: whether the stack installs operators or dashboards.
     """
     if stack.split is None:
         return ()

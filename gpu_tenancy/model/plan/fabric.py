@@ -38,10 +38,7 @@ class PodFabric:
 
 
 def uses_fabric(workload: Workload) -> bool:
-    """Whether a workload is to use the fabric of its nodes, if they have one: as in the stack, else if pods need it.
-
-    They need it if several GPU pods exchange data, as in a distributed job or in a group. Servers of one node do not.
-    """
+    """Whether a workload uses its nodes' fabric: as in the stack, else jobs and groups of several GPU pods do."""
     if workload.fabric is not None:
         return workload.fabric
     if not isinstance(workload, (Server, Training)) or not workload.gpus:

@@ -26,8 +26,7 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Grace
 from gpu_tenancy.model.spec.teams import Team
 
-FACTS: Final = "guards.gpu-tenancy.dev/"
-"""Prefix of the annotations of a Namespace with the facts about its team."""
+FACTS: Final = "guards.gpu-tenancy.dev/"  # prefix of the annotations of a Namespace with the facts about its team
 SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")  # system namespaces of Kubernetes
 _VENDORS: Final = (f"{NVIDIA}gpu", f"{NVIDIA}mig-", f"{AMD}gpu", INTEL, "deviceclass.resource.kubernetes.io/")
 """Prefixes of the resources that vendors' device plugins advertise for GPUs and MIG partitions, and of resources by

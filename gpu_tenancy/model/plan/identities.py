@@ -26,16 +26,12 @@ class DataGrant:
 
 @dataclass(frozen=True, slots=True)
 class TeamIdentity:
-    """The identity of a team in the cluster's cloud, for the ServiceAccounts (`accounts`) of its pods.
-
-    `name` is of the IAM role or managed identity; GKE's ServiceAccounts are principals. `datasets` has each folder
-    once.
-    """
+    """The identity of a team in the cluster's cloud."""
 
     team: str
-    name: str
-    accounts: tuple[str, ...]
-    datasets: tuple[DataGrant, ...]
+    name: str  # of the IAM role or managed identity; GKE's ServiceAccounts are principals
+    accounts: tuple[str, ...]  # ServiceAccounts of its pods
+    datasets: tuple[DataGrant, ...]  # each folder once
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +105,18 @@ def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
     )
 
 
-ACCOUNTS_OF_PODS: Final = ("default", ACCOUNT)
-"""ServiceAccounts of a team's pods, whose rights would be everybody's."""
+ACCOUNTS_OF_PODS: Final = ("default", ACCOUNT)  # ServiceAccounts of a team's pods, whose rights would be everybody's
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountPlan:
-    """A service account of a team.
-
-    `subject` is the claim `sub` of its CI job's tokens, and `identity` its cloud identity as the cluster knows it; None
-    without a cloud identity.
-    """
+    """A service account of a team."""
 
     team: str
     name: str
     role: Literal["researcher", "viewer"]
-    subject: str | None = None
-    identity: Person | None = None
+    subject: str | None = None  # claim `sub` of its CI job's tokens
+    identity: Person | None = None  # its cloud identity as the cluster knows it; None without
 
     def __str__(self) -> str:
         """As reviews list it: the subject is part of the identity."""

@@ -95,14 +95,7 @@ class LimitRange:
 
 @dataclass(frozen=True, slots=True)
 class NamespacePlan:
-    """A team's namespace and its bounds.
-
-    Attributes:
-        monitors, node_endpoints, kuberay, data, notebooks: traffic that the default-deny NetworkPolicy allows, besides
-            that of the team's own keys.
-        node_endpoints: link-local addresses of the cloud's nodes that the team's pods may call: DNS, and credentials.
-        manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
-    """
+    """A team's namespace, its bounds, and traffic that its default-deny NetworkPolicy allows besides its own keys."""
 
     name: str
     team: ResolvedTeam
@@ -110,14 +103,14 @@ class NamespacePlan:
     quotas: tuple[ResourceQuota, ...]
     limits: LimitRange
     monitors: dict[str, Monitor]  # scraping by Prometheus, by server
-    node_endpoints: tuple[NodeEndpoint, ...]
+    node_endpoints: tuple[NodeEndpoint, ...]  # link-local addresses that its pods may call: DNS, credentials
     kuberay: str | None  # namespace of KubeRay, which calls the dashboards of Ray's heads; None without
     data: tuple[str, ...]  # CIDRs that the sidecars of the team's datasets must reach over HTTPS
     notebooks: dict[str, NotebooksExpose]  # exposure outside of the cluster, by notebook
     queue: str  # the team's ClusterQueue
     usage_weight: float | None  # weight of the team's past usage in this queue; None if usage does not count
     bindings: tuple[TeamBinding, ...]
-    manager: WorkerAccess | None
+    manager: WorkerAccess | None  # the MultiKueue manager; None if the stack is not one of its workers
     pull_secrets: tuple[str, ...]  # Secrets for the images of the team's workloads
     interfaces: tuple[int, ...]  # numbers of RDMA interfaces with a ResourceClaimTemplate
     protect: bool  # whether Pulumi refuses to delete it: in production, while the stack declares claims in it
@@ -218,8 +211,7 @@ DEFAULTS: Final = {"pods": 3000, "jobs": 500, "services": 1000, "secrets": 1000,
 """Counts of a team that sets none. Pods: the number of pods of a namespace up to which Kubernetes is tested
 (https://github.com/kubernetes/community/blob/master/sig-scalability/configs-and-limits/thresholds.md). A JobSet, a
 server and the head of a Ray cluster have a Service each, and an MPI job has a ConfigMap and a Secret."""
-_OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
-"""API groups with pods that Kubernetes itself serves."""
+_OWN_GROUPS: Final = frozenset({"", "apps", "batch"})  # API groups with pods that Kubernetes itself serves
 WORKLOADS: Final = "count/workloads.kueue.x-k8s.io"
 
 
@@ -249,8 +241,7 @@ def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
 def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
     """The maximum number of objects of each kind, by its name in a ResourceQuota.
 
-    Kinds with pods are the kinds of Kubernetes and of the stack's operators. Kueue creates one Workload for each
-    object of them, or for each of its pods.
+    Kueue creates one Workload for each object of a kind with pods (Kubernetes', the operators'), or for each pod.
     """
     own, least = team.objects.model_dump(exclude_none=True), needed(environment, team)
     amounts = {key: own.get(key, max(amount, 2 * least.get(key, 0))) for key, amount in DEFAULTS.items()}

@@ -11,8 +11,7 @@ from gpu_tenancy.model.plan.storage import claim_of
 from gpu_tenancy.model.spec.serving import Notebooks, NotebookSize
 from gpu_tenancy.model.spec.workloads import Training
 
-NOTEBOOK_STOPS: Final = "notebook-stops"
-"""Namespace of the CronJob that stops notebooks, which belongs to no team."""
+NOTEBOOK_STOPS: Final = "notebook-stops"  # namespace of the CronJob that stops notebooks, which belongs to no team
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +35,14 @@ class OfferedHome:
 
 @dataclass(frozen=True, slots=True)
 class NotebooksOffer:
-    """Notebooks that people of a team can start; the first image and the first size are the defaults.
-
-    They stop after `idle` seconds without activity, at the latest after `longest` seconds. `hosts` are by notebook.
-    """
+    """Notebooks that people of a team can start; the first image and the first size are the defaults."""
 
     images: tuple[str, ...]
     sizes: Mapping[str, OfferedSize]
     home: OfferedHome
-    idle: int
-    longest: int
-    hosts: Mapping[str, str] = field(default_factory=dict[str, str])
+    idle: int  # seconds without activity until it stops
+    longest: int  # seconds after which it always stops
+    hosts: Mapping[str, str] = field(default_factory=dict[str, str])  # by notebook
 
 
 def notebooks(tree: Tree, team: str) -> NotebooksOffer | None:

@@ -13,15 +13,11 @@ from gpu_tenancy.model.spec.workloads import Workload
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """A container that a driver's webhook adds to each pod with its volumes.
+    """A container that a driver's webhook adds to each pod with its volumes."""
 
-    The webhook requires `annotations` of the pod. `limits` names an annotation for each resource, as limit and request;
-    `amounts` are the CPU and memory without such annotations.
-    """
-
-    annotations: Mapping[str, str]
-    limits: Mapping[str, str]
-    amounts: Amounts
+    annotations: Mapping[str, str]  # which the webhook requires of the pod
+    limits: Mapping[str, str]  # annotation of each resource, as limit and request
+    amounts: Amounts  # CPU and memory without such annotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +107,12 @@ def egress_of_datasets(datasets: Iterable[Dataset], team: str) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True, order=True)
 class Folder:
-    """A folder of a bucket, or a whole bucket; `scheme` of the URL is the service.
+    """A folder of a bucket, or a whole bucket."""
 
-    On Azure, `bucket` is the container and `account` the storage account. `prefix` has no slashes around it; it is
-    empty for the whole bucket.
-    """
-
-    scheme: Scheme
-    bucket: str
-    prefix: str
-    account: str = ""
+    scheme: Scheme  # of the URL: the service
+    bucket: str  # on Azure the container
+    prefix: str  # without slashes around it; empty for the whole bucket
+    account: str = ""  # storage account on Azure
 
     def __str__(self) -> str:
         return f"{self.scheme}://{'/'.join(part for part in (self.account, self.bucket, self.prefix) if part)}"
@@ -150,15 +142,11 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class TakenByCaches:
-    """CPU and memory that caches take from the nodes of a flavor.
-
-    `node`: most of one node: a worker and the mount of each dataset, all masters and loads.
-    `every`: least of each node: the mounts, and the workers of datasets that have one on each node.
-    """
+    """CPU and memory that caches take from the nodes of a flavor."""
 
     total: Amounts = field(default_factory=dict[str, int])  # of all nodes together
-    node: Amounts = field(default_factory=dict[str, int])
-    every: Amounts = field(default_factory=dict[str, int])
+    node: Amounts = field(default_factory=dict[str, int])  # most of one node: worker, mounts, masters and loads
+    every: Amounts = field(default_factory=dict[str, int])  # least of each node: mounts and workers on every node
     by_dataset: Mapping[str, Amounts] = field(default_factory=dict[str, Amounts])
 
 
@@ -189,10 +177,7 @@ def replicas_of(acceleration: Acceleration, always: int) -> int:
 def taken(  # noqa: PLR0913 - of a flavor
     datasets: Mapping[str, Dataset], teams: Mapping[str, Team], flavor: str, *, gpus: bool, always: int, most: int
 ) -> TakenByCaches:
-    """CPU and memory that caches take from a flavor; `gpus` is whether its nodes have GPUs.
-
-    `always` and `most` are the minimum and maximum numbers of nodes of its pools.
-    """
+    """CPU and memory that caches take from a flavor, with GPUs or not, of `always` to `most` nodes."""
     by_dataset: dict[str, Amounts] = {}
     nodes: list[Amounts] = []
     every: list[Amounts] = []

@@ -21,8 +21,7 @@ from gpu_tenancy.model.plan.storage import takes_snapshots
 from gpu_tenancy.model.spec.people import Members, Person, person
 
 TeamRole: TypeAlias = Literal["lead", "researcher", "viewer"]
-TEAM_ROLES: Final[tuple[TeamRole, ...]] = ("lead", "researcher", "viewer")
-"""Roles in a team; each includes the next."""
+TEAM_ROLES: Final[tuple[TeamRole, ...]] = ("lead", "researcher", "viewer")  # roles in a team; each includes the next
 PREFIX: Final = "gpu-tenancy-"  # start of the names of ClusterRoles and bindings
 ADMIN: Final = "cluster-admin"  # ClusterRole of administrators, which Kubernetes has
 AUDITOR: Final = f"{PREFIX}auditor"
@@ -87,10 +86,7 @@ def group_of(principal: Person) -> str:
 
 
 def bindings(tree: Tree, team: str) -> tuple[TeamBinding, ...]:
-    """The RoleBindings of a team's members and service accounts, and of members of cohorts above it.
-
-    A person with several roles gets the one that includes the others.
-    """
+    """RoleBindings of members and service accounts of a team and of cohorts above; a person has the widest role."""
     cohorts, names = tree.stack.cohorts, tree.stack.people.names
     above = [cohorts[name] for name in tree.above(tree.cohort_of(tree.queue_of(team))) if name in cohorts]
     members: list[Members] = [node.members for node in (tree.stack.teams[team], *above)]

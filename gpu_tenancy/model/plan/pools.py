@@ -53,8 +53,7 @@ class TopologyLevel:
     level: Level | None = None
 
 
-Levels = tuple[TopologyLevel, ...]
-"""Levels, the largest first; the last is the node. Empty without a topology."""
+Levels = tuple[TopologyLevel, ...]  # the largest first; the last is the node; empty without a topology
 
 _NODE: Final = TopologyLevel(HOSTNAME, "node")
 

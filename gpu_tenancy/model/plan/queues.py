@@ -25,25 +25,22 @@ from gpu_tenancy.model.spec.teams import Gang
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A Kueue ResourceFlavor: node labels, taints, tolerations and topology.
+    """A Kueue ResourceFlavor; it tolerates all taints of its nodes but the GPU taint, which pods with GPUs tolerate.
 
-    The flavor does not tolerate the GPU taint; pods that request GPUs do so themselves. So CPU workloads never run on
-    GPU nodes, even if the CPU nodes are full. The flavor adds tolerations for all other taints of its nodes.
-    `topology` has the node labels of the levels of its Topology, which has the flavor's name.
+    So CPU workloads never run on GPU nodes, even if the CPU nodes are full.
     """
 
     name: str
     node_labels: dict[str, str]
     taints: tuple[NodeTaint, ...]
     tolerated: tuple[NodeTaint, ...]
-    topology: tuple[str, ...] = ()
+    topology: tuple[str, ...] = ()  # node labels of the levels of its Topology, which has the flavor's name
 
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningCheck:
-    """An AdmissionCheck that delays a workload until the autoscaler has provisioned all of its nodes.
+    """Delays a workload until the autoscaler has provisioned all of its nodes; only for requests of `resource`.
 
-    It ignores workloads that do not request `resource`.
     https://kueue.sigs.k8s.io/docs/concepts/admission_check/provisioning_request/
     """
 

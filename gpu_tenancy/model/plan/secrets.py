@@ -18,17 +18,13 @@ READER: Final = "secret-reader"
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Secrets and ConfigMaps that a pod uses.
+    """Secrets and ConfigMaps that a pod uses."""
 
-    `variables`: of the container, by name: values of a key, or of a field of the pod.
-    `from_config`: Secrets that this program makes from the Pulumi config, with the config's names.
-    """
-
-    variables: Mapping[str, Variable] = field(default_factory=dict[str, Variable])
+    variables: Mapping[str, Variable] = field(default_factory=dict[str, Variable])  # keys' values, pod fields, by name
     sources: tuple[EnvSource, ...] = ()  # of the container's other variables
     files: Mapping[str, FileSource] = field(default_factory=dict[str, FileSource])  # read-only mounts, by directory
     pull: tuple[str, ...] = ()  # Secrets with which the pod pulls its image; empty for its ServiceAccount's
-    from_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    from_config: tuple[tuple[str, tuple[str, ...]], ...] = ()  # Secrets made from the Pulumi config, by its names
 
 
 NO_REFERENCES: Final = References()
@@ -166,8 +162,7 @@ def store_of(url: str) -> tuple[Store, str]:
     return Store("aws" if manager == "aws" else "gcp", place), remote
 
 
-UNDECLARED: Final = "not declared"
-"""Source of a Secret that a workload uses, and its team does not declare."""
+UNDECLARED: Final = "not declared"  # source of a Secret that a workload uses, and its team does not declare
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from gpu_tenancy.model.spec.workloads import Server, Workload
 DEREGISTERED_AFTER: Final = 15
 """Seconds until no proxy sends requests to a pod that is being deleted: it answers them meanwhile.
 https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow."""
-_TORN_DOWN_AFTER: Final = 15
-"""Seconds in which a server ends after its last request: it frees the memory of its GPUs."""
+_TORN_DOWN_AFTER: Final = 15  # seconds in which a server ends after its last request: it frees the memory of its GPUs
 
 
 def engine_of(workload: Workload) -> Engine | None:

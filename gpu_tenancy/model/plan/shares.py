@@ -301,10 +301,7 @@ def flavor_of(label: str, resource: str) -> str:
 
 
 def measures(tree: Tree) -> tuple[Measure, ...]:
-    """Counted resources of a stack, in the order of its flavors, GPUs first.
-
-    A flavor without GPUs is counted if a team's share of it matters: see `measures_of`.
-    """
+    """Counted resources by flavor, GPUs first; without GPUs only if a team's share matters (`measures_of`)."""
     used = {measure.flavor for queue in tree.team_shares for measure in measures_of(tree, queue)}
     with_gpus = [Measure(name, flavor.resource) for name, flavor in tree.flavors.items() if flavor.resource]
     without = [name for name, flavor in tree.flavors.items() if flavor.resource is None and name in used]

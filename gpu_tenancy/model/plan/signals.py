@@ -16,12 +16,10 @@ from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
 from gpu_tenancy.model.spec.serving import NO_METRICS
 from gpu_tenancy.model.spec.workloads import ScaleOn, Server
 
-SCRAPE_INTERVAL: Final = 15
-"""Scrape interval in seconds: the same as an autoscaler's sync period."""
+SCRAPE_INTERVAL: Final = 15  # scrape interval in seconds: the same as an autoscaler's sync period
 METRICS_PATH: Final = "/metrics"
 
-WINDOW: Final = "2m"
-"""Time window of a percentile: eight scrapes, so that some can fail."""
+WINDOW: Final = "2m"  # time window of a percentile: eight scrapes, so that some can fail
 _CHART: Final = "kube-prometheus-stack"
 _LONGEST: Final = 26
 """Length to which that chart truncates its full name: `kube-prometheus-stack.fullname` in its templates/_helpers.tpl
@@ -136,10 +134,7 @@ def adapter_rules(environment: Environment) -> list[dict[str, object]]:
 
 
 def prometheus_address(prometheus: Prometheus) -> str:
-    """URL of the Prometheus API: as set in the stack, else the Service of the chart's release.
-
-    Name of that Service: templates/prometheus/service.yaml.
-    """
+    """URL of the Prometheus API: of the stack, else the Service in the chart's templates/prometheus/service.yaml."""
     full = prometheus.release if _CHART in prometheus.release else f"{prometheus.release}-{_CHART}"
     service = f"{full[:_LONGEST].removesuffix('-')}-prometheus"
     return prometheus.address or f"http://{service}.{prometheus.namespace}.svc:{_PORT}"
@@ -153,15 +148,11 @@ _OWN: Final = {"namespace": "namespace", "pod": "pod"}
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A metric that a server scales on, named as an adapter serves it.
-
-    `target` is for the average of the pods; for `total`, the part of the whole that one pod carries. `query` is KEDA's;
-    None if an adapter serves the metric.
-    """
+    """A metric that a server scales on, named as an adapter serves it."""
 
     name: str
-    target: float
-    query: Query | None
+    target: float  # for the average of the pods; for `total`, the part of the whole for one pod
+    query: Query | None  # KEDA's; None if an adapter serves the metric
     total: bool = False
 
 

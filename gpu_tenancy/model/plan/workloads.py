@@ -34,32 +34,18 @@ from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Fram
 from gpu_tenancy.model.spec.serving import NO_METRICS, ServerLevel, ServerMetrics
 from gpu_tenancy.model.spec.workloads import Training, Workload
 
-DEPLOYMENT: Final = kinds()["apps", "Deployment"].api
-"""API version and kind of a server of one node."""
-GANG: Final = kinds()["batch.volcano.sh", "Job"].api
-"""API version and kind of a gang."""
-OF_JOB = "job-"
-"""Start of the names of the runtimes of jobs; no runtime of a priority class starts with it."""
+DEPLOYMENT: Final = kinds()["apps", "Deployment"].api  # API version and kind of a server of one node
+GANG: Final = kinds()["batch.volcano.sh", "Job"].api  # API version and kind of a gang
+OF_JOB = "job-"  # start of the names of the runtimes of jobs; no runtime of a priority class starts with it
 SHIPPED: Final[Mapping[Framework, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}
 """Trainer's own runtimes, which users can name in their TrainJobs, by framework."""
-READY_AFTER = 30
-"""Initial delay of the readiness probe, in seconds."""
-ALIVE_AFTER = 60
-"""Initial delay of the liveness probe, in seconds."""
+READY_AFTER = 30  # initial delay of the readiness probe, in seconds
+ALIVE_AFTER = 60  # initial delay of the liveness probe, in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """One kind of pod of a workload.
-
-    Attributes:
-        shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default, None for up to the pod's
-            memory.
-        topology: annotations by which Kueue selects its nodes; empty if the flavor has no topology.
-        channel: ResourceClaimTemplate from which it claims a channel of its job's ComputeDomain; None without.
-        ends: seconds for which it answers requests after its deletion has begun, and its grace period; None for
-            defaults.
-    """
+    """One kind of pod of a workload."""
 
     image: str
     command: tuple[str, ...]
@@ -69,17 +55,17 @@ class PodPlan:
     node_labels: dict[str, str]  # node selector: its GPU's model
     tolerated: tuple[NodeTaint, ...]
     priority: str | None
-    shared_memory: int | None = 0
+    shared_memory: int | None = 0  # /dev/shm in bytes; 0 for the runtime's default, None for up to the pod's memory
     fabric: PodFabric | None = None
     volumes: Mounts = NO_MOUNTS
     references: References = NO_REFERENCES
     caches: tuple[str, ...] = ()  # labels of preferred nodes, which have caches of its datasets
-    topology: Mapping[str, str] = field(default_factory=dict[str, str])
-    channel: str | None = None
+    topology: Mapping[str, str] = field(default_factory=dict[str, str])  # annotations for Kueue's choice of nodes
+    channel: str | None = None  # ResourceClaimTemplate of a channel of its job's ComputeDomain
     stays: bool = False  # whether node autoscalers leave it where it runs
     engine: Engine | None = None  # None for jobs and custom servers
     non_root: bool = False  # whether the namespace rejects pods that may run as root
-    ends: tuple[int, int] | None = None
+    ends: tuple[int, int] | None = None  # seconds of answers after its deletion, and grace period; None for defaults
     account: str | None = ACCOUNT  # its ServiceAccount; None for the default of the namespace
     code: str = ""  # archive of the command's folder, as `tenancy submit --code` packs it
 
@@ -97,11 +83,7 @@ class PodPlan:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """An autoscaler's bounds and targets.
-
-    Raises:
-        ValueError: no target, a metric without a unit, or a query without a target.
-    """
+    """An autoscaler's bounds. Raises ValueError: no target, a metric without a unit, or a query without a target."""
 
     minimum: int
     maximum: int
@@ -171,10 +153,7 @@ class RolePlan:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """A job in the team's queue: a Job, a JobSet, a TrainJob of Kubeflow Trainer, a RayJob or a LeaderWorkerSet.
-
-    A gang is one, too: a Volcano Job in a queue of Volcano, of which all pods of all tasks start, or none.
-    """
+    """A Job, JobSet, TrainJob, RayJob or LeaderWorkerSet in the team's queue, or a Volcano Job (gang) in Volcano's."""
 
     name: str
     team: str

@@ -80,7 +80,7 @@ class MachineByAttributes(Machine):
 
 
 def machines_at(view: View, template: Placed | None = None) -> list[Machine]:
-    """The machines of a launch template or an override: its type, or those that meet its requirements; else none."""
+    """The machines of a launch template or an override: its type, or all that meet its requirements; else none."""
     instance_type = view.at("instanceType")
     if instance_type.value is not None:
         return [Machine(instance_type.text(), instance_type.path)]
@@ -327,7 +327,7 @@ class AutoScalingGroup(NodePool):
         ]
 
     def all_taints(self, stack: Stack) -> list[Taint]:
-        """The taints in the tags, else those in the kubelet arguments of the launch template's user data."""
+        """The taints in the tags, else in the kubelet arguments of the launch template's user data."""
         if taints := self.taints:
             return taints
         template = self._template(stack)
@@ -342,7 +342,7 @@ class AutoScalingGroup(NodePool):
 
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:
-        """The machines of overrides and of their own templates, else those of the group's template."""
+        """The machines of overrides and of their own templates, else of the group's template."""
         of_own_templates = [
             machine
             for entry in self._overrides()

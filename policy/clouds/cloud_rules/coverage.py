@@ -1,4 +1,4 @@
-"""The resources that rules evaluate, and those that none does: other clusters, and others that create GPU machines.
+"""Resources that rules evaluate, and resources that no rule does: other clusters, and creators of GPU machines.
 
 coverage.yaml has the types that no rule evaluates, and the properties of any resource that name machines or GPUs.
 """
@@ -89,7 +89,7 @@ class MachineReference:
 
 
 def named_values(view: View) -> Iterator[MachineReference]:
-    """The values below that can name machines, in the order of paths; those under tags and labels cannot."""
+    """The values below that can name machines, in the order of paths; values of tags and labels cannot."""
     pending = [(frozenset[str](), view)]
     while pending:
         kinds, part = pending.pop()
@@ -100,7 +100,7 @@ def named_values(view: View) -> Iterator[MachineReference]:
 
 
 def _parts(kinds: frozenset[str], view: View) -> Iterator[tuple[frozenset[str], View]]:
-    """The entries of a map, each with the kinds of its property; the items of a list, with those of the list."""
+    """The entries of a map, each with the kinds of its property; the items of a list, with the list's kinds."""
     if isinstance(view.value, dict):
         for name, value in sorted(view.value.items()):
             describes_machine = name == "name" and "named" in kinds
@@ -112,7 +112,6 @@ def _parts(kinds: frozenset[str], view: View) -> Iterator[tuple[frozenset[str], 
 
 @cache
 def _kinds(name: str) -> frozenset[str]:
-    """What a property with this name names."""
     properties: Mapping[str, Any] = table()["properties"]
     return frozenset(
         kind
@@ -177,7 +176,7 @@ def _find(resource: Resource) -> Iterator[Resource]:
 
 
 def _gpu_machines(resource: Resource, known: Machines, stack: Stack) -> tuple[list[str], UnknownValues]:
-    """Machines with GPUs, and GPUs, that a resource's properties or launch templates name; and what is unknown."""
+    """Machines with GPUs, and GPUs, that a resource's properties or launch templates name; and unknown values."""
     values = list(named_values(resource.props))
     names: dict[str, None] = {}
     unknown_values = UnknownValues()

@@ -72,13 +72,13 @@ class Requirements:
         ]
 
     def gpu_machines(self, known: Machines) -> list[str]:
-        """Machine types with GPUs that meet them, and families (`p9.*`) of which a size can."""
+        """Machine types with GPUs that meet them, and families (`p9.*`) with a size that can."""
         candidates = [*known.gpu_machines(self._cloud), *(name for name in self._named() if known.gpus_of(name) != 0)]
         machines = [name for name in candidates if self._meets(_labels(name, known.gpus_of(name)))]
         return machines or self._newer(known)
 
     def cpu_machines(self, known: Machines) -> list[str]:
-        """Machine types without GPUs that meet them, and families of which a size can."""
+        """Machine types without GPUs that meet them, and families with a size that can."""
         candidates = [*known.cpu_machines(self._cloud), *(name for name in self._named() if known.gpus_of(name) == 0)]
         return [name for name in candidates if self._meets(_labels(name, 0))]
 
@@ -96,7 +96,7 @@ class Requirements:
         return "azure" if self.prefix in _AZURE else "aws"
 
     def _named(self) -> list[str]:
-        """Machine types and families that they list, of which the tables may not know all."""
+        """Machine types and families that they list, also ones in no table."""
         families = [f"{value.text()}.*" for value in self.listed(FAMILIES)]
         return [value.text() for value in self.listed(TYPES)] + families
 

@@ -182,7 +182,7 @@ class NodePool(MachineSource):
         """Taints of its nodes from their creation on."""
 
     def all_taints(self, stack: Stack) -> Sequence[Taint]:  # noqa: ARG002 - others look there
-        """Taints, including those set by another resource of the stack."""
+        """Taints, including taints set by another resource of the stack."""
         return self.taints
 
     @property
@@ -210,7 +210,7 @@ class NodePool(MachineSource):
         return "" if ignores(self.resource, full_path) else path
 
     def all_machines(self, stack: Stack) -> Sequence[Machine]:  # noqa: ARG002 - others look there
-        """Machine types, including those set by another resource of the stack."""
+        """Machine types, including types set by another resource of the stack."""
         return self.machines()
 
     def gpus(self, known: Machines, stack: Stack) -> int | None:

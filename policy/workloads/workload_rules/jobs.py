@@ -36,7 +36,7 @@ class Work(Part):
 
     @property
     def meta(self) -> View:
-        """The metadata of the workload; for a CronJob, that of its jobs, which do not get its own labels."""
+        """The metadata of the workload; for a CronJob, of its jobs, which do not get the CronJob's labels."""
         path = ("spec", "jobTemplate", "metadata") if self.resource.kind == "CronJob" else ("metadata",)
         return self.view.at(*path)
 

@@ -1,4 +1,4 @@
-"""Kubernetes objects: the kinds that contain pods, and those that rules look up in a stack.
+"""Kubernetes objects: kinds that contain pods, and kinds that rules look up in a stack.
 
 Kinds are from `kinds.yaml`, which `make facts` generates. In its paths, `*` is each item of a list or entry of a map.
 """
@@ -23,7 +23,7 @@ def _facts(name: str) -> Mapping[str, Any]:
 PODS_IN: Final[Mapping[str, list[str]]] = _facts("pods")
 """Paths of pod templates, by API group and kind; all other pods are found by their shape, with longer places."""
 COUNTED: Final = frozenset(_facts("counted"))
-"""Kinds of which Kueue counts the pod template, before Kubernetes sets defaults of pods."""
+"""Kinds whose pod template Kueue counts before Kubernetes sets defaults of pods."""
 DEADLINES: Final[Mapping[str, str]] = _facts("deadline")
 """Paths of the maximum run time in seconds. Volcano Jobs have one on pods only."""
 GANGS: Final[Mapping[str, str]] = _facts("gang")
@@ -126,7 +126,7 @@ def number_or_percentage(value: View, total: Decimal, *, down: bool = False) -> 
 
 
 def scopes(quota: Resource) -> Iterator[tuple[str, str, View]]:
-    """Scopes of a ResourceQuota: name, operator and view; of a patch, those that it sets."""
+    """Scopes of a ResourceQuota: name, operator and view; of a patch, only the scopes that it sets."""
     props = quota.props.as_part()
     for scope in props.items("spec", "scopes"):
         yield scope.text(), "Exists", scope

@@ -29,7 +29,6 @@ _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnored
 
 
 def _tolerations(pod: Pod) -> list[dict[str, str]]:
-    """The tolerations of a pod, as maps."""
     return [toleration.string_map() for toleration in pod.spec.items("tolerations")]
 
 

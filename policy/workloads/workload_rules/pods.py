@@ -20,11 +20,11 @@ UNSEARCHED: Final[Mapping[str, list[str]]] = FACTS["unsearched"]
 """API groups of operators whose objects are not searched for pods by shape, by the reason."""
 _WITHOUT_PODS: Final = frozenset(FACTS["kubernetes"]).union(*UNSEARCHED.values())
 SYSTEM: Final[list[str]] = read_table(Path(__file__).with_name("namespaces.yaml"))
-"""Namespaces that do not belong to a tenant: those of Kubernetes, of clouds and of operators."""
+"""Namespaces of Kubernetes, clouds and operators, which do not belong to a tenant."""
 
 
 def _exact(names: list[str]) -> list[str]:
-    """Names of namespaces, each in full, of which none is a pattern."""
+    """Full names of namespaces; patterns are rejected."""
     for name in names:
         if not _NAMESPACE.fullmatch(name):
             message = f"{name!r} is not the name of a namespace; list exact names, without patterns"
@@ -228,7 +228,7 @@ def holds_pods(resource: Resource) -> bool:
 
 
 def is_searched(resource: Resource) -> bool:
-    """Whether an object is searched for pods by shape: those of operators."""
+    """Whether an object is searched for pods by shape, as objects of operators are."""
     return bool(resource.group) and resource.group not in _WITHOUT_PODS
 
 
@@ -254,7 +254,7 @@ def _pods_by_shape(resource: Resource, known: frozenset[tuple[str, ...]]) -> Ite
 
 
 def _all_pods(resource: Resource) -> list[Pod]:
-    """The pods of an object and parts of pods, by table and by shape; those of a patch are parts."""
+    """The pods of an object and parts of pods, by table and by shape; a patch has only parts."""
 
     def find() -> list[Pod]:
         pods = [*_pods_by_table(resource)]

@@ -166,7 +166,7 @@ def _admits(queue: Resource, resource: str) -> Decimal | None:
 
 
 def _cluster_queues(namespace: str, stack: Stack) -> list[Resource]:
-    """The ClusterQueues of a namespace's LocalQueues, each once; those created outside this stack are left out."""
+    """The ClusterQueues of a namespace's LocalQueues, each once, without queues created outside this stack."""
     queues: dict[str, Resource | None] = {}
     for local_queue in stack.matching(LOCAL_QUEUES, always, (namespace_of, namespace)):
         with located_at(local_queue):

@@ -1,4 +1,4 @@
-"""RBAC: roles and what they grant, bindings, what they give and to whom; subjects that are tenants'.
+"""RBAC: roles and their rights, bindings and their subjects, and subjects that are tenants'.
 
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/
 """
@@ -77,7 +77,7 @@ class PolicyRule:
 
 
 def is_aggregated(role: Resource) -> bool:
-    """Whether a controller writes the rules of a role, from those of the ClusterRoles that it selects."""
+    """Whether a controller writes the rules of a role, from the rules of ClusterRoles that it selects."""
     return role.props.has("aggregationRule")
 
 
@@ -164,10 +164,8 @@ def is_built_in(role: Resource) -> bool:
 def rules_of(binding: Resource, stack: Stack) -> Iterator[PolicyRule]:
     """The rules that a binding gives to its subjects, also those of aggregated ClusterRoles.
 
-    Of the ClusterRoles that an aggregated one selects, those of this stack and the built-in ones are known.
-
-    Raises:
-        UnknownValueError: the role is unknown, or neither in this stack nor built-in.
+    Of the ClusterRoles that an aggregated one selects, those of this stack and the built-in ones are known; raises
+    UnknownValueError for any other role.
     """
     reference = role_ref(binding)
     roles = stack.matching(ROLES, always, (role_key, reference))
@@ -215,7 +213,7 @@ def _selected(role: Resource, stack: Stack) -> list[Resource]:
 
 
 def _candidates(stack: Stack) -> list[tuple[Resource, dict[str, str]]]:
-    """The ClusterRoles of the stack and the built-in ones, with their labels; without those with unknown labels."""
+    """The ClusterRoles of the stack and the built-in ones, with their labels, unless their labels are unknown."""
 
     def find() -> list[tuple[Resource, dict[str, str]]]:
         in_stack = [pair for pair in stack.known_values(ROLES, _labels) if pair[0].kind == "ClusterRole"]
@@ -270,7 +268,7 @@ class Reviewed(Administered):
     def given(
         self, binding: Resource, stack: Stack, rule_name: str, matches: Callable[[PolicyRule], bool]
     ) -> list[PolicyRule]:
-        """The rules that match among those that a binding gives to tenants, found once for all bindings of a role.
+        """The matching rules that a binding gives to tenants, found once for all bindings of a role.
 
         `rule_name` is the policy rule with these settings. Unknown rules raise only if no known one matches.
         """

@@ -1,4 +1,4 @@
-"""Rules for what roles of tenants grant, and for bindings of roles."""
+"""Rules for the rights that roles of tenants grant, and for bindings of roles."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ def _recipient(role: Resource, settings: rbac.Administered, stack: Stack) -> str
 def _of_tenants(
     role: Resource, settings: rbac.Administered, stack: Stack, check: Callable[[rbac.PolicyRule], str], fix: str
 ) -> Iterator[str]:
-    """The problems of the rules of a role, if the role is a tenant's; `check` returns that of one rule, or nothing."""
+    """The problems of the rules of a tenant's role; `check` returns one rule's problem, or nothing."""
     unknown_values = UnknownValues()
     problems: list[str] = []
     for granting in rbac.rules(role):

@@ -97,7 +97,7 @@ def _pods_per_replica(pod: Pod) -> Decimal:
 
 
 def _most_replicas(workload: Resource, stack: Stack) -> Decimal:
-    """Maximum number of replicas of a workload: that of its autoscaler, else `spec.replicas`."""
+    """Maximum number of replicas of a workload: its autoscaler's maximum, else `spec.replicas`."""
     autoscaler = stack.first(AUTOSCALERS, lambda candidate: candidate.can_scale(workload), *_target_keys(workload))
     if autoscaler is not None:
         with located_at(autoscaler):
@@ -182,7 +182,7 @@ def _servers(quota: Resource, resource: str, settings: TenantGpus, stack: Stack)
 
 
 def _most_pods(pod: Pod, stack: Stack) -> Decimal:
-    """The maximum number of pods of a template: replicas of its workload, of which a group has several."""
+    """The maximum number of pods of a template; a group, as one replica, has several."""
     return _most_replicas(pod.resource, stack) * _pods_per_replica(pod)
 
 
@@ -206,7 +206,7 @@ def autoscaler_maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack)
 
 
 def _added(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple[Decimal, str, Decimal]:
-    """What a rollout adds to the pods of a template: how many, what they are, and the GPUs of each.
+    """Pods that a rollout adds to a template: their number, their kind, and the GPUs of each.
 
     A LeaderWorkerSet adds whole groups, which count for the first of its templates with GPUs.
     """

@@ -1,4 +1,4 @@
-"""Rules for what pods have of the host: privileges, namespaces, paths, and devices that Kubernetes did not allocate."""
+"""Rules for pods' access to the host: privileges, namespaces, paths, and devices that Kubernetes did not allocate."""
 
 import re
 from base64 import b64decode
@@ -59,7 +59,7 @@ def _of_container(container: Container, settings: _VisibleDevices) -> Iterator[s
 
 
 def _of_source(source: Part, settings: _VisibleDevices) -> Iterator[str]:
-    """A ConfigMap or a Secret, of which `envFrom` makes variables."""
+    """Findings about a ConfigMap or a Secret that `envFrom` turns into variables."""
     for field in ("data", "stringData"):
         entries = source.view.entries(field)
         for name in settings.variables:

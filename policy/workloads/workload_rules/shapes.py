@@ -28,14 +28,12 @@ _POD_FIELDS: Final = (
     | _LISTS
     | _FLAGS
 )
-"""Fields of a pod spec."""
 _PRIVILEGES: Final = frozenset({"allowPrivilegeEscalation", "capabilities", "privileged", "procMount"})
 """Fields of the security context of a container that a pod's does not have."""
 _CONTAINER_FIELDS: Final = frozenset(
     {"env", "envFrom", "lifecycle", "livenessProbe", "ports", "readinessProbe", "securityContext", "startupProbe"}
     | {"volumeDevices", "volumeMounts"}
 )
-"""Fields of a container."""
 _TYPES: Final = {"env": list, "envFrom": list, "resources": dict, "securityContext": dict, "volumeMounts": list}
 """Types of fields of a container."""
 _FIELDS: Final = {"pod": _POD_FIELDS, "part": _POD_FIELDS, "container": _CONTAINER_FIELDS}
@@ -82,10 +80,8 @@ def find_pods(properties: View, known: frozenset[Path] = frozenset()) -> Iterato
     """All pod specs, parts of them, and containers of an object, in the order of its sorted keys.
 
     Without recursion, so that no depth of nesting ends the search. The maps at the `known` paths are not searched,
-    because a table has them, and maps around them are no pod specs.
-
-    Raises:
-        UnknownValueError: a whole field of the object is unknown.
+    because a table has them, and maps around them are no pod specs. Raises UnknownValueError if a whole field of the
+    object is unknown.
     """
     around = {path[:length] for path in known for length in range(len(path))}
     top: dict[str, Plain] = {}
@@ -106,7 +102,7 @@ def find_pods(properties: View, known: frozenset[Path] = frozenset()) -> Iterato
 
 
 def _below(node: _Node, fields: frozenset[str]) -> Iterator[_Node]:
-    """The maps right below a map, or in lists below it; `fields` are those of a pod spec or of a container."""
+    """The maps right below a map, or in lists below it; `fields` are a pod spec's or a container's fields."""
     for key in sorted(node.value):
         is_inside = node.is_inside or key in fields
         values = [(node.value[key], (*node.path, key), (*node.label, key))]
@@ -124,7 +120,6 @@ def _below(node: _Node, fields: frozenset[str]) -> Iterator[_Node]:
 
 
 def _of(node: _Node) -> Iterator[Found]:
-    """What a map is."""
     view, value = View(node.value, node.path, node.reads), node.value
     is_pod = _is_pod(value)
     if is_pod or _is_part(value):
@@ -194,7 +189,7 @@ def _of_maps(value: Plain) -> bool:
 
 
 def strings(properties: View) -> Iterator[View]:
-    """All strings of an object, except those of its metadata and its status."""
+    """All strings of an object outside of its metadata and status."""
     pending = [View(properties.value, properties.path, properties.reads)]
     while pending:
         view = pending.pop()

@@ -180,7 +180,7 @@ _HOSTS: Final = (
 """Annotations in which controllers read hosts."""
 _GATEWAY: Final = "gateway.networking.k8s.io"
 _NAMED: Final = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute"})
-"""Routes with host names; those of TCP and UDP have none."""
+"""Routes with host names; routes of TCP and UDP have none."""
 
 SERVICES: Final = objects("Services", "core:Service")
 ROUTES: Final = objects(

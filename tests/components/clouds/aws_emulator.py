@@ -65,26 +65,19 @@ NOT_OF_A_CREATION: Final = frozenset({"ModifyLaunchTemplate", "ScheduleKeyDeleti
 
 @dataclass
 class Emulator:
-    """moto's server, and the results of the calls to it.
-
-    Attributes:
-        answered: operations that succeeded, with the number of calls.
-        unknown: operations that moto does not have.
-        refused: calls that moto refused, with its message.
-    """
+    """moto's server, and the results of the calls to it."""
 
     url: str
     region: str
-    answered: dict[str, int] = field(default_factory=dict[str, int])
-    unknown: set[str] = field(default_factory=set[str])
-    refused: list[str] = field(default_factory=list[str])
+    answered: dict[str, int] = field(default_factory=dict[str, int])  # calls of operations that succeeded
+    unknown: set[str] = field(default_factory=set[str])  # operations that moto does not have
+    refused: list[str] = field(default_factory=list[str])  # calls that moto refused, with its message
     _made: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
 
     def client(self, service: str) -> Any:
         return _client(self.url, self.region, service)
 
     def create(self, stack: Iterable[Registration]) -> None:
-        """Creates a stack's AWS resources, in the given order."""
         for resource in stack:
             inputs, own = self._resolved(resource), dict[str, str]()
             for call in CALLS[resource.type]:

@@ -20,11 +20,7 @@ Place: TypeAlias = tuple[str | int, ...]  # keys and list positions in the input
 
 
 class Description(Protocol):
-    """A cloud's own description of its API, compared with our inputs.
-
-    Inputs have the Pulumi provider's names; each description maps them to the API's, and reports an input without a
-    mapping.
-    """
+    """A cloud's description of its API: it maps inputs of Pulumi's provider, and reports inputs without a mapping."""
 
     stacks: Sequence[str]  # names of the stacks on this cloud
     types: frozenset[str]  # type tokens of the described resources, such as `aws:eks/nodeGroup:NodeGroup`
@@ -34,13 +30,9 @@ class Description(Protocol):
         """The cloud's errors: unknown names, values outside an enumeration or pattern, missing values."""
         ...
 
-    def required(self, token: str, inputs: Inputs) -> list[Place]:
-        """Places of the inputs without which the cloud refuses the call."""
-        ...
+    def required(self, token: str, inputs: Inputs) -> list[Place]: ...
 
-    def enumerated(self, token: str, inputs: Inputs) -> list[Place]:
-        """Places of the inputs whose values are an enumeration."""
-        ...
+    def enumerated(self, token: str, inputs: Inputs) -> list[Place]: ...
 
 
 # IAM policies as AWS evaluates them: an evaluator of its own, which shares nothing with the code that writes policies
@@ -52,10 +44,7 @@ _EVERYONE: Final = {"AWS": "*"}
 def allowed(policy: str, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
     """Whether a policy (a JSON document) allows an action such as `s3:GetObject` on an ARN.
 
-    `context` has the request's values of condition keys.
-
-    Raises:
-        KeyError: the policy has an element or an operator that this evaluator does not know.
+    `context` has the request's values of condition keys. Raises KeyError for an element or operator unknown here.
     """
     effects = [
         statement["Effect"]
@@ -141,11 +130,7 @@ class Clouds:
         return {LISTED: {"logGroupNames": [name[1] for name in self.exist if name[0] == LOG_GROUP], "arns": []}}
 
     def create(self, stack: Iterable[Registration]) -> dict[str, Name | None]:
-        """Creates a stack's resources, and takes over imported ones; returns the state: names by URN.
-
-        Raises:
-            TakenError: a name is in use.
-        """
+        """Creates a stack's resources or takes over imported ones; returns names by URN. Raises TakenError."""
         state: dict[str, Name | None] = {}
         for one in stack:
             state[one.urn] = self._create(one, state)
@@ -175,11 +160,7 @@ class Clouds:
             raise TakenError(f"inputs to import do not match {name}: {differing}")
 
     def destroy(self, stack: Iterable[Registration], state: Mapping[str, Name | None]) -> None:
-        """Destroys a stack's resources, in the given order.
-
-        Raises:
-            InUseError: something stays in a network that is deleted.
-        """
+        """Destroys a stack's resources in order. Raises InUseError if something stays in a deleted network."""
         ordered = list(stack)
         inside: dict[str, set[str]] = {}  # for each resource, in which of those that are deleted empty it is
         for one in reversed(ordered):

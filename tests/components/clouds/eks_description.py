@@ -95,7 +95,6 @@ class _Walk:
         ]
 
     def _tag(self, shape: Shape, names: tuple[str, str], pair: tuple[str, str], at: Place) -> Any:
-        """Checks the length, the characters and the key of a tag."""
         return {
             name: self.value(shape.member(name), text, (*at, pair[0])) for name, text in zip(names, pair, strict=True)
         }
@@ -222,7 +221,6 @@ def request_of(call: Call, inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
 
 
 def _check(call: Call, inputs: Inputs) -> tuple[list[str], _Walk, dict[str, Any]]:
-    """The problems of one call, the walk, and the request."""
     shape = input_of(call)
     walk = _Walk()
     request: dict[str, Any] = {}

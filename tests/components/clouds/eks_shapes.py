@@ -18,17 +18,12 @@ WHOLE: Final = "-"  # the call does not have the input
 
 @dataclass(frozen=True)
 class Call:
-    """One API call of a resource.
-
-    Attributes:
-        inputs: path of member names for each input; the call does not have other inputs.
-        fixed: members that the provider fills in by itself.
-    """
+    """One API call of a resource."""
 
     service: str
     operation: str
-    inputs: Mapping[str, Steps]
-    fixed: Mapping[str, Any]
+    inputs: Mapping[str, Steps]  # path of member names for each input; the call does not have other inputs
+    fixed: Mapping[str, Any]  # members that the provider fills in by itself
 
 
 def big(name: str) -> str:
@@ -51,22 +46,15 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {token: [_call(row) for row in rows
 
 @dataclass(frozen=True)
 class Shape:
-    """A type of an API, from its model.
-
-    Attributes:
-        kind: `structure`, `list`, `map`, `string`, `boolean`, `integer`, …
-        members: of a structure, each with the name of its shape.
-        item: name of the shape of a list's items, or of a map's values.
-        key: name of the shape of a map's keys.
-    """
+    """A type of an API, from its model."""
 
     api: str
     name: str
-    kind: str
-    members: Mapping[str, str]
+    kind: str  # `structure`, `list`, `map`, `string`, `boolean`, `integer`, …
+    members: Mapping[str, str]  # of a structure, each with the name of its shape
     required: frozenset[str]
-    item: str
-    key: str
+    item: str  # name of the shape of a list's items, or of a map's values
+    key: str  # name of the shape of a map's keys
     enum: frozenset[str]
     pattern: str | None
     least: int

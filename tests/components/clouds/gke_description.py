@@ -46,16 +46,11 @@ OF_PROVIDER: Final[Mapping[str, Mapping[str, type]]] = {
 
 @dataclass(frozen=True)
 class Need:
-    """A required field of a message.
+    """A required field of a message."""
 
-    Attributes:
-        within: names that lead to that message.
-        when: another field of the message with a value, without which the field is not required.
-    """
-
-    within: Names
+    within: Names  # names that lead to that message
     key: str
-    when: tuple[str, object] | None = None
+    when: tuple[str, object] | None = None  # another field with a value, without which the field is not required
 
 
 def _names_of(place: str) -> Names:
@@ -181,7 +176,6 @@ def _text_problems(token: str, place: Place, value: object) -> Iterator[str]:
 
 
 def _request(token: str, value: Any, names: Names = ()) -> Any:
-    """Inputs with the API's names."""
     if isinstance(value, list):
         items = [_request(token, item, names) for item in cast("list[Any]", value)]
         if names in SINGLE:

@@ -511,11 +511,9 @@ class NodeGroup:
         return cls(inputs, size["minSize"], size["maxSize"], size["desiredSize"])
 
     def up(self, sections: Data) -> None:
-        """Deploys a stack.
+        """Raises ValueError for numbers that EKS rejects:
 
-        Raises:
-            ValueError: EKS rejects the numbers:
-                https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
+        https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
         """
         live = {"minSize": self.minimum, "maxSize": self.maximum, "desiredCapacity": self.running}
         registration = registered(sections, live)

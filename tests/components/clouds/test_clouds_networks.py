@@ -49,22 +49,14 @@ def aks(environment: str = "dev", **more: Any) -> Data:
 
 @dataclass(frozen=True)
 class Cloud:
-    """The network of a cloud.
-
-    Attributes:
-        kept: types of resources that production keeps.
-        ranges: the parts of its addresses.
-        egress: type of the resource for egress.
-        subnet: prefix of its subnets' names, if resources name them.
-        placed: resources that name the subnet, by type.
-    """
+    """The network of a cloud."""
 
     stack: Callable[..., Data]
-    kept: frozenset[str]
-    ranges: Callable[[list[Registration]], Iterator[str]]
-    egress: str
-    subnet: str
-    placed: Mapping[str, tuple[str, ...]]
+    kept: frozenset[str]  # types of resources that production keeps
+    ranges: Callable[[list[Registration]], Iterator[str]]  # the parts of its addresses
+    egress: str  # type of the resource for egress
+    subnet: str  # prefix of its subnets' names, if resources name them
+    placed: Mapping[str, tuple[str, ...]]  # resources that name the subnet, by type
 
 
 def _of(made: list[Registration], kind: str) -> Iterator[Any]:

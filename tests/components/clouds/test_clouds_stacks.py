@@ -57,7 +57,6 @@ class Sent:
 
 
 def sent_to(cloud: str, stack: str) -> list[Sent]:
-    """All resources that a stack sends to its cloud, without reads."""
     registrations = [
         registration
         for registration in stack_of_repository(stack).rendered.registrations
@@ -68,7 +67,6 @@ def sent_to(cloud: str, stack: str) -> list[Sent]:
 
 @cache
 def described(stack: str) -> list[Sent]:
-    """The resources that the cloud's description has."""
     return [
         resource for resource in sent_to(CLOUD_OF[stack], stack) if resource.resource.type in resource.description.types
     ]
@@ -186,13 +184,13 @@ POOLS: Final = {"NodeGroup", "NodePool", "AgentPool"}
 
 
 def pools(found: Graph) -> set[str]:
-    """Node pools by URN, also those that are objects of Karpenter."""
+    """Node pools by URN, including Karpenter's objects."""
     return {urn for urn, one in found.known.items() if one.custom and one.type.rpartition(":")[2] in POOLS}
 
 
 @pytest.mark.parametrize("name", [*CLOUD_STACKS, "karpenter"])
 def test_a_pool_without_capacity_blocks_nothing_in_the_cluster(name: str) -> None:
-    """All pools and their dependents fail: no object, release or right is among these."""
+    """All pools and their dependents fail: no object, release or right is one of them."""
     dependencies = Graph(
         platform(on_karpenter()).rendered if name == "karpenter" else stack_of_repository(name).rendered
     )

@@ -93,7 +93,7 @@ def test_on_s3_a_reader_can_only_read_its_folder() -> None:
 
 
 def test_a_reader_on_s3_has_two_actions_and_a_writer_three_more() -> None:
-    """The operations of S3 are those of botocore's description; operations with another action are listed here."""
+    """The operations of S3 are from botocore's description; operations with another action are listed here."""
     operations = {f"s3:{name}" for name in service("s3")["operations"]}
     actions = operations | {"s3:ListBucket", "s3:PutObjectAcl", "s3:BypassGovernanceRetention", "s3:PutBucketPolicy"}
     place, context = f"{BUCKET}/v3/0.tar", {"s3:prefix": "v3/"}

@@ -50,7 +50,6 @@ def source(cache: Path) -> str:
 
 
 def program(cache: Path) -> Path:
-    """The path of its manager."""
     return built(cache, "kueue", source(cache))
 
 

@@ -35,25 +35,14 @@ WORK: Final = frozenset(
 
 @dataclass(frozen=True)
 class Researcher:
-    """A member of the group ml-research, with the group's rights in the stack only.
+    """A member of the group ml-research, with the group's rights in the stack only."""
 
-    Attributes:
-        own: the cluster as this person.
-        cluster: the cluster as its administrator.
-        objects: of the stack, as applied, in this order.
-    """
-
-    own: Cluster
-    cluster: Cluster
+    own: Cluster  # as this person
+    cluster: Cluster  # as its administrator
     kubeconfig: Path
-    objects: Sequence[Manifest]
+    objects: Sequence[Manifest]  # of the stack, as applied, in this order
 
     def submit(self, manifest: Any, *, dry_run: bool = False) -> Manifest:
-        """Creates an object in the namespace of the team.
-
-        Raises:
-            ApiError: it is refused.
-        """
         return self.own.create({**manifest, "metadata": {**manifest["metadata"], "namespace": TEAM}}, dry_run=dry_run)
 
     def pods(self, name: str) -> list[Manifest]:

@@ -102,16 +102,11 @@ def play(on: Stage, chosen: Sequence[dict[str, Any]], pace: Pace) -> list[Played
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The comparison in one mode.
-
-    Attributes:
-        changes: number of changes with the forecast result.
-        others: changes with another result when they were repeated carefully, or that do not count.
-    """
+    """The comparison in one mode."""
 
     compared: list[Compared]
-    changes: list[Played]
-    others: list[Changed]
+    changes: list[Played]  # with the forecast result
+    others: list[Changed]  # with another result when they were repeated carefully, or that do not count
 
 
 def clear(cluster: Cluster) -> None:

@@ -57,7 +57,6 @@ class Served:
         return ",".join(f"{name}={value}" for name, value in map_at(service, "spec", "selector").items())
 
     def flavors(self, labels: str) -> set[str]:
-        """Flavors in which Kueue admitted the pods with these labels."""
         workloads = self.cluster.list("kueue.x-k8s.io/v1beta2", "Workload", namespace=TEAM)
         owned = {text_at(pod, "metadata", "name") for pod in self.pods(labels)}
         return {

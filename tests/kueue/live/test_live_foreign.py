@@ -78,7 +78,7 @@ def broken(found: Any) -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def volcano(queueing: Queueing) -> Iterator[None]:
-    """Volcano's definitions, without its controllers, and without the queues that these made for other tests."""
+    """Volcano's definitions, without its controllers, and without the queues that they made for other tests."""
     definitions = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     before = {text_at(each, "metadata", "name") for each in queueing.cluster.list(*definitions, metadata_only=True)}
     platform = queueing.platform

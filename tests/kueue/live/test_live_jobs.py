@@ -79,10 +79,7 @@ def test_what_gpus_do_is_asked_in_the_pods(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing runs in pods of simulated nodes, so another kubectl answers for one of them.
-
-    For the other one, it prints the real kubectl's error for a simulated node.
-    """
+    """Simulated nodes run nothing, so another kubectl answers for one pod, and the real one's error for the other."""
     first, _ = sorted(text_at(pod, "metadata", "name") for pod in researcher.running("pair", 2))
     researcher.cluster.wait_for(
         lambda: tenancy(researcher, "top", "pair").exit_code == 0 or None, timeout=60, what="metrics"

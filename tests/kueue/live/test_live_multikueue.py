@@ -71,7 +71,6 @@ class Clusters:
         return self.clusters["hub"]
 
     def job(self, name: str, where: str = "hub") -> "Manifest | None":
-        """A job, in the manager or as a copy in a worker."""
         return self.clusters[where].get(*JOBS[name], name, "ml")
 
     def workload(self, name: str, where: str = "hub") -> "Manifest | None":
@@ -123,7 +122,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[C
 
 
 def run(made: Clusters, worker: str, *arguments: object) -> str:
-    """The output of `tenancy access worker-kubeconfig WORKER`."""
     reached = made.platforms[worker].kubeconfig
     place = "--project", made.project.folder, "--kubeconfig", reached
     given = ["access", "worker-kubeconfig", worker, *place, "--for", "1h", *arguments]

@@ -95,7 +95,6 @@ def next_team(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[st
 
 
 def usage_job(team_name: str, name: str, priority: str | None = None) -> Manifest:
-    """A job that uses the whole queue."""
     classed = {"kueue.x-k8s.io/priority-class": priority} if priority else {}
     return a_job(name, team_name, {"cpu": "2", "memory": "1Gi"}, **classed)
 

@@ -80,7 +80,6 @@ class Deployed:
         self.objects, self.sections = objects, wanted
 
     def submit(self, name: str, space: str) -> Manifest:
-        """A job with eight GPUs."""
         return self.queueing.cluster.create(a_job(name, space, {"cpu": "1", "memory": "1Gi", GPU: "8"}))
 
     def workload(self, job: Manifest) -> Manifest:
@@ -256,7 +255,6 @@ def workloads(cluster: Cluster) -> dict[bool, Any]:
 
 
 def allocated(cluster: Cluster) -> list[int]:
-    """The numbers of devices of the allocated claims."""
     claims: list[Any] = list(cluster.list(RESOURCE, "ResourceClaim", namespace=TEAM))
     return [len(claim["status"]["allocation"]["devices"]["results"]) for claim in claims if claim.get("status")]
 

@@ -52,22 +52,18 @@ class Requests(Row):
 class OperatorChart(Chart):
     """A chart of an operator.
 
-    Attributes:
-        daemons: nodes of its DaemonSets: nodes with the operator's GPUs (`gpus`), or every node.
-        definitions: CRDs survive an uninstall by Helm, because they are in the chart's `crds` folder (`helm`); by a
-            value that this program sets (`value`); or not, because they are templates (`nobody`).
-        values: Helm values; `{FIELD}` stands for whether that operator runs. `model.plan.operators.values` has the
-            rest.
+    `definitions`: CRDs survive an uninstall by Helm, because they are in the chart's `crds` folder (`helm`); by a value
+    that this program sets (`value`); or not, because they are templates (`nobody`).
     """
 
     namespace: Annotated[str, Field(min_length=1)]
-    daemons: Literal["gpus", "every"] | None = None
+    daemons: Literal["gpus", "every"] | None = None  # nodes of its DaemonSets: with its GPUs, or all
     privileged: bool = False  # whether its pods need privileged access to the node, for devices, drivers or metrics
     priority_classes: tuple[str, ...] = ()  # of its pods, hooks, and pods that its controller creates
     requests: Requests = Requests()  # of one replica of each of its Deployments, which run on nodes without GPUs
     definitions: Literal["helm", "value", "nobody"] = "helm"
     serves: tuple[str, ...] = ()  # API groups, whose objects depend on its webhooks and are deleted before it
-    values: Mapping[str, Any] = {}
+    values: Mapping[str, Any] = {}  # `{FIELD}`: whether that operator runs; the rest: `model.plan.operators.values`
     probe: Probe | None = None  # None without relevant webhooks
 
 
@@ -123,21 +119,15 @@ _Sections: TypeAlias = dict[Keys, dict[str, bool]]  # keys of each section, and 
 class ChartValues(Fact):
     """The values that one chart supports; the source is its `values.yaml`. Helm ignores unknown values silently.
 
-    A row has no defaults and no descriptions: `tests/originals.py` generates and compares it. Keys below a free key are
-    not checked. If a stack sets another version of a chart, the keys of this version apply.
-
-    Attributes:
-        version: also pins the subcharts; None if `tests/originals.py` does not compare the row with the file.
-        keys: keys of each section, separated by spaces, by the section's dotted path (`.` for the top level); a key
-            with the suffix `*` allows any keys below it.
-        also: further keys of the chart's schema or templates, which `values.yaml` has only in comments or not at all.
+    `tests/originals.py` generates and compares a row. If a stack sets another version of a chart, the keys of this
+    version apply.
     """
 
-    version: str | None = None
+    version: str | None = None  # also of the subcharts; None if `tests/originals.py` does not compare the row
     sha256: str | None = None  # of the file, in hexadecimal; None like `version`
     contains: tuple[str, ...] = ()  # rows of its subcharts in this or another file; each has the section of its name
-    keys: Mapping[str, str]
-    also: Mapping[str, str] = {}
+    keys: Mapping[str, str]  # by dotted path (`.`: top level), separated by spaces; any key below `key*`
+    also: Mapping[str, str] = {}  # keys of its schema or templates, absent from `values.yaml` or only in comments
 
     def unknown(self, values: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
         """Paths of unknown keys, each with a fix, such as the nearest key."""
@@ -178,11 +168,7 @@ def _unknown(sections: _Sections, values: Mapping[str, Any], place: Keys) -> Ite
 
 
 def chart_values() -> Mapping[str, ChartValues]:
-    """The supported values of each chart, by release.
-
-    Raises:
-        pydantic.ValidationError: a table is malformed.
-    """
+    """The supported values of each chart, by release; raises `pydantic.ValidationError` for a malformed table."""
     return _accepted()[0]
 
 

@@ -15,12 +15,7 @@ from gpu_tenancy.model.plan.operators.values import values_of
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """One Helm release of an operator, with the name of its row in the catalogue.
-
-    `critical`: whether its pods can have a priority class of the system: by the chart, by values, or unknown in
-    another version.
-    `reads`: permissions (get, list, watch) that its chart does not grant: API group and resource.
-    """
+    """One Helm release of an operator, with the name of its row in the catalogue."""
 
     name: str
     chart: str  # name in the repository, or the whole `oci://` reference, with the digest if it is known
@@ -30,10 +25,10 @@ class ReleasePlan:
     values: Mapping[str, Any]  # derived from the stack, overridden by the stack's own values
     serves: tuple[str, ...]  # API groups, whose objects depend on its webhooks and are deleted before it
     privileged: bool = False  # whether its pods need privileged access to the node
-    critical: bool = False
+    critical: bool = False  # whether its pods can have a priority class of the system; also if that is unknown
     definitions_go: bool = False  # whether uninstalling it deletes its CRDs, and so all of their objects
     probe: Probe | None = None  # dry run that succeeds when its webhooks are ready; None without relevant webhooks
-    reads: tuple[tuple[str, str], ...] = ()
+    reads: tuple[tuple[str, str], ...] = ()  # group and resource to get, list, watch beyond its chart's rights
     digest: str | None = None  # the stack's, else the catalogue's for the catalogue's version; None if it is unknown
 
 
@@ -48,10 +43,7 @@ def releases(environment: Environment) -> tuple[ReleasePlan, ...]:
 
 
 def running(environment: Environment) -> Mapping[str, tuple[ReleasePlan, ...]]:
-    """All operators that run in the cluster, with their releases as this program would install them.
-
-    The stack must pass `gpu_tenancy.model.checks`.
-    """
+    """The operators in the cluster with their releases, for a stack that passes `gpu_tenancy.model.checks`."""
     return {name: tuple(_releases(environment, name)) for name in operators() if there(environment, name)}
 
 

@@ -21,10 +21,8 @@ from gpu_tenancy.model.spec.pools import Sharing
 
 Values: TypeAlias = dict[str, Any]
 
-PLUGIN_CONFIG: Final = "gpu-tenancy-device-plugin"
-"""Name of the ConfigMap with the device plugin's configurations."""
-_PLAIN: Final = "whole"
-"""The device plugin's default configuration, for nodes without a configuration label."""
+PLUGIN_CONFIG: Final = "gpu-tenancy-device-plugin"  # name of the ConfigMap with the device plugin's configurations
+_PLAIN: Final = "whole"  # the device plugin's default configuration, for nodes without a configuration label
 INTEL_LABEL: Final = ("intel.feature.node.kubernetes.io/gpu", "true")
 """Node label that Intel's chart selects nodes by:
 https://github.com/intel/helm-charts/blob/main/charts/gpu-device-plugin/values.yaml"""
@@ -145,10 +143,7 @@ def nvidia_values(environment: Environment) -> Values:
 
 
 def dra_values(environment: Environment) -> Values:
-    """Values of NVIDIA's DRA driver: for GPUs and compute domains, or for compute domains alone.
-
-    Its chart requires confirmation that no device plugin advertises the same GPUs.
-    """
+    """Values of NVIDIA's DRA driver; its chart requires confirmation that no plugin advertises the same GPUs."""
     operator = operator_values(environment)
     root = operator.get("hostPaths", {}).get("driverInstallDir")
     own_driver = operator.get("driver", {}).get("enabled", True)

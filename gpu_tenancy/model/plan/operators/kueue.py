@@ -37,8 +37,7 @@ GANG: Final = "Job.v1alpha1.batch.volcano.sh"
 _GANG_READS: Final = (("batch.volcano.sh", "jobs"),)
 """Resources that Kueue must be able to get, list and watch to recognise a gang. Its chart does not grant this; without
 it, Kueue rejects the gang's pods."""
-_DIGITS: Final = 6
-"""Digits of the part of a GPU that a partition or time slice is."""
+_DIGITS: Final = 6  # digits of the part of a GPU that a partition or time slice is
 _FLUID: Final = "data.fluid.io"
 _CACHES: Final = {
     "AlluxioRuntime": "alluxioruntimes",
