@@ -45,11 +45,11 @@ class Guarantee:
         whole = counted(self.units, self.resource, "" if self.resource == CPU else self.flavor)
         if not self.beside:
             return whole
-        units = self.units // 1000 if self.resource == CPU else self.units
+        one = 1000 if self.resource == CPU else 1
         text = f"{whole}, up to {self.bound}"
-        if units <= 1:
+        if self.units <= one:
             return text
-        each = {name: amount // units for name, amount in self.beside.items()}
+        each = {name: amount * one // self.units for name, amount in self.beside.items()}
         return f"{text}: {_listed(each)} for each {unit(self.resource).removesuffix('s')}"
 
     def key(self, queue: str, resource: str) -> str:

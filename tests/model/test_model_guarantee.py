@@ -22,9 +22,10 @@ def tree(sections: Data) -> Tree:
 
 
 def research(quota: Data | None = None, **rest: Any) -> Data:
-    """A team with 8 of 16 H100s guaranteed, and its quota of CPU and memory beside them."""
+    """A team with 8 of 16 H100s guaranteed, its quota of CPU and memory beside them, and a team that borrows."""
     own = {"quota": {"h100": quota}} if quota else {}
-    return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 16}}, **own, **rest)})
+    borrower = team(gpus={"h100": {"guaranteed": 0, "limit": 16}})
+    return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 16}}, **own, **rest), "b": borrower})
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,8 @@ def test_text_names_the_largest_covered_job(amounts_: dict[str, int], text: str)
 def test_text_of_cpus_names_their_memory() -> None:
     found = Guarantee("cpu", "cpu", {"cpu": 10_000, "memory": 40 * GI})
     assert (str(found), found.bound) == ("10 CPUs, up to 40Gi: 4Gi for each CPU", "40Gi")
+    half = Guarantee("cpu", "cpu", {"cpu": 2500, "memory": 10 * GI})
+    assert str(half) == "2.5 CPUs, up to 10Gi: 4Gi for each CPU"
 
 
 def test_request_beyond_any_resource_is_not_covered() -> None:
@@ -109,22 +112,21 @@ LOW: Data = {"cpu": {"guaranteed": 10, "limit": 128}, "memory": {"guaranteed": "
 @pytest.mark.parametrize(
     ("section", "workload", "lacks"),
     [
-        ("training", job(gpus=8, cpu=32, memory="32Gi"), "needs 32 cpu, and a is guaranteed 10"),
+        ("training", job(gpus=8, cpu=32, memory="32Gi"), "needs 32 CPUs, and a is guaranteed 10"),
         ("training", job(gpus=8, cpu=8, memory="128Gi"), "needs 128Gi memory, and a is guaranteed 40Gi"),
-        ("training", job(workers=2, gpus=4, cpu=6, memory="8Gi"), "needs 12 cpu, and a is guaranteed 10"),
-        ("serving", server(replicas=4, gpus=2, cpu=3, memory="8Gi"), "needs 12 cpu, and a is guaranteed 10"),
+        ("training", job(workers=2, gpus=4, cpu=6, memory="8Gi"), "needs 12 CPUs, and a is guaranteed 10"),
+        ("serving", server(replicas=4, gpus=2, cpu=12, memory="8Gi"), "needs 12 CPUs, and a is guaranteed 10"),
         (
             "training",
             job(framework="mpi", gpus=1, cpu=1, memory="1Gi", command=["mpirun"], roles={"launcher": {"cpu": 1}}),
-            "needs 1 cpu of flavor cpu, and a is guaranteed 0",
+            "needs 1 CPU of flavor cpu, and a is guaranteed 0",
         ),
     ],
 )
 def test_workload_beyond_the_guarantee_is_an_error(section: str, workload: Data, lacks: str) -> None:
     (found,) = errors(research(LOW, lends=True, **{section: {"one": workload}}))
     assert lacks in found
-    assert "lower its" in found
-    assert "or raise teams.a.quota." in found
+    assert "raise teams.a.quota." in found
 
 
 @pytest.mark.parametrize(
@@ -242,3 +244,49 @@ def test_cohort_that_has_the_cpus_covers_its_teams() -> None:
     assert errors(sections) == []
     lab["quota"]["h100"]["cpu"]["guaranteed"] = 31
     assert len(errors(sections)) == 1
+
+
+def test_server_whose_last_replicas_are_not_covered_is_a_warning() -> None:
+    serving = {"one": server(replicas=4, gpus=2, cpu=3, memory="8Gi")}
+    (found,) = [
+        warning for warning in warnings(research(LOW, lends=True, serving=serving)) if "replicas are" in warning
+    ]
+    assert found == (
+        "teams.a.serving.one: uses 12 CPUs of the 10 CPUs that a is guaranteed with 8 h100 GPUs: while it runs, 3 of 4"
+        " replicas are covered; lower its cpu, or raise teams.a.quota.h100.cpu.guaranteed"
+    )
+
+
+@pytest.mark.parametrize("rest", [{"lends": True, "preemption": {"reclaimWithinCohort": "Never"}}, {}])
+def test_nothing_is_wrong_where_nothing_is_reclaimed(rest: Data) -> None:
+    sections = research({"cpu": {"guaranteed": 0, "limit": "96"}}, training={"one": job(gpus=8, cpu=32)}, **rest)
+    if not rest:
+        del sections["teams"]["b"]
+    assert errors(sections) == []
+
+
+def test_empty_cohort_covers_nothing() -> None:
+    lab: Data = {"parent": "org"}
+    big = {"one": job(gpus=8, cpu=32, memory="32Gi")}
+    sections = research(LOW, training=big, cohort="lab") | {"cohorts": {"org": {}, "lab": lab}}
+    sections["teams"]["c"] = team(cohort="lab", gpus={"h100": {"guaranteed": 8}})
+    assert len(errors(sections)) == 1
+
+
+def test_guaranteed_cpus_have_their_memory_within_the_budget() -> None:
+    pools = {"cpu": NODES["cpu"], "zbig": {**NODES["cpu"], "labels": {"node-type": "big"}}}
+    own = team(
+        quota={"zbig": {"cpu": {"guaranteed": 10, "limit": 20}}}, compute={"requests": {"cpu": 40, "memory": "80Gi"}}
+    )
+    found = queue_of(planned(stack(pools=pools, teams={"a": own})), "a")
+    assert [amounts(found, name, "memory")[:2] for name in ("cpu", "zbig")] == [(0, 40 * GI), (40 * GI, 0)]
+
+
+def test_guaranteed_cpus_without_memory_are_an_error() -> None:
+    teams = {
+        "a": team(quota={"cpu": {"cpu": {"guaranteed": 20}, "memory": {"guaranteed": 0, "limit": "100Gi"}}}),
+        "b": team(quota={"cpu": {"cpu": {"limit": 20}}}),
+    }
+    (found,) = errors(stack(pools=NODES, teams=teams))
+    assert "0 voids the guarantee of 20 CPUs" in found
+    assert "the share of the machine (80Gi)" in found

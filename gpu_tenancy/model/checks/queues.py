@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, format_amount
 from gpu_tenancy.base.texts import counted
 from gpu_tenancy.model.plan import coverage
 from gpu_tenancy.model.plan.environment import Flavor, gang_amounts
@@ -145,37 +145,41 @@ def coverage_problems(tree: Tree) -> Iterator[Problem]:
     """
     for queue in tree.queue_owners if not tree.stack.fairness.even else ():
         void: set[str] = set()
-        for flavor in tree.flavors.values():
-            guarantee = tree.guarantee(queue, flavor.name)
-            for resource in guarantee.below(flavor.per_gpu):
-                if guarantee.amounts[resource] == 0 and not coverage.group_covers(
-                    tree, queue, flavor.name, resource, 1
-                ):
-                    void.add(flavor.name)
-                    key = ("teams", queue, "quota", flavor.name, resource, "guaranteed")
-                    share = format_amount(resource, flavor.per_gpu[resource] * guarantee.units)
-                    gpus = counted(guarantee.units, guarantee.resource, flavor.name)
-                    rule = f"voids the guarantee of {gpus}: {coverage.WHY}"
-                    fix = f"remove it, for the share of the machine ({share}), or raise it"
-                    yield Problem(key, rule, fix, "0", about=_about(flavor))
+        for problem in _void(tree, queue):
+            void.add(str(problem.path[3]))
+            yield problem
         for found in coverage.uncovered(tree, queue):
-            if not {found.gpus.flavor, found.lacking.flavor} & void:
+            if not found.of_cohort and not {found.gpus.flavor, found.lacking.flavor} & void:
                 yield _uncovered(queue, found)
 
 
+def _void(tree: Tree, queue: str) -> Iterator[Problem]:
+    """Guarantees with 0 of CPU or memory."""
+    quotas = tree.stack.teams[queue].quota
+    for name in (name for name in quotas if name in tree.flavors and coverage.reclaims(tree, queue, name)):
+        flavor, guarantee = tree.flavors[name], tree.guarantee(queue, name)
+        for resource in (r for r, amount in guarantee.beside.items() if guarantee.units and not amount):
+            said = getattr(quotas[name], resource)
+            if said is None or coverage.quota_of_cohorts(tree, queue, name, resource):
+                continue
+            share = flavor.with_gpus(guarantee.units) if flavor.resource else flavor.follows(CPU, guarantee.units)
+            units = counted(guarantee.units, guarantee.resource, name if flavor.resource else "")
+            key = ("guaranteed",) if "guaranteed" in said.model_fields_set else ()
+            rule = f"voids the guarantee of {units}: {coverage.WHY}"
+            fix = f"remove it, for the share of the machine ({amount_text(resource, share[resource])}), or raise it"
+            yield Problem(("teams", queue, "quota", name, resource, *key), rule, fix, "0", about=_about(flavor))
+
+
 def _uncovered(queue: str, found: coverage.Uncovered) -> Problem:
-    resource, flavor = found.resource, found.lacking.flavor
-    amount, bound = (format_amount(resource, n) for n in (found.amount, found.lacking.amounts[resource]))
+    resource, flavor, bound = found.resource, found.lacking.flavor, found.lacking.amounts[found.resource]
     of = "" if flavor == found.gpus.flavor else f" of flavor {flavor}"
-    rule = (
-        f"needs {amount} {resource}{of}, and {queue} is guaranteed {bound} with its"
-        f" {counted(found.gpus.units, found.gpus.resource, found.gpus.flavor)}, so it takes none back for this:"
-        f" {coverage.WHY}"
-    )
-    place = found.lacking.key(queue, resource)
-    fix = f"lower its {resource} to {bound}, or raise {place} to {amount}"
-    if of:
-        fix += f", or set flavor: {found.gpus.flavor} for its pods without GPUs"
+    gpus = counted(found.gpus.units, found.gpus.resource, found.gpus.flavor)
+    has = f"{queue} is guaranteed {amount_text(resource, bound)} with its {gpus}"
+    needs = f"needs {counted(found.amount, resource)}{of}"
+    rule = f"{needs}, and {has}, so it takes none back for this: {coverage.WHY}"
+    fix = f"raise {found.lacking.key(queue, resource)} to {format_amount(resource, found.amount)}"
+    if bound:
+        fix = f"lower the {resource} of its pods to {amount_text(resource, bound)} in total, or {fix}"
     return Problem(found.path, rule, fix, about=(("teams", queue), ("pools",)))
 
 

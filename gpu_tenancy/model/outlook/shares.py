@@ -214,7 +214,8 @@ def reclaimed(tree: Tree) -> frozenset[tuple[str, str]]:
     for queue in tree.queue_owners:
         preemption = tree.stack.teams[queue].preemption
         for flavor in tree.team_shares[queue]:
-            if tree.guarantee(queue, flavor).units:
+            guarantee = tree.guarantee(queue, flavor)
+            if guarantee.units and all(guarantee.beside.values()):
                 policies = (preemption.reclaim_within_cohort, preemption.within_cluster_queue)
                 alike[flavor, tree.cohort_of(queue), *policies].append(queue)
     found: set[tuple[str, str]] = set()

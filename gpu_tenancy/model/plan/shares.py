@@ -197,29 +197,33 @@ class Tree(Environment):
             for name, shares in self._said(team).items()
         }
         # What its flavors, gangs and sidecars leave of the budget; None without a budget.
-        used = add(admitted(said, gangs_of(team, self.flavors)), sidecars(self.stack.datasets, team))
+        follows = {name: _follows(flavor, said.get(name, {})) for name, flavor in self.flavors.items()}
+        following = [{resource: share.guaranteed for resource, share in each.items()} for each in follows.values()]
+        used = add(admitted(said, gangs_of(team, self.flavors)), sidecars(self.stack.datasets, team), *following)
         budget = {CPU: team.compute.requests.cpu, MEMORY: team.compute.requests.memory}
         left = {r: None if amount is None else amount - used.get(r, 0) for r, amount in budget.items()}
         open_flavors = {
-            name: self._borrowed(flavor, said.get(name, {}), left)
+            name: self._borrowed(flavor, said.get(name, {}), follows[name], left)
             for name, flavor in self.flavors.items()
             if flavor.resource is None
         }
         return {name: (said | open_flavors)[name] for name in self.flavors if name in said or name in open_flavors}
 
-    def _borrowed(self, flavor: Flavor, said: FlavorShares, left: dict[str, int | None]) -> FlavorShares:
+    def _borrowed(
+        self, flavor: Flavor, said: FlavorShares, follows: FlavorShares, left: dict[str, int | None]
+    ) -> FlavorShares:
         """CPU flavors: the default is a guarantee that follows the other resource's, and all that is left as limit."""
         shares: dict[str, Share] = {}
         for resource, amount in flavor.capacity.items():
             if resource in said:
                 shares[resource] = said[resource]
                 continue
-            capacity = max(0, amount - flavor.caches.total.get(resource, 0))
-            room = left.get(resource)
-            limit = capacity if room is None else max(0, min(capacity, room))
+            guaranteed = follows.get(resource, Share()).guaranteed
+            limit, room = max(0, amount - flavor.caches.total.get(resource, 0)), left.get(resource)
             if room is not None:
-                left[resource] = room - limit
-            shares[resource] = Share(min(_follows(flavor, said).get(resource, Share()).guaranteed, limit), limit)
+                limit = max(0, min(limit, guaranteed + room))
+                left[resource] = room - max(0, limit - guaranteed)
+            shares[resource] = Share(min(guaranteed, limit), limit)
         return shares
 
 
