@@ -235,6 +235,7 @@ def test_gangs_and_teams_of_shared_queues_are_drawn() -> None:
 def test_guarantees_have_their_largest_job_and_warnings() -> None:
     sections = small()
     sections["teams"]["search"]["quota"] = {"l4": {"cpu": {"guaranteed": 9}, "memory": {"guaranteed": "32Gi"}}}
+    sections["teams"]["speech"]["gpus"]["l4"] = {"guaranteed": 0, "limit": 2}  # it may borrow
     done = reviewed(outlook_of(sections))
     (warning,) = done.now.warnings
     guarantees, _, rest = page(done).partition('<section id="supply">')

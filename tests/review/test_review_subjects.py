@@ -103,7 +103,8 @@ def test_moved_team_keeps_its_namespace_and_needs_review() -> None:
 def covering(gpus: int, cpu: int, memory: int, **rest: Any) -> Data:
     """A team with guaranteed GPUs, CPUs and Gi, and a team that shares its queue."""
     share = {"guaranteed": gpus, "limit": 16, "cpu": {"guaranteed": cpu}, "memory": {"guaranteed": f"{memory}Gi"}}
-    return stack(teams={"guest": team(queue="ml"), "ml": team(quota={"h100": share}, **rest)})
+    borrower = team(gpus={"h100": {"guaranteed": 0, "limit": 8}})
+    return stack(teams={"guest": team(queue="ml"), "ml": team(quota={"h100": share}, **rest), "other": borrower})
 
 
 BEYOND, SURE = "is no longer covered", "guaranteed"
