@@ -131,6 +131,11 @@ def times(amounts: Amounts, factor: int) -> dict[str, int]:
     return {resource: amount * factor for resource, amount in amounts.items()}
 
 
+def equal_parts(amount: int, count: int) -> list[int]:
+    """An amount in so many parts that differ by at most 1."""
+    return [amount * (number + 1) // count - amount * number // count for number in range(count)]
+
+
 def parse_duration(text: str) -> float:
     """The seconds of a duration such as `100ms`, `30s`, `10m`, `1.5h` or `7d`. Raises ValueError for others."""
     match = _DURATION.fullmatch(text)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from gpu_tenancy.base.guarantee import Guarantee
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, times
+from gpu_tenancy.base.quantity import CPU, MEMORY, equal_parts, format_amount, times
 from gpu_tenancy.base.texts import counted
 from gpu_tenancy.kueue import PodSet, Step, Unmodelled, Workload
 from gpu_tenancy.model.fields import WorkloadName
@@ -58,8 +58,7 @@ def _state(tree: Tree, label: str, workloads: Iterable[Workload]) -> Moment:
 def _jobs(tree: Tree, team: str) -> Iterator[Workload]:
     """Jobs up to the team's limits: of one GPU; without GPUs, of one CPU or more (above `CPU_JOBS`)."""
     for flavor, limit in _limits(tree, team):
-        count = _count(flavor, limit)
-        parts = [limit * (number + 1) // count - limit * number // count for number in range(count)]
+        parts = equal_parts(limit, _count(flavor, limit))
         pods = {
             units: (PodSet(_request(tree, team, flavor, units), flavors=frozenset({flavor.name})),)
             for units in dict.fromkeys(parts)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from gpu_tenancy.base.guarantee import Guarantee
-from gpu_tenancy.base.quantity import MEMORY, format_duration
+from gpu_tenancy.base.quantity import MEMORY, equal_parts, format_duration
 from gpu_tenancy.kueue import PodSet, Quotas, Simulation, Workload
 from gpu_tenancy.model.names import DEFAULT_GRACE
 from gpu_tenancy.model.plan.costs import storage_cost
@@ -205,10 +205,10 @@ def reclaimed(tree: Tree) -> frozenset[tuple[str, str]]:
     whole = replace(spec, queues=(*spec.queues, borrower))
     quotas, simulation = Quotas(whole), Simulation(whole)
     for flavor in tree.flavors:
-        lent = {name: quotas.potential_available(_BORROWER, (flavor, name)) for name in resources}
-        for part in range(_PARTS):
-            requests = {name: amount * (part + 1) // _PARTS - amount * part // _PARTS for name, amount in lent.items()}
-            workload = Workload(f"{flavor} {part}", _BORROWER, (PodSet(requests),))
+        lent = [equal_parts(quotas.potential_available(_BORROWER, (flavor, name)), _PARTS) for name in resources]
+        for number, amounts in enumerate(zip(*lent, strict=True)):
+            requests = dict(zip(resources, amounts, strict=True))
+            workload = Workload(f"{flavor} {number}", _BORROWER, (PodSet(requests),))
             simulation.place(workload, [dict.fromkeys(resources, flavor)], since=-1)
     alike = defaultdict[tuple[str, str, str, str], list[str]](list)
     for queue in tree.queue_owners:
