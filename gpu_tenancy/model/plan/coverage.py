@@ -31,7 +31,7 @@ class Uncovered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Guaranteed:
+class _Workload:
     """A workload with GPUs that its queue guarantees (`gpus`), and its requests by flavor.
 
     Requests are of the pods that are admitted together: a job with its least number of workers, or one of `count`
@@ -44,7 +44,7 @@ class _Guaranteed:
     count: int
 
 
-def _guaranteed(tree: Tree, queue: str) -> Iterator[_Guaranteed]:
+def _guaranteed(tree: Tree, queue: str) -> Iterator[_Workload]:
     for team in tree.users[queue]:
         for path, workload in _workloads(tree, team):
             requests = _requests(tree, team, workload)
@@ -55,19 +55,22 @@ def _guaranteed(tree: Tree, queue: str) -> Iterator[_Guaranteed]:
                 if (amount := requests[name].get(tree.flavors[name].resource or "", 0))
             }
             if counts and (count := min(most, *counts.values())) and reclaims(tree, queue, next(iter(counts))):
-                yield _Guaranteed(path, tree.guarantee(queue, next(iter(counts))), requests, count)
+                yield _Workload(path, tree.guarantee(queue, next(iter(counts))), requests, count)
 
 
 def uncovered(tree: Tree, queue: str) -> Iterator[Uncovered]:
     """Workloads for which a queue reclaims no GPUs although it has enough; fair sharing may still preempt for them."""
-    for found in _guaranteed(tree, queue):
-        for flavor, requests in found.requests.items():
-            lacking = tree.guarantee(queue, flavor)
-            if missing := lacking.missing(requests):
-                resource, amount = next(iter(missing.items()))
-                of_cohort = quota_of_cohorts(tree, queue, flavor, resource) >= amount
-                yield Uncovered(found.path, found.gpus, lacking, resource, requests[resource], of_cohort)
-                break
+    return filter(None, (_lacking(tree, queue, found) for found in _guaranteed(tree, queue)))
+
+
+def _lacking(tree: Tree, queue: str, found: _Workload) -> Uncovered | None:
+    for flavor, requests in found.requests.items():
+        lacking = tree.guarantee(queue, flavor)
+        if missing := lacking.missing(requests):
+            resource, amount = next(iter(missing.items()))
+            of_cohort = quota_of_cohorts(tree, queue, flavor, resource) >= amount
+            return Uncovered(found.path, found.gpus, lacking, resource, requests[resource], of_cohort)
+    return None
 
 
 def quota_of_cohorts(tree: Tree, queue: str, flavor: str, resource: str) -> int:
@@ -143,9 +146,10 @@ def guarantee_warnings(tree: Tree) -> Iterator[str]:
                     more = "a job that requests more borrows, so shares decide whether it gets GPUs back"
                 fix = f"the share of {gpus} in the machine is {share}: raise {keys}, or keep to it"
                 yield f"{dotted(('teams', queue))}: {about}; {more}; {fix}"
-        for found in _guaranteed(tree, queue):
+        workloads = list(_guaranteed(tree, queue))
+        for found in workloads:
             yield from _greedy(queue, found)
-        for lacks in uncovered(tree, queue):
+        for lacks in filter(None, (_lacking(tree, queue, found) for found in workloads)):
             if lacks.of_cohort or tree.stack.fairness.even:
                 needs = f"needs {counted(lacks.amount, lacks.resource)} of flavor {lacks.lacking.flavor}"
                 bound = counted(lacks.lacking.amounts[lacks.resource], lacks.resource)
@@ -162,7 +166,7 @@ def _borrows(tree: Tree, queue: str, flavor: str) -> set[str]:
     return {name for name, share in shares.items() if tree.lends(queue) or share.effective_limit > share.guaranteed}
 
 
-def _greedy(queue: str, found: _Guaranteed) -> Iterator[str]:
+def _greedy(queue: str, found: _Workload) -> Iterator[str]:
     requests, guarantee = found.requests[found.gpus.flavor], found.gpus
     left = guarantee.units - requests[guarantee.resource] * found.count
     for name, guaranteed in guarantee.beside.items():
