@@ -52,18 +52,18 @@ class Bar:
     name: str
     flavor: str
     scheduler: str
-    hue: int  # colour of the flavor, from 0
-    rail: float  # capacity of the flavor
-    solid: float  # guarantee
-    hatch: tuple[float, float]  # start and length of the quota that may be borrowed
-    tick: float | None  # position of the limit; None without a limit
-    used: float | None  # GPUs in use; None where unknown
-    ring: bool  # nothing is guaranteed
-    kept: bool | None  # bracket under the guarantee: True if never lent, False if lent, None for no bracket
-    numbers: str  # `8 → 32`
-    was: str  # numbers at the base, where they changed
     remark: str  # meaning of the bracket
     says: str  # text alternative
+    hue: int = 0  # colour of the flavor, from 0
+    rail: float = 0  # capacity of the flavor
+    solid: float = 0  # guarantee
+    hatch: tuple[float, float] = (0, 0)  # start and length of the quota that may be borrowed
+    tick: float | None = None  # position of the limit; None without a limit
+    used: float | None = None  # GPUs in use; None where unknown
+    ring: bool = False  # nothing is guaranteed
+    kept: bool | None = None  # bracket under the guarantee: True if never lent, False if lent, None for no bracket
+    numbers: str = ""  # `8 → 32`
+    was: str = ""  # numbers at the base, where they changed
     job: str = ""  # CPU and memory of the largest job that the guarantee covers; empty without one
 
 

@@ -208,23 +208,7 @@ def _shared(team: TeamOutlook) -> Iterator[Bar]:
     """The empty bar of a team that shares a queue, which has the bars."""
     if team.shares:
         remark = f"shares the {team.shares}"
-        yield Bar(
-            name=team.name,
-            flavor="",
-            scheduler="Kueue",
-            hue=0,
-            rail=0,
-            solid=0,
-            hatch=(0, 0),
-            tick=None,
-            used=None,
-            ring=False,
-            kept=None,
-            numbers="",
-            was="",
-            remark=remark,
-            says=f"{team.name} {remark}",
-        )
+        yield Bar(name=team.name, flavor="", scheduler="Kueue", remark=remark, says=f"{team.name} {remark}")
 
 
 def _numbers(resource: str, guaranteed: int, limit: int) -> str:

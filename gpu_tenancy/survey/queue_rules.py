@@ -208,16 +208,13 @@ def _without_nodes(facts: Facts) -> Iterator[Finding]:
 
 def _no_namespace(facts: Facts) -> Iterator[Finding]:
     for queue in facts.state.of("ClusterQueue"):
-        selector, cohort = (
-            at(queue, "spec", "namespaceSelector"),
-            facts.queues.cluster_queues[name_of(queue)].spec.cohort,
-        )
-        lends = cohort and not facts.queues.users(name_of(queue))  # Its quota is for others of the cohort.
+        name, selector = name_of(queue), at(queue, "spec", "namespaceSelector")
+        lends = facts.queues.cluster_queues[name].spec.cohort and not facts.queues.users(name)  # It is for the cohort.
         if not lends and not any(selects(selector, here) for here in facts.labels.values()):
             value = "no namespaceSelector" if selector is None else "namespaceSelector"
             problem = "which matches no namespace: no workload is ever admitted"
             fix = "set namespaceSelector: {} for all namespaces, or label the namespaces"
-            yield Finding(f"ClusterQueue {facts.name(name_of(queue))}", value, problem, fix)
+            yield Finding(f"ClusterQueue {facts.name(name)}", value, problem, fix)
 
 
 def _unused(facts: Facts) -> Iterator[Finding]:
