@@ -128,11 +128,13 @@ def test_fit_and_why_name_a_missing_annotation(placed: Placed) -> None:
     placed.cluster.create(plain)
     try:
         placed.cluster.wait_for(
-            lambda: "topology" in asked(placed, "plain").reason, timeout=PATIENCE, what="the reason of the pending job"
+            lambda: any("supports only TopologyAwareScheduling" in line for line in asked(placed, "plain").messages),
+            timeout=PATIENCE,
+            what="Kueue's message about the topology",
         )
         answer = asked(placed, "plain")
+        assert "topology" in answer.reason
         assert answer.fix == STATE_PLACE
-        assert any("supports only TopologyAwareScheduling" in line for line in answer.messages)
         assert judged(placed, plain).verdict == "never"
     finally:
         placed.cluster.delete(Reference.of(plain))
