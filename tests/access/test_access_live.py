@@ -48,9 +48,13 @@ def test_stack_and_api_server_agree_on_each_right(who: str, desk: Desk, cluster:
     me, questions = subject(one), list(every_question(tree.stack))
     own = [grant for grant in grants(tree) if grant.subject in identity(me)]
     planned = dict(zip(questions, allowed(own, questions), strict=True))
+    # All questions with the rarer answer, and a third of the other 3,000: another third for each person.
+    rarer = sum(planned.values()) * 2 < len(planned)
+    third = set(questions[[*PEOPLE].index(who) % 3 :: 3])
+    asked = {question: right for question, right in planned.items() if right is rarer or question in third}
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        answers = pool.map(partial(review, cluster, Caller.of(me)), questions)
-        assert dict(zip(questions, answers, strict=True)) == planned
+        answers = pool.map(partial(review, cluster, Caller.of(me)), asked)
+        assert dict(zip(asked, answers, strict=True)) == asked
     assert any(planned.values()) == (who != "stranger")
 
 
