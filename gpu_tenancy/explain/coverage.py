@@ -2,19 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpu_tenancy.base.guarantee import Guarantee
+from gpu_tenancy.base.guarantee import BESIDE, Guarantee
 from gpu_tenancy.base.quantity import CLAIMED, CPU, Amounts, amount_text, is_extended, leading_text
 from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Source
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.workloads import Reason
-from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy
+from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quota
 
 
-def guarantee_of(queue: ClusterQueue, flavor: str) -> Guarantee:
-    """Nominal quota of a flavor: of its GPUs if there are any, else of its CPUs."""
-    amounts = {resource: quota.nominal for (name, resource), quota in queue.quotas.items() if name == flavor}
+def guarantee_of(queue: ClusterQueue, flavor: str, resource: str = "") -> Guarantee:
+    """Nominal quota of a flavor: of a resource, by default its GPUs if there are any, else its CPUs."""
+    amounts = {name: quota.nominal for (of, name), quota in queue.quotas.items() if of == flavor}
     gpus = [name for name, amount in amounts.items() if amount and is_extended(name) and name not in CLAIMED]
-    return Guarantee(flavor, gpus[0] if gpus else CPU, amounts)
+    counted = resource or (gpus[0] if gpus else CPU)
+    beside = {name: quota.nominal for name, quota in quotas_beside(queue, flavor).items()}
+    return Guarantee(flavor, counted, {counted: amounts.get(counted, 0), **beside})
+
+
+def quotas_beside(queue: ClusterQueue, flavor: str) -> dict[str, Quota]:
+    """Quotas of CPU and memory of the pods of a flavor.
+
+    A pod set has its CPU from the GPUs' flavor, or from one flavor of another resource group: the largest.
+    """
+    return {
+        name: queue.quotas.get((flavor, name)) or max(group, key=lambda quota: quota.nominal)
+        for name in BESIDE
+        if (group := [quota for (_, other), quota in queue.quotas.items() if other == name])
+    }
 
 
 def uncovered(queues: Queues, queue: ClusterQueue, offers: Sequence[Offer]) -> Reason | None:
@@ -86,7 +100,7 @@ def _needs(queue: str, guarantee: Guarantee, asked: Amounts, used: Amounts, of_f
 
 def _consequence(queues: Queues, queue: ClusterQueue, reclaimable: QuotaRequest) -> str:
     if queues.quotas.fair(queue.name):
-        return f"so shares decide whether it takes {reclaimable.noun} back from borrowers"
+        return f"so shares decide whether it reclaims {reclaimable.noun} from borrowers"
     if queue.preemption.borrow is not None:
-        return f"so it takes {reclaimable.noun} back only from borrowers that borrowWithinCohort allows"
-    return f"so it cannot take back {reclaimable.noun} from borrowers"
+        return f"so it reclaims {reclaimable.noun} only from borrowers that borrowWithinCohort allows"
+    return f"so it cannot reclaim {reclaimable.noun} from borrowers"

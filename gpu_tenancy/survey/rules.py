@@ -1,11 +1,11 @@
 """Survey rules: promises of queues, gangs and quotas against nodes and each other, and contradictory defaults."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
-from gpu_tenancy.base.guarantee import BESIDE, Guarantee
+from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import Amounts, add, amount, amount_text, amounts
 from gpu_tenancy.base.texts import counted
@@ -13,6 +13,7 @@ from gpu_tenancy.cluster.budgets import budgets, counts
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.cluster.supply import Facts, Pool, accelerators
+from gpu_tenancy.explain.coverage import guarantee_of, quotas_beside
 from gpu_tenancy.kueue import Policy
 
 # `wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it.
@@ -171,18 +172,13 @@ def _reclaimed(facts: Facts) -> Iterator[_Reclaimed]:
             continue
         quotas = queue.spec.quotas
         for flavor, resource in (line for line, quota in quotas.items() if accelerators({line[1]: quota.nominal})):
-            # A pod set has its CPU from the GPUs' flavor, or from one flavor of another resource group: the largest.
-            beside = {
-                other: quotas.get((flavor, other)) or max(group, key=lambda quota: quota.nominal)
-                for other in BESIDE
-                if (group := [quota for line, quota in quotas.items() if line[1] == other])
-            }
-            nominal = {key: quota.nominal for key, quota in {resource: quotas[flavor, resource], **beside}.items()}
-            guarantee, per_gpu = Guarantee(facts.name(flavor), resource, nominal), facts.per_gpu.get(flavor, {})
+            guarantee = guarantee_of(queue.spec, flavor, resource)
+            beside, per_gpu = quotas_beside(queue.spec, flavor), facts.per_gpu.get(flavor, {})
             low = guarantee.below(per_gpu)
             share = {
                 key: per_gpu[key] * guarantee.units for key in low if beside[key].borrowing_limit != 0 or not low[key]
             }
+            guarantee = replace(guarantee, flavor=facts.name(flavor))
             yield _Reclaimed(f"ClusterQueue {facts.name(name)}", guarantee, share, facts.queues.quotas.fair(name))
 
 

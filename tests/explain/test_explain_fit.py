@@ -131,7 +131,7 @@ def test_names_cpu_that_the_guarantee_does_not_cover(pods: int, unit: str) -> No
     found = judged(about, ClusterQueue=owned, Cohort=[cohort("org", nominal=24)], LocalQueue=BOTH, Workload=[held])
     queue = answer(found, "queue")
     assert queue.lines[0] == (
-        "needs 22 CPUs more than research is guaranteed (10), so it cannot take back a100 GPUs from borrowers; request"
+        "needs 22 CPUs more than research is guaranteed (10), so it cannot reclaim a100 GPUs from borrowers; request"
         " up to 10 CPUs, or raise teams.research.quota.a100.cpu.guaranteed"
     )
     assert (queue.verdict, unit in queue.lines or not unit) == ("later", True)

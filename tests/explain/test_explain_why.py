@@ -206,7 +206,7 @@ def test_a_job_waits_for(about: Data, objects: dict[str, list[Data]], conclusion
 
 BORROWED = "from borrowers"
 RAISE = "raise teams.research.quota.a100.cpu.guaranteed"
-BLOCKED = f"so it cannot take back a100 GPUs {BORROWED}"
+BLOCKED = f"so it cannot reclaim a100 GPUs {BORROWED}"
 
 
 def vector(nominal: int, used: int = 0, gpus: int = 0, **spec: Any) -> list[Data]:
@@ -259,9 +259,9 @@ UNCOVERED: dict[str, tuple[Data, list[Data], list[Data], str]] = {
         (f"pending: needs 8 CPUs, and running jobs of research use 88 of its guaranteed 95 CPUs, {BLOCKED}; wait until"
         f" running jobs release 1 CPU, request up to 7 CPUs, or {RAISE}")),
     "fair sharing": (WIDE, shares(), [],
-        f"{MORE} (10), so shares decide whether it takes a100 GPUs back {BORROWED}; request up to 10 CPUs, or {RAISE}"),
+        f"{MORE} (10), so shares decide whether it reclaims a100 GPUs {BORROWED}; request up to 10 CPUs, or {RAISE}"),
     "borrowWithinCohort": (WIDE, vector(10, borrowWithinCohort={"policy": "LowerPriority"}), [],
-        (f"{MORE} (10), so it takes a100 GPUs back only {BORROWED} that borrowWithinCohort allows; request up to 10"
+        (f"{MORE} (10), so it reclaims a100 GPUs only {BORROWED} that borrowWithinCohort allows; request up to 10"
         f" CPUs, or {RAISE}")),
     "a group that lacks the CPUs too": (WIDE, grouped(), own_group(21),
         f"{MORE} (10), {BLOCKED}; request up to 10 CPUs, or {RAISE}"),

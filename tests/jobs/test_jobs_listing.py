@@ -102,7 +102,7 @@ def test_names_cpu_that_the_guarantee_does_not_cover() -> None:
     pending = [workload(cpu_job(name, cpu=cpu)) for name, cpu in (("a", 32), ("b", 32), ("covered", 6))]
     found = listing(state(ClusterQueue=queues, Cohort=[], Workload=pending), "research")
     text = (
-        "needs 22 CPUs more than research is guaranteed (10, 4 in use), so it cannot take back a100 GPUs from"
+        "needs 22 CPUs more than research is guaranteed (10, 4 in use), so it cannot reclaim a100 GPUs from"
         " borrowers; request up to 6 CPUs, or raise teams.research.quota.a100.cpu.guaranteed"
     )
     assert [(each["name"], each["uncovered"]) for each in data(found)["jobs"]] == [

@@ -246,6 +246,14 @@ def test_cohort_that_has_the_cpus_covers_its_teams() -> None:
     assert len(errors(sections)) == 1
 
 
+def test_cohort_with_cpus_but_no_memory_does_not_cover() -> None:
+    lab: Data = {"parent": "org", "quota": {"h100": {"guaranteed": 8, "memory": {"guaranteed": "60Gi"}}}}
+    big = {"one": job(gpus=8, cpu=32, memory="128Gi")}
+    sections = research(LOW, training=big, cohort="lab") | {"cohorts": {"org": {}, "lab": lab}}
+    (found,) = errors(sections)
+    assert "needs 128Gi memory, and a is guaranteed 40Gi" in found
+
+
 def test_server_whose_last_replicas_are_not_covered_is_a_warning() -> None:
     serving = {"one": server(replicas=4, gpus=2, cpu=3, memory="8Gi")}
     (found,) = [

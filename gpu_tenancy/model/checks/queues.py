@@ -176,7 +176,7 @@ def _uncovered(queue: str, found: coverage.Uncovered) -> Problem:
     gpus = counted(found.gpus.units, found.gpus.resource, found.gpus.flavor)
     has = f"{queue} is guaranteed {amount_text(resource, bound)} with its {gpus}"
     needs = f"needs {counted(found.amount, resource)}{of}"
-    rule = f"{needs}, and {has}, so it takes none back for this: {coverage.WHY}"
+    rule = f"{needs}, and {has}: {coverage.WHY}"
     fix = f"raise {found.lacking.key(queue, resource)} to {format_amount(resource, found.amount)}"
     if bound:
         fix = f"lower the {resource} of its pods to {amount_text(resource, bound)} in total, or {fix}"

@@ -15,7 +15,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.workloads import Training
 
-WHY: Final = "Kueue takes back what it lent only for a job that fits into the guarantee in every resource"
+WHY: Final = "Kueue reclaims only for a job that fits into the guarantee in every resource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,21 @@ def uncovered(tree: Tree, queue: str) -> Iterator[Uncovered]:
 
 
 def _lacking(tree: Tree, queue: str, found: _Workload) -> Uncovered | None:
-    for flavor, requests in found.requests.items():
-        lacking = tree.guarantee(queue, flavor)
-        if missing := lacking.missing(requests):
-            resource, amount = next(iter(missing.items()))
-            of_cohort = quota_of_cohorts(tree, queue, flavor, resource) >= amount
-            return Uncovered(found.path, found.gpus, lacking, resource, requests[resource], of_cohort)
-    return None
+    """The first resource beyond the guarantee for which no cohort has quota; else the first beyond the guarantee."""
+    lacks = [
+        Uncovered(
+            found.path,
+            found.gpus,
+            guarantee,
+            resource,
+            requests[resource],
+            quota_of_cohorts(tree, queue, flavor, resource) >= amount,
+        )
+        for flavor, requests in found.requests.items()
+        for guarantee in [tree.guarantee(queue, flavor)]
+        for resource, amount in guarantee.missing(requests).items()
+    ]
+    return min(lacks, key=lambda lack: lack.of_cohort, default=None)
 
 
 def quota_of_cohorts(tree: Tree, queue: str, flavor: str, resource: str) -> int:
