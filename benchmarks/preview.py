@@ -32,7 +32,7 @@ def stack(teams: int) -> dict[str, Any]:
             "cpu": {"machine": "m7i.8xlarge", "nodes": teams},
             "h100": {"machine": "p5.48xlarge", "nodes": 2 * teams},
         },
-        "priorities": {"high": 1000, "low": {"value": 10, "preempts": False}},
+        "priorities": {"high": 1000, "low": 10},
         "cohorts": {"org": {}, **groups},
         "teams": {f"team-{n}": _team(n) for n in range(teams)},
     }

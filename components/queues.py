@@ -26,7 +26,8 @@ from .objects import KUEUE, LABELS, Component, Options, PlainObject, admission_c
 class Priorities(Component):
     """A PriorityClass, for pods on nodes, and a WorkloadPriorityClass, for queues, of the same name for each priority.
 
-    Their values are equal, so that neither can contradict the other. Kueue is not installed here.
+    Their values are equal, so that neither can contradict the other, and only Kueue preempts unless the stack says
+    otherwise. Kueue is not installed here.
     """
 
     def __init__(self, name: str, priorities: Mapping[str, Priority], opts: Options = None) -> None:
@@ -42,7 +43,10 @@ class Priorities(Component):
                 # The provider leaves out what is false or empty, so that the state would differ from the program.
                 global_default=priority.default or None,
                 description=priority.description or None,
-                opts=self.own,
+                # The API server refuses changes of these; pods that run keep what they had.
+                opts=pulumi.ResourceOptions(
+                    parent=self, replace_on_changes=["value", "preemptionPolicy"], delete_before_replace=True
+                ),
             )
             fields = {"metadata": {"name": called}, "value": priority.value, "description": priority.description}
             self.workload_classes[called] = PlainObject(

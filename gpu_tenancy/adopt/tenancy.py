@@ -304,7 +304,7 @@ class Seen:
                     drafted.left.append(f"{kind} {name}: of a Helm release, which keeps it")
                     continue
                 entry: dict[str, Any] = {"value": value}
-                entry |= {"preempts": False} if text_at(each, "preemptionPolicy") == "Never" else {}
+                entry |= {"preempts": True} if text_at(each, "preemptionPolicy") == "PreemptLowerPriority" else {}
                 entry |= {"default": True} if at(each, "globalDefault") is True else {}
                 entry |= {"description": text} if (text := text_at(each, "description")) else {}
                 drafted.entries[name] = entry

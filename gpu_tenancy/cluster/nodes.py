@@ -6,17 +6,18 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import amount_text, amounts, amounts_text, gpus, ordered
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.pods import Manifest, ended, matches, name_of, requests
+from gpu_tenancy.cluster.pods import Manifest, ended, matches, name_of, namespace_of, requests
 from gpu_tenancy.cluster.reading import Answer, Check
 from gpu_tenancy.cluster.workloads import PodSet
 
+_LISTED: Final = 5  # nodes whose pods are named, and pods of each
 _EXCLUDING: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -30,15 +31,18 @@ class Node:
     taints: tuple[Manifest, ...]
     whole: Mapping[str, int]  # allocatable resources
     free: Mapping[str, int]  # what its pods leave
+    pods: Mapping[str, Mapping[str, int]]  # requests of its pods, by namespace/name
     open: bool = True
 
 
 def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node]:
     """Reads nodes and computes their free resources."""
     taken: dict[str, Counter[str]] = defaultdict(Counter)
+    here: dict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)
     for pod in pods:
         if (name := text_at(pod, "spec", "nodeName")) and not ended(pod):
-            taken[name].update({**requests(map_at(pod, "spec")), "pods": 1})
+            asked = here[name][f"{namespace_of(pod)}/{name_of(pod)}"] = {**requests(map_at(pod, "spec")), "pods": 1}
+            taken[name].update(asked)
     found: list[Node] = []
     for node in nodes:
         name, whole = name_of(node), amounts(at(node, "status", "allocatable"))
@@ -49,6 +53,7 @@ def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node
                 taints=excluding_taints(node),
                 whole=whole,
                 free={resource: value - taken[name][resource] for resource, value in whole.items()},
+                pods=here[name],
                 open=at(node, "spec", "unschedulable") is not True,
             )
         )
@@ -108,6 +113,14 @@ def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
     needed = {**{name: value for name, value in pod.items() if value}, "pods": 1}
     counts = [max(0, room.get(name, 0)) // value for name, value in needed.items() if name != "pods" or name in room]
     return min(counts, default=0)
+
+
+def fragments(nodes: Iterable[Node], pod: Mapping[str, int]) -> list[Node]:
+    """Nodes with free GPUs, none with enough for the pod, which have enough in sum; the most free first."""
+    name = next(iter(gpus(pod)), "")
+    parts = [node for node in nodes if 0 < node.free.get(name, 0) < pod[name]] if name else []
+    parts.sort(key=lambda node: -node.free[name])
+    return parts if sum(node.free[name] for node in parts) >= pod.get(name, 1) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +203,19 @@ def _judge_room(found: Suitable, pods: PodSet) -> Answer:
     if free := Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pods.pod)):
         parts = (f"{amount_text(name, amount)} on {plural(count, 'node')}" for amount, count in sorted(free.items()))
         lines.append(f"free {name}: {', '.join(parts)}")
+    if pieces := fragments(found.fitting, pods.pod):
+        total, nodes = sum(node.free[name] for node in pieces), plural(len(pieces), "node")
+        lines.insert(0, f"a pod needs {pods.pod[name]} {name} on one node, and {total} are free on {nodes}")
+        lines += [f"{node.name}: {', '.join(_users(node, name))}" for node in pieces[:_LISTED]]
     return Answer(Check.NODES, "later", tuple(lines))
+
+
+def _users(node: Node, name: str) -> Iterator[str]:
+    """The pods on a node that use a resource, such as `2 by vision/train-0`."""
+    using = {pod: used[name] for pod, used in node.pods.items() if used.get(name)}
+    yield from (f"{amount} by {pod}" for pod, amount in sorted(using.items())[:_LISTED])
+    if len(using) > _LISTED:
+        yield f"{len(using) - _LISTED} more pods"
 
 
 def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:

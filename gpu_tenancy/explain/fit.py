@@ -22,6 +22,7 @@ from gpu_tenancy.cluster.references import judge_claims, judge_references, judge
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.explain.coverage import uncovered
+from gpu_tenancy.explain.running import OWN_PODS
 from gpu_tenancy.explain.unblock import Unblock, forecast, not_simulated_text
 from gpu_tenancy.model.names import QUEUE_LABEL
 
@@ -32,8 +33,6 @@ KINDS: Final[tuple[Kind, ...]] = (
 )  # fmt: skip
 # Kinds to list in the team's namespace only.
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
-
-_OWN_PODS: Final = "what pods of other teams use on these nodes is not counted: you may not read them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +266,7 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
         names = dict.fromkeys(assigned.get(pods.name, ()))
         answer, nodes = judge_nodes(nodes, pods, [flavors[name] for name in names if name in flavors])
         if not state.knows("Pod"):
-            answer = replace(answer, lines=(*answer.lines, _OWN_PODS))
+            answer = replace(answer, lines=(*answer.lines, OWN_PODS))
         yield _of(demand, pods.name, answer)
 
 
@@ -291,5 +290,4 @@ def _class(state: State, kind: Kind, name: str) -> tuple[Verdict, str]:
     classes: Mapping[str, Manifest] = {name_of(item): item for item in state.of(kind)}
     if name not in classes:
         return "never", f"{kind} {name} not found; {nearest(name, classes)}"
-    preempts = classes[name].get("preemptionPolicy") != "Never"
-    return "now", f"{kind} {name} ({classes[name].get('value')}){'' if preempts else ', never preempts'}"
+    return "now", f"{kind} {name} ({classes[name].get('value')})"

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import format_duration
+from gpu_tenancy.base.quantity import format_duration, gpus
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import exceeded_quota
 from gpu_tenancy.cluster.demand import Target, owners
-from gpu_tenancy.cluster.nodes import judge_nodes, read_nodes
+from gpu_tenancy.cluster.nodes import Node, find, fragments, judge_nodes, read_nodes
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
+from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.cluster.references import waits_for_cache
 from gpu_tenancy.cluster.workloads import PodSet
@@ -21,6 +22,8 @@ _GATES: Final = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"
 # The scheduler's message about a node without a free device for a pod's claim:
 # https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
 _NO_DEVICE: Final = "cannot allocate all claims"
+OWN_PODS: Final = "what pods of other teams use on these nodes is not counted: you may not read them"
+_TO_AVOID: Final = "with `topology: node` for its pool in the stack, Kueue admits only what fits on nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,32 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
         return Why(lines, f"pods unschedulable: {message}", "fix this error")
     nodes = read_nodes(state.of("Node"), state.of("Pod"))
     spec = map_at(first, "spec")
-    answer, _ = judge_nodes(nodes, PodSet("pod", len(pods), requests(spec), spec))
+    wanted = PodSet("pod", len(pods), requests(spec), spec)
+    answer, _ = judge_nodes(nodes, wanted)
     why = message if answer.verdict == "now" else answer.lines[0]
     fixes = {"never": "request what the nodes have, or tolerate their taint", "later": "wait, or add nodes"}
     fix = fixes.get(answer.verdict, "capacity is available; check scheduler events")
+    fitting = find(spec, wanted.pod, nodes).fitting
+    if fragments(fitting, wanted.pod):
+        fix = f"wait until the pods on one of these nodes end, or ask an administrator to delete them; {_TO_AVOID}"
+    elif answer.verdict == "now" and not state.knows("Pod"):
+        fix = f"wait, or ask an administrator whose pods use the nodes; {_TO_AVOID}"
+        why = _counted(wanted, fitting, state) or message
+        lines.append(OWN_PODS)
     return Why((*lines, *answer.lines), f"pods unschedulable: {why}", fix)
+
+
+def _counted(pods: PodSet, fitting: Sequence[Node], state: State) -> str:
+    """GPUs that are free by the usage of queues, for users who may not read all pods; empty if it is not enough."""
+    name, queues = next(iter(gpus(pods.pod)), ""), Queues(state)
+    flavors = {flavor for node in fitting if (flavor := queues.flavor_by_node.get(node.name))}
+    used = sum(queue.usage.get((flavor, name), 0) for queue in queues.cluster_queues.values() for flavor in flavors)
+    whole = sum(node.whole.get(name, 0) for node in fitting)
+    free = whole - used + pods.total.get(name, 0)
+    if not used or free < pods.pod[name]:
+        return ""
+    needs = pods.pod[name]
+    return f"a pod needs {needs} {name} on one node, and none has {needs} free; queues count {free} of {whole} as free"
 
 
 def _claims(pod: Manifest, state: State) -> tuple[str, ...]:

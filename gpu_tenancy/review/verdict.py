@@ -177,9 +177,10 @@ def _guaranteed(outlook: StackOutlook) -> dict[tuple[str, str], Guarantee]:
 
 
 def new_warnings(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """Warnings about guarantees, at places of the stack at which the base has none."""
-    old = {warning.partition(": ")[0] for warning in before.guarantee_warnings}
-    yield from (warning for warning in now.guarantee_warnings if warning.partition(": ")[0] not in old)
+    """Warnings about guarantees and priorities, at places of the stack at which the base has none."""
+    old = {warning.partition(": ")[0] for warning in (*before.guarantee_warnings, *before.priority_warnings)}
+    new = (*now.guarantee_warnings, *now.priority_warnings)
+    yield from (warning for warning in new if warning.partition(": ")[0] not in old)
 
 
 def _against(supply: Supply, capacity: int, what: str) -> str:

@@ -63,7 +63,7 @@ def test_all_checks_pass_and_leave_no_objects(cluster: Cluster, local: Tenancy) 
         for team, most in zip(local.plan.teams, (8, 16, 36, 50), strict=True)
     }
     assert promises >= {f"pods that request {flavor} run on {flavor} nodes only" for flavor in ("a100", "h100", "l4")}
-    assert "ml-critical preempts ml-low on a full node" in promises
+    assert "on a full node, ml-critical waits for ml-low: only Kueue preempts" in promises
     assert "pods without a toleration for the GPU taint do not run on a100 nodes" in promises
     assert all("exceeded quota: budget" in check.message for check in found if "cannot use more" in check.promise)
     assert cluster.list("v1", "Node", labels=CHECK) == ()
@@ -147,28 +147,20 @@ def test_nodes_with_wrong_taints_or_labels_fail_checks(
     }
 
 
-def test_a_class_that_does_not_preempt_fails_its_check(
-    cluster: Cluster, local: Tenancy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(placement, "PATIENCE", 2.0)
+def test_a_class_that_preempts_fails_its_check(cluster: Cluster, local: Tenancy) -> None:
     name = Reference("scheduling.k8s.io/v1", "PriorityClass", "ml-critical")
     before = cluster.get(*name)
     assert before
-    meek: Any = {
-        "apiVersion": name.api_version,
-        "kind": name.kind,
-        "metadata": {"name": name.name},
-        "value": before["value"],
-    }
+    kept: Any = {key: before[key] for key in ("apiVersion", "kind", "value")} | {"metadata": {"name": name.name}}
     cluster.delete(name)
-    cluster.create({**meek, "preemptionPolicy": "Never"})
+    cluster.create({**kept, "preemptionPolicy": "PreemptLowerPriority"})
     try:
         found = check_placement(cluster, local.without_teams, local.tree)
     finally:
         cluster.delete(name)
-        cluster.create(meek)
-    assert broken(found) == {"ml-critical preempts ml-low on a full node"}
-    assert "is not scheduled, ml-low is still running" in found[-1].seen
+        cluster.create({**kept, "preemptionPolicy": "Never"})
+    assert broken(found) == {"on a full node, ml-critical waits for ml-low: only Kueue preempts"}
+    assert "is not kept from ending pods" in found[-1].seen
 
 
 def test_limit_ranges_add_no_gpus_and_enforce_the_maximum(cluster: Cluster, local: Tenancy) -> None:

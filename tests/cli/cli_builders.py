@@ -33,7 +33,7 @@ def small(**sections: Any) -> Data:
     return {
         "cluster": dict(EXISTING),
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1), "l4": pool("g6.12xlarge", 1)},
-        "priorities": {"high": 1000, "low": {"value": 10, "preempts": False}},
+        "priorities": {"high": 1000, "low": 10},
         "teams": {
             "vision": team(
                 priority="high",

@@ -26,7 +26,7 @@ from gpu_tenancy.model.source import Source, to_config
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
-    priorities={"ml-low": {"value": 1000, "preempts": False, "description": "Experiments"}},
+    priorities={"ml-low": {"value": 1000, "description": "Experiments"}},
     metrics={"latencyP99": "p99_seconds"},
     teams={
         "ml-research": team(

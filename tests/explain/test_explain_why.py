@@ -504,17 +504,40 @@ def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
 
 
-def test_an_unschedulable_pod_lists_existing_nodes() -> None:
-    others = [pod("other", "speech", gpus=6, on="n1")]
-    words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words), *others])
-    assert found.lines[1:] == (
-        "1 pod unschedulable, such as train-x",
-        "1 suitable node, room for 0 such pods now and 1 when empty",
-        "free nvidia.com/gpu: 2 on 1 node",
+NO_ROOM = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+NEEDS = "a pod needs 8 nvidia.com/gpu on one node"
+OWN_PODS = Missing("Pod", "running pods and their nodes", "you may not list pods", "an admin", partly=True)
+
+
+def split(gpus: int, *missing: Missing) -> Why:
+    """An admitted job, and pods of another team with some GPUs of each of two nodes."""
+    others = [pod(f"piece-{at}", "speech", gpus=gpus, on=f"n{at}") for at in (1, 2)]
+    queues = [cluster_queue("research", used=8), cluster_queue("speech", used=2 * gpus)]
+    pods, nodes = [unplaced(NO_ROOM), *(() if missing else others)], [node("n1"), node("n2")]
+    return asked(JOB, missing, Workload=[workload(JOB, admitted=True)], Pod=pods, Node=nodes, ClusterQueue=queues)
+
+
+def test_an_unschedulable_pod_names_pods_that_split_gpus() -> None:
+    room = "2 suitable nodes, room for 0 such pods now and 2 when empty"
+    full = split(6)
+    assert full.lines[1:] == ("1 pod unschedulable, such as train-x", room, "free nvidia.com/gpu: 2 on 2 nodes")
+    assert (full.fix, full.messages) == ("wait, or add nodes", (f"pod train-x: {NO_ROOM}",))
+    found = split(2)
+    needs, users = f"{NEEDS}, and 12 are free on 2 nodes", ("n1: 2 by speech/piece-1", "n2: 2 by speech/piece-2")
+    assert found.lines[2:] == (needs, room, "free nvidia.com/gpu: 6 on 2 nodes", *users)
+    assert found.conclusion == (
+        f"pods unschedulable: {needs}; wait until the pods on one of these nodes end, or"
+        " ask an administrator to delete them; with `topology: node` for its pool in the stack, Kueue admits only"
+        " what fits on nodes"
     )
-    assert (found.fix, found.messages) == ("wait, or add nodes", (f"pod train-x: {words}",))
-    lost = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words)], Node=[node(model="l4")])
+    own = split(2, OWN_PODS)
+    assert own.reason == f"pods unschedulable: {NEEDS}, and none has 8 free; queues count 12 of 16 as free"
+    assert "speech/" not in "".join((*own.lines, own.conclusion))
+    assert split(6, OWN_PODS).reason == f"pods unschedulable: {NO_ROOM}"
+
+
+def test_an_unschedulable_pod_lists_existing_nodes() -> None:
+    lost = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(NO_ROOM)], Node=[node(model="l4")])
     assert lost.conclusion == (
         "pods unschedulable: no node has the label model=a100; existing values: l4; request what the"
         " nodes have, or tolerate their taint"

@@ -61,6 +61,14 @@ def test_the_way_to_reclaim_a_guarantee_is_shown(reclaim: str, words: str) -> No
     assert held(seen(stack(teams={"a": lender})), "a", "h100").back == words
 
 
+def test_a_class_of_teams_that_preempts_is_a_warning() -> None:
+    classes = {"priorities": {"usual": 10, "agents": {"value": 20, "preempts": True}}}
+    (warning,) = seen(stack(**classes)).warnings
+    assert warning.startswith("priorities.agents.preempts: true lets the scheduler end admitted pods of other teams")
+    own = {"a": team(gpus=h100(8, 8), compute={"priorities": ["usual"]})}
+    assert seen(stack(**classes, teams=own)).warnings == ()
+
+
 amounts = st.integers(0, 6)
 
 

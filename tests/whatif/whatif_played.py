@@ -44,7 +44,7 @@ def small() -> Data:
         "environment": "test",
         "cluster": EXISTING,
         "pools": {"cpu": pool("m7i.8xlarge", 1), "h100": pool(nodes=1), "l4": pool("g6.12xlarge", 2)},
-        "priorities": {"high": 1000, "low": {"value": 10, "preempts": False}},
+        "priorities": {"high": 1000, "low": 10},
         "cohorts": {"org": {}, "lab": {"parent": "org", "gpus": {"h100": {"guaranteed": 8, "limit": 8}}}},
         "teams": {
             "vision": team(cohort="lab", gpus={"h100": {"guaranteed": 4, "limit": 8}}, priority="low"),

@@ -29,7 +29,7 @@ _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 
 def check_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Check, ...]:
-    """Checks quotas, and on temporary nodes flavors and preemption."""
+    """Checks quotas, and on temporary nodes flavors, and that the scheduler preempts no pod."""
     default = next((name for name, priority in plan.priorities.items() if priority.default), None)
 
     def quota(team: NamespacePlan) -> tuple[Check, ...]:
@@ -39,11 +39,10 @@ def check_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Check, ..
         quotas = [check for checks in pool.map(quota, (team.namespace for team in plan.teams)) for check in checks]
     flavors = [tree.flavors[flavor.name] for flavor in plan.queues.flavors if flavor.taints]
     by_value = sorted(plan.priorities, key=lambda name: plan.priorities[name].value)
-    high = next((name for name in reversed(by_value) if plan.priorities[name].preempts), None)
     with _place(cluster):
         checks = [*quotas, *_models(cluster, flavors)]
-        if flavors and high and plan.priorities[by_value[0]].value < plan.priorities[high].value:
-            checks.append(_preempts(cluster, flavors[0], by_value[0], high))
+        if flavors and len(by_value) > 1 and not plan.priorities[by_value[-1]].preempts:
+            checks.append(_waits(cluster, flavors[0], by_value[0], by_value[-1]))
         return tuple(checks)
 
 
@@ -173,18 +172,23 @@ def _without_toleration(cluster: Cluster, flavor: Flavor) -> Check:
     # Without GPUs: API servers of clouds add the toleration to pods that request them (ExtendedResourceToleration).
     spec = on_temporary_nodes(flavor, tolerate=False)
     cluster.create(_pod("no-toleration", NAMESPACE, [_container("c", _SMALL)], None, **spec))
-
-    def unscheduled() -> str | None:
-        scheduled = condition(cluster.get("v1", "Pod", "no-toleration", NAMESPACE) or {}, "PodScheduled")
-        return (text_at(scheduled, "message") or "the pod was scheduled") if scheduled else None
-
-    message = cluster.wait_for(unscheduled, what="condition PodScheduled of pod no-toleration", timeout=PATIENCE)
+    message = _unscheduled(cluster, "no-toleration")
     return Check(
         f"pods without a toleration for the GPU taint do not run on {flavor.name} nodes",
         "a pod without it is pending" if (tainted := "untolerated taint" in message) else "a pod without it was tried",
         holds=tainted,
         message=message,
     )
+
+
+def _unscheduled(cluster: Cluster, name: str) -> str:
+    """The scheduler's message about a pod."""
+
+    def message() -> str | None:
+        scheduled = condition(cluster.get("v1", "Pod", name, NAMESPACE) or {}, "PodScheduled")
+        return (text_at(scheduled, "message") or "the pod was scheduled") if scheduled else None
+
+    return cluster.wait_for(message, what=f"condition PodScheduled of pod {name}", timeout=PATIENCE)
 
 
 def _on(flavor: Flavor, name: str, gpus: int, priority: str | None = None) -> Manifest:
@@ -205,19 +209,19 @@ def _scheduled_on(cluster: Cluster, name: str) -> str | None:
     return None
 
 
-def _preempts(cluster: Cluster, flavor: Flavor, low: str, high: str) -> Check:
+def _waits(cluster: Cluster, flavor: Flavor, low: str, high: str) -> Check:
     all_of_node = flavor.node[flavor.resource or CPU]
     cluster.delete(Reference("v1", "Pod", f"on-{flavor.name}", NAMESPACE), grace=0)
     cluster.create(_on(flavor, "first", all_of_node, low))
     first = _scheduled_on(cluster, "first")
     cluster.create(_on(flavor, "second", all_of_node, high))
-    second = _scheduled_on(cluster, "second")
-    preempted = cluster.get("v1", "Pod", "first", NAMESPACE) is None
+    message = _unscheduled(cluster, "second")
+    waits = "preemptionPolicy=Never" in message
     gpus = all_of_node if flavor.resource else 0
     return Check(
-        f"{high} preempts {low} on a full node",
-        f"{low} used all {gpus} GPUs of {first}; {high} requested {gpus}"
-        f" and {f'runs on {second}' if second else 'is not scheduled'},"
-        f" {low} {'is preempted' if preempted else 'is still running'}",
-        holds=first is not None and first == second and preempted,
+        f"on a full node, {high} waits for {low}: only Kueue preempts",
+        f"{low} used all {gpus} GPUs of {first}; {high} requested {gpus} and"
+        f" {'is pending, and may end no pod' if waits else 'is not kept from ending pods'}",
+        holds=first is not None and waits,
+        message=message,
     )

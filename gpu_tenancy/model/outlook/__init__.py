@@ -177,6 +177,7 @@ class StackOutlook:
     pulls: tuple[str, ...] = ()  # rights of the nodes to pull images of the allowed registries
     caches: tuple[CacheOutlook, ...] = ()
     guarantee_warnings: tuple[str, ...] = ()
+    priority_warnings: tuple[str, ...] = ()  # classes of teams with which the scheduler ends pods
     fixed: tuple[FixedCost, ...] = ()  # fixed costs of a created cluster, which are part of no team's cost
 
     @property
@@ -192,8 +193,9 @@ class StackOutlook:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Guarantees that CPU or memory bound, and violations of servers' bounds, each with its place and the fix."""
-        return (*self.guarantee_warnings, *(warning for server in self.serving for warning in server.warnings))
+        """Of guarantees that CPU or memory bound, of priorities and of servers' bounds, each with place and fix."""
+        of_servers = (warning for server in self.serving for warning in server.warnings)
+        return (*self.guarantee_warnings, *self.priority_warnings, *of_servers)
 
 
 def outlook(stack: Stack) -> StackOutlook:
@@ -233,8 +235,17 @@ def outlook(stack: Stack) -> StackOutlook:
         network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),
         caches=tuple(caches_of_stack(tree)),
         guarantee_warnings=tuple(guarantee_warnings(tree)),
+        priority_warnings=tuple(_priority_warnings(stack)),
         fixed=fixed_costs(stack),
     )
+
+
+def _priority_warnings(stack: Stack) -> Iterator[str]:
+    usable = {name for team in stack.teams.values() for name in team.compute.priorities or stack.priorities}
+    for name in (name for name, entry in stack.priorities.items() if entry.preempts and name in usable):
+        rule = "true lets the scheduler end admitted pods of other teams, also on a node that a pod names"
+        fix = "remove it: Kueue preempts by priority, or keep the class from teams by their compute.priorities"
+        yield f"priorities.{name}.preempts: {rule}; {fix}"
 
 
 def _team(tree: Tree, name: str, outlooks: dict[Measure, Outlook], prices_of: dict[str, float | None]) -> TeamOutlook:

@@ -16,8 +16,9 @@ class Priority(Section):
 
     value: Annotated[int, Field(ge=-2147483648, le=1000000000)]
     """Priority; higher values are scheduled first. Values above 1000000000 are reserved for the system."""
-    preempts: bool = True
-    """Whether its pods preempt pods of lower priority on a full node (`PreemptLowerPriority`) or not (`Never`)."""
+    preempts: bool = False
+    """Whether the scheduler of Kubernetes ends pods of lower priority on a node that its pods need. Kueue preempts by
+    priority in any case: set it only for a class whose pods no queue counts."""
     default: bool = False
     """Whether pods without a class get this one; at most one class can be the default."""
     description: str = ""
