@@ -316,9 +316,7 @@ def test_a_rollout_leaves_no_pods_behind(tenant: Person, server: tuple[Any, Any]
 
 def test_a_server_is_not_scaled_beyond_what_kueue_counts(tenant: Person, server: tuple[Any, Any]) -> None:
     own, _ = server
-    words = (
-        "is scaled from 1 to 4 pods, of which Kueue would count 1; delete it and create it with the new spec.replicas"
-    )
+    words = "is scaled from 1 to 4 pods, of which Kueue would count 1; delete it and create it with the new number"
     assert words in tenant.patch_refusal(own, {"spec": {"replicas": 4}}, subresource="scale")
     for number in (0, 1):
         assert not tenant.patch_refusal(own, {"spec": {"replicas": number}}, subresource="scale")
