@@ -22,7 +22,7 @@ from gpu_tenancy.model.plan.workloads import SHIPPED
 from gpu_tenancy.model.yaml import read_table
 
 from ..objects import Component, Options
-from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
+from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, sizes, template_places
 
 DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
 """Names of the MutatingAdmissionPolicies."""
@@ -98,7 +98,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     if guards.action == "off" or not teams:
         return denying
     others = {
-        **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "scale", "status", "devices", "grace"), True),
+        **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "sizes", "status", "devices", "grace"), True),
         "toleration": bool(guards.taints),
         **dict.fromkeys(("scheduling", "amount", "ratio"), True),
         "images": bool(guards.registries),
@@ -274,6 +274,7 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "accountsOfPods": ACCOUNTS_OF_PODS,
         "workloadAccount": ACCOUNT,
         "channelClass": CHANNEL_CLASS,
+        "elastic": guards.elastic,
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
         "stays": STAYS,
@@ -305,6 +306,7 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         **places_of_pods(),
         "gangSpecs": gang_specs(),
         "partitions": partitions(),
+        "sizes": sizes(_counted(guards)),
         "templatePlaces": template_places(),
     }
 

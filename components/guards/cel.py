@@ -114,6 +114,27 @@ def partitions() -> str:
     return _list(_at(kind.partition) for kind in KINDS if kind.partition)
 
 
+def sizes(of: Iterable[WorkloadKind]) -> str:
+    """CEL of a map of the fields by which the object `o` gets more pods than Kueue counted, by their paths."""
+    found: dict[str, str] = {}
+    for kind in of:
+        if kind.suspend:
+            found[_dotted(kind.suspend)] = f"{_at(kind.suspend)}.orValue(false)"
+        for pods in kind.pods if kind.suspend or kind.groups else ():
+            fields, form = [*pods.count, *pods.sizes], pods.at[-1].form if pods.at else ""
+            if form in {"[]", "{}"} and fields:
+                values = ", ".join("v.?" + field.replace(".", ".?") for field in fields)
+                items = f"orValue({form}).transform{'List' if form == '[]' else 'Map'}(k, v, [{values}])"
+                found[f"{_dotted(pods.at)}{form}"] = f"{_at(pods.at)}.{items}"
+            elif form in {"", "?"}:
+                found |= {f"{_dotted(pods.at)}.{field}": f"{_at(pods.at)}.?{field}" for field in fields}
+    return "{" + _joined(f"{literal(name)}: dyn({value})" for name, value in found.items()) + "}"
+
+
+def _dotted(path: Iterable[Step]) -> str:
+    return ".".join(step.field for step in path)
+
+
 def _at(path: Iterable[Step]) -> str:
     return f"o{_fields(path)}"
 

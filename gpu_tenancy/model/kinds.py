@@ -60,6 +60,7 @@ class Pods(_Row):
     resources: str = ""
     name: str = ""
     count: dict[str, int] = {}
+    sizes: tuple[str, ...] = ()
     less: str = ""
     roles: tuple[str, ...] = ()
     adds: Literal["", "ray"] = ""
@@ -113,6 +114,7 @@ class WorkloadKind(_Row):
     pods: tuple[Pods, ...] = ()
     patches: tuple[Steps, ...] = ()
     groups: Groups | None = None
+    suspend: Steps = ()
     gang: Steps = ()
     deadline: Steps = ()
     integration: str = ""

@@ -31,7 +31,7 @@ MEMBERS: tuple[tuple[str, str, Any], ...] = (
 )
 POLICIES = (
     "accounts", "amount", "devices", "disruption", "expose", "grace", "kueue-metadata", "namespace", "network",
-    "priority", "queue", "queue-objects", "ratio", "release", "rollout", "scale", "scheduling", "secrets", "status",
+    "priority", "queue", "queue-objects", "ratio", "release", "rollout", "scheduling", "secrets", "sizes", "status",
     "tokens", "toleration",
 )  # fmt: skip
 NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: ml-research"

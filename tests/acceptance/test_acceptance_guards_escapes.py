@@ -61,19 +61,15 @@ def gated(cluster: Cluster, tenant: Person) -> Iterator[Any]:
     ("patch", "words"),
     [
         (
-            {"metadata": {"labels": {f"{KUEUE}/managed": None}}, "spec": {"schedulingGates": None}},
-            (
-                f"removes scheduling gate {KUEUE}/admission, which only Kueue may remove; keep it until Kueue"
-                " admits the pod"
-            ),
+            {"spec": {"schedulingGates": None}},
+            "changes scheduling gates of Kueue, which only Kueue may change; leave them",
         ),
-        ({"spec": {"schedulingGates": None}}, f"removes scheduling gate {KUEUE}/admission"),
         (
             {"metadata": {"labels": {f"{KUEUE}/managed": None}}},
             f"changes {KUEUE}/managed, which only Kueue may change; leave it as it is",
         ),
         ({"metadata": {"labels": {f"{KUEUE}/managed": "x"}}}, f"changes {KUEUE}/managed"),
-        ({"spec": {"schedulingGates": [{"name": "example.com/own"}]}}, f"removes scheduling gate {KUEUE}/admission"),
+        ({"spec": {"schedulingGates": [{"name": "example.com/own"}]}}, "changes scheduling gates of Kueue"),
         ({"metadata": {"labels": {f"{KUEUE}/pod-group-name": "g"}}}, f"changes {KUEUE}/pod-group-name"),
         ({"metadata": {"annotations": {f"{KUEUE}/role-hash": "c3d4"}}}, f"changes {KUEUE}/role-hash"),
         (
@@ -198,7 +194,6 @@ def test_a_queued_job_may_not_come_to_have_gpus_as_limits_alone(tenant: Person, 
     container["resources"] = {"limits": {GPU: "1"}, "requests": {"cpu": "1"}}
     patch: Any = {"spec": {"template": {"spec": {"containers": [container]}}}}
     assert alone() in tenant.patch_refusal(own, patch)
-    assert not tenant.patch_refusal(own, {"spec": {"parallelism": 2}})
 
 
 def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, tenant: Person, kept: Kept) -> None:
@@ -232,16 +227,15 @@ def running(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
 
 def test_a_pod_stays_with_the_job_that_kueue_counts_it_by(tenant: Person, running: tuple[Any, Any]) -> None:
     own, child = running
-    words = (
-        "changes labels or owners of a pod with GPUs, so that Job counted would lose it and no queue would count its"
-        " GPUs; leave them as they are"
-    )
+    words = "of a pod that belongs to Job counted, by which Kueue counts its GPUs; leave it as it is"
     unowned = tenant.patch_refusal(child, {"metadata": {"ownerReferences": None}})
-    assert words in unowned or NO_QUEUE in unowned
+    assert f"changes metadata.ownerReferences {words}" in unowned or NO_QUEUE in unowned
+    words = f"changes metadata.labels {words}"
     for label in ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"):
         assert words in tenant.patch_refusal(child, {"metadata": {"labels": {label: "other"}}})
         assert words in tenant.patch_refusal(child, {"metadata": {"labels": {label: None}}})
-    assert not tenant.patch_refusal(child, {"metadata": {"labels": {"note": "x"}, "annotations": {"note": "x"}}})
+    own_notes = {"labels": {"note": "x"}, "annotations": {"note": "x"}, "finalizers": ["example.com/own", "orphan"]}
+    assert not tenant.patch_refusal(child, {"metadata": own_notes})
     words = "is deleted without its pods, whose GPUs no queue would count; delete it without --cascade=orphan"
     assert words in tenant.delete_refusal(own, propagationPolicy="Orphan")
     assert words in tenant.delete_refusal(own, orphanDependents=True)

@@ -29,7 +29,7 @@ TEAM: Final = "guards-of-ray"
 GROUP: Final = "leaderworkerset.sigs.k8s.io/name"
 NEWER: Final[Any] = {"spec": {"leaderWorkerTemplate": {"size": 3}}}
 NO_QUEUE: Final = f"requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: {TEAM} under metadata.labels"
-OUTLIVING: Final = "GPUs when the job has ended and no queue counts them; remove it"
+OUTLIVING: Final = "by which pods could keep GPUs that no queue counts; remove it"
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +72,15 @@ def test_pods_of_a_group_are_left_to_it_by_nobody_but_kueue(person: Person) -> N
     [
         (
             {"ttlSecondsAfterFinished": 60},
-            f"sets spec.ttlSecondsAfterFinished, for which its pods would keep their {OUTLIVING}",
+            f"sets spec.ttlSecondsAfterFinished, {OUTLIVING}",
         ),
         (
             {"deletionStrategy": {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteNone"}}},
-            f"sets spec.deletionStrategy, by which its pods could keep their {OUTLIVING}",
+            f"sets spec.deletionStrategy, {OUTLIVING}",
         ),
         (
             {"clusterSelector": {"ray.io/cluster": "r"}, "submitterPodTemplate": {"spec": pod_of()}},
-            "sets spec.clusterSelector, and Kueue does not count the pods of such a RayJob; set spec.rayClusterSpec",
+            f"sets spec.clusterSelector, {OUTLIVING}",
         ),
     ],
     ids=["a time to live", "a deletion strategy", "another cluster"],
@@ -198,7 +198,7 @@ def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
         return found
 
     finalized = {"finalizers": ["example.com/own"]}
-    words = "sets finalizer example.com/own in a pod template, by which pods would run on without a queue; remove it"
+    words = "sets finalizer example.com/own, by which its pods would run without a queue; remove it"
     assert words in person.refusal(group("metadata", finalized))
     assert not person.refusal(group("metadata", finalized, 0))
     assert not person.refusal(group("metadata", {"labels": {"note": "x"}}))
@@ -227,10 +227,10 @@ def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kep
         assert not person.delete_refusal(leader, propagationPolicy="Background")
         assert not person.delete_refusal(other, propagationPolicy="Orphan")
         assert not person.delete_refusal(worker, propagationPolicy="Background")
-        words = "so that Pod leader would lose it and no queue would count its GPUs; leave them as they are"
+        words = "changes metadata.labels of a pod that belongs to Pod leader, by which Kueue counts its GPUs"
         for label in (GROUP, "app"):
             assert words in person.patch_refusal(worker, {"metadata": {"labels": {label: "other"}}})
-        words = "adds finalizer example.com/own to what belongs to Pod leader"
+        words = "changes metadata.finalizers of a pod that belongs to Pod leader"
         more: Any = {"metadata": {"finalizers": ["example.com/first", "example.com/own"]}}
         assert words in person.patch_refusal(worker, more)
         assert not person.patch_refusal(worker, {"metadata": {"labels": {"note": "x"}}})

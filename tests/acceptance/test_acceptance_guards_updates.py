@@ -25,6 +25,7 @@ from acceptance_guards import (
     train_job,
     workload,
 )
+from builders import patched
 
 from gpu_tenancy.base.json import int_at, text_at
 from gpu_tenancy.kube.client import Cluster
@@ -215,24 +216,27 @@ def test_the_controllers_of_kubernetes_write_it(
     assert not acting(name).patch_refusal(kept(manifest), {"status": status}, subresource="status")
 
 
+def test_only_kueue_changes_what_it_counts(
+    tenant: Person, acting: Callable[[str], Person], kept: Callable[..., Any]
+) -> None:
+    gates = {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/elastic-job"}]}}
+    own = kept(patched(HELD, {"spec": {"template": gates}}))
+    light = patched(job(RESEARCH, None, NO_GPUS), {"spec": {"suspend": True}})
+    kept(light, "light")
+    counts = "which only Kueue may change, as it counts pods when it admits them;"
+    for change, words in (
+        ({"parallelism": 2}, f"changes spec.parallelism, {counts} delete it and create it with the new number"),
+        ({"suspend": False}, f"changes spec.suspend, {counts} set spec.active of its Workload to stop or requeue it"),
+        ({"template": {"spec": {"schedulingGates": None}}}, "changes scheduling gates of Kueue, which only Kueue may"),
+    ):
+        assert words in tenant.patch_refusal(own, {"spec": change})
+        assert not acting(KUEUE).patch_refusal(own, {"spec": change})
+        assert not tenant.patch_refusal(light, {"spec": change}), "no queue counts it"
+
+
 # Servers.
 
 NEWER: Any = {"spec": {"template": {"metadata": {"annotations": {"note": "newer"}}}}}
-
-
-def test_a_pod_stays_with_the_server_that_kueue_counts_it_by(tenant: Person, server: tuple[Any, Any]) -> None:
-    own, child = server
-    words = "is deleted without its pods, whose GPUs no queue would count; delete it without --cascade=orphan"
-    assert words in tenant.delete_refusal(own, propagationPolicy="Orphan")
-    assert not tenant.delete_refusal(own, propagationPolicy="Background")
-    for options in ({}, {"propagationPolicy": "Orphan"}):
-        assert not tenant.delete_refusal(child, **options)
-    words = "changes labels or owners of a pod with GPUs, so that StatefulSet server would lose it"
-    for label in ("controller-revision-hash", "app"):
-        assert words in tenant.patch_refusal(child, {"metadata": {"labels": {label: "other"}}})
-    finalizers = ["example.com/own", "orphan"]
-    assert not tenant.patch_refusal(child, {"metadata": {"labels": {"note": "x"}, "finalizers": finalizers}})
-    assert not tenant.patch_refusal(own, {"metadata": {"labels": {"note": "x"}, "finalizers": ["example.com/own"]}})
 
 
 def test_only_admitted_servers_roll_out(cluster: Cluster, tenant: Person, server: tuple[Any, Any]) -> None:
@@ -312,9 +316,7 @@ def test_a_rollout_leaves_no_pods_behind(tenant: Person, server: tuple[Any, Any]
 
 def test_a_server_is_not_scaled_beyond_what_kueue_counts(tenant: Person, server: tuple[Any, Any]) -> None:
     own, _ = server
-    words = (
-        "is scaled from 1 to 4 pods, of which Kueue would count 1; delete it and create it with the new spec.replicas"
-    )
+    words = "is scaled from 1 to 4 pods, of which Kueue would count 1; delete it and create it with the new number"
     assert words in tenant.patch_refusal(own, {"spec": {"replicas": 4}}, subresource="scale")
     for number in (0, 1):
         assert not tenant.patch_refusal(own, {"spec": {"replicas": number}}, subresource="scale")

@@ -40,13 +40,13 @@ OWN_RIGHTS: Final[Any] = [
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]},
     {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
 ]
-OF_EVERYWHERE: Final = {"accounts", "priority", "secrets", "status", "tokens"}
+OF_EVERYWHERE: Final = {"accounts", "priority", "secrets", "sizes", "status", "tokens"}
 OF_PLATFORM: Final = {"disruption", "expose", "namespace", "network", "queue-objects"}
 # Guards that ignore objects of operators for an owner that was checked.
 OF_OWNED: Final = {
     *("amount", "devices", "gpu-requests", "grace", "kueue-metadata", "queue", "ratio", "scheduling", "toleration")
 }
-OF_OPERATORS: Final = {"namespace", "network", "queue-objects", "release", "rollout", "status"}
+OF_OPERATORS: Final = {"namespace", "network", "queue-objects", "release", "rollout", "sizes", "status"}
 # Groups, and the guards that do not bind them.
 FREE: Final = {
     "clerks": set[str](),
@@ -54,16 +54,16 @@ FREE: Final = {
     "clerks-of-guards": OF_PLATFORM,
     # Everywhere, each with one verb; the last only for statuses.
     "clerks-that-create": {"accounts", "secrets", "tokens"},
-    "clerks-that-update": {"priority", "status"},
+    "clerks-that-update": {"priority", "sizes", "status"},
     "clerks-that-patch": {"status"},
     "system:masters": {*POLICIES},
     "system:serviceaccounts:guards-exempt": {*POLICIES},
     "system:serviceaccounts:volcano-system": OF_OPERATORS,
-    "system:serviceaccounts:kubeflow-system": {"release", "status"},
+    "system:serviceaccounts:kubeflow-system": {"release", "sizes", "status"},
     # Their owners are not evaluated.
     "system:serviceaccounts:fluid-system": {
         *OF_OPERATORS,
-        *("devices", "grace", "kueue-metadata", "ratio", "scale", "scheduling", "toleration"),
+        *("devices", "grace", "kueue-metadata", "ratio", "scheduling", "toleration"),
     },
 }
 # Kind, change and subresource.
@@ -72,7 +72,7 @@ PATCHES: Final[dict[str, tuple[str, Any, str]]] = {
     "priority": ("Job", {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "ml-low"}}}, ""),
     "queue-objects": ("LocalQueue", {"metadata": {"labels": {"note": "x"}}}, ""),
     "rollout": ("StatefulSet", {"spec": {"template": {"metadata": {"annotations": {"note": "x"}}}}}, ""),
-    "scale": ("StatefulSet", {"spec": {"replicas": 4}}, "scale"),
+    "sizes": ("Job", {"spec": {"suspend": False}}, ""),
     "status": ("Job", {"status": {"terminating": 1}}, "status"),
 }
 
@@ -182,7 +182,7 @@ def test_an_update_is_judged_only_if_it_changes_what_pods_get(
     kept(old)
     person = clerk.impersonating("clerks")
     note: Any = {"metadata": {"annotations": {"note": "x"}}}
-    for patch in (note, {"spec": {"parallelism": 2}}):
+    for patch in (note, {"spec": {"activeDeadlineSeconds": 60}}):
         assert not person.patch_refusal(old, patch)
     assert f"'gpu-tenancy-{guard}'" in person.patch_refusal(old, {"spec": {"template": note}})
 

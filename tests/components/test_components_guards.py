@@ -14,7 +14,7 @@ from cpu_stacks import CPUS
 from components import guards as sources
 from components.guards import DEFAULTS, mutation
 from components.guards import spec as filled
-from components.guards.cel import KINDS, literal, queue_place
+from components.guards.cel import KINDS, literal, queue_place, sizes
 from gpu_tenancy.model.yaml import read_table
 
 PODS = [
@@ -29,7 +29,7 @@ PODS = [
     "scheduling",
     "toleration",
 ]
-OBJECTS = ["disruption", "expose", "namespace", "network", "queue-objects", "scale", "status"]
+OBJECTS = ["disruption", "expose", "namespace", "network", "queue-objects", "sizes", "status"]
 RULES = sorted([*PODS, *OBJECTS])
 POLICIES = Path(sources.__file__).with_name("policies")
 SOURCES = sorted(file.stem for file in POLICIES.glob("*.yaml") if file.stem != "shared")
@@ -185,7 +185,7 @@ def test_objects_counted_by_template_must_keep_their_pods() -> None:
     assert deleted == {"", "apps", "batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
     plan = planned(stack())
     integrated = replace(plan.guards, frameworks=(*plan.guards.frameworks, "ray.io/raycluster"))
-    counted, _ = filled("release", integrated)["match_constraints"]["resource_rules"]
+    counted, *_ = filled("release", integrated)["match_constraints"]["resource_rules"]
     assert "ray.io" in counted["api_groups"]
 
 
@@ -198,9 +198,28 @@ def test_kueue_counts_integrated_kinds_by_template() -> None:
         rules: Any = filled(name, everything)["match_constraints"]["resource_rules"]
         of = {resource for rule in rules for resource in rule["resources"]}
         assert {kind.plural for kind in KINDS if kind.integration} - of == left
-    (scaled,) = filled("scale", everything)["match_constraints"]["resource_rules"]
+    _, scaled = filled("sizes", everything)["match_constraints"]["resource_rules"]
     assert "statefulsets/scale" in scaled["resources"]
     assert "leaderworkersets/scale" not in scaled["resources"], "each of its groups is counted when it is there"
+
+
+def test_each_size_of_an_integrated_kind_is_compared() -> None:
+    gated = {"Pod", "Deployment", "StatefulSet", "LeaderWorkerSet"}
+    assert {kind.kind for kind in KINDS if kind.integration and not kind.suspend} == gated
+    compared = sizes(KINDS)
+    for kind in (kind for kind in KINDS if kind.suspend):
+        assert f"'{'.'.join(step.field for step in kind.suspend)}'" in compared
+        fields = [f"?{field.replace('.', '.?')}" for pods in kind.pods for field in (*pods.count, *pods.sizes)]
+        assert fields, f"{kind.kind}: its size has no field"
+        assert [field for field in fields if field not in compared] == []
+
+
+def test_elastic_jobs_are_refused_unless_the_stack_allows_them() -> None:
+    allowed = {
+        elastic: expressions(made(guards={"action": "deny", "elasticJobs": elastic}), "kueue-metadata")["elastic"]
+        for elastic in (False, True)
+    }
+    assert {elastic: text.partition(" ?")[0] for elastic, text in allowed.items()} == {False: "false", True: "true"}
 
 
 def test_integrated_kinds_have_their_queue_on_the_object() -> None:
@@ -245,12 +264,12 @@ def test_policies_read_only_fields_that_updates_compare() -> None:
     texts = {
         name: json.dumps([source.get("variables", {}), source["violations"]])
         for name, source in judging.items()
-        if "variables.changesWork" in source.get("onlyIf", "")
+        if re.search("changesWork|podsChanged", source.get("onlyIf", ""))
     }
     assert len(texts) > 7
     reads = {name: {*re.findall(r"(?<!\w)object\.\??(\w+)", text)} - {"kind"} for name, text in texts.items()}
     # In comparisons of both versions, and of an eviction, which is never updated.
-    others = {"kueue-metadata": {"metadata", "spec"}, "grace": {"deleteOptions"}}
+    others = {"kueue-metadata": {"metadata"}, "grace": {"deleteOptions"}}
     assert {name: fields for name, fields in reads.items() if fields} == others
 
 

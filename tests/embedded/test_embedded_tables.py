@@ -128,10 +128,10 @@ def test_each_path_of_a_kind_is_a_field_of_its_definition(report: Report) -> Non
 
 def paths(kind: WorkloadKind) -> Iterator[str]:
     """All paths of a kind, except paths that an older version of its API has."""
-    steps = [*(pods.path for pods in kind.pods), kind.gang, kind.deadline, kind.named, *kind.patches[:1]]
+    steps = [*(pods.path for pods in kind.pods), kind.gang, kind.deadline, kind.named, kind.suspend, *kind.patches[:1]]
     yield from (text(path) for path in steps if path)
     for pods in kind.pods:
-        fields = (*pods.count, *filter(None, (pods.resources, pods.less)))
+        fields = (*pods.count, *pods.sizes, *filter(None, (pods.resources, pods.less)))
         yield from (f"{text(pods.at)}.{field}" for field in fields)
     if kind.groups:
         yield kind.groups.count

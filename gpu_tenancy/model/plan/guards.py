@@ -119,6 +119,7 @@ class GuardsPlan:
     claims: bool  # whether pods can claim channels or interfaces, so that Kueue admits pods with claims
     preempting: tuple[str, ...]  # priority classes whose pods preempt others
     defaults: bool  # whether MutatingAdmissionPolicies complete the objects that members of teams submit
+    elastic: bool  # whether the size of a job can change while it runs
     grace: Grace  # maximum termination grace periods of pods with GPUs, in seconds
     internal: Mapping[str, str]  # annotations of internal load balancers, of all clouds if the cluster's is unknown
     public: Mapping[str, str]  # annotations of a public load balancer
@@ -164,6 +165,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         registries=tuple(stack.images.allowed),
         channels=bool(connected_flavors(tree)),
         claims=bool(claimed_on(tree)),
+        elastic=stack.guards.elastic_jobs,
         grace=stack.guards.periods,
         defaults=bool(namespaces and stack.cluster.kubernetes) and not predates(stack.cluster, MUTATING),
         internal={key: value for facts in balancers for key, value in facts.internal.items()},

@@ -174,6 +174,9 @@ class Guards(Section):
     the owners of its objects are restricted in another way."""
     grace: Grace | None = None
     """Maximum termination grace periods of pods with GPUs."""
+    elastic_jobs: bool = False
+    """Whether jobs can have Kueue's annotation `kueue.x-k8s.io/elastic-job: "true"`, by which their size can change
+    while they run; Kueue 0.18 or later."""
 
     @property
     def periods(self) -> Grace:

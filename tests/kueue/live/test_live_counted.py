@@ -18,7 +18,7 @@ from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.kinds import WorkloadKind, kinds
+from gpu_tenancy.model.kinds import WorkloadKind, kind_at, kinds
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import integrations
 from gpu_tenancy.model.plan.shares import Tree
@@ -132,15 +132,18 @@ def counted_and_held(cluster: Cluster, made: Manifest) -> tuple[dict[str, int], 
     uids = {text_at(made, "metadata", "uid"), *(text_at(pod, "metadata", "uid") for pod in pods)}
     counted: dict[str, int] = {}
     number = 0
-    for workload in cluster.list(KUEUE, "Workload", namespace=TEAM):
-        if uids.isdisjoint(owners(workload)):
-            continue
+    for workload in workloads_of(cluster, *uids):
         for pod_set in maps_at(workload, "status", "admission", "podSetAssignments"):
             counted = add(counted, amounts(at(pod_set, "resourceUsage")))
             number += int(str(at(pod_set, "count")))
     if not pods or len(pods) != number or not all(at(pod, "spec", "nodeName") for pod in pods):
         return None
     return counted, add(*(requests(map_at(pod, "spec")) for pod in pods))
+
+
+def workloads_of(cluster: Cluster, *uids: str) -> list[Manifest]:
+    found = cluster.list(KUEUE, "Workload", namespace=TEAM)
+    return [workload for workload in found if not {*uids}.isdisjoint(owners(workload))]
 
 
 def belongs(pod: Manifest, made: Manifest) -> bool:
@@ -167,6 +170,62 @@ def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kin
     finally:
         for one in made.values():
             boss.end(one)
+
+
+CHILDREN: Final = [INTEGRATED[kind].api for kind in ("Job", "JobSet", "RayCluster")]
+
+
+def with_children(boss: Researcher, made: Manifest) -> list[Manifest]:
+    """The object and what operators create of it, in their current versions."""
+    apis = {(text_at(made, "apiVersion"), text_at(made, "kind")), *CHILDREN}
+    return [one for api in apis for one in boss.cluster.list(*api, namespace=TEAM) if belongs(one, made)]
+
+
+def sizes(one: Manifest) -> Iterator[tuple[str, Any]]:
+    """JSON pointers of the fields by which an object gets pods, with other values."""
+    kind = kind_at((text_at(one, "apiVersion"), text_at(one, "kind")))
+    for pods in kind.pods:
+        at_one = "/".join(step.field + ("/0" if step.form == "[]" else "") for step in pods.at)
+        for field in (*pods.count, *pods.sizes):
+            value = True if field == "suspend" else 1 if field.endswith("parallelism") else 3
+            yield f"/{at_one}/{field.replace('.', '/')}", value
+    path = [step.field for step in kind.suspend]
+    yield f"/{'/'.join(path)}", at(one, *path) is not True
+
+
+def refuse(boss: Researcher, made: Manifest, *, only: str = "") -> int:
+    """Patches each size of an object and of its children; returns the number of objects."""
+    found = with_children(boss, made)
+    for one in found:
+        child = text_at(one, "kind") != text_at(made, "kind")
+        words = "only the operator of" if child else "which only Kueue may change"
+        for path, value in sizes(one):
+            if path.endswith(only):
+                with pytest.raises(ApiError, match=words if path.endswith("/suspend") else f"{words}|422 Invalid"):
+                    boss.own.amend(Reference.of(one), [{"op": "add", "path": path, "value": value}])
+    return len(found)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in AROUND if INTEGRATED[kind].suspend])
+def test_only_operators_change_sizes_and_leads_requeue(boss: Researcher, kind: str) -> None:
+    cluster, queue = boss.cluster, Reference(KUEUE, "LocalQueue", TEAM, TEAM)
+    cluster.patch(queue, {"spec": {"stopPolicy": "Hold"}})
+    made = boss.submit(written(INTEGRATED[kind], "both"))
+    try:
+        uid = text_at(made, "metadata", "uid")
+        (workload,) = cluster.wait_for(lambda: workloads_of(cluster, uid) or None, what="its Workload")
+        refuse(boss, made, only="suspend")
+        cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
+        counted = cluster.wait_for(lambda: counted_and_held(cluster, made), timeout=60, what="its pods")
+        assert refuse(boss, made) > (kind in {"JobSet", "TrainJob", "RayJob", "RayService"})
+        assert counted_and_held(cluster, made) == counted
+        boss.own.patch(Reference.of(workload), {"spec": {"active": False}})
+        cluster.wait_for(lambda: not boss.pods(name_of(INTEGRATED[kind], "both")) or None, what="its eviction")
+        boss.own.patch(Reference.of(workload), {"spec": {"active": True}})
+        assert cluster.wait_for(lambda: counted_and_held(cluster, made), timeout=60, what="its new pods") == counted
+    finally:
+        cluster.patch(queue, {"spec": {"stopPolicy": "None"}})
+        boss.end(made)
 
 
 def stays(pod: Manifest) -> bool:
