@@ -11,7 +11,7 @@ import yaml
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.guards import FACTS
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.source import read_file
 from workload_rules.guards import FILE, normal_form
 
 from ..objects import wire
@@ -25,18 +25,13 @@ _OF_EVERY_STACK: Final = (
     *("uncovered", "usualLimits", "workloadAccount"),
 )
 """Values of the policies that are equal in all stacks; stacks decide the others, which are literals."""
-_STACK: Final = {
-    "environment": "any",
-    "cluster": {"cloud": "existing", "provides": ["networkPolicies"]},
-    "pools": {"cpu": {"machine": "m7i.8xlarge", "nodes": 1}, "h100": {"machine": "p5.48xlarge", "nodes": 1}},
-    "teams": {"a": {"owner": "a", "costCenter": "a", "gpus": {"h100": {"guaranteed": 1}}}},
-}
+_STACK: Final = Path(__file__).parents[2] / "stacks" / "Pulumi.example-three-teams.yaml"
 """A stack without options: lists of names in its guards are in those of every stack."""
 
 
 def generated() -> str:
     """The text of the file."""
-    guards = plan(load(Source(_STACK))).guards
+    guards = plan(load(read_file(_STACK))).guards
     marked, known = replace(guards, spared=(f"{_HOLE}spared{_HOLE}",)), cel_values(guards)
     values = {name: f"{_HOLE}{name}{_HOLE}" for name in known} | {name: known[name] for name in _OF_EVERY_STACK}
     names = [file.stem for file in sorted(Path(__file__).with_name("policies").glob("*.yaml")) if file.stem != "shared"]

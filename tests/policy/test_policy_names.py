@@ -88,6 +88,7 @@ _GPU_NAME: Final = "'nvidia.com/gpu', "
         (_USERS, lambda old: old.replace("['system:masters',", f"{_SELF} + ["), "matchConditions differs"),
         (_USERS, lambda old: old.replace("'bot@example.com'", "request.userInfo.username"), "matchConditions differs"),
         (_USERS, lambda old: old + " || true", "matchConditions differs"),
+        (_USERS, lambda old: old.replace(_BOT, r"\x73ystem:authenticated"), "matchConditions differs"),
         (_USERS, lambda old: old.replace(_BOT, "system:authenticated"), "matchConditions exempts system:auth"),
         (_USERS, lambda old: old.replace(_BOT, "system:serviceaccount:ml:x"), "matchConditions exempts system:service"),
         ("variables", lambda old: [*old, {"name": "kind", "expression": "''"}], "variables differs"),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import yaml
-from pydantic import Field
 
 from rule_engine import Part, Resource, Subject, Unknown, UnknownValueError, View, read_table, rule
 from rule_engine.reading import Plain
@@ -25,7 +24,7 @@ GUARDS: Final = objects(
     *(f"admissionregistration.k8s.io:{kind}{suffix}" for kind in _KINDS for suffix in ("", "Binding")),
     "core:Namespace",
 )
-_STRING: Final = r"'((?:[^'\\\n\0]|\\.)*)'"
+_STRING: Final = r"'((?:[^'\\\n\0]|\\[\\'])*)'"  # other escapes could hide a name
 _ATOM: Final = rf"(?:{_STRING}|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false)"
 _FLAT: Final = rf"(?:{_ATOM}|[\[{{](?:\s*{_ATOM}(?:\s*[,:]\s*{_ATOM})*)?\s*[\]}}])"
 _LITERAL: Final = re.compile(rf"{_ATOM}|[\[{{](?:\s*{_FLAT}(?:\s*[,:]\s*{_FLAT})*)?\s*[\]}}]")
@@ -140,11 +139,6 @@ def _configurations(resource: Resource) -> Iterator[Part]:
         yield Part(resource, props.at(*_PLACES[resource.kind]))
 
 
-class _KueueSettings(_GuardTenants):
-    frameworks: list[str] = Field(_FACTS["frameworks"])
-    """Integrations of Kueue without which pods use GPUs that no queue counts."""
-
-
 _CONFIGURATIONS: Final = Subject(
     "configurations of Kueue: its ConfigMap, and values of its chart",
     lambda resource: resource.group in {"core", "helm.sh"} and resource.kind in _PLACES,
@@ -153,7 +147,7 @@ _CONFIGURATIONS: Final = Subject(
 
 
 @rule("kueue-manages-all", _CONFIGURATIONS)
-def kueue_manages_all(part: Part, settings: _KueueSettings) -> Iterator[str]:
+def kueue_manages_all(part: Part, settings: _GuardTenants) -> Iterator[str]:
     """Kueue must manage pods and jobs of tenants also without a queue."""
     try:
         config = View(yaml.safe_load(part.view.text()))
@@ -161,7 +155,7 @@ def kueue_manages_all(part: Part, settings: _KueueSettings) -> Iterator[str]:
         raise UnknownValueError(part.view.path, "is not valid YAML") from None
     if not config.flag("manageJobsWithoutQueueName"):
         yield "manageJobsWithoutQueueName is false, so that jobs without a queue use GPUs unseen; set it to true"
-    if lacking := [one for one in settings.frameworks if one not in config.texts("integrations", "frameworks")]:
+    if lacking := [one for one in _FACTS["frameworks"] if one not in config.texts("integrations", "frameworks")]:
         yield f"integrations.frameworks lacks {', '.join(lacking)}, so that no queue counts them; add them"
     field = "managedJobsNamespaceSelector"
     if config.has(field):
