@@ -1,6 +1,9 @@
 """Rules for the guards of GPU tenancy, and for the configuration of Kueue, which counts the GPUs that they bound.
 
-`guards.yaml` has the normal form of each guard, which `make facts` generates from the program.
+`guards.yaml` has the normal form of each guard, which `make facts` generates from the program. Policies and bindings are
+compared whole. Where a stack has values, any literals fit, of which exempt accounts, excluded namespaces and lists that
+must not become shorter are read. Not seen: other values, such as priorities, grace periods and registries; guards that a
+program deletes; and a Namespace that lacks both the label and the annotations of the guards.
 """
 
 import re
@@ -51,12 +54,7 @@ class _GuardSettings(_GuardTenants):
 
 @rule("guards-not-weakened", GUARDS)
 def guards_not_weakened(guard: Resource, settings: _GuardSettings) -> Iterator[str]:
-    """Guards of GPU tenancy must be as its release renders them; nobody else may change what they read of a Namespace.
-
-    Policies and bindings are compared whole. The values of a stack in them can be any literals, of which exempt
-    accounts, excluded namespaces and lists that must not become shorter are read. Not seen: a Namespace without both
-    the label and the facts of the guards, and guards that a program deletes.
-    """
+    """Guards must be as this release renders them, and nobody else may change what they read of a Namespace."""
     if guard.kind == "Namespace":
         yield from _of_namespace(guard, settings)
     elif (forms := _FACTS["guards"].get(name(guard))) is not None:

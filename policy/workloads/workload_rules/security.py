@@ -169,7 +169,7 @@ def _host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
             yield f"is the host path {path} for each pod that {claims}; use storage of a CSI driver"
 
 
-def _is_of_tenant(part: Pod | Resource, settings: _HostPaths) -> bool:
+def _is_of_tenant(part: Pod | Resource, settings: Tenants) -> bool:
     """Whether a tenant can mount it; a PersistentVolume is open to all without a reference to a claim."""
     if isinstance(part, Pod):
         return settings.tenant(namespace_of(part))
@@ -193,7 +193,7 @@ def no_host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
             yield message
 
 
-class _StorageSettings(_HostPaths):
+class _StorageSettings(Tenants):
     volumes: list[str] = Field([])
     """Storage that tenants may claim, as patterns of NAMESPACE/DRIVER/NAME: `ml-*/s3.csi.aws.com/corpus`."""
 
