@@ -1,9 +1,9 @@
 """Rules for the guards of GPU tenancy, and for the configuration of Kueue, which counts the GPUs that they bound.
 
-`guards.yaml` has the normal form of each guard, which `make facts` generates from the program. Policies and bindings are
-compared whole. Where a stack has values, any literals fit, of which exempt accounts, excluded namespaces and lists that
-must not become shorter are read. Not seen: other values, such as priorities, grace periods and registries; guards that a
-program deletes; and a Namespace that lacks both the label and the annotations of the guards.
+`guards.yaml` has the normal form of each guard, which `make facts` generates from the program. Policies and bindings
+are compared whole. Where a stack has values, any literals fit, of which exempt accounts, excluded namespaces and
+lists that must not become shorter are read. Not seen: other values, such as priorities, grace periods and registries;
+guards that a program deletes; and a Namespace that lacks both the label and the annotations of the guards.
 """
 
 import re
