@@ -12,7 +12,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.source import read_file
-from workload_rules.guards import FILE, normal_form
+from workload_rules.guards import FILE, LITERAL, normal_form
 
 from ..objects import wire
 from ..storage import SNAPSHOTS_POLICY, releases_only
@@ -20,11 +20,10 @@ from . import DEFAULTS, binding_spec, cel_values, mutation, read_source, spec
 
 _HOLE: Final = "\1"
 _OF_EVERY_STACK: Final = (
-    *("accountsOfPods", "channelClass", "gangSpecs", "kinds", "margin", "partitions", "rayClusters", "resources"),
-    *("runtimes", "servers", "stays", "taintValue", "teamLabel", "teamLabelValue", "templatePlaces", "templates"),
-    *("uncovered", "usualLimits", "workloadAccount"),
+    *("accountsOfPods", "channelClass", "kinds", "margin", "runtimes", "servers", "stays", "taintValue", "teamLabel"),
+    *("teamLabelValue", "uncovered", "usualLimits", "workloadAccount"),
 )
-"""Values of the policies that are equal in all stacks; stacks decide the others, which are literals."""
+"""Literals of the policies that are equal in all stacks; stacks decide the others. Logic is of every stack."""
 _STACK: Final = Path(__file__).parents[2] / "stacks" / "Pulumi.example-three-teams.yaml"
 """A stack without options: lists of names in its guards are in those of every stack."""
 
@@ -33,7 +32,8 @@ def generated() -> str:
     """The text of the file."""
     guards = plan(load(read_file(_STACK))).guards
     marked, known = replace(guards, spared=(f"{_HOLE}spared{_HOLE}",)), cel_values(guards)
-    values = {name: f"{_HOLE}{name}{_HOLE}" for name in known} | {name: known[name] for name in _OF_EVERY_STACK}
+    decided = [name for name, text in known.items() if LITERAL.fullmatch(text) and name not in _OF_EVERY_STACK]
+    values = known | {name: f"{_HOLE}{name}{_HOLE}" for name in decided}
     names = [file.stem for file in sorted(Path(__file__).with_name("policies").glob("*.yaml")) if file.stem != "shared"]
     rows = {f"gpu-tenancy-{name}": (spec(name, marked, values), read_source(name)) for name in names}
     rows |= {f"gpu-tenancy-default-{name}": (mutation(name, marked, values), {}) for name in DEFAULTS}

@@ -30,7 +30,7 @@ GUARDS: Final = objects(
 _STRING: Final = r"'((?:[^'\\\n\0]|\\[\\'])*)'"  # other escapes could hide a name
 _ATOM: Final = rf"(?:{_STRING}|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false)"
 _FLAT: Final = rf"(?:{_ATOM}|[\[{{](?:\s*{_ATOM}(?:\s*[,:]\s*{_ATOM})*)?\s*[\]}}])"
-_LITERAL: Final = re.compile(rf"{_ATOM}|[\[{{](?:\s*{_FLAT}(?:\s*[,:]\s*{_FLAT})*)?\s*[\]}}]")
+LITERAL: Final = re.compile(rf"{_ATOM}|[\[{{](?:\s*{_FLAT}(?:\s*[,:]\s*{_FLAT})*)?\s*[\]}}]")
 """A literal of CEL: a string, a number, a boolean, or a list or map of them, or of such lists and maps."""
 _ACCOUNT: Final = re.compile(r"system:(?:(?:un)?authenticated|serviceaccounts?)(?::([^:]+).*)?")
 _READ: Final = (_FACTS["annotations"], "kueue.x-k8s.io/", "scheduling.volcano.sh/queue-name")
@@ -90,7 +90,7 @@ def _compared(field: str, value: View, form: list[Any], settings: _GuardTenants)
     """Compares a field with its form: lengths of text, between them the values of a stack, and a digest of the text."""
     text, parts, holes, start = "\0".join(normal_form(value.value, value.path)), list[str](), list[str](), 0
     for piece in form[:-1]:
-        literal = None if isinstance(piece, int) else _LITERAL.match(text, start)
+        literal = None if isinstance(piece, int) else LITERAL.match(text, start)
         end = start + piece if isinstance(piece, int) else literal.end() if literal else start
         (parts if isinstance(piece, int) else holes).append(text[start:end])
         start = end
