@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pulumi_kubernetes
 import pytest
@@ -85,15 +85,15 @@ _GPU_NAME: Final = "'nvidia.com/gpu', "
         ("validations.0.message", "no", "validations differs"),
         ("matchConditions.0.name", "other", "matchConditions differs"),
         (_USERS, "false", "matchConditions differs"),
-        (_USERS, lambda old: old.replace("['system:masters',", f"{_SELF} + ["), "matchConditions differs"),
-        (_USERS, lambda old: old.replace("'bot@example.com'", "request.userInfo.username"), "matchConditions differs"),
-        (_USERS, lambda old: old + " || true", "matchConditions differs"),
-        (_USERS, lambda old: old.replace(_BOT, r"\x73ystem:authenticated"), "matchConditions differs"),
-        (_USERS, lambda old: old.replace(_BOT, "system:authenticated"), "matchConditions exempts system:auth"),
-        (_USERS, lambda old: old.replace(_BOT, "system:serviceaccount:ml:x"), "matchConditions exempts system:service"),
-        ("variables", lambda old: [*old, {"name": "kind", "expression": "''"}], "variables differs"),
-        ("variables", lambda old: json.loads(json.dumps(old).replace("max-gpus-per", "min")), "variables differs"),
-        ("variables", lambda old: json.loads(json.dumps(old).replace(_GPU_NAME, "")), "variables lacks nvidia.com/gpu"),
+        (_USERS, ("['system:masters',", f"{_SELF} + ["), "matchConditions differs"),
+        (_USERS, ("'bot@example.com'", "request.userInfo.username"), "matchConditions differs"),
+        (_USERS, ("!(", "false && !("), "matchConditions differs"),
+        (_USERS, (_BOT, r"\x73ystem:authenticated"), "matchConditions differs"),
+        (_USERS, (_BOT, "system:authenticated"), "matchConditions exempts system:auth"),
+        (_USERS, (_BOT, "system:serviceaccount:ml:x"), "matchConditions exempts system:service"),
+        ("variables.0.expression", "''", "variables differs"),
+        ("variables", ("max-gpus-per", "min"), "variables differs"),
+        ("variables", (_GPU_NAME, ""), "variables lacks nvidia.com/gpu"),
         ("matchConstraints.objectSelector", {"matchLabels": {"a": "b"}}, "matchConstraints differs"),
         ("matchConstraints.excludeResourceRules", [{}], "matchConstraints differs"),
         ("matchConstraints.resourceRules.0.operations", ["CREATE"], "matchConstraints differs"),
@@ -104,13 +104,17 @@ _GPU_NAME: Final = "'nvidia.com/gpu', "
     ],
 )
 def test_changes_of_a_guard_are_reported(path: str, value: Any, weakness: str) -> None:
+    """A pair of texts replaces the first in the value by the second."""
     whole = guard("amount")
-    old: Any = whole.props["spec"]
-    for key in path.split(".") if callable(value) else ():
-        old = old[int(key)] if isinstance(old, list) else old[key]
-    changed = with_field(whole, f"spec.{path}", value(old) if callable(value) else value)
-    assert changed != whole
-    (found,) = weaknesses(changed)
+    if isinstance(value, tuple):
+        changed: Any = whole.props["spec"]
+        for key in path.split("."):
+            changed = changed[int(key) if key.isdigit() else key]
+        old, new = (json.dumps(text)[1:-1] for text in cast("tuple[str, str]", value))
+        value = json.loads(json.dumps(changed).replace(old, new))
+    weakened = with_field(whole, f"spec.{path}", value)
+    assert weakened != whole
+    (found,) = weaknesses(weakened)
     assert weakness in found
 
 
