@@ -109,9 +109,9 @@ def binding_spec(policy: str, source: Mapping[str, Any], guards: GuardsPlan) -> 
     spared = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(guards.spared)}
     selector = {"match_labels": {key: value}, "match_expressions": [spared]}
     of_teams = source.get("scope", "Namespaced") == "Namespaced"
-    parameters = {"param_ref": {"selector": {}, "parameter_not_found_action": "Allow"}} if "params" in source else {}
+    every: dict[str, Any] = {"selector": {}, "parameter_not_found_action": "Allow"}
     matching = {"match_resources": {"namespace_selector": selector}} if of_teams else {}
-    return {"policy_name": policy, **matching, **parameters}
+    return {"policy_name": policy, **matching, **({"param_ref": every} if "params" in source else {})}
 
 
 def spec(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = None) -> dict[str, Any]:

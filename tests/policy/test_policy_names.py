@@ -95,7 +95,7 @@ _GPU_NAME: Final = "'nvidia.com/gpu', "
         ("variables", ("max-gpus-per", "min"), "variables differs"),
         ("variables", (_GPU_NAME, ""), "variables lacks nvidia.com/gpu"),
         ("matchConstraints.objectSelector", {"matchLabels": {"a": "b"}}, "matchConstraints differs"),
-        ("matchConstraints.excludeResourceRules", [{}], "matchConstraints differs"),
+        ("matchConstraints.excludeResourceRules", [{"scope": "*"}], "matchConstraints differs"),
         ("matchConstraints.resourceRules.0.operations", ["CREATE"], "matchConstraints differs"),
         ("matchConstraints.resourceRules.0.resources", ["pods"], "matchConstraints lacks replicationcontrollers"),
         ("matchConstraints.resourceRules.0.resourceNames", ["a"], "matchConstraints differs"),
