@@ -144,6 +144,7 @@ pictures: ready-clouds ## Draw the pictures of README and docs with Chromium
 
 facts: ready ## Generate the facts of policy packs from the catalogue, and docs/policies.md from their rules
 	@$(RUN) python -m gpu_tenancy.packs.facts
+	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m components.guards.forms
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m document
 
 replacements: ready ## Compare gpu_tenancy/review/replacements.yaml with SCHEMA, a file of `pulumi package get-schema PROVIDER@VERSION`

@@ -110,7 +110,7 @@ failed snapshots must not replace good ones. Names end in the time. Nothing is d
 Contents of a class that keeps them (`KEPT`) are released first:
 https://kubernetes.io/docs/concepts/storage/volume-snapshots/#delete."""
 
-_RIGHT: Final = "gpu-tenancy-snapshots"
+SNAPSHOTS_POLICY: Final = "gpu-tenancy-snapshots"
 _USER: Final = f"system:serviceaccount:{SNAPSHOTS}:"
 
 
@@ -141,12 +141,12 @@ class Snapshots(Component):
 
     def _release(self, name: str) -> None:
         """The right to release contents of snapshots for deletion, and the policy that restricts it to a team's own."""
-        named: ObjectMetaArgsDict = {"name": _RIGHT}
-        policy = ValidatingAdmissionPolicy(f"{name}-policy", metadata=named, spec=_releases_only(), opts=self.own)
+        named: ObjectMetaArgsDict = {"name": SNAPSHOTS_POLICY}
+        policy = ValidatingAdmissionPolicy(f"{name}-policy", metadata=named, spec=releases_only(), opts=self.own)
         enforced = ValidatingAdmissionPolicyBinding(
             f"{name}-policy-binding",
             metadata=named,
-            spec={"policy_name": _RIGHT, "validation_actions": ["Deny"]},
+            spec={"policy_name": SNAPSHOTS_POLICY, "validation_actions": ["Deny"]},
             opts=self.after(policy),
         )
         # kubectl reads an object before it patches it.
@@ -155,10 +155,10 @@ class Snapshots(Component):
         ]
         ClusterRole(f"{name}-role", metadata=named, rules=rules, opts=self.own)
         accounts = Subject("Group", f"system:serviceaccounts:{SNAPSHOTS}")
-        objects.cluster_role_binding(f"{name}-binding", named, _RIGHT, [accounts], self.after(enforced))
+        objects.cluster_role_binding(f"{name}-binding", named, SNAPSHOTS_POLICY, [accounts], self.after(enforced))
 
 
-def _releases_only() -> Any:
+def releases_only() -> Any:
     """A policy that lets a team's account change only `deletionPolicy`, in contents of this team."""
     team = f"object.spec.volumeSnapshotRef.namespace == request.userInfo.username.substring({len(_USER)})"
     fields = ("spec.driver", "spec.source", "spec.volumeSnapshotRef")

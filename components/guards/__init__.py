@@ -61,11 +61,7 @@ class Guards(Component):
         policy = admissionregistration.ValidatingAdmissionPolicy(
             name, metadata={"name": policy_name}, spec=policy_spec, opts=self.own
         )
-        binding: Any = {"policy_name": policy_name, "validation_actions": _ACTIONS[action]}
-        if _source(rule).get("scope", "Namespaced") == "Namespaced":
-            binding["match_resources"] = {"namespace_selector": _selector(guards)}
-        if "params" in _source(rule):
-            binding["param_ref"] = {"selector": {}, "parameter_not_found_action": "Allow"}
+        binding: Any = binding_spec(policy_name, read_source(rule), guards) | {"validation_actions": _ACTIONS[action]}
         return admissionregistration.ValidatingAdmissionPolicyBinding(
             f"{name}-binding", metadata={"name": policy_name}, spec=binding, opts=self.after(policy)
         )
@@ -76,10 +72,7 @@ class Guards(Component):
         metadata: Any = {"name": f"gpu-tenancy-default-{what}"}
         policy_spec: Any = mutation(what, guards)
         policy = admissionregistration.MutatingAdmissionPolicy(name, metadata=metadata, spec=policy_spec, opts=self.own)
-        binding: Any = {
-            "policy_name": metadata["name"],
-            "match_resources": {"namespace_selector": _selector(guards)},
-        }
+        binding: Any = binding_spec(metadata["name"], {}, guards)
         return admissionregistration.MutatingAdmissionPolicyBinding(
             f"{name}-binding", metadata=metadata, spec=binding, opts=self.after(policy)
         )
@@ -107,24 +100,31 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     return {**denying, **{name: guards.action for name, applies in others.items() if applies and name not in denying}}
 
 
-def _selector(guards: GuardsPlan) -> Any:
-    """The teams' namespaces; system namespaces are excluded by name, whatever their labels."""
+def binding_spec(policy: str, source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
+    """The spec of the binding of a policy, without its actions: for the teams' namespaces, or for the cluster.
+
+    System namespaces are excluded by name, whatever their labels.
+    """
     key, value = guards.label
     spared = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(guards.spared)}
-    return {"match_labels": {key: value}, "match_expressions": [spared]}
+    selector = {"match_labels": {key: value}, "match_expressions": [spared]}
+    of_teams = source.get("scope", "Namespaced") == "Namespaced"
+    every: dict[str, Any] = {"selector": {}, "parameter_not_found_action": "Allow"}
+    matching = {"match_resources": {"namespace_selector": selector}} if of_teams else {}
+    return {"policy_name": policy, **matching, **({"param_ref": every} if "params" in source else {})}
 
 
-def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
-    """The spec of the ValidatingAdmissionPolicy `gpu-tenancy-<name>`."""
-    source = _source(name)
+def spec(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The spec of the ValidatingAdmissionPolicy `gpu-tenancy-<name>`; `values` are CEL, by default the stack's."""
+    source, values = read_source(name), values or cel_values(guards)
     unless = f"!({source['onlyIf']}) || " if "onlyIf" in source else ""
-    variables = _filled(source, {**source.get("variables", {}), **source["violations"]}, guards)
+    variables = _filled(source, {**source.get("variables", {}), **source["violations"]}, values)
     parameter = source.get("params")
     return {
         "failure_policy": "Fail",
         **({"param_kind": {"api_version": parameter["api"], "kind": parameter["kind"]}} if parameter else {}),
-        **_matching(source, guards),
-        "variables": _expressions({**_shared(source, (unless, *variables.values()), guards), **variables}),
+        **_matching(source, guards, values),
+        "variables": _expressions({**_shared(source, (unless, *variables.values()), values), **variables}),
         "validations": [
             {
                 "expression": f"{unless}size(variables.{violation}) == 0",
@@ -137,17 +137,17 @@ def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
     }
 
 
-def mutation(name: str, guards: GuardsPlan) -> dict[str, Any]:
-    """The spec of the MutatingAdmissionPolicy `gpu-tenancy-default-<name>`."""
+def mutation(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The spec of the MutatingAdmissionPolicy `gpu-tenancy-default-<name>`; `values` as for `spec`."""
     # If it cannot be evaluated, the object stays as it is, and the guards name the fix.
-    source = _source(name, "defaults")
-    variables, patches = (_filled(source, source[texts], guards) for texts in ("variables", "patches"))
+    source, values = read_source(name, "defaults"), values or cel_values(guards)
+    variables, patches = (_filled(source, source[texts], values) for texts in ("variables", "patches"))
     read = (source["onlyIf"], *variables.values(), *patches.values())
     return {
         "failure_policy": "Ignore",
         "reinvocation_policy": "Never",
-        **_matching(source, guards),
-        "variables": _expressions({**_shared(source, read, guards), **variables}),
+        **_matching(source, guards, values),
+        "variables": _expressions({**_shared(source, read, values), **variables}),
         # One mutation: the expressions of a second one would see what the first has changed.
         "mutations": [
             {
@@ -161,16 +161,16 @@ def mutation(name: str, guards: GuardsPlan) -> dict[str, Any]:
     }
 
 
-def _filled(source: Mapping[str, Any], texts: Mapping[str, str], guards: GuardsPlan) -> dict[str, str]:
-    shared = _source("shared")
+def _filled(source: Mapping[str, Any], texts: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+    shared = read_source("shared")
     own_values = {**shared["values"], **source.get("values", {})}
-    marks = {**shared["expressions"], **_values(guards), **{name: literal(value) for name, value in own_values.items()}}
+    marks = {**shared["expressions"], **values, **{name: literal(value) for name, value in own_values.items()}}
     return {name: Template(text).substitute(marks) for name, text in texts.items()}
 
 
-def _shared(source: Mapping[str, Any], texts: Iterable[str], guards: GuardsPlan) -> dict[str, str]:
+def _shared(source: Mapping[str, Any], texts: Iterable[str], values: Mapping[str, str]) -> dict[str, str]:
     """The shared variables that some expressions read, with their own dependencies, in order."""
-    shared = _filled(source, _source("shared")["variables"], guards)
+    shared = _filled(source, read_source("shared")["variables"], values)
     names = set(_READ.findall(" ".join(texts)))
     for name in reversed([*shared]):
         if name in names:
@@ -178,8 +178,8 @@ def _shared(source: Mapping[str, Any], texts: Iterable[str], guards: GuardsPlan)
     return {name: text for name, text in shared.items() if name in names}
 
 
-def _matching(source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
-    conditions = _source("shared")["conditions"]
+def _matching(source: Mapping[str, Any], guards: GuardsPlan, values: Mapping[str, str]) -> dict[str, Any]:
+    conditions = read_source("shared")["conditions"]
     return {
         "match_constraints": {
             "resource_rules": [
@@ -193,7 +193,7 @@ def _matching(source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
             ]
         },
         "match_conditions": _expressions(
-            _filled(source, {name: conditions[name] for name in source["conditions"]}, guards)
+            _filled(source, {name: conditions[name] for name in source["conditions"]}, values)
         ),
     }
 
@@ -203,7 +203,8 @@ def _expressions(texts: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 @cache
-def _source(name: str, folder: str = "policies") -> dict[str, Any]:
+def read_source(name: str, folder: str = "policies") -> dict[str, Any]:
+    """The source of a policy, or of one of `defaults`."""
     return read_table(Path(__file__).with_name(folder) / f"{name}.yaml")
 
 
@@ -242,7 +243,8 @@ def _timed(guards: GuardsPlan) -> list[WorkloadKind]:
     ]
 
 
-def _values(guards: GuardsPlan) -> dict[str, str]:
+def cel_values(guards: GuardsPlan) -> dict[str, str]:
+    """CEL of the values that the policies read as `$name`."""
 
     def queued(place: str) -> list[str]:
         return [key(kind) for kind in KINDS if queue_place(kind, guards.frameworks) == place]

@@ -68,11 +68,13 @@ def test_all_rules_have_the_same_system_namespaces() -> None:
 # Rules about tenants with their samples in namespaces of no tenant.
 
 EVERYWHERE: Final = {
+    "kueue-manages-all",
     "no-binding-to-everybody",
     "no-cluster-admin",
     "no-wildcard-roles",
     "priority-exists",
     "queue-exists",
+    "reference-grants-reviewed",
 }
 """Rules about objects in all namespaces: for them, a tenant is defined otherwise, such as by a right."""
 # Starts of messages about a namespace, or about an object in one.

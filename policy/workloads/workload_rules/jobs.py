@@ -17,6 +17,7 @@ from workload_rules.pods import (
     Gpus,
     Pod,
     TenantGpus,
+    Tenants,
     for_tenants,
     holds_pods,
     is_searched,
@@ -210,3 +211,26 @@ def one_batch_scheduler(work: Work, settings: _SchedulerSettings, stack: Stack) 
             f"is scheduled by Volcano, and {other.place} of queue {other.queue} by Kueue, so both can use the same"
             " GPUs; use one scheduler for both, select different nodes, or list the namespace under `partitioned`"
         )
+
+
+_SIZES: Final = frozenset(
+    {"completions", "maxReplicas", "minReplicas", "numNodes", "numOfHosts", "parallelism", "replicas", "size"}
+)
+
+
+def _sizes(view: View) -> Iterator[str]:
+    """The paths of sizes, and of `suspend: false`, of a patch."""
+    inner = view.items() if isinstance(view.value, list) else view.entries().values() if view.value else ()
+    for item in inner:
+        if isinstance(item.value, list | dict):
+            yield from _sizes(item)
+        elif item.path[-1] in _SIZES or (item.path[-1] == "suspend" and not item.flag()):
+            yield ".".join(item.path)
+
+
+@rule("counted-sizes-unpatched", Subject("workloads that Kueue counts", kubernetes(*COUNTED), lambda work: (work,)))
+@for_tenants
+def counted_sizes_unpatched(work: Resource, _: Tenants) -> Iterator[str]:
+    """A patch must not resize or start a workload that Kueue counts when it admits it."""
+    for path in _sizes(work.props.as_part().at("spec")) if work.patch else ():
+        yield f"sets {path} of a workload that Kueue counts; remove it, and change the object where it is defined"

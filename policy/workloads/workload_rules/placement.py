@@ -6,8 +6,8 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import Stack, View, format_number, rule
-from workload_rules.objects import FACTS, PATCHES, RUNTIMES, SERVING, matches_any
+from rule_engine import Resource, Stack, View, format_number, rule
+from workload_rules.objects import FACTS, PATCHES, RUNTIMES, SERVING, matches_any, objects
 from workload_rules.pods import (
     CONTAINERS,
     POD_PARTS,
@@ -125,6 +125,19 @@ def cpu_pods_off_gpu_nodes(pod: Pod, settings: _GpuNodes) -> Iterator[str]:
     for label in sorted(_labels(pod)):
         if matches_any(label, settings.labels):
             yield f"requests no GPU but selects nodes by {label}; select other nodes"
+
+
+@rule("node-taints-kept", objects("Nodes", "core:Node"))
+def node_taints_kept(node: Resource, settings: _GpuNodes) -> Iterator[str]:
+    """A GPU node must keep the taint of GPU nodes; a patch of a node's taints must have it too."""
+    # Of a patch, the node's labels are not known.
+    spec, labels = node.props.as_part().at("spec"), node.props.as_part().entries("metadata", "labels")
+    if not (spec.has("taints") if node.patch else any(matches_any(label, settings.labels) for label in labels)):
+        return
+    keys = {taint.text("key") for taint in spec.items("taints") if taint.text("effect") in {"NoSchedule", "NoExecute"}}
+    if not any(key in settings.taints or settings.is_gpu(key) for key in keys):
+        key = (settings.taints or settings.gpus or ["a taint"])[0]
+        yield f"has no taint of GPU nodes ({', '.join(sorted(keys)) or 'none'}); add {key}: NoSchedule"
 
 
 @rule("toleration-has-key", POD_PARTS)

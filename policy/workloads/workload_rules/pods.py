@@ -18,6 +18,9 @@ from workload_rules.shapes import CONTAINER_LISTS, Form, find_pods
 
 UNSEARCHED: Final[Mapping[str, list[str]]] = FACTS["unsearched"]
 """API groups of operators whose objects are not searched for pods by shape, by the reason."""
+_DYNAMIC: Final = ("pulumi-nodejs:dynamic", "pulumi-python:dynamic")
+"""Types of resources that a program's own code creates, such as a pod:
+https://www.pulumi.com/docs/iac/concepts/providers/dynamic-providers/."""
 _WITHOUT_PODS: Final = frozenset(FACTS["kubernetes"]).union(*UNSEARCHED.values())
 SYSTEM: Final[list[str]] = read_table(Path(__file__).with_name("namespaces.yaml"))
 """Namespaces of Kubernetes, clouds and operators, which do not belong to a tenant."""
@@ -78,12 +81,13 @@ def for_tenants(
 class Gpus(Settings):
     """Selects the resources that are GPUs."""
 
-    gpus: list[str] = Field(default=FACTS["gpus"])
-    """Resource names of GPUs or GPU partitions, as patterns (`nvidia.com/mig-*`)."""
+    gpus: list[str] = Field([name for names in FACTS["gpus"].values() for name in names])
+    """Resource names of GPUs, partitions and other accelerators, as patterns (`nvidia.com/mig-*`). Add names that your
+    device plugin gives them."""
 
     def is_gpu(self, resource: str) -> bool:
         """Whether a resource name is a GPU's."""
-        return matches_any(resource, self.gpus)
+        return "/" in resource and matches_any(resource, self.gpus)  # most are not: cpu and memory
 
 
 class TenantGpus(Tenants, Gpus):
@@ -228,8 +232,8 @@ def holds_pods(resource: Resource) -> bool:
 
 
 def is_searched(resource: Resource) -> bool:
-    """Whether an object is searched for pods by shape, as objects of operators are."""
-    return bool(resource.group) and resource.group not in _WITHOUT_PODS
+    """Whether an object is searched for pods by shape, as those of operators and of dynamic providers are."""
+    return resource.type.startswith(_DYNAMIC) or (bool(resource.group) and resource.group not in _WITHOUT_PODS)
 
 
 def _pods_by_table(resource: Resource) -> Iterator[Pod]:
@@ -245,7 +249,10 @@ def _pods_by_shape(resource: Resource, known: frozenset[tuple[str, ...]]) -> Ite
         return
     if resource.object_kind == TRAIN_JOB:
         known |= {("spec", "trainer")}
-    for found in find_pods(resource.props.as_part(), known):
+    props = resource.props.as_part()
+    if not resource.group and isinstance(props.value, dict):  # inputs of any kind, which may well be unknown
+        props = View({key: value for key, value in props.value.items() if not isinstance(value, Unknown)})
+    for found in find_pods(props, known):
         # In a known kind, what its table does not have overrides what it has.
         form = "part" if found.form == "pod" and known else found.form
         alone = found.form == "container"

@@ -8,8 +8,8 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import Part, Resource, Subject, kubernetes, rule
-from workload_rules.objects import FACTS, matches_any
+from rule_engine import Part, Resource, Subject, Unknown, View, kubernetes, rule
+from workload_rules.objects import FACTS, matches_any, objects
 from workload_rules.pods import (
     CONTAINERS,
     POD_PARTS,
@@ -169,7 +169,7 @@ def _host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
             yield f"is the host path {path} for each pod that {claims}; use storage of a CSI driver"
 
 
-def _is_of_tenant(part: Pod | Resource, settings: _HostPaths) -> bool:
+def _is_of_tenant(part: Pod | Resource, settings: Tenants) -> bool:
     """Whether a tenant can mount it; a PersistentVolume is open to all without a reference to a claim."""
     if isinstance(part, Pod):
         return settings.tenant(namespace_of(part))
@@ -191,6 +191,33 @@ def no_host_paths(part: Pod | Resource, settings: _HostPaths) -> Iterator[str]:
     for message in _host_paths(part, settings):
         if _is_of_tenant(part, settings):
             yield message
+
+
+class _StorageSettings(Tenants):
+    volumes: list[str] = Field([])
+    """Storage that tenants may claim, as patterns of NAMESPACE/DRIVER/NAME: `ml-*/s3.csi.aws.com/corpus`."""
+
+
+def _storage(spec: View) -> Iterator[str]:
+    """The storage of a PersistentVolume: the driver and the bucket, or another source with its address."""
+    if spec.has("csi"):
+        driver, attributes = spec.text("csi", "driver"), spec.entries("csi", "volumeAttributes")
+        names = [attributes[key].text() for key in FACTS["storage_names"].get(driver, ()) if key in attributes]
+        yield "/".join((driver, *(names or [spec.text("csi", "volumeHandle")])))
+    for source in sorted({*spec.entries()} - {*FACTS["volume_fields"]}):
+        address = sorted(spec.entries(source).items(), reverse=True)  # server before path
+        texts = [view.text().strip("/") for _, view in address if isinstance(view.value, str | Unknown)]
+        yield "/".join((source, *texts))
+
+
+@rule("volumes-reviewed", objects("PersistentVolumes", "core:PersistentVolume"))
+def volumes_reviewed(volume: Resource, settings: _StorageSettings) -> Iterator[str]:
+    """A PersistentVolume that a program gives to tenants must be of listed storage; host paths have a rule too."""
+    namespace = volume.props.text("spec", "claimRef", "namespace")
+    for storage in _storage(volume.props.at("spec")):
+        if _is_of_tenant(volume, settings) and not matches_any(f"{namespace}/{storage}", settings.volumes):
+            whose = f"the claim in {namespace}" if namespace else "claims of every namespace"
+            yield f"is {storage} for {whose}; list {namespace or 'NAMESPACE'}/{storage} under `volumes`"
 
 
 _MANIFEST: Final = re.compile(

@@ -1,12 +1,12 @@
 """Rules for tenants' namespaces: isolation, quotas, guards, and the Services and routes that open them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, Literal
 
 from pydantic import Field
 
-from rule_engine import Resource, Settings, Stack, UnknownValueError, View, located_at, rule
+from rule_engine import Resource, Stack, UnknownValueError, View, located_at, rule
 from workload_rules.objects import QUOTAS, always, matches_any, name, objects
 from workload_rules.pods import POD_PARTS, Claim, Pod, TenantGpus, Tenants, for_tenants, namespace_of
 
@@ -34,6 +34,10 @@ class _LevelSettings(Tenants):
 def pod_security_level(space: Resource, settings: _LevelSettings) -> Iterator[str]:
     """A tenant namespace must enforce a Pod Security level."""
     if not settings.tenant(_own(space)):
+        return
+    version = space.props.as_part().text("metadata", "labels", f"{_ENFORCE}-version", default="latest")
+    if version != "latest":
+        yield f"enforces the Pod Security level of Kubernetes {version}; remove label {_ENFORCE}-version"
         return
     level = space.props.text("metadata", "labels", _ENFORCE)
     sufficient = {"restricted", settings.level}
@@ -248,52 +252,15 @@ def route_hosts_reviewed(route: Resource, settings: _Hosts) -> Iterator[str]:
             yield f"claims host {host}; list it under `hosts`"
 
 
-# Guards.
-
-_MARK: Final = "gpu-tenancy-"
-"""Begins the names of the guards that a stack of GPU tenancy creates."""
-_DEFAULT: Final = f"{_MARK}default-"
-"""Begins the names of policies that complete objects, and reject none: they may be ignored if they fail."""
-_GROUP: Final = "admissionregistration.k8s.io"
-GUARDS: Final = objects(
-    "guards of GPU tenancy and their bindings",
-    f"{_GROUP}:MutatingAdmissionPolicy",
-    f"{_GROUP}:MutatingAdmissionPolicyBinding",
-    f"{_GROUP}:ValidatingAdmissionPolicy",
-    f"{_GROUP}:ValidatingAdmissionPolicyBinding",
-)
-_NARROWING: Final = ("excludeResourceRules", "objectSelector", "resourceRules")
-"""Fields of `matchResources` that a binding of a guard does not have."""
-_DECIDING: Final = ("matchConditions", "matchConstraints", "mutations", "paramKind", "validations", "variables")
-"""Fields of the spec of a policy by which it decides."""
+class _Grants(Tenants):
+    grants: list[str] = Field([])
+    """Reviewed grants, as patterns of FROM/TO, the two namespaces: `ml-serving/gateways`."""
 
 
-@rule("guards-not-weakened", GUARDS)
-def guards_not_weakened(guard: Resource, _: Settings) -> Iterator[str]:
-    """Only the stack that creates the guards of GPU tenancy may change what they match and reject."""
-    if guard.of_stack or not name(guard).startswith(_MARK):
-        return
-    spec = guard.props.entries("spec")
-    yield from _of_binding(guard, spec) if guard.kind.endswith("Binding") else _of_policy(guard, spec)
-
-
-def _of_binding(binding: Resource, spec: Mapping[str, View]) -> Iterator[str]:
-    for field, value in spec.items():
-        if field == "validationActions" and "Deny" not in value.texts():
-            yield f"validationActions is {', '.join(value.texts())}, so that the guard rejects nothing; set Deny"
-        elif field == "policyName" and value.text() != name(binding):
-            yield f"policyName is {value.text()}, which is another policy; set {name(binding)}"
-        elif field == "matchResources":
-            for narrowing in value.entries():
-                if narrowing in _NARROWING or (narrowing == "namespaceSelector" and binding.patch):
-                    yield f"matchResources.{narrowing} narrows the guard; remove it"
-
-
-def _of_policy(policy: Resource, spec: Mapping[str, View]) -> Iterator[str]:
-    for field, value in spec.items():
-        if field == "failurePolicy" and value.text() == "Ignore" and not name(policy).startswith(_DEFAULT):
-            yield "failurePolicy is Ignore, so that an object passes if the guard fails; set Fail"
-        elif field in _DECIDING and policy.patch:
-            yield f"{field} replaces what the guard decides; remove it"
-        elif field == "validations" and not value.items():
-            yield "validations is empty, so that the guard rejects nothing; deploy the guard of the stack"
+@rule("reference-grants-reviewed", objects("ReferenceGrants", f"{_GATEWAY}:ReferenceGrant"))
+def reference_grants_reviewed(grant: Resource, settings: _Grants) -> Iterator[str]:
+    """A ReferenceGrant must not open a namespace to another one of a tenant."""
+    for referrer in dict.fromkeys(item.text("namespace") for item in grant.props.items("spec", "from")):
+        pair = f"{referrer}/{namespace_of(grant)}"
+        if referrer != namespace_of(grant) and settings.tenant(referrer) and not matches_any(pair, settings.grants):
+            yield f"opens namespace {namespace_of(grant)} to {referrer}; remove it, or list {pair} under `grants`"
