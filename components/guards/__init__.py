@@ -308,7 +308,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         **places_of_pods(),
         "gangSpecs": gang_specs(),
         "partitions": partitions(),
-        "sizes": sizes(_counted(guards)),
+        "sizes": sizes(kind for kind in KINDS if kind.counts_template),
         "templatePlaces": template_places(),
     }
 
