@@ -85,7 +85,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
         "gpu-requests": any(bounds.namespace.limits.gives_gpus for bounds in teams),
         "device-claims": guards.claims and bool(teams),
         # About members of teams, as RBAC denies.
-        **dict.fromkeys(("queue-objects", "secrets", "accounts", "tokens", "priority"), guards.members),
+        **dict.fromkeys(("queue-objects", "secrets", "accounts", "tokens", "priority", "expose"), guards.members),
     }
     denying = {name: "deny" for name, applies in chosen.items() if applies}
     if guards.action == "off" or not teams:

@@ -119,7 +119,7 @@ def exceeded_quota(message: str) -> str:
     resource = match["resource"]
     keys = ("used", "limited", "requested")
     used, hard, requested = (amount_text(resource, amount(resource, match[key])) for key in keys)
-    return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, and a pod requests {requested}"
+    return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, {requested} more requested"
 
 
 def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:

@@ -151,7 +151,7 @@ _CAUSES: Final = {
 
 
 def messages_of(target: Target, state: State) -> Iterator[str]:
-    """Conditions of Workloads and PodGroups, the scheduler's messages about pods, and rejections of pods."""
+    """Conditions of Workloads and PodGroups, the scheduler's messages about pods, and refused creations."""
     for workload in target.workloads:
         for kind in ("QuotaReserved", "Evicted", "Admitted"):
             current = condition(workload.manifest, kind)
@@ -165,7 +165,7 @@ def messages_of(target: Target, state: State) -> Iterator[str]:
         if text_at(placed, "status") == "False" and text_at(placed, "message"):
             yield f"pod {name_of(pod)}: {text_at(placed, 'message')}"
     for message in rejected_pods(target, state):
-        yield f"pod rejected: {message}"
+        yield f"refused: {message}"
 
 
 def after_preemption(found: Why, workload: Workload, queues: Queues) -> Why:

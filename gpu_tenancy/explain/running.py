@@ -14,7 +14,8 @@ from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.cluster.references import waits_for_cache
-from gpu_tenancy.cluster.workloads import PodSet
+from gpu_tenancy.cluster.rejections import happened, refusal, rejections
+from gpu_tenancy.cluster.workloads import PodSet, read_workloads
 from gpu_tenancy.explain.unblock import Unblock
 from gpu_tenancy.kube.waiting import condition, is_true
 
@@ -45,29 +46,14 @@ class Why:
 
 
 def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
-    """Messages of the API server that rejected pods of an object, newest first; none if it has all pods since."""
+    """Messages about refused pods and children of an object, newest first; none if it has all pods since."""
     if len(target.pods) >= sum(template.count for template in target.demand.templates):
         return ()
-    uids = {target.uid, *(owner for pod in target.pods for owner in owners(pod))}
-    name = name_of(target.manifest)
-
-    def concerns(event: Manifest) -> bool:
-        about = text_at(event, "involvedObject", "name")
-        return text_at(event, "involvedObject", "uid") in uids or about == name or about.startswith(f"{name}-")
-
-    failed = (
-        event
-        for event in state.of("Event", namespace_of(target.manifest))
-        if text_at(event, "reason") == "FailedCreate"
-    )
-    latest = sorted(filter(concerns, failed), key=happened, reverse=True)
-    return tuple(dict.fromkeys(text_at(event, "message") for event in latest[:3]))
-
-
-def happened(event: Manifest) -> str:
-    """Time of the last occurrence of an event."""
-    times = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
-    return next(filter(None, (text_at(event, *path) for path in times)), "")
+    namespace = namespace_of(target.manifest)
+    own = f"{namespace}/{name_of(target.manifest)}"
+    known = {uid: one.label for one in read_workloads(state.of("Workload", namespace)) for uid in one.owners}
+    known |= dict.fromkeys((target.uid, *(owner for pod in target.pods for owner in owners(pod))), own)
+    return rejections(state.of("Event", namespace), known).get(own, ())
 
 
 def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
@@ -185,9 +171,9 @@ def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
 
 
 def explain_rejection(target: Target, message: str) -> Why:
-    """Why the API server rejects pods: the namespace's ResourceQuota, or its message."""
-    if not (exceeded := exceeded_quota(message)):
-        return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")
+    """Why the API server refuses pods or children: the namespace's ResourceQuota, or its message."""
+    if 'pods "' not in message or not (exceeded := exceeded_quota(message)):
+        return Why((), *refusal(message, admitted=any(one.stage == "admitted" for one in target.workloads)))
     alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
     fix = f"the others are created when quota is free; see `tenancy usage {namespace_of(target.manifest)}`"
     return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)

@@ -12,7 +12,8 @@ from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.cluster.demand import KINDS
 from gpu_tenancy.cluster.pods import Manifest, label, name_of
-from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.cluster.reading import State, read
+from gpu_tenancy.cluster.rejections import rejections
 from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnknownKindError
@@ -31,6 +32,7 @@ class Jobs:
     namespace: str
     objects: tuple[Manifest, ...]  # including objects that controllers created
     workloads: tuple[Workload, ...] = ()  # of Kueue; empty if not readable
+    events: tuple[Manifest, ...] = ()  # of controllers; empty if not readable
 
     @cached_property
     def _above(self) -> dict[str, tuple[str, ...]]:
@@ -100,6 +102,12 @@ class Jobs:
         uids = {uid_of(one) for one in self._made_for(manifest)}
         return tuple(workload for workload in self.workloads if uids.intersection(workload.owners))
 
+    @cached_property
+    def refused(self) -> dict[str, tuple[str, ...]]:
+        """Messages about refused pods and children of objects, newest first, by `namespace/name` of the root."""
+        names = {uid_of(manifest): f"{self.namespace}/{name_of(manifest)}" for manifest in self.objects}
+        return rejections(self.events, {uid: names[above[-1]] for uid, above in self._above.items()})
+
     def pods_of(self, workload: Workload) -> tuple[Manifest, ...]:
         """Running pods of one of Kueue's Workloads."""
         owners = frozenset(workload.owners)
@@ -124,12 +132,13 @@ def controllers(manifest: Manifest) -> Iterator[Manifest]:
 def read_jobs(
     cluster: Cluster, namespace: str, *, queued: bool = False, kinds: Iterable[tuple[str, str]] = KINDS
 ) -> Jobs:
-    """Reads a namespace; kinds that are not readable or not served are left out. `queued`: also reads Workloads."""
+    """Reads a namespace; unreadable kinds are left out. `queued`: also Workloads and events."""
     cluster.resource("v1", "Pod")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         listed = pool.map(partial(_list, cluster, namespace), kinds)
-        workloads = read(cluster, (), namespace, only=("Workload",)).of("Workload") if queued else ()
-        return Jobs(namespace, tuple(one for found in listed for one in found), read_workloads(workloads))
+        more = read(cluster, (), namespace, only=("Workload", "Event")) if queued else State()
+        objects = tuple(one for found in listed for one in found)
+        return Jobs(namespace, objects, read_workloads(more.of("Workload")), more.of("Event"))
 
 
 def _list(cluster: Cluster, namespace: str, api: tuple[str, str]) -> tuple[Manifest, ...]:

@@ -1,7 +1,7 @@
 """Jobs of teams in their queues, with reserved or requested resources and places."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -22,6 +22,7 @@ from gpu_tenancy.cluster.pods import label, name_of, named, namespace_of
 from gpu_tenancy.cluster.queueing import judge_queue
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import Kind, State, teams_of
+from gpu_tenancy.cluster.rejections import refusal, rejections
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, settled
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.explain.coverage import uncovered
@@ -89,7 +90,7 @@ class Listing:
 def listing(state: State, team: str = "", queues: Queues | None = None) -> Listing:
     """Lists the jobs of a namespace, or of all; `queues` avoids a second read of the state, which has `KINDS`.
 
-    Raises ConsoleError if the namespace does not exist.
+    Events of the state tell what the API server refuses. Raises ConsoleError if the namespace does not exist.
     """
     known = teams_of(state)
     if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
@@ -111,7 +112,16 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
     unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
     lacking = (f"{named(names)} pending: {text}" for text, names in bound.items())
-    return Listing(tuple(jobs), tuple(dict.fromkeys((*lacking, *notes, *unread))))
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*_refused(state, workloads, team), *lacking, *notes, *unread))))
+
+
+def _refused(state: State, workloads: Sequence[Workload], team: str) -> Iterator[str]:
+    """Jobs whose pods or children the API server refuses; a state without events has none."""
+    found = rejections(state.of("Event", team), {uid: one.label for one in workloads for uid in one.owners})
+    for workload in workloads:
+        if workload.label in found and workload.stage != "finished":
+            reason = refusal(found[workload.label][0], admitted=workload.stage == "admitted")
+            yield f"{workload.label.removeprefix(f'{team}/')}: {'; '.join(reason)}"
 
 
 def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Listing:

@@ -16,6 +16,7 @@ from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
 from gpu_tenancy.cluster.demand import FAILED, outcome
 from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, requests
+from gpu_tenancy.cluster.rejections import refusal
 from gpu_tenancy.jobs.jobs import Jobs
 from gpu_tenancy.jobs.kubectl import GpuUse, together
 from gpu_tenancy.jobs.listing import age
@@ -26,8 +27,8 @@ from gpu_tenancy.model.names import BUCKET, USER
 
 METRICS: Final = ("metrics.k8s.io/v1beta1", "PodMetrics")
 _STAGES: Final = {"waiting": "pending", "checked": "reserved", "switched off": "stopped"}
-_STYLES: Final = {"running": "green", "pending": "yellow", "failed": "red"}
-_ORDER: Final = ("running", "starting", "pending", "reserved", "stopped")
+_STYLES: Final = {"running": "green", "pending": "yellow", "failed": "red", "refused": "red"}
+_ORDER: Final = ("running", "starting", "refused", "pending", "reserved", "stopped")
 Use = Mapping[str, Mapping[str, int]]  # CPU and memory of pods, by name, in base units
 
 
@@ -43,6 +44,7 @@ class JobRow:
     requests: Mapping[str, int]  # of all its pods, in base units
     since: str
     user: str  # owner by its label; empty without
+    refused: str = ""  # why the API server refuses its pods or children, and the fix
 
 
 def rows(jobs: Jobs) -> tuple[JobRow, ...]:
@@ -59,16 +61,19 @@ def _row(jobs: Jobs, manifest: Manifest) -> JobRow:
     if kind and kind.is_queued:
         groups = int_at(manifest, *kind.groups.count.split("."), otherwise=1) if kind.groups else 1
         wanted = groups * sum(pods.count for pods in kind.pod_sets(manifest))
-    queued = [workload.total for workload in jobs.workloads_of(manifest)]
+    workloads = jobs.workloads_of(manifest)
+    queued, state = [workload.total for workload in workloads], _state(jobs, manifest, running, wanted)
+    messages = jobs.refused.get(f"{jobs.namespace}/{name_of(manifest)}") if state in {"starting", "pending"} else None
     return JobRow(
         name_of(manifest),
         text_at(manifest, "kind"),
-        _state(jobs, manifest, running, wanted),
+        "refused" if messages else state,
         running,
         wanted,
         add(*(queued or (requests(map_at(pod, "spec")) for pod in pods))),
         text_at(manifest, "metadata", "creationTimestamp"),
         label(manifest, USER),
+        "; ".join(refusal(messages[0], admitted=any(one.stage == "admitted" for one in workloads))) if messages else "",
     )
 
 
@@ -81,7 +86,8 @@ def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
         return "running" if running >= wanted else "starting"
     queued = jobs.workloads_of(manifest)
     stages = ("stopped" if workload.on_hold else _STAGES.get(workload.stage) for workload in queued)
-    return next(filter(None, stages), "starting" if wanted else "stopped")
+    begins = wanted or any(workload.stage == "admitted" for workload in queued)
+    return next(filter(None, stages), "starting" if begins else "stopped")
 
 
 def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "job") -> Group:
@@ -93,7 +99,8 @@ def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "j
         pods = f"{row.running}/{row.pods}" if row.pods else ""
         requested = leading_text(row.requests) if row.requests else ""
         listed.add_row(row.name, row.kind, state, pods, requested, age(row.since, now), row.user)
-    return Group(listed) if found else Group(Text(f"no {what}s", style="bold"))
+    notes = [Text(visible(f"{row.name}: {row.refused}"), style="red") for row in found if row.refused]
+    return Group(listed, *notes) if found else Group(Text(f"no {what}s", style="bold"))
 
 
 @dataclass(frozen=True, slots=True)

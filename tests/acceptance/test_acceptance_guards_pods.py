@@ -252,10 +252,7 @@ def whole(limit: str, request: str | None, *, container: str | None = "1") -> An
 
 def test_the_ratio_of_a_whole_pod_is_bounded(tenant: Person) -> None:
     # ml-research has requests of 64 cpus and limits of 128.
-    words = (
-        ", but the maximum ratio in this namespace is 2; raise spec.resources.requests.cpu or lower"
-        " spec.resources.limits.cpu"
-    )
+    words = ", but a limit can be at most 2 times the request in this namespace; set spec.resources.requests.cpu: 32"
     # The API server gives a pod what its containers request, but not a template.
     summed = "what its containers request"
     for make, request, source in (
@@ -281,7 +278,7 @@ def test_a_resize_keeps_the_ratio_of_a_whole_pod(cluster: Cluster, tenant: Perso
             resizer.patch_refusal(own, {"spec": {"resources": {"limits": {"cpu": limit}}}}, subresource="resize")
             for limit in ("64", "1500m")
         )
-    assert "limits cpu of the whole pod to 64 for a request of 1, but the maximum ratio" in beyond
+    assert "limits cpu of the whole pod to 64 for a request of 1, but a limit can be at most" in beyond
     assert not within
 
 

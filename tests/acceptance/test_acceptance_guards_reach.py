@@ -186,7 +186,7 @@ def test_guards_that_are_in_force_are_ok_in_every_namespace(cluster: Cluster, pl
     by_rbac, by_guard = (f"not asked: denied first by {who}; policy as in the stack" for who in ("RBAC", NAME))
     assert {row.available for row in tried.values()} <= {"denied", by_rbac, by_guard}
     assert tried["scheduling"].available == "denied"
-    assert tried["disruption"].available == tried["expose"].available == by_rbac
+    assert tried["disruption"].available == by_rbac
 
 
 @contextmanager
@@ -252,10 +252,10 @@ def test_deleted_and_weakened_guards_are_found(cluster: Cluster, plan: Plan, dep
 
 
 def test_guards_behind_rbac_are_judged_by_their_policy(cluster: Cluster, plan: Plan, deployed: Waves) -> None:
-    with changed(cluster, deployed, POLICY[0], {"spec": {"failurePolicy": "Ignore"}}, "gpu-tenancy-expose"):
+    with changed(cluster, deployed, POLICY[0], {"spec": {"failurePolicy": "Ignore"}}, "gpu-tenancy-disruption"):
         rows = asked(cluster, plan, deployed)
-    assert missing(rows) == {(POLICY[0], "gpu-tenancy-expose"): "spec.failurePolicy differs"}
-    (row,) = (row for row in rows if row.subject == f"expose in {RESEARCH}")
+    assert missing(rows) == {(POLICY[0], "gpu-tenancy-disruption"): "spec.failurePolicy differs"}
+    (row,) = (row for row in rows if row.subject == f"disruption in {RESEARCH}")
     assert (row.available, row.verdict) == ("not asked: denied first by RBAC", "unknown")
 
 

@@ -11,6 +11,7 @@ from acceptance_guards import (
     RESEARCH,
     Door,
     Person,
+    an_object,
     cron_job,
     gang,
     job,
@@ -314,9 +315,27 @@ def test_a_rollout_leaves_no_pods_behind(tenant: Person, server: tuple[Any, Any]
     assert not tenant.patch_refusal(own, {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
 
 
-def test_a_server_is_not_scaled_beyond_what_kueue_counts(tenant: Person, server: tuple[Any, Any]) -> None:
+def test_a_server_is_not_scaled_beyond_what_kueue_counts(
+    tenant: Person, member: Callable[[str], Person], server: tuple[Any, Any], kept: Callable[..., Any]
+) -> None:
     own, _ = server
     words = "is scaled from 1 to 4 pods, of which Kueue would count 1; delete it and create it with the new number"
     assert words in tenant.patch_refusal(own, {"spec": {"replicas": 4}}, subresource="scale")
     for number in (0, 1):
         assert not tenant.patch_refusal(own, {"spec": {"replicas": number}}, subresource="scale")
+    # An autoscaler, which a lead may create, scales Deployments only, and Jobs have no subresource for it.
+    account = {"Impersonate-User": "system:serviceaccount:kube-system:horizontal-pod-autoscaler"}
+    autoscaler = replace(
+        member("leads"), headers={**account, "Impersonate-Group": "system:serviceaccounts:kube-system"}
+    )
+    kept(replicas("Deployment", RESEARCH, None, spec=pod_of(0)), "web")
+    for kind, name, answer in (
+        ("statefulsets", "server", words),
+        ("deployments", "web", ""),
+        ("jobs", "j", "not find"),
+    ):
+        path = f"/apis/{'batch' if kind == 'jobs' else 'apps'}/v1/namespaces/{RESEARCH}/{kind}/{name}/scale"
+        scale = {**an_object("autoscaling/v1", "Scale", name, RESEARCH), "spec": {"replicas": 4}}
+        status, found = autoscaler.asked("PUT", path, scale)
+        assert answer in str(found.get("message", "")), found
+        assert (status == 200) == (kind == "deployments")

@@ -17,6 +17,7 @@ from acceptance_guards import (
     job_set,
     pod,
     pod_of,
+    replicas,
     train_job,
     workload,
 )
@@ -129,6 +130,49 @@ def test_only_leads_change_the_priority_of_workloads(
     submitted = job(RESEARCH, RESEARCH)
     submitted["metadata"]["labels"][PRIORITY] = "ml-high"
     assert not member("researchers").refusal(submitted)
+
+
+def chart(account: str) -> dict[str, Any]:
+    """What `helm create` has in a chart and its hooks, a claim, and the record of the release."""
+    target: Any = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    scaling: Any = {"minReplicas": 1, "maxReplicas": 3, "scaleTargetRef": target}
+    claim: Any = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    pods = pod_of(0, serviceAccountName=account)
+    return {
+        "record": {**named("v1", "Secret", "sh.helm.release.v1.web.v1"), "type": "helm.sh/release.v1"},
+        "config": named("v1", "ConfigMap", "web", data={"a": "b"}),
+        "claim": named("v1", "PersistentVolumeClaim", "web", spec=claim),
+        "Service": named("v1", "Service", "web", spec={"selector": {"app": "x"}, "ports": [{"port": 80}]}),
+        "Deployment": replicas("Deployment", RESEARCH, None, spec=pods),
+        "autoscaler": named("autoscaling/v2", "HorizontalPodAutoscaler", "web", spec=scaling),
+        "test": pod(RESEARCH, None, pods),
+    }
+
+
+def test_leads_install_a_small_chart(member: Member, kept: Callable[..., Any]) -> None:
+    lead, objects = member("leads"), chart("default")
+    assert {name: lead.refusal(one) for name, one in objects.items() if lead.refusal(one)} == {}
+    researcher = {name for name, one in objects.items() if not member("researchers").refusal(one)}
+    assert researcher == {"config", "claim", "Deployment", "test"}
+    assert "has type kubernetes.io/service-account-token" in lead.refusal(TOKEN_SECRET)
+    assert not member("admins").refusal(TOKEN_SECRET)
+    # Its own account, which could have rights in a cloud; and what leaves the namespace.
+    assert 'cannot create resource "serviceaccounts"' in lead.refusal(named("v1", "ServiceAccount", "web"))
+    assert "set serviceAccountName: workload" in lead.refusal(chart("web")["Deployment"])
+    open_service = kept(objects["Service"])
+    for spec, words in (
+        ({"type": "NodePort"}, "has type NodePort"),
+        ({"type": "LoadBalancer"}, "has type LoadBalancer"),
+        ({"type": "ExternalName", "externalName": "x.example.com"}, "has type ExternalName"),
+        ({"externalIPs": ["10.1.2.3"]}, "sets externalIPs"),
+    ):
+        assert words in lead.patch_refusal(open_service, {"spec": spec})
+    # Pods of leads mount what exists.
+    created = kept(objects["config"])
+    assert "cannot patch resource" in member("researchers").patch_refusal(created, {"data": {"a": "c"}})
+    assert "cannot delete resource" in member("researchers").delete_refusal(created)
+    assert not lead.patch_refusal(created, {"data": {"a": "c"}})
+    assert not lead.delete_refusal(created)
 
 
 def using(**fields: Any) -> Any:
@@ -263,9 +307,3 @@ def test_workloads_need_membership_in_their_namespace(member: Member) -> None:
         submitted = job(EXPERIMENTS, EXPERIMENTS)
         assert submitted["metadata"]["labels"][QUEUE] == EXPERIMENTS
         assert (not member(who).refusal(submitted)) == allowed, who
-
-
-def test_secrets_of_other_types_are_the_leads(member: Member) -> None:
-    assert not member("leads").refusal(named("v1", "Secret", "mine", stringData={"a": "b"}))
-    assert "has type kubernetes.io/service-account-token" in member("leads").refusal(TOKEN_SECRET)
-    assert not member("admins").refusal(TOKEN_SECRET)

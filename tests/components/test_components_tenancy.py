@@ -276,7 +276,7 @@ def test_roles_have_no_wildcards_and_no_rights_to_give_rights() -> None:
         assert not values & {"*", "escalate", "bind", "impersonate"}
 
 
-RULES = {"accounts", "priority", "secrets", "tokens", "queue-objects"}
+RULES = {"accounts", "expose", "priority", "secrets", "tokens", "queue-objects"}
 
 
 def test_rules_about_people_deny_for_every_action_of_guards() -> None:
@@ -290,7 +290,7 @@ def test_rules_about_people_deny_for_every_action_of_guards() -> None:
 def test_without_members_there_are_no_rules_about_people() -> None:
     program = made(teams={"a": team()})
     names = {one.name.removeprefix("gpu-tenancy-") for one in program.every("ValidatingAdmissionPolicy")}
-    assert names & RULES == {"queue-objects"}
+    assert names & RULES == {"expose", "queue-objects"}
     spec = program.spec("ValidatingAdmissionPolicyBinding", "gpu-tenancy-queue-objects")
     assert spec["validationActions"] == ["Warn", "Audit"]
 

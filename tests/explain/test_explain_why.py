@@ -473,14 +473,49 @@ def test_a_pending_admission_check_is_named() -> None:
     assert found.reason == ("quota is reserved (8 nvidia.com/gpu), but admission check provision-a100 is not ready")
 
 
-def event(message: str, about: str = "train") -> Data:
+def event(message: str, about: str = "train", reason: str = "FailedCreate", at: str = "00:00:00") -> Data:
     return {
         "metadata": meta("e", "research"),
-        "reason": "FailedCreate",
-        "involvedObject": {"name": about, "uid": "uid-train"},
-        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "reason": reason,
+        "involvedObject": {"name": about, "uid": f"uid-{about}"},
+        "lastTimestamp": f"2026-01-01T{at}Z",
         "message": message,
     }
+
+
+_DENIED = "is forbidden: ValidatingAdmissionPolicy 'gpu-tenancy-x' with binding 'gpu-tenancy-x' denied request: sets y;"
+
+
+@pytest.mark.parametrize(
+    ("about", "reason", "message", "conclusion"),
+    [
+        ("train", "TrainJobResourcesCreationFailed",
+         f'TrainJob resources reconciliation failed: jobsets.jobset.x-k8s.io "train" {_DENIED} remove it',
+         "its JobSet is refused: sets y; remove it"),
+        ("train", "JobCreationFailed", f'jobs.batch "train-node-0" {_DENIED} set a; or b',
+         "its Job is refused: sets y; set a; or b"),
+        ("train-node-0", "FailedCreate", 'Error creating: pods "train-node-0-x" is forbidden: no such class',
+         "its pods are refused: no such class; fix this error"),
+        ("train-head", "FailedToCreateHeadPod",
+         ('Failed to create head Pod research/train-head, pods "train-head" is forbidden: [memory max limit to request'
+         " ratio per Container is 2, but provided ratio is 4.000000]"),
+         ("its pods are refused: LimitRange: the limit of memory is 4 times the request, at most 2 is allowed;"
+         " raise requests.memory to limits.memory / 2")),
+        ("train", "FailedToCreateService", ('services "train" is forbidden: exceeded quota: budget, requested:'
+         " services=1, used: services=9, limited: services=9"),
+         ("its services are refused: ResourceQuota budget has 9 of 9 services in use, 1 more requested;"
+         " wait until quota is free; see `tenancy usage`")),
+    ],
+)  # fmt: skip
+def test_why_names_the_refused_child(about: str, reason: str, message: str, conclusion: str) -> None:
+    admitted, refused = workload(JOB, admitted=True), event(message, about, reason)
+    assert asked(Workload=[admitted], Event=[refused]).conclusion == f"admitted, but {conclusion}"
+    problem = conclusion.partition("; ")[0]
+    assert problem in asked(Workload=[workload(JOB)], Event=[refused]).lines
+    since = event("Created pod: train-x", about, "SuccessfulCreate", at="00:00:01")
+    assert "refused" not in asked(Workload=[admitted], Event=[refused, since]).conclusion
+    others = event(message, "train-node-0", reason), workload(only_gpus(job(name="train-node")))
+    assert "refused" not in asked(Workload=[admitted, others[1]], Event=[others[0]]).conclusion
 
 
 def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
@@ -491,14 +526,10 @@ def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     )
     admitted = workload(JOB, admitted=True)
     found = asked(Workload=[admitted], Event=[event(words)])
-    assert found.messages == (f"pod rejected: {words}",)
+    assert found.messages == (f"refused: {words}",)
     assert found.conclusion == (
-        "0 of 1 pod created: ResourceQuota budget has 17.5 of 20 requests.cpu in use, and a pod requests 5;"
+        "0 of 1 pod created: ResourceQuota budget has 17.5 of 20 requests.cpu in use, 5 more requested;"
         " the others are created when quota is free; see `tenancy usage research`"
-    )
-    other = asked(Workload=[admitted], Event=[event('Error creating: pods "train-x" is forbidden: no such class')])
-    assert other.conclusion == (
-        'the API server rejects its pods: pods "train-x" is forbidden: no such class; fix this error'
     )
     own = owned(pod("train-x", on="n1"))
     assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
@@ -568,10 +599,11 @@ def test_finds_pods_and_workloads_of_a_deployment() -> None:
     assert found.reason == "queue research is at its limit: 8 of 8 a100 GPUs in use"
     assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "not pending: 1 pod running"
     server["spec"]["replicas"] = 3
-    full_quota = event("exceeded quota: budget, requested: pods=1, used: pods=2, limited: pods=2", about="api-5f7d")
+    words = 'pods "api-x" is forbidden: exceeded quota: budget, requested: pods=1, used: pods=2, limited: pods=2'
+    full_quota = event(words, about="api-5f7d")
     last = asked(server, Pod=[runs, waits], Workload=[own, held], ClusterQueue=full, Event=[full_quota])
     assert last.reason == found.reason
-    assert last.lines[-1] == "2 of 3 pods created: ResourceQuota budget has 2 of 2 pods in use, and a pod requests 1"
+    assert last.lines[-1] == "2 of 3 pods created: ResourceQuota budget has 2 of 2 pods in use, 1 more requested"
 
 
 # Gangs.
@@ -724,7 +756,7 @@ _SERVE = "rollout not complete, 2 replicas serve: "
          f"{_SERVE}pod chat-b: container server ended 3 times, last with code 1 (Error); {_LOGS}"),
         ((), _new(_PULL), f"{_SERVE}containers do not start: server: ImagePullBackOff: not found; fix this error"),
         ((("ReplicaFailure", "True", "FailedCreate", _EXCEEDED), ), None,
-         f"{_SERVE}new pods are rejected: ResourceQuota quota has {_USED}, and a pod requests 8; wait until"),
+         f"{_SERVE}new pods are rejected: ResourceQuota quota has {_USED}, 8 more requested; wait until"),
         ((("ReplicaFailure", "True", "FailedCreate", "denied by a guard"), ), None,
          f"{_SERVE}new pods are rejected: denied by a guard; fix this error"),
     ],

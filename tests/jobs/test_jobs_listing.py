@@ -313,6 +313,29 @@ def test_rows_show_running_first_and_ended_last() -> None:
     assert Screen.of(80, overview.shown(())).lines[0] == "no jobs"
 
 
+def test_jobs_and_queue_name_what_is_refused() -> None:
+    refused = made("TrainJob", "tune")
+    event: Any = {
+        "metadata": {"name": "e", "namespace": "research"},
+        "reason": "TrainJobResourcesCreationFailed",
+        "involvedObject": {"kind": "TrainJob", "name": "tune", "uid": refused["metadata"]["uid"]},
+        "message": 'jobsets.jobset.x-k8s.io "tune" is forbidden: no such class',
+    }
+    words = "admitted, but its JobSet is refused: no such class; fix this error"
+    own = came("tune", "research")
+    admitted = _workload(own, refused)
+    own["metadata"]["ownerReferences"][0]["name"] = "tune"
+    (row,) = rows(Jobs("research", (refused,), (admitted,), (event,)))
+    assert (row.state, row.refused) == ("refused", words)
+    assert f"tune: {words}" in Screen.of(100, overview.shown((row,), NOW)).lines
+    for team, name in (("research", "tune"), ("", "research/tune")):
+        found = listing(state(Workload=[own], Event=[event]), team)
+        assert found.notes[0] == f"{name}: {words}"
+    created = {**event, "reason": "SuccessfulCreate", "lastTimestamp": "2026-01-02T00:00:00Z"}
+    (row,) = rows(Jobs("research", (refused,), (admitted,), (event, created)))
+    assert (row.state, row.refused) == ("starting", "")
+
+
 def test_shows_use_of_requests_or_unknown() -> None:
     jobs = Jobs("ml", (TRAIN, SET, JOB, *PODS, made("Job", "queued")))
     measured = {"train-node-0-9-x9": {"cpu": 1234, "memory": 3 * 2**30 + 1}}

@@ -10,7 +10,7 @@ from builders import FEW_CPUS, GPU, Data, job, planned, pool, server, stack, tea
 from gpu_tenancy import kueue
 from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.plan.namespaces import DEFAULTS, WORKLOADS, LimitRange, ResourceQuota
+from gpu_tenancy.model.plan.namespaces import AUTOSCALERS, DEFAULTS, WORKLOADS, LimitRange, ResourceQuota
 from gpu_tenancy.model.plan.queues import ClusterQueue, checked_cohort
 from gpu_tenancy.model.plan.workloads import Scaling
 
@@ -174,7 +174,7 @@ def test_teams_have_counts_of_every_kind_that_runs() -> None:
         and kind.operator in installed
         and (kind.operator or kind.group in own)
     }
-    assert {name for name in counts if name.startswith("count/")} == {*expected, WORKLOADS}
+    assert {name for name in counts if name.startswith("count/")} == {*expected, AUTOSCALERS, WORKLOADS}
     assert {
         "count/jobs.batch",
         "count/jobsets.jobset.x-k8s.io",
@@ -186,11 +186,12 @@ def test_kinds_of_operators_that_do_not_run_are_not_counted() -> None:
     off = {"trainer": {"install": "off"}, "kuberay": {"install": "off"}, "lws": {"install": "off"}}
     counts = counts_of(stack(operators=off))
     groups = {name.partition(".")[2] for name in counts if name.startswith("count/")}
-    assert groups == {"", "apps", "batch", "kueue.x-k8s.io"}
+    assert groups == {"", "apps", "autoscaling", "batch", "kueue.x-k8s.io"}
 
 
 def test_workloads_are_counted_as_all_kinds_and_pods() -> None:
     counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, objects={"jobs": 7, "pods": 20})}))
+    assert counts.pop(AUTOSCALERS) == 7
     of_kinds = {name: count for name, count in counts.items() if name.startswith("count/") and name != WORKLOADS}
     assert counts[WORKLOADS] == 7 * len(of_kinds) + counts["pods"]
     assert of_kinds["count/deployments.apps"] == of_kinds["count/cronjobs.batch"] == 7

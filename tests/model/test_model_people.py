@@ -150,7 +150,7 @@ def test_members_read_routes_and_create_none() -> None:
         own = {"serving": {"chat": server(expose=expose)}, "notebooks": {**notebooks, "expose": hosts}}
         owner = team(gpus={"h100": {"guaranteed": 8}}, network=network, **own)
         found = rules(environment_of(stack(teams={"a": owner})), "lead")
-        return [rule.verbs for rule in found if {"httproutes", "services"}.intersection(rule.resources)]
+        return [rule.verbs for rule in found if {"httproutes", "endpoints"}.intersection(rule.resources)]
 
     reads = ("get", "list", "watch")
     assert of_leads({"host": "chat.ml.example.com", **gateway}) == [reads, reads]

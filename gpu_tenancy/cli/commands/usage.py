@@ -97,7 +97,8 @@ def queue(
         smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
         def ask() -> listing.Listing:
-            found = listing.listing(replace(reading.read(cluster, listing.KINDS, own), history=durations), only)
+            state = reading.read(cluster, (*listing.KINDS, "Event"), own)
+            found = listing.listing(replace(state, history=durations), only)
             return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
 
         shown = partial(listing.shown, every_team=not only, busy=gpus)

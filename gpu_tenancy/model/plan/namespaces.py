@@ -213,6 +213,7 @@ DEFAULTS: Final = {"pods": 3000, "jobs": 500, "services": 1000, "secrets": 1000,
 server and the head of a Ray cluster have a Service each, and an MPI job has a ConfigMap and a Secret."""
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})  # API groups with pods that Kubernetes itself serves
 WORKLOADS: Final = "count/workloads.kueue.x-k8s.io"
+AUTOSCALERS: Final = "count/horizontalpodautoscalers.autoscaling"
 
 
 def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
@@ -254,7 +255,7 @@ def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
         and (there(environment, kind.operator) if kind.operator else kind.group in _OWN_GROUPS)
     ]
     of_kinds = {f"count/{kind.resource}": jobs + pods * kind.made for kind in counted}
-    return {**amounts, **of_kinds, WORKLOADS: pods + jobs * len(counted)}
+    return {**amounts, **of_kinds, AUTOSCALERS: jobs, WORKLOADS: pods + jobs * len(counted)}
 
 
 class Defaults(NamedTuple):

@@ -78,10 +78,10 @@ class Members(Section):
     """
 
     leads: list[Entry] = []
-    """Do what researchers do, manage Secrets, ConfigMaps and PersistentVolumeClaims, change the priority of workloads,
-    and stop the team's queue."""
+    """Do what researchers do, manage Secrets, ConfigMaps, claims, Services and autoscalers, change the priority of
+    workloads, and stop the team's queue."""
     researchers: list[Entry] = []
-    """Submit, watch and delete workloads, read their logs, open shells and ports in their pods, read quotas."""
+    """Submit and delete workloads, read logs and quotas, open shells and ports, create ConfigMaps and claims."""
     viewers: list[Entry] = []
     """Read everything in the namespace, except Secrets, without shells."""
 

@@ -126,9 +126,9 @@ class Objects(Section):
     pods: Count | None = None
     """Maximum number of pods that are not terminated; default: 3000."""
     jobs: Count | None = None
-    """Maximum number of objects of each kind that has pods, such as Jobs, JobSets and Deployments; default: 500. Kinds
-    that controllers create too, such as the Jobs of a JobSet, may have as many more as `pods`. Workloads of Kueue may
-    have as many as all of these together, so that none that is submitted waits for its count."""
+    """Maximum number of autoscalers, and of objects of each kind that has pods, such as Jobs and JobSets; default: 500.
+    Kinds that controllers create too, such as the Jobs of a JobSet, may have as many more as `pods`. Workloads of Kueue
+    may have as many as all of these together, so that none that is submitted waits for its count."""
     services: Count | None = None
     """Maximum number of Services; default: 1000."""
     secrets: Count | None = None

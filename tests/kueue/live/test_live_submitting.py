@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
@@ -194,6 +195,41 @@ def test_frameworks_without_rights_are_refused_with_a_fix(researcher: Researcher
         researcher.submit(
             {"apiVersion": api_of("TrainJob"), "kind": "TrainingRuntime", "metadata": {"name": "own"}, "spec": runtime}
         )
+
+
+_OTHERS: Final[Any] = {"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {}, "labelSelector": {}}
+_APART: Final[Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_OTHERS]}}}
+_LOCKING: Final[Any] = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
+REFUSED: Final = {
+    "Trainer, without resources": "its JobSet is refused: sets affinity.podAntiAffinity to pods of other namespaces",
+    "kubectl create job --image": 'its pods are refused: violates PodSecurity "baseline:latest": non-default',
+}
+
+
+@pytest.mark.parametrize("sample", REFUSED)
+def test_refusals_behind_operators_reach_their_submitter(researcher: Researcher, sample: str) -> None:
+    """Objects that are accepted, and whose JobSet or pods are refused later; the samples as they are run above."""
+    (found,) = (deepcopy(one["object"]) for one in SAMPLES if one["of"] == sample)
+    found["metadata"]["name"] = name = "behind"
+    if found["kind"] == "TrainJob":
+        node = {"name": "node", "template": {"spec": {"template": {"spec": _APART}}}}
+        runtime = {"template": {"spec": {"replicatedJobs": [node]}}}
+        found["spec"]["runtimePatches"] = [{"manager": "example.com/me", "trainingRuntimeSpec": runtime}]
+    else:
+        found["spec"]["template"]["spec"]["containers"][0] |= _LOCKING
+    words, made = f"admitted, but {REFUSED[sample]}", researcher.submit(found)
+
+    def told() -> str:
+        return " ".join(command(researcher, "why", f"{TEAM}/{name}", "-o", "json").stdout.replace('\\"', '"').split())
+
+    try:
+        researcher.cluster.wait_for(lambda: words in told() or None, timeout=60, what=words)
+        (listed,) = json.loads(command(researcher, "jobs", TEAM, "-o", "json").stdout)
+        assert (listed["state"], listed["refused"][: len(words)]) == ("refused", words)
+        (note, *_) = json.loads(command(researcher, "queue", TEAM, "-o", "json").stdout)["notes"]
+        assert note.startswith(f"{name}: {words}")
+    finally:
+        researcher.end(made)
 
 
 def command(researcher: Researcher, command: str, *words: object) -> Result:
