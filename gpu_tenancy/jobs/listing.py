@@ -37,8 +37,8 @@ from gpu_tenancy.model.names import USER
 JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "stopped"]
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "ClusterQueue", "Cohort", "Job", "LocalQueue", "Namespace", "PodGroup", "PriorityClass", "ResourceFlavor",
-    "Workload",
+    "ClusterQueue", "Cohort", "Job", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "PriorityClass", "Queue",
+    "ResourceFlavor", "Workload",
 )  # fmt: skip
 _STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
 # The condition of a Workload whose last transition began a state.
@@ -111,7 +111,8 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
     unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
     lacking = (f"{named(names)} pending: {text}" for text, names in bound.items())
-    return Listing(tuple(jobs), tuple(dict.fromkeys((*lacking, *notes, *unread))))
+    breaches = (breach.text for breach in state.breaches)
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*breaches, *lacking, *notes, *unread))))
 
 
 def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Listing:
