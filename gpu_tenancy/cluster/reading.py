@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.cluster.estimate import History
@@ -16,6 +16,9 @@ from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError, Unrea
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
+
+if TYPE_CHECKING:
+    from gpu_tenancy.cluster.bound import Breach
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
@@ -175,6 +178,7 @@ class State:
     objects: Mapping[Kind, tuple[Manifest, ...]] = field(default_factory=dict["Kind", tuple[Manifest, ...]])
     missing: Mapping[Kind, Missing] = field(default_factory=dict["Kind", Missing])  # or partly read
     history: History = field(default_factory=History)
+    breaches: tuple["Breach", ...] = ()  # see `bound`
 
     def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
         """Objects of a kind, optionally of one namespace."""

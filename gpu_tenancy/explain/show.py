@@ -48,7 +48,8 @@ def usage(usage: Usage) -> Group:
             quotas.add_row(*budget.cells)
         parts += [Text(""), quotas]
     parts += [Text(""), Text(usage.total.text, style="bold")]
-    return Group(*parts, *(Text(visible(note), style="dim") for note in usage.remarks))
+    styles = dict.fromkeys(usage.breaches, "bold red")
+    return Group(*parts, *(Text(visible(note), style=styles.get(note, "dim")) for note in usage.remarks))
 
 
 def fitting(fitting: Fitting) -> Group:

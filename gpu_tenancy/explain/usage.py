@@ -155,11 +155,13 @@ class Usage:
     unusable: tuple[str, ...] = ()  # guaranteed GPUs that no pod can use now
     interrupted: tuple[Interrupted, ...] = ()  # evicted workloads with GPUs, by namespace
     unreadable: tuple[Missing, ...] = ()  # kinds whose numbers are unknown
+    breaches: tuple[str, ...] = ()  # more GPUs on nodes than a queue counts
 
     @property
     def remarks(self) -> list[str]:
         """The notes as texts, with unknown numbers."""
         return [
+            *self.breaches,
             *self.holds,
             *self.unusable,
             *(f"{one.team}: {one.text}, of {plural(one.workloads, 'workload')}" for one in self.interrupted),
@@ -191,6 +193,7 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
         unusable=tuple(unusable(state, {row.flavor for row in rows} if team else None, gone=True)),
         interrupted=tuple(one for one in interrupted(queues.every_workload) if team in {"", one.team}),
         unreadable=unreadable,
+        breaches=tuple(one.text for one in state.breaches),
     )
 
 

@@ -38,8 +38,8 @@ from gpu_tenancy.model.names import USER
 JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "stopped"]
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "ClusterQueue", "Cohort", "Job", "LocalQueue", "Namespace", "PodGroup", "PriorityClass", "ResourceFlavor",
-    "Workload",
+    "ClusterQueue", "Cohort", "Job", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "PriorityClass", "Queue",
+    "ResourceFlavor", "Workload",
 )  # fmt: skip
 _STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
 # The condition of a Workload whose last transition began a state.
@@ -112,7 +112,9 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
     unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
     lacking = (f"{named(names)} pending: {text}" for text, names in bound.items())
-    return Listing(tuple(jobs), tuple(dict.fromkeys((*_refused(state, workloads, team), *lacking, *notes, *unread))))
+    breaches = (breach.text for breach in state.breaches)
+    refused = _refused(state, workloads, team)
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*breaches, *refused, *lacking, *notes, *unread))))
 
 
 def _refused(state: State, workloads: Sequence[Workload], team: str) -> Iterator[str]:

@@ -153,6 +153,7 @@ def _pod(pod: Manifest) -> Iterator[Sample]:
     for phase in _PHASES:
         yield "kube_pod_status_phase", {**of, "phase": phase}, phase == text_at(pod, "status", "phase")
     yield from _time("kube_pod_start_time", of, text_at(pod, "status", "startTime"))
+    yield from _time("kube_pod_deletion_timestamp", of, text_at(pod, "metadata", "deletionTimestamp"))
     statuses = maps_at(pod, "status", "containerStatuses")
     ends = [text_at(one, "state", "terminated", "finishedAt") for one in statuses]
     yield from _time("kube_pod_completion_time", of, max(ends, default=""))

@@ -7,6 +7,7 @@ from typing import Final
 from gpu_tenancy.base.json import at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.bound import FIX
 from gpu_tenancy.cluster.demand import owners
 from gpu_tenancy.cluster.pods import name_of, namespace_of, scheduler, selects
 from gpu_tenancy.cluster.supply import Facts, unplaced
@@ -68,6 +69,12 @@ def _running_unqueued(facts: Facts) -> Iterator[Finding]:
             problem = "used by pods that no queue counts: admitted workloads can find these GPUs taken"
             fix = "submit them through a LocalQueue, or take them off the quotas of the queues"
             yield Finding(f"namespace {facts.name(namespace)}", f"{amount} {resource}", problem, fix)
+
+
+def _beyond_counted(facts: Facts) -> Iterator[Finding]:
+    for breach in facts.state.breaches:
+        value, problem = f"{breach.bound} {breach.resource}", breach.problem(facts.name)
+        yield Finding(f"queue {facts.name(breach.queue)}", value, problem, FIX)
 
 
 def _two_schedulers(facts: Facts) -> Iterator[Finding]:
@@ -133,6 +140,7 @@ REACH: Final = (
     Rule("gpus-without-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), _without_queue),
     Rule("gpus-beside-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), _beside_queue),
     Rule("used-outside-queues", "wrong", ("Node", "Namespace", "Pod", "ClusterQueue"), _running_unqueued),
+    Rule("bound-beyond-counted", "wrong", ("Node", "Pod", "ClusterQueue", "Workload"), _beyond_counted),
     Rule("two-schedulers-on-node", "wrong", ("Node", "Pod"), _two_schedulers, own=True),
     Rule("pods-nobody-schedules", "wrong", ("Pod",), _nobody_schedules, own=True),
     Rule("pods-gated", "risk", ("Pod",), _gated, own=True),

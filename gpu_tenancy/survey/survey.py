@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.json import Json, at, list_at, text_at
-from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, Kind, State, read
+from gpu_tenancy.cluster.bound import read_checked
+from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, Kind, State
 from gpu_tenancy.cluster.supply import Facts, Names, Pool, Total
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
@@ -60,7 +61,7 @@ class Survey:
 
 def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
     """Reads a cluster with the rights of the reader; raises the errors of `read`."""
-    state = read(cluster, KINDS, cluster.namespace)
+    state = read_checked(cluster, KINDS, cluster.namespace)
     groups = (version.rpartition("/")[0] for version in (KUEUE, VOLCANO))
     served = {group: cluster.versions(group) for group in groups}
     return Facts(state, served, _managed(cluster), Names(anonymous=anonymous))

@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Final
 
 from gpu_tenancy.base.quantity import amount_text, gpus, is_extended, leading_text
+from gpu_tenancy.cluster.bound import read_checked
 from gpu_tenancy.cluster.nodes import read_nodes
 from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.cluster.queues import Queues
-from gpu_tenancy.cluster.reading import Kind, Missing, State, read
+from gpu_tenancy.cluster.reading import Kind, Missing, State
 from gpu_tenancy.explain import usage
 from gpu_tenancy.jobs import listing
 from gpu_tenancy.jobs.jobs import read_jobs
@@ -53,7 +54,7 @@ def read_board(cluster: Cluster, own: str, team: str) -> Board:
     Raises ConsoleError if the team does not exist or the API server does not answer, ApiError if it rejects a request
     for another reason than a missing right.
     """
-    state = read(cluster, KINDS, own)
+    state = read_checked(cluster, KINDS, own, team)
     jobs = rows(read_jobs(cluster, team, queued=True)) if team else None
     return board_of(state, team, jobs)
 

@@ -40,7 +40,7 @@ def _pod(name: str, node: str, gpus: int, phase: str = "Running") -> dict[str, A
     state: dict[str, Any] = {"terminated": {"finishedAt": AT}} if phase == "Succeeded" else {"running": {}}
     owner = {"kind": "Job", "name": "train", "controller": True}
     return {
-        "metadata": {"name": name, "namespace": "a", "uid": name, "ownerReferences": [owner]},
+        "metadata": {"name": name, "namespace": "a", "uid": name, "ownerReferences": [owner], "deletionTimestamp": AT},
         "spec": {
             "nodeName": node,
             "containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": str(gpus), "cpu": "500m"}}}],

@@ -53,6 +53,19 @@ def _uncovered(left: float = 0, memory: float = 40) -> dict[str, Any]:
     return {**_QUOTA, **_beside("cpu", left, 16), **_beside("memory", memory, 16)}
 
 
+def _bound(*pods: str) -> dict[str, Any]:
+    """Running pods with 4 GPUs each in the namespace of a queue that counts 4 GPUs."""
+    made = {
+        f'{name}{{namespace="a", pod="{pod}"{more}}}': value
+        for pod in pods
+        for name, more, value in (
+            ("kube_pod_container_resource_requests", ', node="n1", resource="nvidia_com_gpu"', 4),
+            ("kube_pod_status_phase", ', phase="Running"', 1),
+        )
+    }
+    return {**_QUOTA, **made}
+
+
 _STUCK = {**_QUOTA, 'kueue_admitted_active_workloads{cluster_queue="a"}': 0}
 _FULL = {**_QUOTA, f"kueue_cluster_queue_resource_usage{{{_QUEUE}}}": 12}
 _SCALED = {
@@ -101,6 +114,7 @@ ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GuaranteeNotCovered, CPU is borrowed": (_uncovered(left=-8), "9m", "11m", [_CPU]),
     "GuaranteeNotCovered, too little memory is left": (_uncovered(left=16, memory=15), "9m", "11m", [_MEMORY]),
     "GuaranteeNotCovered, CPU and memory": (_uncovered(left=15, memory=0), "9m", "11m", [_CPU, _MEMORY]),
+    "GpusNotCounted": (_bound("a", "b"), "1m", "3m", ['cluster_queue="a"']),
     "GuaranteeInDoubt": (_two_flavors(4), "29m", "31m", [_QUEUE]),
     "GuaranteeInDoubt, too little is left of the other": (_two_flavors(1), "29m", "31m", [_QUEUE]),
     "QueueStuck": (_STUCK, "29m", "91m", ['cluster_queue="a"']),
@@ -141,6 +155,15 @@ QUIET: dict[str, dict[str, Any]] = {
         _requests("APPLY", dry_run="All"): "_x89 1x100",
         _requests("APPLY", subresource="status"): "_x89 1x100",
         _requests("DELETE", code="403"): "_x89 1x100",
+    },
+    "GpusNotCounted": _bound("a"),
+    "GpusNotCounted, but a pod terminates": {
+        **_bound("a", "b"),
+        'kube_pod_deletion_timestamp{namespace="a", pod="b"}': 1,
+    },
+    "GpusNotCounted, Volcano counts the other pod": {
+        **_bound("a", "b"),
+        'volcano_queue_allocated_scalar_resources{queue_name="a-h100", resource="nvidia.com/gpu"}': 4000,
     },
     "GuaranteeNotHonoured": {**_QUOTA, f"kueue_cluster_queue_resource_reservation{{{_QUEUE}}}": 8},
     "GuaranteeNotHonoured, what waits asks for no GPU": {**_QUOTA, _ASKED: 0},

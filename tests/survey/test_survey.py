@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.bound import breaches
 from gpu_tenancy.cluster.reading import Kind, Missing, State, current
 from gpu_tenancy.cluster.supply import Facts, Names
 from gpu_tenancy.survey import show
@@ -35,7 +37,7 @@ def facts(found: Iterable[Data], *, anonymous: bool = False, missing: Iterable[M
         by_kind[each["kind"]].append(current(each, each["kind"]))
     lacking: dict[Kind, Missing] = {each.kind: each for each in missing}
     state = State({kind: tuple(all_) for kind, all_ in by_kind.items() if kind not in lacking}, lacking)
-    return Facts(state, name=Names(anonymous=anonymous))
+    return Facts(replace(state, breaches=breaches(state)), name=Names(anonymous=anonymous))
 
 
 def seen(found: Iterable[Data], **more: Any) -> Survey:

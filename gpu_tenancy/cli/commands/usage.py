@@ -18,8 +18,8 @@ from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
+    from gpu_tenancy.cluster import bound, dry_run, estimate, reading, references
     from gpu_tenancy.cluster import demand as cluster_demand
-    from gpu_tenancy.cluster import dry_run, estimate, reading, references
     from gpu_tenancy.explain import fit as explain_fit
     from gpu_tenancy.explain import running, show
     from gpu_tenancy.explain import usage as explain_usage
@@ -63,7 +63,7 @@ def usage(
         own, only = whose(cluster, team, namespace, everybody=everybody)
 
         def ask() -> explain_usage.Usage:
-            return explain_usage.measure(reading.read(cluster, explain_usage.KINDS, own), only)
+            return explain_usage.measure(bound.read_checked(cluster, explain_usage.KINDS, own, only), only)
 
         show_answer(ask, show.usage, show.data, output, every if watch else None)
 
@@ -97,7 +97,7 @@ def queue(
         smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
         def ask() -> listing.Listing:
-            state = reading.read(cluster, (*listing.KINDS, "Event"), own)
+            state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
             found = listing.listing(replace(state, history=durations), only)
             return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
 

@@ -8,6 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.bound import KINDS, read_checked
+from gpu_tenancy.cluster.supply import Facts
 from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.local.checks.access import check_access
@@ -72,3 +75,8 @@ def check_all(
     if not missing["kueue"]:
         yield from check_workloads(cluster, plan, controllers.why_not)
         yield from check_topology(cluster, plan)
+        state = read_checked(cluster, KINDS)
+        if totals := Facts(state).totals:  # It has GPUs.
+            used = plural(sum(total.used for total in totals), "GPU")
+            seen = "; ".join(breach.text for breach in state.breaches) or f"{used} of pods on nodes, all counted"
+            yield Check("no queue has more GPUs on nodes than it counts", seen, holds=not state.breaches)

@@ -189,6 +189,16 @@ class Expressions:
         """Usage of each queue's admitted workloads."""
         return self.quota("kueue_cluster_queue_resource_usage", more)
 
+    @property
+    def beyond_counted(self) -> str:
+        """GPUs on nodes of queues that count fewer, without deleted pods; Volcano's queues are named team-flavor."""
+        pods = f"{self.held(f', {self.in_teams}')} unless on (namespace, pod) kube_pod_deletion_timestamp"
+        bound = f'label_replace({pods}, "cluster_queue", "$1", "namespace", "(.+)")'
+        teams = _one_of(sorted(self.teams, key=len, reverse=True))
+        gangs = f"max by (queue_name, resource) (volcano_queue_allocated_scalar_resources{{{self.raw}}}) / 1000"
+        of_teams = f'label_replace({gangs}, "cluster_queue", "$1", "queue_name", "({teams})-.+")'
+        return f"sum by (cluster_queue) ({bound}) > sum by (cluster_queue) ({self.used()} or {of_teams})"
+
     def limit(self, more: str = "") -> str:
         """Nominal quota plus borrowing limit of each queue; +Inf without a limit."""
         return f"{self.nominal(more)} + {self.quota('kueue_cluster_queue_borrowing_limit', more)}"

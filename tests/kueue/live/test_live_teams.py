@@ -12,11 +12,12 @@ from builders import GPU, Data, job, pool, stack, team
 from queueing import Queueing, a_job, workload_of
 from removing import remove
 from repository import ROOT
-from researchers import researching
+from researchers import Researcher, researching, sections
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster import bound
 from gpu_tenancy.cluster.demand import demand
 from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.embedded.nodes import NodeShape, bring_nodes, node_shapes
@@ -32,6 +33,8 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.source import Source, read_file, to_config
 from gpu_tenancy.review.reasons import claims_lost
+from gpu_tenancy.ui.board import read_board
+from gpu_tenancy.ui.page import sections as sections_of
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 STACK: Final = "renaming"
@@ -286,3 +289,69 @@ def verdict(cluster: Cluster, gpus: int) -> str:
     """Of `tenancy fit`, for a job of one pod: the team has two GPUs left, and the node four."""
     asked = a_job("asked", TEAM, {GPU: str(gpus), "cpu": "8", "memory": "64Gi"})
     return fit.judge(read(cluster, fit.KINDS, TEAM), TEAM, demand(asked, TEAM)).verdict
+
+
+# GPUs bound beyond what Kueue counts.
+
+WIDE: Final = yaml.safe_load("""
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: wide, namespace: ml-research}
+spec:
+  replicatedJobs:
+    - name: w
+      template:
+        spec:
+          parallelism: 1
+          completions: 1
+          template:
+            spec:
+              restartPolicy: Never
+              containers:
+                - {name: work, image: "registry.example.com/ml/train:1.4.0", resources: {limits: {nvidia.com/gpu: 1}}}
+""")
+
+
+def test_reports_name_resized_children_and_their_owner(queueing: Queueing, tmp_path: Path) -> None:
+    """A researcher resizes a child of an admitted JobSet, which Kueue does not count; guards only warn."""
+    team, admin = str(WIDE["metadata"]["namespace"]), queueing.platform.kubeconfig
+    with researching(queueing, tmp_path, {**sections(), "guards": "warn"}, team) as member:
+        made = member.own.create(WIDE)
+        try:
+            member.running("wide", 1)
+            assert bound.read_checked(member.cluster, bound.KINDS).breaches == ()
+            _resize(member, team, 4)
+            told = f"on nodes, 1 counted: JobSet {team}/wide (pods wide-w-0-0"
+            for file in (member.kubeconfig, admin):
+                assert f"queue {team}: 4 nvidia.com/gpu of flavor " in _shown("usage", team, file)
+                assert told in _shown("usage", team, file)
+                assert told in _shown("queue", team, file)
+            assert told in _shown("cluster", "inspect", admin)
+            assert told in sections_of(read_board(member.own, team, team))["usage"]
+            _resize(member, team, 1)
+            member.cluster.wait_for(
+                lambda: not bound.read_checked(member.cluster, bound.KINDS).breaches or None,
+                what="the end of the breach",
+            )
+            for command in (("usage", team), ("queue", team), ("cluster", "inspect")):
+                assert " counted: " not in _shown(*command, admin)
+        finally:
+            member.end(made)
+
+
+def _resize(member: Researcher, team: str, count: int) -> None:
+    spec: Json = {"parallelism": count, "completions": count}
+    member.own.patch(Reference("batch/v1", "Job", "wide-w-0", team), {"spec": spec})
+    member.cluster.wait_for(
+        lambda: sum(bool(at(pod, "spec", "nodeName")) for pod in member.pods("wide")) == count or None,
+        timeout=60,
+        what=f"{count} pods on nodes",
+    )
+
+
+def _shown(*command: object) -> str:
+    """Output in JSON, which wraps no lines, of a command with the kubeconfig at its end."""
+    *words, file = map(str, command)
+    done = CliRunner().invoke(app, [*words, "--kubeconfig", file, "-o", "json"])
+    assert done.exit_code == 0, done.output
+    return done.stdout
