@@ -215,6 +215,19 @@ def test_the_controllers_of_kubernetes_write_it(
     assert not acting(name).patch_refusal(kept(manifest), {"status": status}, subresource="status")
 
 
+def test_only_schedulers_bind_pods(acting: Callable[[str], Person], kept: Callable[[Any], Any]) -> None:
+    own = kept(pod(RESEARCH, None, NO_GPUS))["metadata"]
+    target = {"apiVersion": "v1", "kind": "Node", "name": "l4-0"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": own["name"]}, "target": target}
+    for resource in (f"pods/{own['name']}/binding", "bindings"):
+        path = f"/api/v1/namespaces/{RESEARCH}/{resource}"
+        status, answer = acting("boss").asked("POST", path, binding)
+        assert status in {403, 422}, answer
+        assert "binds a pod to node l4-0, which only schedulers may do; leave it to the scheduler" in answer["message"]
+        status, answer = acting("system:kube-scheduler").asked("POST", path, binding)
+        assert status < 300, answer
+
+
 # Servers.
 
 NEWER: Any = {"spec": {"template": {"metadata": {"annotations": {"note": "newer"}}}}}

@@ -141,7 +141,7 @@ def test_policies_spare_status_binding_and_most_deletions() -> None:
     for name in PODS:
         rules = spec(made(), POLICY, name)["matchConstraints"]["resourceRules"]
         parts = {item for rule in rules for item in rule["resources"] if "/" in item or "*" in item}
-        judged = {"devices": "pods/ephemeralcontainers", "grace": "pods/eviction", "ratio": "pods/resize"}
+        judged = {"devices": "pods/ephemeralcontainers", "ratio": "pods/resize"}
         assert parts == {*([judged[name]] if name in judged else [])}
         operations = {operation for rule in rules for operation in rule["operations"]}
         more = {"grace": {"CREATE", "DELETE"}, "release": {"CREATE", "DELETE"}, "rollout": set[str]()}
@@ -249,8 +249,8 @@ def test_policies_read_only_fields_that_updates_compare() -> None:
     }
     assert len(texts) > 7
     reads = {name: {*re.findall(r"(?<!\w)object\.\??(\w+)", text)} - {"kind"} for name, text in texts.items()}
-    # In comparisons of both versions, and of an eviction, which is never updated.
-    others = {"kueue-metadata": {"metadata", "spec"}, "grace": {"deleteOptions"}}
+    # In comparisons of both versions.
+    others = {"kueue-metadata": {"metadata", "spec"}}
     assert {name: fields for name, fields in reads.items() if fields} == others
 
 
