@@ -112,6 +112,7 @@ class WorkloadKind(_Row):
     operator: str | None = None
     pods: tuple[Pods, ...] = ()
     patches: tuple[Steps, ...] = ()
+    has_children: bool = False
     groups: Groups | None = None
     gang: Steps = ()
     deadline: Steps = ()

@@ -331,3 +331,30 @@ def test_a_server_is_not_scaled_beyond_what_kueue_counts(tenant: Person, server:
     assert words in tenant.patch_refusal(own, {"spec": {"replicas": 4}}, subresource="scale")
     for number in (0, 1):
         assert not tenant.patch_refusal(own, {"spec": {"replicas": number}}, subresource="scale")
+
+
+SCALED: Final = [
+    (replicas("Deployment", RESEARCH, None, spec=NO_GPUS), 50, "51 pods by spec.replicas"),
+    (leader_worker_set(RESEARCH, None, NO_GPUS), 25, "52 pods by spec.leaderWorkerTemplate.size * replicas"),
+]
+
+
+@pytest.mark.parametrize("subresource", ["", "scale"])
+@pytest.mark.parametrize("case", SCALED, ids=["Deployment", "LeaderWorkerSet"])
+def test_objects_do_not_grow_beyond_the_bounds_of_their_team(
+    cluster: Cluster, acting: Callable[[str], Person], kept: Callable[..., Any], case: Any, subresource: str
+) -> None:
+    """Nor by controllers: autoscalers scale objects. Objects that were larger before can stay and shrink."""
+    own, bound, words = case
+    own, boss = kept({**own, "spec": {**own["spec"], "replicas": 0}}), acting(OF_KUBERNETES[0])
+
+    def scaled(number: int) -> str:
+        return boss.patch_refusal(own, {"spec": {"replicas": number}}, subresource=subresource)
+
+    assert scaled(bound) == ""
+    assert "one object in this namespace can have" in scaled(201)
+    if not subresource:
+        assert words in scaled(bound + 1)
+        cluster.patch(Reference.of(own), {"spec": {"replicas": 300}})
+        assert scaled(299) == ""
+        assert "has 301" in scaled(301)

@@ -29,7 +29,7 @@ PODS = [
     "scheduling",
     "toleration",
 ]
-OBJECTS = ["disruption", "expose", "namespace", "network", "queue-objects", "scale", "status"]
+OBJECTS = ["count", "disruption", "expose", "namespace", "network", "queue-objects", "scale", "status"]
 RULES = sorted([*PODS, *OBJECTS])
 POLICIES = Path(sources.__file__).with_name("policies")
 SOURCES = sorted(file.stem for file in POLICIES.glob("*.yaml") if file.stem != "shared")
