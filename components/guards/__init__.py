@@ -14,7 +14,7 @@ from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.manifests.pods import MARGIN, STAYS
 from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
-from gpu_tenancy.model.plan.guards import USUAL_LIMITS, GuardsPlan, own_images, prefix_expression
+from gpu_tenancy.model.plan.guards import USUAL_LIMITS, USUAL_SIZES, GuardsPlan, own_images, prefix_expression
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
@@ -22,7 +22,19 @@ from gpu_tenancy.model.plan.workloads import SHIPPED
 from gpu_tenancy.model.yaml import read_table
 
 from ..objects import Component, Options
-from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, sizes, template_places
+from .cel import (
+    KINDS,
+    SIZED,
+    gang_specs,
+    key,
+    literal,
+    partitions,
+    places_of_pods,
+    queue_place,
+    sized,
+    sizes,
+    template_places,
+)
 
 DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
 """Names of the MutatingAdmissionPolicies."""
@@ -93,7 +105,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     others = {
         **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "sizes", "status", "devices", "grace"), True),
         "toleration": bool(guards.taints),
-        **dict.fromkeys(("scheduling", "amount", "ratio"), True),
+        **dict.fromkeys(("scheduling", "amount", "count", "ratio"), True),
         "images": bool(guards.registries),
         **dict.fromkeys(("queue-objects", "network", "expose", "disruption", "namespace"), True),
     }
@@ -222,6 +234,7 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
         "counted": _counted(guards),
         "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
         "revised": [kind for kind in _counted(guards) if kind.partition],
+        "sized": SIZED,
         "timed": _timed(guards),
     }
     below = f"/{rule['subresource']}" if "subresource" in rule else ""
@@ -265,6 +278,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "taintValue": GPU_TAINT_VALUE,
         "claimsAreGpus": not guards.claims,
         "uncovered": UNCOVERED,
+        "usualSizes": USUAL_SIZES,
         "usualLimits": ",".join(f"{name}={amount}" for name, amount in format_amounts(USUAL_LIMITS).items()),
         "maxPerNode": guards.max_per_node,
         "priorityClasses": list(guards.priorities),
@@ -291,6 +305,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "internal": [*guards.internal.items()],
         "public": [*guards.public.items()],
         "kinds": [key(kind) for kind in KINDS],
+        "parents": [kind.plural for kind in SIZED if kind.has_children],
         "servers": [key(kind) for kind in KINDS if kind.work == "serving"],
         "counted": [key(kind) for kind in _counted(guards)],
         "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
@@ -309,6 +324,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "gangSpecs": gang_specs(),
         "partitions": partitions(),
         "sizes": sizes(kind for kind in KINDS if kind.counts_template),
+        **sized(),
         "templatePlaces": template_places(),
     }
 

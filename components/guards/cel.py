@@ -7,6 +7,8 @@ from gpu_tenancy.model.kinds import Pods, Queued, Step, WorkloadKind, kinds
 
 KINDS: Final = tuple(kind for kind in kinds().values() if kind.guarded)
 """Kinds that contain pods. The pods of any other kind are evaluated when its controller creates them."""
+SIZED: Final = tuple(kind for kind in KINDS if any(pods.count for pods in kind.pods))
+"""Kinds with a number of pods."""
 _WIDTH: Final = 100  # characters of a line of a long list
 
 
@@ -133,6 +135,27 @@ def sizes(of: Iterable[WorkloadKind]) -> str:
 
 def _dotted(path: Iterable[Step]) -> str:
     return ".".join(step.field for step in path)
+
+
+def sized() -> dict[str, str]:
+    """CEL of how many pods the object `o` has: its items, by the fields that say so, and the number of an item `i`."""
+    items: dict[str, str] = {}
+    fields: dict[str, None] = {}
+    # The groups of a kind are counted beside what has its pods.
+    for kind in sorted(SIZED, key=lambda kind: kind.groups is None):
+        pods = next(pods for pods in kind.pods if pods.count)
+        at, within = (pods.at[:1], f"{pods.at[1].field}.") if kind.groups else (pods.at, "")
+        own = [f"{within}{field}" for field in pods.count] + ["replicas"] * bool(kind.groups)
+        fields |= dict.fromkeys(own)
+        form = {"[]": "", "{}": ".optMap(m, dyn(m.map(k, m[k])))"}
+        alone = f".?{own[0].replace('.', '.?')}.optMap(n, dyn([{_at(at).replace('?', '')}]))"
+        place = ".".join(f"{step.field}{step.form}".rstrip("?") for step in at)
+        items[f"{place}.{' * '.join(own)}"] = f"{_at(at)}{form.get(at[-1].form, alone)}"
+    numbers = {field: f"int(i.?{field.replace('.', '.?')}.orValue(1))" for field in fields}
+    # KubeRay runs minReplicas if replicas is less.
+    numbers["replicas"] = f"[{numbers['replicas']}, int(i.?minReplicas.orValue(0))].max()"
+    sized = "{" + _joined(f"?'{name}': {cel}" for name, cel in items.items()) + "}"
+    return {"sized": sized, "sizeOfItem": " * ".join(numbers.values()), "replicasOfItem": numbers["replicas"]}
 
 
 def _at(path: Iterable[Step]) -> str:

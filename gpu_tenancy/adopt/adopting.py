@@ -50,7 +50,9 @@ _KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
         ("ResourceQuota", "spec", "hard", name): ("objects", name)
         for name in ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims")
     },
-    ("ResourceQuota", "spec", "hard", "count/cronjobs.batch"): ("objects", "jobs"),
+    ("ResourceQuota", "spec", "hard", "count/cronjobs.batch"): ("objects", "cronjobs"),
+    ("ResourceQuota", "spec", "hard", "count/deployments.apps"): ("objects", "jobs"),
+    ("ResourceQuota", "spec", "hard", "count/leases.coordination.k8s.io"): ("objects", "others"),
     ("ResourceQuota", "spec", "hard", "requests.storage"): ("objects", "storage"),
     **{
         ("LimitRange", "spec", "limits", "Container", part, resource): ("containers", part, resource)

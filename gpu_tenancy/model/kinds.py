@@ -113,6 +113,7 @@ class WorkloadKind(_Row):
     operator: str | None = None
     pods: tuple[Pods, ...] = ()
     patches: tuple[Steps, ...] = ()
+    has_children: bool = False
     groups: Groups | None = None
     suspend: Steps = ()
     gang: Steps = ()

@@ -30,7 +30,7 @@ MEMBERS: tuple[tuple[str, str, Any], ...] = (
     ("teams", PRODUCTION, {"researchers": ["group:others"]}),
 )
 POLICIES = (
-    "accounts", "amount", "devices", "disruption", "expose", "grace", "kueue-metadata", "namespace", "network",
+    "accounts", "amount", "count", "devices", "disruption", "expose", "grace", "kueue-metadata", "namespace", "network",
     "priority", "queue", "queue-objects", "ratio", "release", "rollout", "scheduling", "secrets", "sizes", "status",
     "tokens", "toleration",
 )  # fmt: skip

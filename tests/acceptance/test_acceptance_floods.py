@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 from acceptance_builders import Waves, declared, flat, in_waves, sections_of
-from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, TEAMS, Door, Person, cron_job, job, job_set, pod_of
+from acceptance_guards import (
+    EXPERIMENTS,
+    PRODUCTION,
+    RESEARCH,
+    TEAMS,
+    Door,
+    Person,
+    an_object,
+    cron_job,
+    job,
+    job_set,
+    pod_of,
+)
 from removing import remove
 
 from gpu_tenancy.base.json import at, map_at, text_at
@@ -20,7 +32,7 @@ NAME = "gpu-tenancy-teams"
 def stack() -> Waves:
     """The stack `local`, with a team that may have few objects. Kueue does not run."""
     sections = sections_of("local")
-    sections["teams"][EXPERIMENTS]["objects"] = {"jobs": 2, "pods": 1}
+    sections["teams"][EXPERIMENTS]["objects"] = {"jobs": 2, "pods": 1, "cronjobs": 1, "others": 20}
     return in_waves(declared(sections))
 
 
@@ -58,14 +70,15 @@ def _used(cluster: Cluster, team: str) -> dict[str, int] | None:
     return {name: int(str(used[name])) for name in hard if name.startswith("count/")}
 
 
-def test_a_job_beyond_the_count_of_its_team_is_refused(cluster: Cluster) -> None:
+def test_objects_beyond_the_counts_of_their_team_are_refused(cluster: Cluster) -> None:
     made: list[Any] = []
     try:
-        for flood, allowed in ((job, 3), (job_set, 3), (cron_job, 2)):
+        for flood, allowed in ((job, 3), (job_set, 3), (cron_job, 1), (lease, 20)):
             for number in range(allowed + 1):
-                one = flood(EXPERIMENTS, EXPERIMENTS, *([pod_of()] if flood is not cron_job else []))
+                one = flood(EXPERIMENTS, EXPERIMENTS, *([pod_of()] if flood in {job, job_set} else []))
                 one["metadata"]["name"] = f"flood-{number}"
-                one.get("spec", {})["suspend"] = True
+                if flood is not lease:
+                    one["spec"]["suspend"] = True
                 if number == allowed:
                     cluster.wait_for(lambda one=one: _is_full(cluster, one), what="the count of what was created")
                     with pytest.raises(Exception, match=f"exceeded quota: budget.*count/{one['kind'].lower()}s"):
@@ -76,6 +89,10 @@ def test_a_job_beyond_the_count_of_its_team_is_refused(cluster: Cluster) -> None
         cluster.create(job(RESEARCH, RESEARCH), dry_run=True)
     finally:
         remove(cluster, made)
+
+
+def lease(namespace: str, _: str) -> Any:
+    return an_object("coordination.k8s.io/v1", "Lease", "flood", namespace)
 
 
 def _is_full(cluster: Cluster, one: Manifest) -> bool:

@@ -235,6 +235,19 @@ def test_only_kueue_changes_what_it_counts(
         assert not tenant.patch_refusal(light, {"spec": change}), "no queue counts it"
 
 
+def test_only_schedulers_bind_pods(acting: Callable[[str], Person], kept: Callable[[Any], Any]) -> None:
+    own = kept(pod(RESEARCH, None, NO_GPUS))["metadata"]
+    target = {"apiVersion": "v1", "kind": "Node", "name": "l4-0"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": own["name"]}, "target": target}
+    for resource in (f"pods/{own['name']}/binding", "bindings"):
+        path = f"/api/v1/namespaces/{RESEARCH}/{resource}"
+        status, answer = acting("boss").asked("POST", path, binding)
+        assert status in {403, 422}, answer
+        assert "binds a pod to node l4-0, which only schedulers may do; leave it to the scheduler" in answer["message"]
+        status, answer = acting("system:kube-scheduler").asked("POST", path, binding)
+        assert status < 300, answer
+
+
 # Servers.
 
 NEWER: Any = {"spec": {"template": {"metadata": {"annotations": {"note": "newer"}}}}}
@@ -339,3 +352,30 @@ def test_a_server_is_not_scaled_beyond_what_kueue_counts(
         status, found = autoscaler.asked("PUT", path, scale)
         assert answer in str(found.get("message", "")), found
         assert (status == 200) == (kind == "deployments")
+
+
+SCALED: Final = [
+    (replicas("Deployment", RESEARCH, None, spec=NO_GPUS), 50, "51 pods by spec.replicas"),
+    (leader_worker_set(RESEARCH, None, NO_GPUS), 25, "52 pods by spec.leaderWorkerTemplate.size * replicas"),
+]
+
+
+@pytest.mark.parametrize("subresource", ["", "scale"])
+@pytest.mark.parametrize("case", SCALED, ids=["Deployment", "LeaderWorkerSet"])
+def test_objects_do_not_grow_beyond_the_bounds_of_their_team(
+    cluster: Cluster, acting: Callable[[str], Person], kept: Callable[..., Any], case: Any, subresource: str
+) -> None:
+    """Nor by controllers: autoscalers scale objects. Objects that were larger before can stay and shrink."""
+    own, bound, words = case
+    own, boss = kept({**own, "spec": {**own["spec"], "replicas": 0}}), acting(OF_KUBERNETES[0])
+
+    def scaled(number: int) -> str:
+        return boss.patch_refusal(own, {"spec": {"replicas": number}}, subresource=subresource)
+
+    assert scaled(bound) == ""
+    assert "one object in this namespace can have" in scaled(201)
+    if not subresource:
+        assert words in scaled(bound + 1)
+        cluster.patch(Reference.of(own), {"spec": {"replicas": 300}})
+        assert scaled(299) == ""
+        assert "has 301" in scaled(301)

@@ -168,7 +168,7 @@ def test_children_of_judged_owners_are_not_judged_again(clerk: Person) -> None:
     operator, owner = clerk.impersonating("system:serviceaccounts:volcano-system"), ("batch.volcano.sh/v1alpha1", "Job")
     jobs = {guard: one.create for guard, one in attempts().items() if one.create.get("kind") == "Job"}
     judged = {guard for guard in jobs if guard in IN_FORCE and operator.refusal(owned(*owner, wrong(guard)))}
-    assert judged == {"accounts", "secrets"}
+    assert judged == {"accounts", "count", "secrets"}
     assert jobs.keys() >= OF_OWNED | judged
 
 

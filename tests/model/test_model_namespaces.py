@@ -10,7 +10,7 @@ from builders import FEW_CPUS, GPU, Data, job, planned, pool, server, stack, tea
 from gpu_tenancy import kueue
 from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.plan.namespaces import AUTOSCALERS, DEFAULTS, WORKLOADS, LimitRange, ResourceQuota
+from gpu_tenancy.model.plan.namespaces import DEFAULTS, OTHERS, WORKLOADS, LimitRange, ResourceQuota
 from gpu_tenancy.model.plan.queues import ClusterQueue, checked_cohort
 from gpu_tenancy.model.plan.workloads import Scaling
 
@@ -163,7 +163,9 @@ def test_teams_have_counts_of_every_kind_that_runs() -> None:
     }
     groups = {"g": server(nodes=2, gpus=1)}
     counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, quota=FEW_CPUS, training=jobs, serving=groups)}))
-    assert {key: counts[key] for key in DEFAULTS if key != "jobs"} == {k: v for k, v in DEFAULTS.items() if k != "jobs"}
+    derived = {"children", "cronjobs", "jobs", "others"}
+    plain = {key: amount for key, amount in DEFAULTS.items() if key not in derived}
+    assert {key: counts[key] for key in counts.keys() & DEFAULTS} == plain
     installed = {None, "trainer", "kuberay", "lws"}
     own = {"", "apps", "batch"}
     expected = {
@@ -174,7 +176,7 @@ def test_teams_have_counts_of_every_kind_that_runs() -> None:
         and kind.operator in installed
         and (kind.operator or kind.group in own)
     }
-    assert {name for name in counts if name.startswith("count/")} == {*expected, AUTOSCALERS, WORKLOADS}
+    assert {name for name in counts if name.startswith("count/")} == {*expected, *OTHERS, WORKLOADS}
     assert {
         "count/jobs.batch",
         "count/jobsets.jobset.x-k8s.io",
@@ -185,17 +187,31 @@ def test_teams_have_counts_of_every_kind_that_runs() -> None:
 def test_kinds_of_operators_that_do_not_run_are_not_counted() -> None:
     off = {"trainer": {"install": "off"}, "kuberay": {"install": "off"}, "lws": {"install": "off"}}
     counts = counts_of(stack(operators=off))
-    groups = {name.partition(".")[2] for name in counts if name.startswith("count/")}
-    assert groups == {"", "apps", "autoscaling", "batch", "kueue.x-k8s.io"}
+    groups = {name.partition(".")[2] for name in counts if name.startswith("count/") and name not in OTHERS}
+    assert groups == {"", "apps", "batch", "kueue.x-k8s.io"}
 
 
-def test_workloads_are_counted_as_all_kinds_and_pods() -> None:
-    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, objects={"jobs": 7, "pods": 20})}))
-    assert counts.pop(AUTOSCALERS) == 7
-    of_kinds = {name: count for name, count in counts.items() if name.startswith("count/") and name != WORKLOADS}
+def test_counts_follow_the_keys_of_objects() -> None:
+    objects = {"jobs": 7, "pods": 20, "cronjobs": 3, "others": 5}
+    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, objects=objects)}))
+    of_kinds = {name: counts[name] for name in counts if name.startswith("count/") and name != WORKLOADS}
+    others = {name: of_kinds.pop(name) for name in OTHERS}
     assert counts[WORKLOADS] == 7 * len(of_kinds) + counts["pods"]
-    assert of_kinds["count/deployments.apps"] == of_kinds["count/cronjobs.batch"] == 7
+    assert of_kinds["count/deployments.apps"] == 7
+    assert of_kinds["count/cronjobs.batch"] == 3
     assert of_kinds["count/jobs.batch"] == of_kinds["count/statefulsets.apps"] == 27, "controllers create them too"
+    assert others == {**dict.fromkeys(OTHERS, 5), "count/resourceclaims.resource.k8s.io": 165}, (
+        "controllers create claims too"
+    )
+
+
+@pytest.mark.parametrize(("objects", "most"), [({}, 60), ({"children": 30}, 30)])
+def test_bounds_of_one_object_fit_the_stack(objects: Data, most: int) -> None:
+    groups = server(nodes=2, gpus=1, replicas=30, cpu=1, memory="1Gi")
+    guarantee = {"h100": {"guaranteed": 64}}
+    pools = {"h100": pool("p5.48xlarge", 8), "cpu": pool("m7i.8xlarge", 1)}
+    sections = stack(pools=pools, teams={"a": team(gpus=guarantee, serving={"g": groups}, objects=objects)})
+    assert planned(sections).teams[0].namespace.sizes == {"pods": 3000, "children": most}
 
 
 def test_default_counts_fit_the_stack_twice() -> None:

@@ -24,6 +24,7 @@ _COUNTED: Final = {
     "services": "Services of the team's servers and distributed jobs",
     "pods": "pods of the team's servers at their peak and its largest job",
     "jobs": "its servers or jobs of one kind",
+    "children": "groups of its largest server, or workers of its largest Ray cluster",
 }
 """Objects that the stack itself creates, by key of `objects`."""
 _RAY_NAME: Final = 47

@@ -7,7 +7,7 @@ from gpu_tenancy.base.problems import Path
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
 from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Outlook, grace_of, holdings
 from gpu_tenancy.model.plan.environment import Flavor
-from gpu_tenancy.model.plan.namespaces import container_defaults, namespace
+from gpu_tenancy.model.plan.namespaces import OTHERS, container_defaults, namespace
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
 from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of, measures
 from gpu_tenancy.model.spec.tenancy import Shares
@@ -132,6 +132,7 @@ def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tupl
             return "set in the stack", (("teams", team, "compute", kind, bare),)
     elif "/" not in bare or bare.startswith("count/"):
         keys = ("jobs", "pods") if "/" in bare else (bare,)
+        keys = ("others",) if bare in OTHERS else ("cronjobs",) if "/cronjobs." in bare else keys
         set_keys = tuple(("teams", team, "objects", key) for key in keys if getattr(spec.objects, key) is not None)
         return ("set in the stack", set_keys) if set_keys else ("default of objects", (("teams", team),))
     parts = [

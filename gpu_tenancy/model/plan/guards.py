@@ -16,7 +16,7 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on, connected_flavors
-from gpu_tenancy.model.plan.namespaces import NamespacePlan, container_defaults
+from gpu_tenancy.model.plan.namespaces import DEFAULTS, NamespacePlan, container_defaults
 from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, predates, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.people import accounts
@@ -41,6 +41,8 @@ _MAKERS: Final = {"volcano": "volcano", "kueue": "kueue", _CACHES: "fluid", "kub
 admitted objects."""
 USUAL_LIMITS: Final = container_defaults(Team.model_validate({"owner": "x", "costCenter": "x"})).limits
 """Default limits of containers of a team that sets none."""
+USUAL_SIZES: Final = {name: str(DEFAULTS[name]) for name in ("children", "pods")}
+"""Maximum numbers of what one object has in the namespace of a team that sets none, by key of `objects`."""
 MUTATING: Final = (1, 36)
 """Kubernetes from which MutatingAdmissionPolicies are generally available (`admissionregistration.k8s.io/v1`):
 https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/"""
@@ -80,6 +82,7 @@ class Bounds:
             "default-limits": [] if defaults == USUAL_LIMITS else _listed(defaults),
             "min-per-container": _listed(limits.min),
             "max-per-container": _listed(most),
+            **{f"max-{name}": [str(most)] for name, most in self.namespace.sizes.items() if most != DEFAULTS[name]},
             "default-gpus": ["0"] if limits.gives_gpus else [],
             "workload-secrets": sorted(set(team.workload_secrets)),
             "expose-hosts": expose.hosts,

@@ -112,6 +112,7 @@ class NamespacePlan:
     bindings: tuple[TeamBinding, ...]
     manager: WorkerAccess | None  # the MultiKueue manager; None if the stack is not one of its workers
     pull_secrets: tuple[str, ...]  # Secrets for the images of the team's workloads
+    sizes: dict[str, int]  # maximum numbers of children and pods of one object
     interfaces: tuple[int, ...]  # numbers of RDMA interfaces with a ResourceClaimTemplate
     protect: bool  # whether Pulumi refuses to delete it: in production, while the stack declares claims in it
     annotations: dict[str, str] = field(default_factory=dict[str, str])  # facts about the team that the guards need
@@ -146,6 +147,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         bindings=bindings(tree, name),
         manager=worker_access(tree),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
+        sizes={key: amount for key, amount in amounts(tree, team).items() if key in {"children", "pods"}},
         interfaces=tuple(sorted({claiming[flavor] for flavor in tree.shares_of(name) if flavor in claiming})),
         protect=tree.stack.is_production and any(stored(team)),
     )
@@ -207,13 +209,25 @@ def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
 
 
 _CLAIMS: Final = "persistentvolumeclaims"
-DEFAULTS: Final = {"pods": 3000, "jobs": 500, "services": 1000, "secrets": 1000, "configmaps": 1000, _CLAIMS: 500}
+DEFAULTS: Final = {
+    "pods": 3000, "children": 50, "jobs": 500, "cronjobs": 20, "services": 1000, "secrets": 1000,
+    "configmaps": 1000, _CLAIMS: 500, "others": 1000,
+}  # fmt: skip
 """Counts of a team that sets none. Pods: the number of pods of a namespace up to which Kubernetes is tested
 (https://github.com/kubernetes/community/blob/master/sig-scalability/configs-and-limits/thresholds.md). A JobSet, a
 server and the head of a Ray cluster have a Service each, and an MPI job has a ConfigMap and a Secret."""
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})  # API groups with pods that Kubernetes itself serves
+OTHERS: Final = {
+    **dict.fromkeys(
+        ("count/horizontalpodautoscalers.autoscaling", "count/ingresses.networking.k8s.io",
+         "count/leases.coordination.k8s.io", "count/networkpolicies.networking.k8s.io",
+         "count/poddisruptionbudgets.policy", "count/resourceclaimtemplates.resource.k8s.io",
+         "count/rolebindings.rbac.authorization.k8s.io", "count/roles.rbac.authorization.k8s.io",
+         "count/serviceaccounts"), 0),
+    "count/resourceclaims.resource.k8s.io": 8,
+}  # fmt: skip
+"""Counts of kinds without pods, with the number that Kubernetes creates for a pod at most. It counts no Events."""
 WORKLOADS: Final = "count/workloads.kueue.x-k8s.io"
-AUTOSCALERS: Final = "count/horizontalpodautoscalers.autoscaling"
 
 
 def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
@@ -236,7 +250,18 @@ def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
         "services": sum(server.has_service for server in servers) + groups + len(connected) + hosts,
         "secrets": len(team.secrets),
         _CLAIMS: len(team.storage) + len(environment.stack.datasets),
+        "children": max(
+            [server.most_replicas for server in servers if server.grouped]
+            + [job.most_pods for job in jobs if job.framework == "ray"],
+            default=0,
+        ),
     }
+
+
+def amounts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
+    """The value of each key of `objects`, with its default."""
+    own, least = team.objects.model_dump(exclude_none=True), needed(environment, team)
+    return {key: own.get(key, max(amount, 2 * least.get(key, 0))) for key, amount in DEFAULTS.items()}
 
 
 def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
@@ -244,9 +269,9 @@ def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
 
     Kueue creates one Workload for each object of a kind with pods (Kubernetes', the operators'), or for each pod.
     """
-    own, least = team.objects.model_dump(exclude_none=True), needed(environment, team)
-    amounts = {key: own.get(key, max(amount, 2 * least.get(key, 0))) for key, amount in DEFAULTS.items()}
-    jobs, pods = amounts.pop("jobs"), amounts["pods"]
+    most = amounts(environment, team)
+    jobs, crons, others, _ = (most.pop(key) for key in ("jobs", "cronjobs", "others", "children"))
+    pods = most["pods"]
     counted = [
         kind
         for kind in kinds().values()
@@ -254,8 +279,11 @@ def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
         and kind.plural != "pods"
         and (there(environment, kind.operator) if kind.operator else kind.group in _OWN_GROUPS)
     ]
-    of_kinds = {f"count/{kind.resource}": jobs + pods * kind.made for kind in counted}
-    return {**amounts, **of_kinds, AUTOSCALERS: jobs, WORKLOADS: pods + jobs * len(counted)}
+    of_kinds = {
+        f"count/{kind.resource}": crons if kind.kind == "CronJob" else jobs + pods * kind.made for kind in counted
+    }
+    of_others = {name: others + pods * of_pod for name, of_pod in OTHERS.items()}
+    return {**most, **of_kinds, **of_others, WORKLOADS: pods + jobs * len(counted)}
 
 
 class Defaults(NamedTuple):

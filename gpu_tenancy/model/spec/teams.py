@@ -126,9 +126,14 @@ class Objects(Section):
     pods: Count | None = None
     """Maximum number of pods that are not terminated; default: 3000."""
     jobs: Count | None = None
-    """Maximum number of autoscalers, and of objects of each kind that has pods, such as Jobs and JobSets; default: 500.
-    Kinds that controllers create too, such as the Jobs of a JobSet, may have as many more as `pods`. Workloads of Kueue
-    may have as many as all of these together, so that none that is submitted waits for its count."""
+    """Maximum number of objects of each kind that has pods, such as Jobs, JobSets and Deployments; default: 500. Kinds
+    that controllers create too, such as the Jobs of a JobSet, may have as many more as `pods`. Workloads of Kueue may
+    have as many as all of these together, so that none that is submitted waits for its count."""
+    children: Count | None = None
+    """Maximum number of children of one object: Jobs of a JobSet, groups of a LeaderWorkerSet, workers of a Ray
+    cluster; default: 50. Operators create all children of one object before those of the next."""
+    cronjobs: Count | None = None
+    """Maximum number of CronJobs; default: 20. Each starts at most twelve Jobs an hour."""
     services: Count | None = None
     """Maximum number of Services; default: 1000."""
     secrets: Count | None = None
@@ -137,6 +142,10 @@ class Objects(Section):
     """Maximum number of ConfigMaps, including `kube-root-ca.crt`, which every namespace has; default: 1000."""
     persistentvolumeclaims: Count | None = None
     """Maximum number of PersistentVolumeClaims; default: 500."""
+    others: Count | None = None
+    """Maximum number of objects of each of these kinds: HorizontalPodAutoscalers, Ingresses, Leases, NetworkPolicies,
+    PodDisruptionBudgets, ResourceClaimTemplates, RoleBindings, Roles, ServiceAccounts; default: 1000. ResourceClaims,
+    which Kubernetes creates for pods, may have 8 more for each of `pods`."""
     storage: Bytes | None = None
     """Maximum sum of the storage requests of all PersistentVolumeClaims; default: unlimited."""
 
