@@ -22,7 +22,18 @@ from gpu_tenancy.model.plan.workloads import SHIPPED
 from gpu_tenancy.model.yaml import read_table
 
 from ..objects import Component, Options
-from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
+from .cel import (
+    KINDS,
+    gang_specs,
+    key,
+    literal,
+    partitions,
+    patches,
+    places_of_pods,
+    queue_place,
+    secret_names,
+    template_places,
+)
 
 DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
 """Names of the MutatingAdmissionPolicies."""
@@ -274,6 +285,7 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "accountsOfPods": ACCOUNTS_OF_PODS,
         "workloadAccount": ACCOUNT,
         "channelClass": CHANNEL_CLASS,
+        "csiDrivers": guards.csi,
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
         "stays": STAYS,
@@ -305,6 +317,8 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         **places_of_pods(),
         "gangSpecs": gang_specs(),
         "partitions": partitions(),
+        "patches": patches(),
+        "secretNames": secret_names(),
         "templatePlaces": template_places(),
     }
 

@@ -99,6 +99,13 @@ class Groups(_Row):
     index: str
 
 
+class Secrets(_Row):
+    """Names of Secrets in a part of an object; the fields are explained in `kinds.yaml`."""
+
+    at: Steps
+    names: tuple[Steps, ...]
+
+
 class WorkloadKind(_Row):
     """A kind with pods; the fields are explained in `kinds.yaml`."""
 
@@ -112,6 +119,7 @@ class WorkloadKind(_Row):
     operator: str | None = None
     pods: tuple[Pods, ...] = ()
     patches: tuple[Steps, ...] = ()
+    secrets: tuple[Secrets, ...] = ()
     groups: Groups | None = None
     gang: Steps = ()
     deadline: Steps = ()
