@@ -188,7 +188,8 @@ def test_servers_with_older_volumes_can_be_scaled(tenant: Person, kept: Kept) ->
         for name, volumes in {"mounting": {"nfs": FOREIGN["nfs"]}, "plain": {}}.items()
     )
     assert not tenant.patch_refusal(mounting, {"spec": {"replicas": 2}})
-    for volume, words in (({"nfs": FOREIGN["nfs"]}, is_foreign("nfs")), ({"emptyDir": {}}, "")):
+    changes: list[tuple[Any, str]] = [({"nfs": FOREIGN["nfs"]}, is_foreign("nfs")), ({"emptyDir": {}}, "")]
+    for volume, words in changes:
         message = tenant.patch_refusal(plain, {"spec": {"template": {"spec": {"volumes": [{"name": "v0", **volume}]}}}})
         assert message.endswith(words) if words else not message, message
 

@@ -222,8 +222,8 @@ def naming(schema: Mapping[str, Any], built_in: Mapping[str, Any], path: str = "
             yield f"{path}{name}"
         yield from naming(below, built_in, f"{path}{name}.")
     for form, field in OF_FORM.items():
-        if isinstance(below := schema.get(field), dict):
-            yield from naming(below, built_in, f"{path.removesuffix('.')}{form}.")
+        if isinstance(schema.get(field), dict):
+            yield from naming(schema[field], built_in, f"{path.removesuffix('.')}{form}.")
 
 
 def is_read(kind: WorkloadKind, path: str) -> bool:
