@@ -29,8 +29,10 @@ from .cel import (
     key,
     literal,
     partitions,
+    patches,
     places_of_pods,
     queue_place,
+    secret_names,
     sized,
     sizes,
     template_places,
@@ -291,6 +293,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "workloadAccount": ACCOUNT,
         "channelClass": CHANNEL_CLASS,
         "elastic": guards.elastic,
+        "csiDrivers": guards.csi,
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
         "stays": STAYS,
@@ -325,6 +328,8 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "partitions": partitions(),
         "sizes": sizes(kind for kind in KINDS if kind.counts_template),
         **sized(),
+        "patches": patches(),
+        "secretNames": secret_names(),
         "templatePlaces": template_places(),
     }
 

@@ -158,6 +158,32 @@ def sized() -> dict[str, str]:
     return {"sized": sized, "sizeOfItem": " * ".join(numbers.values()), "replicasOfItem": numbers["replicas"]}
 
 
+def patches() -> str:
+    """CEL of the partial pod specs of `object`: lists of lists of optional values."""
+    texts = (_items("object", path) for kind in KINDS for path in kind.patches)
+    return "\n  + ".join(text if text.count(".map(") > 1 else f"[{text}]" for text in texts)
+
+
+def secret_names() -> str:
+    """CEL of the names of Secrets outside of the pods of the object `o`: lists of lists of optional values."""
+    places: dict[tuple[tuple[Step, ...], ...], list[str]] = {}
+    for secrets in (secrets for kind in KINDS for secrets in kind.secrets):
+        places.setdefault(secrets.names, []).append(_at(secrets.at))
+    return "\n    + ".join(
+        f"{_list(found)}\n      .map(c, {' + '.join(f'[{text}]' if '.map(' not in text else text for text in texts)})"
+        for names, found in places.items()
+        for texts in [[_items("c", path) for path in names]]
+    )
+
+
+def _items(item: str, path: tuple[Step, ...]) -> str:
+    """The optional value at a path from an item, or a list of them for each list in the path."""
+    many = next((index for index, step in enumerate(path) if step.form == "[]"), None)
+    if many is None:
+        return f"{item}{_fields(path)}" if path else f"optional.of({item})"
+    return f"{item}{_fields(path[: many + 1])}.orValue([]).map(i, {_items('i', path[many + 1 :])})"
+
+
 def _at(path: Iterable[Step]) -> str:
     return f"o{_fields(path)}"
 

@@ -100,6 +100,13 @@ class Groups(_Row):
     index: str
 
 
+class Secrets(_Row):
+    """Names of Secrets in a part of an object; the fields are explained in `kinds.yaml`."""
+
+    at: Steps
+    names: tuple[Steps, ...]
+
+
 class WorkloadKind(_Row):
     """A kind with pods; the fields are explained in `kinds.yaml`."""
 
@@ -114,6 +121,7 @@ class WorkloadKind(_Row):
     pods: tuple[Pods, ...] = ()
     patches: tuple[Steps, ...] = ()
     has_children: bool = False
+    secrets: tuple[Secrets, ...] = ()
     groups: Groups | None = None
     suspend: Steps = ()
     gang: Steps = ()

@@ -68,7 +68,8 @@ def sections() -> Data:
     sections["people"] |= {"admins": ["group:admins"], "auditors": ["group:auditors"]}
     for section, node, members in MEMBERS:
         sections[section][node]["members"] = members
-    sections["guards"] = {"action": "deny", "exempt": ["system:serviceaccounts:guards-exempt"]}
+    exempt = ["system:serviceaccounts:guards-exempt"]
+    sections["guards"] = {"action": "deny", "exempt": exempt, "csi": ["secrets-store.csi.k8s.io"]}
     return sections
 
 

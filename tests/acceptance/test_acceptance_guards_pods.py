@@ -21,16 +21,11 @@ from acceptance_guards import (
 )
 
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 Kept: TypeAlias = Callable[..., Any]
 OWN_GANG: Final = "ml-research-l4"
-COUNTED: Final = "which adds devices that no queue counts; remove the variable, and request GPUs under resources.limits"
-
-
-MOUNTED: Final = (
-    "mounts /var/run/nvidia-container-devices in container c, which adds GPUs that no queue counts; remove the mount,"
-    " and request GPUs under resources.limits"
-)
+COUNTED: Final = "which adds devices that no queue counts; remove it, and request GPUs under resources.limits"
 
 
 def first(**fields: Any) -> Any:
@@ -85,7 +80,11 @@ def mounting(path: str) -> Any:
             first(env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]),
         ),
         **{
-            f"by a mount at {path}": (mounting(path), MOUNTED, mounting("/var/run/nvidia"))
+            f"by a mount at {path}": (
+                mounting(path),
+                f"mounts {path} in container c, {COUNTED}",
+                mounting("/var/run/nvidia"),
+            )
             for path in (
                 "/var/run/nvidia-container-devices/all",
                 "/var/run/x/../nvidia-container-devices/all",
@@ -109,6 +108,90 @@ def test_devices_by_annotation_are_refused(tenant: Person, kept: Kept, key: str)
     own = kept(pod(RESEARCH, None, pod_of(0)), "plain")
     assert words in tenant.patch_refusal(own, {"metadata": {"annotations": notes}})
     assert not tenant.patch_refusal(own, {"metadata": {"annotations": {f"example.com/{key.partition('/')[0]}": "x"}}})
+
+
+# Volumes by type, each with the fields that it requires.
+FOREIGN: Final[dict[str, Any]] = {
+    "awsElasticBlockStore": {"volumeID": "v"},
+    "azureDisk": {"diskName": "d", "diskURI": "https://example.com/d.vhd"},
+    "azureFile": {"secretName": "s", "shareName": "s"},
+    "cephfs": {"monitors": ["m"]},
+    "cinder": {"volumeID": "v"},
+    "csi": {"driver": "nfs.csi.k8s.io"},
+    "fc": {"wwids": ["w"]},
+    "flexVolume": {"driver": "example.com/d"},
+    "flocker": {"datasetName": "d"},
+    "gcePersistentDisk": {"pdName": "d"},
+    "gitRepo": {"repository": "https://example.com/r"},
+    "glusterfs": {"endpoints": "e", "path": "p"},
+    "hostPath": {"path": "/"},
+    "iscsi": {"targetPortal": "192.0.2.1", "iqn": "iqn.2001-04.com.example:s", "lun": 0},
+    "nfs": {"server": "192.0.2.1", "path": "/"},
+    "photonPersistentDisk": {"pdID": "d"},
+    "portworxVolume": {"volumeID": "v"},
+    "quobyte": {"registry": "r:1", "volume": "v"},
+    "rbd": {"monitors": ["m"], "image": "i"},
+    "scaleIO": {"gateway": "g", "system": "s", "volumeName": "v", "secretRef": {"name": "s"}},
+    "storageos": {"volumeName": "v"},
+    "vsphereVolume": {"volumePath": "p"},
+}
+CLAIMED: Final = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+OWN_VOLUMES: Final[dict[str, Any]] = {
+    "configMap": {"name": "c"},
+    "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True},
+    "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]},
+    "emptyDir": {"medium": "Memory"},
+    "ephemeral": {"volumeClaimTemplate": {"spec": CLAIMED}},
+    "image": {"reference": "registry.example.com/model:1"},
+    "persistentVolumeClaim": {"claimName": "data"},
+    "projected": {"sources": [{"serviceAccountToken": {"path": "token", "audience": "vault"}}]},
+    "secret": {"secretName": "s"},
+}
+
+
+def with_volumes(volumes: dict[str, Any], gpus: int = 0) -> Any:
+    return pod_of(gpus, volumes=[{"name": f"v{n}", kind: of} for n, (kind, of) in enumerate(volumes.items())])
+
+
+def is_foreign(kind: str) -> str:
+    what = f"CSI driver {FOREIGN[kind]['driver']}" if kind == "csi" else f"type {kind}"
+    fix = ", or add the driver to guards.csi in the stack" if kind == "csi" else ""
+    return (
+        f"has volume v0 of {what}, which the node mounts past roles, quotas and NetworkPolicies;"
+        f" use a PersistentVolumeClaim{fix}"
+    )
+
+
+def test_only_claims_and_parts_of_pods_are_volumes(cluster: Cluster, door: Door, tenant: Person) -> None:
+    _, served = tenant.asked("GET", "/openapi/v3/api/v1")
+    types = served["components"]["schemas"]["io.k8s.api.core.v1.Volume"]["properties"].keys()
+    assert types == {"name", *FOREIGN, *OWN_VOLUMES}
+    for kind, volume in FOREIGN.items():
+        message = tenant.refusal(job(RESEARCH, RESEARCH, with_volumes({kind: volume})))
+        assert message.endswith(is_foreign(kind)), message
+    for hostile, honest in zip(
+        every_kind(with_volumes({"nfs": FOREIGN["nfs"]}, 1)), every_kind(with_volumes(OWN_VOLUMES, 1)), strict=True
+    ):
+        assert is_foreign("nfs") in tenant.refusal(hostile)
+        assert not tenant.refusal(honest)
+    with door.newcomer("dana", "edit", "privileged-team") as dana:
+        level: Any = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+        cluster.patch(Reference("v1", "Namespace", "privileged-team"), level)
+        hosted = job("privileged-team", None, with_volumes({"hostPath": {"path": "/dev"}}))
+        cluster.wait_for(lambda: not dana.refusal(hosted), what="the label of the namespace")
+        assert is_foreign("nfs") in dana.refusal(job("privileged-team", None, with_volumes({"nfs": FOREIGN["nfs"]})))
+
+
+def test_servers_with_older_volumes_can_be_scaled(tenant: Person, kept: Kept) -> None:
+    mounting, plain = (
+        kept(replicas("Deployment", RESEARCH, None, spec=with_volumes(volumes)), name)
+        for name, volumes in {"mounting": {"nfs": FOREIGN["nfs"]}, "plain": {}}.items()
+    )
+    assert not tenant.patch_refusal(mounting, {"spec": {"replicas": 2}})
+    changes: list[tuple[Any, str]] = [({"nfs": FOREIGN["nfs"]}, is_foreign("nfs")), ({"emptyDir": {}}, "")]
+    for volume, words in changes:
+        message = tenant.patch_refusal(plain, {"spec": {"template": {"spec": {"volumes": [{"name": "v0", **volume}]}}}})
+        assert message.endswith(words) if words else not message, message
 
 
 def every_kind(spec: Any) -> Iterator[Any]:

@@ -2,12 +2,28 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from string import Template
 from typing import Any, Final
 
 import pytest
 from acceptance_builders import Waves, a_binding
-from acceptance_guards import GPU, POLICIES, RESEARCH, Door, Person, an_object, job, owned, pod, pod_group, pod_of
+from acceptance_guards import (
+    GPU,
+    POLICIES,
+    RESEARCH,
+    Door,
+    Person,
+    an_object,
+    job,
+    owned,
+    pod,
+    pod_group,
+    pod_of,
+    ray_cluster,
+    ray_job,
+    ray_service,
+)
 
 from gpu_tenancy.base.json import int_at
 from gpu_tenancy.doctor.guards import attempts
@@ -24,6 +40,7 @@ RIGHTS: Final[Any] = [
     {"apiGroups": ["apps", "batch", "networking.k8s.io", "policy"], "resources": ["*"], "verbs": CHANGES},
     {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "localqueues/status"], "verbs": CHANGES},
     {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": CHANGES},
+    {"apiGroups": ["ray.io"], "resources": ["*"], "verbs": CHANGES},
     {
         "apiGroups": [""],
         "resources": [
@@ -185,6 +202,56 @@ def test_an_update_is_judged_only_if_it_changes_what_pods_get(
     for patch in (note, {"spec": {"activeDeadlineSeconds": 60}}):
         assert not person.patch_refusal(old, patch)
     assert f"'gpu-tenancy-{guard}'" in person.patch_refusal(old, {"spec": {"template": note}})
+
+
+def in_ray(**options: Any) -> list[Any]:
+    """Kinds of Ray, without GPUs, with options of the cluster."""
+    made = [of(RESEARCH, None, pod_of(0, restartPolicy="Always")) for of in (ray_cluster, ray_job, ray_service)]
+    cluster, of_job, of_service = made
+    for spec in (cluster["spec"], of_job["spec"]["rayClusterSpec"], of_service["spec"]["rayClusterConfig"]):
+        spec.update(options)
+    return made
+
+
+def with_redis(field: str, name: str) -> list[Any]:
+    key = {"valueFrom": {"secretKeyRef": {"name": name, "key": "k"}}}
+    return in_ray(gcsFaultToleranceOptions={"redisAddress": "redis:6379", field: key})
+
+
+def with_volume(**volume: Any) -> list[Any]:
+    return [pod(RESEARCH, None, pod_of(0, volumes=[{"name": "v", **volume}]))]
+
+
+# Ways to read a Secret of which researchers use none, or by volumes that the guard `devices` refuses before.
+READERS: Final[dict[str, Callable[[str], list[Any]]]] = {
+    "azureFile": lambda name: with_volume(azureFile={"shareName": "s", "secretName": name}),
+    "cephfs": lambda name: with_volume(cephfs={"monitors": ["m"], "secretRef": {"name": name}}),
+    "cinder": lambda name: with_volume(cinder={"volumeID": "v", "secretRef": {"name": name}}),
+    "csi": lambda name: with_volume(csi={"driver": "x.io", "volumeAttributes": {"SecretName": name}}),
+    "flexVolume": lambda name: with_volume(flexVolume={"driver": "x.io/d", "secretRef": {"name": name}}),
+    "rbd": lambda name: with_volume(rbd={"monitors": ["m"], "image": "i", "secretRef": {"name": name}}),
+    "storageos": lambda name: with_volume(storageos={"volumeName": "v", "secretRef": {"name": name}}),
+    "Ray's token": lambda name: in_ray(authOptions={"mode": "token", "secretName": name}),
+    "password of Ray's Redis": partial(with_redis, "redisPassword"),
+    "user of Ray's Redis": partial(with_redis, "redisUsername"),
+    "variable of Ray's autoscaler": lambda name: in_ray(
+        autoscalerOptions={"env": [{"name": "S", "valueFrom": {"secretKeyRef": {"name": name, "key": "k"}}}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("way", READERS)
+def test_secrets_are_not_read_past_pod_fields(clerk: Person, kept: Callable[..., Any], way: str) -> None:
+    """As an account that only the guard `devices` does not bind."""
+    person = clerk.impersonating("system:serviceaccounts:fluid-system")
+    for hostile, honest in zip(READERS[way]("theirs"), READERS[way]("shared"), strict=True):
+        assert "'gpu-tenancy-secrets'" in (message := person.refusal(hostile))
+        assert "uses Secret theirs, but you may not read Secrets in this namespace" in message
+        assert not person.refusal(honest)
+        if hostile["kind"] == "RayCluster":
+            kept(honest)
+            assert "uses Secret theirs" in person.patch_refusal(honest, {"spec": hostile["spec"]})
+            assert not person.patch_refusal(honest, {"metadata": {"labels": {"note": "x"}}})
 
 
 SHELL: Final = {"name": "shell", "image": "a:1"}

@@ -28,6 +28,7 @@ from gpu_tenancy.kube.references import Reference
 RBAC = "rbac.authorization.k8s.io/v1"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 TEAM = ("viewers", "researchers", "leads", "cohort-leads")
+STORE = "secrets-store.csi.k8s.io"
 Member = Callable[[str], Person]
 
 
@@ -231,7 +232,7 @@ def readers(name: str) -> dict[str, Any]:
             pod_of(
                 0,
                 containers=[container],
-                volumes=[{"name": "s", "csi": {"driver": "x.io", "nodePublishSecretRef": {"name": name}}}],
+                volumes=[{"name": "s", "csi": {"driver": STORE, "nodePublishSecretRef": {"name": name}}}],
             ),
         ),
     }
@@ -246,6 +247,14 @@ def test_workloads_of_researchers_cannot_read_secrets(member: Member, way: str) 
     for who in ("leads", "cohort-leads"):
         assert not member(who).refusal(readers("robot")[way])
     assert "cannot create resource" in member("viewers").refusal(readers("shared")[way])
+
+
+def test_runtimes_of_train_jobs_get_no_foreign_volumes(member: Member) -> None:
+    for volume, words in {"nfs": "has volume v of type nfs", "emptyDir": ""}.items():
+        source = {"server": "192.0.2.1", "path": "/"} if words else {}
+        own = training(runtimePatches=patched_runtime({"volumes": [{"name": "v", volume: source}]}))
+        message = member("researchers").refusal(own)
+        assert words in message if words else not message
 
 
 def test_a_train_job_does_not_begin_to_read_them(member: Member, kept: Callable[..., Any]) -> None:

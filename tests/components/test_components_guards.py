@@ -268,8 +268,8 @@ def test_policies_read_only_fields_that_updates_compare() -> None:
     }
     assert len(texts) > 7
     reads = {name: {*re.findall(r"(?<!\w)object\.\??(\w+)", text)} - {"kind"} for name, text in texts.items()}
-    # In comparisons of both versions, and of an eviction, which is never updated.
-    others = {"kueue-metadata": {"metadata"}, "grace": {"deleteOptions"}}
+    # In comparisons of both versions.
+    others = {"kueue-metadata": {"metadata"}}
     assert {name: fields for name, fields in reads.items() if fields} == others
 
 

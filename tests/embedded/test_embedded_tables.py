@@ -1,18 +1,21 @@
 """Tables of scopes and of kinds, compared with the pinned definitions."""
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import platformdirs
 import pytest
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.building import KUBERNETES
-from gpu_tenancy.embedded.definitions import fetch
+from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, find_go, needed_go
+from gpu_tenancy.embedded.definitions import fetch, module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
 from gpu_tenancy.embedded.definitions.scopes import (
+    OPENAPI,
     built_in_kinds,
     kubernetes_scopes,
     operator_scopes,
@@ -103,15 +106,20 @@ def test_kind_is_namespaced_if_its_collection_is() -> None:
 OF_FORM = {"[]": "items", "{}": "additionalProperties"}
 
 
-@pytest.mark.process
-@pytest.mark.slow
-def test_each_path_of_a_kind_is_a_field_of_its_definition(report: Report) -> None:
+@pytest.fixture(scope="module")
+def definitions(cache: Path, report: Report) -> list[Any]:
+    """The pinned definitions of the groups of all kinds."""
     groups = {kind.group for kind in kinds().values()}
     pins = [pin for pin in read_pins() if pin.file.partition("_")[0] in groups]
-    files = fetch(pins, platformdirs.user_cache_path("gpu-tenancy"), report).values()
+    return [read_table(file) for file in fetch(pins, cache, report).values()]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_each_path_of_a_kind_is_a_field_of_its_definition(definitions: list[Any]) -> None:
     compared: set[str] = set()
     problems: list[str] = []
-    for definition in map(read_table, files):
+    for definition in definitions:
         spec = definition["spec"]
         kind = kinds().get((spec["group"], spec["names"]["kind"]))
         if kind is None:
@@ -129,6 +137,7 @@ def test_each_path_of_a_kind_is_a_field_of_its_definition(report: Report) -> Non
 def paths(kind: WorkloadKind) -> Iterator[str]:
     """All paths of a kind, except paths that an older version of its API has."""
     steps = [*(pods.path for pods in kind.pods), kind.gang, kind.deadline, kind.named, kind.suspend, *kind.patches[:1]]
+    steps += [(*secrets.at, *name) for secrets in kind.secrets for name in secrets.names]
     yield from (text(path) for path in steps if path)
     for pods in kind.pods:
         fields = (*pods.count, *pods.sizes, *filter(None, (pods.resources, pods.less)))
@@ -153,3 +162,79 @@ def has(schema: Mapping[str, Any], path: str) -> bool:
             return False
         schema = below[field]
     return True
+
+
+# Fields of pod specs that name a Secret and that the guard `secrets` reads.
+READ: Final = re.compile(
+    r"((init|ephemeral)?[cC]ontainers\[\]\.(env\[\]\.valueFrom\.secretKeyRef|envFrom\[\]\.secretRef)\.name"
+    r"|volumes\[\]\.(\w+\.(secretName|(nodePublishS|s)ecretRef\.name)|projected\.sources\[\]\.secret\.name))"
+)
+# Ends of other paths that look like one, and why no container gets a Secret by them.
+HARMLESS: Final = {
+    r"imagePullSecrets\[\]\.name": "only the kubelet reads it",
+    r"cephfs\.secretFile": "a file of the node, of a type of volume that the guard devices refuses",
+    r"configMap\w*\.name": "a ConfigMap",
+    r"authenticationRef\.name": "KEDA reads it, of a TriggerAuthentication; no role of people has these kinds",
+    r"(os|schedulingGates\[\])\.name": "no object",
+}
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_guards_read_every_field_that_names_a_secret(definitions: list[Any], cache: Path, report: Report) -> None:
+    folder = module_folders([OPENAPI], find_go(needed_go(), cache, report), SOURCE)[OPENAPI]
+    built_in = json.loads((folder / OPENAPI.folder / "swagger.json").read_bytes())["definitions"]
+    schemas = [
+        *(
+            (name["group"], name["kind"], schema)
+            for schema in built_in.values()
+            for name in schema.get("x-kubernetes-group-version-kind", ())
+        ),
+        *(
+            (definition["spec"]["group"], definition["spec"]["names"]["kind"], version["schema"]["openAPIV3Schema"])
+            for definition in definitions
+            for version in definition["spec"]["versions"]
+        ),
+    ]
+    seen: set[str] = set()
+    unread: set[str] = set()
+    for kind, schema in ((kinds().get((group, name)), schema) for group, name, schema in schemas):
+        if kind is None or not kind.guarded:
+            continue
+        for path in naming(schema, built_in):
+            seen.add(path.rpartition("pec.")[2])
+            if not is_read(kind, path) and not any(re.search(f"{end}$", path) for end in HARMLESS):
+                unread.add(f"{kind.kind}: {path}")
+    assert sorted(unread) == []
+    assert {"volumes[].azureFile.secretName", "authOptions.secretName", "initializer.model.secretRef.name"} <= seen
+    assert all(any(re.search(f"{end}$", path) for path in seen) for end in HARMLESS)
+
+
+def naming(schema: Mapping[str, Any], built_in: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Paths of texts that can name a Secret: by their own name, or as the name of a reference."""
+    if "$ref" in schema:
+        schema = built_in[schema["$ref"].rpartition("/")[2]]
+    properties = schema.get("properties", {})
+    for name, below in properties.items():
+        is_reference = name == "name" and properties.keys() <= {"key", "kind", "name", "namespace", "optional"}
+        of_secret = name == "name" and "secret" in path[:-1].rpartition(".")[2].lower()
+        if below.get("type") == "string" and ("secret" in name.lower() or is_reference or of_secret):
+            yield f"{path}{name}"
+        yield from naming(below, built_in, f"{path}{name}.")
+    for form, field in OF_FORM.items():
+        if isinstance(schema.get(field), dict):
+            yield from naming(schema[field], built_in, f"{path.removesuffix('.')}{form}.")
+
+
+def is_read(kind: WorkloadKind, path: str) -> bool:
+    """Whether the guard `secrets` reads a path: in a pod spec, as the options of Ray's autoscaler, or by the table."""
+    specs = [f"{plain(pods.path)}.spec." for pods in kind.pods if pods.template or not pods.at]
+    specs += [f"{plain(patch)}." for patch in kind.patches]
+    read = any(READ.fullmatch(path.removeprefix(spec)) for spec in (one.removeprefix(".") for one in specs))
+    rays = [f"{plain(pods.at)}.autoscalerOptions." for pods in kind.pods if pods.adds]
+    read |= any(READ.fullmatch(f"containers[].{path.removeprefix(ray)}") for ray in rays)
+    return read or path in {plain((*secrets.at, *name)) for secrets in kind.secrets for name in secrets.names}
+
+
+def plain(path: tuple[Step, ...]) -> str:
+    return ".".join(f"{step.field}{step.form.removeprefix('?')}" for step in path)

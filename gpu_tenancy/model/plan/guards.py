@@ -118,6 +118,7 @@ class GuardsPlan:
     members: bool  # whether teams have members, whose rights the policies complete
     teams: Mapping[str, Bounds]
     registries: tuple[str, ...]  # registries of images, each with the start of a path; empty for any
+    csi: tuple[str, ...]  # CSI drivers of inline volumes that pods may have
     channels: bool  # whether pods can claim channels of ComputeDomains
     claims: bool  # whether pods can claim channels or interfaces, so that Kueue admits pods with claims
     preempting: tuple[str, ...]  # priority classes whose pods preempt others
@@ -166,6 +167,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         members=any(namespace.bindings for namespace in namespaces),
         teams=bounds,
         registries=tuple(stack.images.allowed),
+        csi=tuple(stack.guards.csi),
         channels=bool(connected_flavors(tree)),
         claims=bool(claimed_on(tree)),
         elastic=stack.guards.elastic_jobs,

@@ -162,6 +162,17 @@ class Grace(Section):
     """Of Deployments, StatefulSets, LeaderWorkerSets, RayServices and Rollouts: the time to complete requests."""
 
 
+CsiDriver: TypeAlias = Annotated[
+    str,
+    Matching(
+        re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?"),
+        "is not the name of a CSI driver",
+        "write the name of its CSIDriver, such as secrets-store.csi.k8s.io",
+    ),
+]
+"""Name of a CSIDriver: https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-driver-v1/."""
+
+
 class Guards(Section):
     """Admission policies in the teams' namespaces. A string sets the action."""
 
@@ -177,6 +188,9 @@ class Guards(Section):
     elastic_jobs: bool = False
     """Whether jobs can have Kueue's annotation `kueue.x-k8s.io/elastic-job: "true"`, by which their size can change
     while they run; Kueue 0.18 or later."""
+    csi: list[CsiDriver] = []
+    """CSI drivers of volumes that pods of teams may have inline (`volumes[].csi`), such as `secrets-store.csi.k8s.io`.
+    The node mounts them with any attributes that the pod sets; default: none. Claims of any driver are allowed."""
 
     @property
     def periods(self) -> Grace:
