@@ -47,11 +47,8 @@ def gang_queues(
         by_queue[name].append(group)
     used: dict[str, dict[str, int]] = {}
     for pod in pods:
-        if scheduler(map_at(pod, "spec")) != "volcano" or not text_at(pod, "spec", "nodeName") or ended(pod):
-            continue
-        group = text_at(pod, "metadata", "annotations", GROUP_NAME)
-        named = text_at(pod, "metadata", "annotations", QUEUE_NAME) or label(pod, QUEUE_NAME)
-        if name := named or by_group.get((namespace_of(pod), group), ""):
+        name = queue_of_gang(pod, by_group)
+        if name and text_at(pod, "spec", "nodeName") and not ended(pod):
             used[name] = add(used.get(name, {}), requests(map_at(pod, "spec")))
     found: list[GangQueue] = []
     for manifest in queues:
@@ -69,6 +66,15 @@ def gang_queues(
             )
             found.append(queue)
     return found
+
+
+def queue_of_gang(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str | None:
+    """Volcano queue of a pod, by its own mark or its PodGroup; None if another scheduler places the pod."""
+    if scheduler(map_at(pod, "spec")) != "volcano":
+        return None
+    group = text_at(pod, "metadata", "annotations", GROUP_NAME)
+    named = text_at(pod, "metadata", "annotations", QUEUE_NAME) or label(pod, QUEUE_NAME)
+    return named or by_group.get((namespace_of(pod), group), "")
 
 
 def gang_requests(group: Manifest) -> dict[str, int]:
