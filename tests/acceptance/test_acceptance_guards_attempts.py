@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Person, pod_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
-ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
+ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "150"))
 AT_ONCE: Final = 8
 DRAWN: Final = settings(
     # Hypothesis repeats itself: about one of three.
@@ -57,61 +59,13 @@ def try_each(strategy: st.SearchStrategy[Any], attempt: Callable[[Any], None]) -
 
 OWN_GANG, OTHERS_GANG = "ml-research-l4", "ml-serving-l4"
 KUEUE, VOLCANO = "kueue.x-k8s.io/", "scheduling.volcano.sh/"
-# Kueue does not count their children, in the configuration of this stack.
-KNOWN_OWNERS: Final = (
-    ("batch/v1", "Job"),
-    ("apps/v1", "StatefulSet"),
-    ("apps/v1", "ReplicaSet"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
-    ("batch.volcano.sh/v1alpha1", "Job"),
-    ("data.fluid.io/v1alpha1", "AlluxioRuntime"),
-)
-FROM_TEMPLATE: Final = {"apps/v1/StatefulSet", "batch/v1/Job", "batch/v1/CronJob", "jobset.x-k8s.io/v1alpha2/JobSet"}
-POD_BY_POD: Final = {
-    "apps/v1/DaemonSet",
-    "apps/v1/ReplicaSet",
-    "kubeflow.org/v1/PyTorchJob",
-    "ray.io/v1/RayCluster",
-    "v1/ReplicationController",
-}
-# The pod template of each kind.
-PATHS: Final[dict[str, tuple[str, ...]]] = {
-    "v1/Pod": (),
-    "v1/ReplicationController": ("spec", "template"),
-    "apps/v1/DaemonSet": ("spec", "template"),
-    "apps/v1/Deployment": ("spec", "template"),
-    "apps/v1/ReplicaSet": ("spec", "template"),
-    "apps/v1/StatefulSet": ("spec", "template"),
-    "batch/v1/Job": ("spec", "template"),
-    "batch/v1/CronJob": ("spec", "jobTemplate", "spec", "template"),
-    "jobset.x-k8s.io/v1alpha2/JobSet": ("spec", "replicatedJobs", "0", "template", "spec", "template"),
-    "batch.volcano.sh/v1alpha1/Job": ("spec", "tasks", "0", "template"),
-    "batch.volcano.sh/v1alpha1/CronJob": ("spec", "jobTemplate", "spec", "tasks", "0", "template"),
-    "flow.volcano.sh/v1alpha1/JobTemplate": ("spec", "tasks", "0", "template"),
-    "kubeflow.org/v1/PyTorchJob": ("spec", "pytorchReplicaSpecs", "Worker", "template"),
-    "ray.io/v1/RayCluster": ("spec", "workerGroupSpecs", "0", "template"),
-    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate"),
-}
-GANGS: Final[dict[str, tuple[str, ...]]] = {
-    "batch.volcano.sh/v1alpha1/Job": ("spec",),
-    "batch.volcano.sh/v1alpha1/CronJob": ("spec", "jobTemplate", "spec"),
-    "flow.volcano.sh/v1alpha1/JobTemplate": ("spec",),
-}
-# Other required fields of a kind.
-AROUND: Final[dict[str, Any]] = {
-    "apps/v1/StatefulSet": {"spec": {"serviceName": "x"}},
-    "batch/v1/CronJob": {"spec": {"schedule": "0 3 * * *"}},
-    "batch.volcano.sh/v1alpha1/CronJob": {"spec": {"schedule": "0 3 * * *"}},
-    "jobset.x-k8s.io/v1alpha2/JobSet": {"spec": {"replicatedJobs": [{"name": "w"}]}},
-    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": {"spec": {"leaderWorkerTemplate": {"size": 2}}},
-    "ray.io/v1/RayCluster": {
-        "spec": {
-            "headGroupSpec": {"template": {"spec": pod_of(0)}},
-            "workerGroupSpecs": [{"groupName": "w", "replicas": 2, "minReplicas": 2, "maxReplicas": 2}],
-        }
-    },
-}
+TABLE: Final = yaml.safe_load(Path(__file__).with_name("attempts.yaml").read_text(encoding="utf-8"))
+PATHS: Final = {kind: tuple(path.split(".")) if path else () for kind, path in TABLE["paths"].items()}
+GANGS: Final = {kind: tuple(path.split(".")) for kind, path in TABLE["gangs"].items()}
+AROUND: Final = TABLE["around"]
+AROUND["ray.io/v1/RayCluster"]["spec"]["headGroupSpec"] = {"template": {"spec": pod_of(0)}}
+KNOWN_OWNERS: Final = [tuple(owner) for owner in TABLE["owners"]]
+NOTES: Final = TABLE["notes"]
 
 
 def within(found: Any, path: tuple[str, ...]) -> Any:
@@ -134,16 +88,6 @@ def put(target: Any, path: tuple[str, ...], value: Any) -> None:
     put(target[place], tuple(rest), value)
 
 
-# Annotations that schedulers and container runtimes read.
-NOTES: Final = {
-    f"{KUEUE}pod-suspending-parent": ["x", "statefulset", "deployment"],
-    f"{KUEUE}pod-group-name": ["g"],
-    f"{KUEUE}prebuilt-workload-name": ["w"],
-    f"{VOLCANO}queue-name": [OWN_GANG, OTHERS_GANG, "default"],
-    "scheduling.k8s.io/group-name": ["podgroup-1", "own"],
-    "cdi.k8s.io/gpus": ["nvidia.com/gpu=all"],
-    "nvidia.cdi.k8s.io/container.c": ["nvidia.com/gpu=all"],
-}
 QUEUES = st.sampled_from([RESEARCH, RESEARCH, None, "ml-serving", ""])
 SCHEDULERS = st.sampled_from([None, None, "default-scheduler", "volcano", "mine", ""])
 
@@ -254,7 +198,6 @@ FORGERIES: Final[list[list[tuple[str, Any]]]] = [
         ("own", {"ownerReferences": owners(*KNOWN_OWNERS[0], controller=False)}),
         ("own", {"ownerReferences": owners("example.com/v1", "Other")}),
     ],
-    [("own", {"finalizers": [name]}) for name in ("orphan", "example.com/own")],
     [
         (place, {"annotations": {key: value}})
         for key, values in NOTES.items()
@@ -266,18 +209,7 @@ FORGERIES: Final[list[list[tuple[str, Any]]]] = [
         for key, value in ((QUEUE, "ml-serving"), (QUEUE, ""), (f"{KUEUE}pod-group-name", "g"), ("note", "x"))
         for place in ("own", "pods")
     ],
-    [
-        *(("spec", {"schedulerName": name}) for name in ("default-scheduler", "volcano", "mine")),
-        ("spec", {"nodeName": "l4-0"}),
-        ("spec", {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "g"}]}),
-    ],
-    [
-        ("container", {"resources": {"limits": {GPU: "1"}}}),
-        ("container", {"resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}),
-        ("container", {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
-    ],
-    [("gang", {"queue": OTHERS_GANG}), ("gang", {"schedulerName": "default-scheduler"})],
-    [("volcano", {"annotations": {"scheduling.k8s.io/group-name": name}}) for name in ("podgroup-1", "own")],
+    *TABLE["forgeries"].values(),
 ]
 """Forgeries that reduce the counted GPUs, and similar valid parts, in groups: place and fields."""
 
@@ -385,7 +317,7 @@ def kueue_losses(found: Any, kind: str, template: Any, asked: int) -> Iterator[L
     label = queue_of(found, kind, meta)
     if label and label != RESEARCH:
         yield Loss(asked, "it names a queue of another team")
-    if label and kind in FROM_TEMPLATE:
+    if label and kind in TABLE["from_template"]:
         yield from template_losses(found, kind, spec, asked)
     if spec.get("schedulerName") == "mine" or ("nodeName" in spec and kind != "v1/Pod"):
         yield Loss(asked, "no scheduler that a queue knows sees it")
@@ -415,7 +347,7 @@ def queue_of(found: Any, kind: str, meta: Any) -> str:
     own = found["metadata"]["labels"].get(QUEUE, "")
     if kind == "batch/v1/CronJob":
         return str(found["spec"]["jobTemplate"]["metadata"]["labels"].get(QUEUE, ""))
-    if kind in POD_BY_POD or kind.startswith("leaderworkerset"):
+    if kind in TABLE["pod_by_pod"] or kind.startswith("leaderworkerset"):
         return str(meta["labels"].get(QUEUE, ""))
     if kind == "apps/v1/Deployment":
         return str(own or meta["labels"].get(QUEUE, ""))

@@ -1,9 +1,11 @@
 """Pod fields that take devices, nodes, time or CPUs from others, without more GPUs for a queue to count."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
+import yaml
 from acceptance_guards import (
     GPU,
     RESEARCH,
@@ -26,75 +28,13 @@ from gpu_tenancy.kube.references import Reference
 Kept: TypeAlias = Callable[..., Any]
 OWN_GANG: Final = "ml-research-l4"
 COUNTED: Final = "which adds devices that no queue counts; remove it, and request GPUs under resources.limits"
+DEVICES: Final = yaml.safe_load(Path(__file__).with_name("devices.yaml").read_text(encoding="utf-8"))
 
 
-def first(**fields: Any) -> Any:
-    spec = pod_of(volumes=[{"name": "d", "emptyDir": {}}])
-    spec["containers"][0] |= fields
-    return spec
-
-
-def env(name: str, **value: Any) -> Any:
-    second = {"name": "second", "image": "a:1", "env": [{"name": name, **value}]}
-    return pod_of(containers=[*pod_of()["containers"], second])
-
-
-def starting(value: str) -> Any:
-    container = {"name": "i", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]}
-    return pod_of(initContainers=[container])
-
-
-def mounting(path: str) -> Any:
-    return first(volumeMounts=[{"name": "d", "mountPath": path}])
-
-
-@pytest.mark.parametrize(
-    ("attempt", "words", "twin"),
-    {
-        "all": (
-            env("NVIDIA_VISIBLE_DEVICES", value="all"),
-            f"sets NVIDIA_VISIBLE_DEVICES in container second, {COUNTED}",
-            env("NVIDIA_VISIBLE_DEVICES", value="none"),
-        ),
-        "of a source": (
-            env("NVIDIA_VISIBLE_DEVICES", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
-            f"sets NVIDIA_VISIBLE_DEVICES in container second, {COUNTED}",
-            env("OTHER", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
-        ),
-        **{
-            f"of {name}": (env(name, value="0"), f"sets {name} in container second, {COUNTED}", env(name, value="void"))
-            for name in (
-                *("AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"),
-                *("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"),
-            )
-        },
-        "of an init container": (starting("0"), f"sets NVIDIA_VISIBLE_DEVICES in container i, {COUNTED}", starting("")),
-        "of a container with a GPU": (
-            first(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
-            f"sets NVIDIA_VISIBLE_DEVICES in container c, {COUNTED}",
-            first(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]),
-        ),
-        "of a memory channel": (
-            first(env=[{"name": "NVIDIA_IMEX_CHANNELS", "value": "0"}]),
-            f"sets NVIDIA_IMEX_CHANNELS in container c, {COUNTED}",
-            first(env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]),
-        ),
-        **{
-            f"by a mount at {path}": (
-                mounting(path),
-                f"mounts {path} in container c, {COUNTED}",
-                mounting("/var/run/nvidia"),
-            )
-            for path in (
-                "/var/run/nvidia-container-devices/all",
-                "/var/run/x/../nvidia-container-devices/all",
-                "//var//run//nvidia-container-devices",
-                "var/run/nvidia-container-devices/0",
-            )
-        },
-    }.values(),
-)
-def test_devices_past_the_scheduler_are_refused(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
+@pytest.mark.parametrize("case", DEVICES, ids=[case["name"] for case in DEVICES])
+def test_devices_past_the_scheduler_are_refused(tenant: Person, case: Any) -> None:
+    words = f"{case['words']}, {COUNTED}"
+    attempt, twin = (pod_of(volumes=[{"name": "d", "emptyDir": {}}], **case[key]) for key in ("refused", "accepted"))
     for hostile, honest in zip(every_kind(attempt), every_kind(twin), strict=True):
         message = tenant.refusal(hostile)
         assert words in message, message

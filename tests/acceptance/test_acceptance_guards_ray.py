@@ -27,7 +27,7 @@ from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "guards-of-ray"
 GROUP: Final = "leaderworkerset.sigs.k8s.io/name"
-NEWER: Final[Any] = {"spec": {"leaderWorkerTemplate": {"size": 3}}}
+NEWER: Final[Any] = {"spec": {"leaderWorkerTemplate": {"workerTemplate": {"metadata": {"labels": {"note": "x"}}}}}}
 NO_QUEUE: Final = f"requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: {TEAM} under metadata.labels"
 OUTLIVING: Final = "by which pods could keep GPUs that no queue counts; remove it"
 
@@ -114,6 +114,14 @@ def test_a_worker_group_has_no_more_pods_than_kueue_counts(person: Person, make:
     assert "sets minReplicas of worker group w above its replicas, and Kueue counts replicas only" in (
         person.refusal(attempt)
     )
+
+
+def test_the_pods_of_a_running_cluster_stay_as_counted(person: Person, kept: Callable[..., Any]) -> None:
+    own, pending = kept(ray(ray_cluster), "running"), kept(ray(ray_cluster, suspend=True), "pending")
+    (group,) = deepcopy(own["spec"]["workerGroupSpecs"])
+    group["template"]["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
+    assert "changes its pods while it runs" in person.patch_refusal(own, {"spec": {"workerGroupSpecs": [group]}})
+    assert not person.patch_refusal(pending, {"spec": {"workerGroupSpecs": [group]}})
 
 
 @pytest.mark.parametrize("make", [ray_cluster, ray_job, ray_service])

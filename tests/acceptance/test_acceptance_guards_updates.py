@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from acceptance_builders import a_binding
 from acceptance_guards import (
     QUEUE,
@@ -16,14 +18,11 @@ from acceptance_guards import (
     gang,
     job,
     job_set,
-    leader_worker_set,
     owned,
     pod,
     pod_group,
     pod_of,
-    ray_cluster,
     replicas,
-    train_job,
     workload,
 )
 from builders import patched
@@ -37,7 +36,6 @@ CRITICAL: Final = "system-node-critical"
 KUEUE: Final = "system:serviceaccount:kueue-system:kueue-controller-manager"
 NODE: Final = "system:node:l4-0"
 OF_KUBERNETES: Final = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "disruption")]
-OBJECT: Final[Any] = {"apiVersion": "v1", "metadata": {"name": "own", "namespace": RESEARCH}}
 FORBIDDEN: Final = f"uses priority class {CRITICAL}, which is not allowed in this namespace"
 
 
@@ -122,52 +120,13 @@ def test_each_part_that_is_judged_is_compared_in_updates(tenant: Person, kept: C
 
 
 NO_GPUS: Final = pod_of(0)
-# An object of each kind, and a status that other controllers would act on.
-STATUSES: Final[dict[str, tuple[Any, Any]]] = {
-    "pod": (pod(RESEARCH, None, NO_GPUS), {"phase": "Succeeded"}),
-    "job": (
-        {**job(RESEARCH, None, NO_GPUS), "spec": {**job(RESEARCH, None, NO_GPUS)["spec"], "suspend": True}},
-        {"conditions": [{"type": "Suspended", "status": "False"}]},
-    ),
-    "cron job": (cron_job(RESEARCH, RESEARCH), {"lastScheduleTime": "2026-01-01T00:00:00Z"}),
-    "deployment": (replicas("Deployment", RESEARCH, None, spec=NO_GPUS), {"observedGeneration": 9}),
-    "stateful set": (replicas("StatefulSet", RESEARCH, None, spec=NO_GPUS), {"replicas": 9}),
-    "replica set": (replicas("ReplicaSet", RESEARCH, None, spec=NO_GPUS), {"replicas": 9}),
-    "daemon set": (replicas("DaemonSet", RESEARCH, None, spec=NO_GPUS), {"numberReady": 9}),
-    "replication controller": (
-        {
-            **OBJECT,
-            "kind": "ReplicationController",
-            "spec": {
-                "replicas": 0,
-                "template": replicas("ReplicaSet", RESEARCH, None, spec=NO_GPUS)["spec"]["template"],
-            },
-        },
-        {"replicas": 9},
-    ),
-    "job set": (job_set(RESEARCH, None, NO_GPUS), {"terminalState": "Completed"}),
-    "train job": (train_job(RESEARCH, RESEARCH), {"jobsStatus": []}),
-    "gang": (gang(RESEARCH, None, NO_GPUS), {"state": {"phase": "Completed"}}),
-    "leader worker set": (leader_worker_set(RESEARCH, None, NO_GPUS), {"replicas": 9}),
-    "ray cluster": (ray_cluster(RESEARCH, None, NO_GPUS), {"state": "suspended"}),
-    "service": (
-        {**OBJECT, "kind": "Service", "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}},
-        {"loadBalancer": {"ingress": [{"ip": "10.1.2.3"}]}},
-    ),
-    "ingress": (
-        {
-            **OBJECT,
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "Ingress",
-            "spec": {"rules": [{"host": "a.example.com"}]},
-        },
-        {"loadBalancer": {"ingress": [{"ip": "10.1.2.3"}]}},
-    ),
-    "disruption budget": (
-        {**OBJECT, "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"maxUnavailable": 1}},
-        {"disruptionsAllowed": 9},
-    ),
-}
+STATUSES: Final = yaml.safe_load(Path(__file__).with_name("statuses.yaml").read_text(encoding="utf-8"))
+
+
+def with_status(kept: Callable[[Any], Any], name: str) -> tuple[Any, Any]:
+    """A created object of the table, and its status."""
+    labelled = {"name": "own", "namespace": RESEARCH, "labels": {"app": "x"}}
+    return kept({**STATUSES[name]["of"], "metadata": labelled}), {"status": STATUSES[name]["status"]}
 
 
 @pytest.fixture(scope="module")
@@ -192,9 +151,7 @@ def acting(cluster: Cluster, door: Door, tenant: Person) -> Iterator[Callable[[s
 def test_only_controllers_write_the_status_of_what_others_act_by(
     acting: Callable[[str], Person], kept: Callable[[Any], Any], name: str
 ) -> None:
-    manifest, status = STATUSES[name]
-    own = kept(manifest)
-    change: Any = {"status": status}
+    own, change = with_status(kept, name)
     words = f"changes the status of a {own['kind']}, which only its controller may change; leave it as it is"
     assert words in acting("boss").patch_refusal(own, change, subresource="status")
     assert not acting("boss").patch_refusal(own, {"metadata": {"labels": {"note": "x"}}})
@@ -213,8 +170,8 @@ def test_only_controllers_write_the_status_of_what_others_act_by(
 def test_the_controllers_of_kubernetes_write_it(
     acting: Callable[[str], Person], kept: Callable[[Any], Any], name: str, kind: str
 ) -> None:
-    manifest, status = STATUSES[kind]
-    assert not acting(name).patch_refusal(kept(manifest), {"status": status}, subresource="status")
+    own, change = with_status(kept, kind)
+    assert not acting(name).patch_refusal(own, change, subresource="status")
 
 
 def test_only_kueue_changes_what_it_counts(

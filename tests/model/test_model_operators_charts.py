@@ -257,7 +257,8 @@ def test_kueue_exports_quotas_and_evicts_no_slow_pods() -> None:
     configuration, values = kueue(made_here()), release(made_here(), "kueue").values
     assert configuration["metrics"]["enableClusterQueueResources"] is True
     assert "waitForPodsReady" not in configuration
-    assert values["controllerManager"]["featureGates"] == [{"name": "DisableWaitForPodsReady", "enabled": True}]
+    gates = {gate["name"]: gate["enabled"] for gate in values["controllerManager"]["featureGates"]}
+    assert gates == {"DisableWaitForPodsReady": True, "ReclaimablePods": False}
 
 
 def test_uncovered_resources_do_not_block_admission() -> None:

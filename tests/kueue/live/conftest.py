@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from queueing import Queueing
-from researchers import Researcher, researching
+from researchers import Researcher, holding, researching
 from shared_platform import NEXT, AsFound, shared_deployment
 
-from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.client import Cluster, Manifest
 
 
 @dataclass(slots=True)
@@ -53,3 +53,19 @@ def researcher(research: Research, request: pytest.FixtureRequest) -> Iterator[R
         return
     for manifest in rita.objects:  # what a file has changed of it
         rita.cluster.apply(manifest, force=True, metadata_only=True)
+
+
+@pytest.fixture(scope="module")
+def boss(researcher: Researcher, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Researcher]:
+    """A user with all rights in the namespace, for kinds that no role of people may create."""
+    with holding(researcher, "cluster-admin", tmp_path_factory.mktemp("boss")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def people(
+    researcher: Researcher, boss: Researcher, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Cluster]]:
+    """A researcher, a user with the role `edit`, one with all rights in the namespace, and a node."""
+    with holding(researcher, "edit", tmp_path_factory.mktemp("edit")) as editor:
+        yield {"rita": researcher.own, "edit": editor.own, "boss": boss.own, "kubelet": researcher.cluster}

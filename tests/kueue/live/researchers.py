@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,6 +106,21 @@ def identified(researcher: Researcher, person: Person, folder: Path) -> Path:
     file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
     return file
+
+
+@contextmanager
+def holding(researcher: Researcher, role: str, folder: Path) -> Generator[Researcher]:
+    """A user with the name and the rights of a cluster role, in the namespace only."""
+    rbac = "rbac.authorization.k8s.io"
+    subject: Json = {"kind": "User", "name": role, "apiGroup": rbac}
+    metadata: Json = {"name": role, "namespace": TEAM}
+    binding: Manifest = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": metadata}
+    bound: Json = {"apiGroup": rbac, "kind": "ClusterRole", "name": role}
+    researcher.cluster.apply({**binding, "subjects": [subject], "roleRef": bound})
+    file = identified(researcher, Person("user", role), folder)
+    with Cluster(file) as own:
+        yield replace(researcher, own=own, kubeconfig=file)
+    researcher.cluster.delete(Reference.of(binding))
 
 
 def _is_completed(own: Cluster, team: str) -> bool:

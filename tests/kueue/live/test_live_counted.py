@@ -5,11 +5,10 @@ A table of kinds from `kinds.yaml` and of ways to write resources: Kueue's admit
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
-from researchers import TEAM, Researcher, identified, sections
+from researchers import TEAM, Researcher, sections
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, amounts
@@ -23,7 +22,6 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import integrations
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.spec.people import Person
 
 pytestmark = pytest.mark.platform
 GPU: Final = "nvidia.com/gpu"
@@ -110,20 +108,6 @@ def within(found: Any, path: list[str]) -> Any:
 
 def name_of(kind: WorkloadKind, form: str) -> str:
     return f"{kind.kind.lower()}-{form}"
-
-
-@pytest.fixture(scope="module")
-def boss(researcher: Researcher, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Researcher]:
-    """A user with all rights in the namespace, for kinds that no role of people may create."""
-    rbac = "rbac.authorization.k8s.io"
-    subject: Any = {"kind": "User", "name": "boss", "apiGroup": rbac}
-    binding: Any = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": "boss", "namespace": TEAM}}
-    role: Any = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
-    researcher.cluster.apply({**binding, "subjects": [subject], "roleRef": role})
-    file = identified(researcher, Person("user", "boss"), tmp_path_factory.mktemp("boss"))
-    with Cluster(file) as own:
-        yield replace(researcher, own=own, kubeconfig=file)
-    researcher.cluster.delete(Reference.of(binding))
 
 
 def counted_and_held(cluster: Cluster, made: Manifest) -> tuple[dict[str, int], dict[str, int]] | None:
