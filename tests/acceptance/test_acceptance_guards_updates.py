@@ -18,6 +18,7 @@ from acceptance_guards import (
     gang,
     job,
     job_set,
+    leader_worker_set,
     owned,
     pod,
     pod_group,
