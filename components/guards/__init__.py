@@ -311,6 +311,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "parents": [kind.plural for kind in SIZED if kind.has_children],
         "servers": [key(kind) for kind in KINDS if kind.work == "serving"],
         "counted": [key(kind) for kind in _counted(guards)],
+        "gangs": [key(kind) for kind in KINDS if kind.gang and kind.work],
         "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
         "groupLabels": [kind.label for kind in _counted(guards) if kind.groups],
         "revised": [key(kind) for kind in _counted(guards) if kind.partition],

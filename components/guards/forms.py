@@ -20,7 +20,18 @@ from . import DEFAULTS, binding_spec, cel_values, mutation, read_source, spec
 
 _HOLE: Final = "\1"
 _OF_EVERY_STACK: Final = (
-    *("accountsOfPods", "channelClass", "kinds", "margin", "runtimes", "servers", "stays", "taintValue", "teamLabel"),
+    *(
+        "accountsOfPods",
+        "channelClass",
+        "gangs",
+        "kinds",
+        "margin",
+        "runtimes",
+        "servers",
+        "stays",
+        "taintValue",
+        "teamLabel",
+    ),
     *("teamLabelValue", "uncovered", "usualLimits", "workloadAccount"),
 )
 """Literals of the policies that are equal in all stacks; stacks decide the others. Logic is of every stack."""

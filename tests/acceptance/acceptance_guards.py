@@ -241,8 +241,11 @@ def train_job(namespace: str, queue: str | None, gpus: int = 1) -> Any:
     return {**found, "spec": {**spec, **({"runtimePatches": [patch]} if gpus else {})}}
 
 
+ON_L4 = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+
+
 def gang(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:
-    tasks = [{"name": "w", "replicas": 2, "template": {"spec": spec or pod_of()}}]
+    tasks = [{"name": "w", "replicas": 2, "template": {"spec": {**(spec or pod_of()), "nodeSelector": ON_L4}}}]
     found = an_object("batch.volcano.sh/v1alpha1", "Job", "g", namespace)
     return {
         **found,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Person, pod_of
+from acceptance_guards import GPU, ON_L4, QUEUE, RESEARCH, TOLERATION, Person, pod_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -167,6 +167,7 @@ def wild(draw: st.DrawFn) -> Any:
         scheduler = draw(st.sampled_from(["volcano", "volcano", None, "default-scheduler"]))
         place |= {} if queue is None else {"queue": queue}
         place |= {} if scheduler is None else {"schedulerName": scheduler}
+        within(found, PATHS[kind])["spec"]["nodeSelector"] = ON_L4
     if draw(st.integers(0, 7)) == 0:
         owner_api, owner = draw(st.sampled_from([*KNOWN_OWNERS, ("example.com/v1", "Other")]))
         found["metadata"]["ownerReferences"] = owners(owner_api, owner, controller=draw(st.booleans()))
@@ -185,6 +186,7 @@ def counted(kind: str, spec: Any, **own: Any) -> Any:
         place = within(found, GANGS[kind])
         place |= {"queue": OWN_GANG, "schedulerName": "volcano"}
         place["tasks"][0] |= {"name": "w", "replicas": 2}
+        within(found, PATHS[kind])["spec"]["nodeSelector"] = ON_L4
     return found
 
 
@@ -229,7 +231,7 @@ def forged(draw: st.DrawFn) -> Any:
         "gang": within(found, GANGS.get(kind, ())),
         "volcano": template["metadata"],
     }[place]
-    template["spec"] |= {"schedulerName": "volcano"} if place == "volcano" else {}
+    template["spec"] |= {"schedulerName": "volcano", "nodeSelector": ON_L4} if place == "volcano" else {}
     part |= deepcopy(fields)
     return found
 

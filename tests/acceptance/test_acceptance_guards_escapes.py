@@ -36,6 +36,7 @@ from acceptance_guards import (
 )
 
 from components.guards import cel
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.kinds import WorkloadKind
@@ -212,6 +213,25 @@ def test_a_pod_stays_with_the_job_that_kueue_counts_it_by(tenant: Person, runnin
     assert not tenant.delete_refusal(own, propagationPolicy="Background")
     assert not tenant.delete_refusal(own, propagationPolicy="Foreground")
     assert "sets finalizer orphan" in tenant.patch_refusal(own, {"metadata": {"finalizers": ["orphan"]}})
+
+
+def test_pods_of_a_gang_stay_with_what_volcano_counts_them_by(cluster: Cluster, tenant: Person, kept: Kept) -> None:
+    own, group = kept(gang(PRODUCTION, OWN_GANG)), kept(pod_group(PRODUCTION, OWN_GANG))
+    uid = text_at(cluster.get(own["apiVersion"], "Job", "g", PRODUCTION) or {}, "metadata", "uid")
+    owner = {"apiVersion": own["apiVersion"], "kind": "Job", "name": "g", "uid": uid}
+    child = pod(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-critical"))
+    child["metadata"] |= {"name": "g-w-0", "ownerReferences": [{**owner, "controller": True}]}
+    made = cluster.create(child)
+    words = "changes metadata.ownerReferences of a pod that belongs to Job g, by which Kueue counts its GPUs"
+    ghost = {"scheduling.k8s.io/group-name": "ghost"}
+    assert words in tenant.patch_refusal(made, {"metadata": {"ownerReferences": None, "annotations": ghost}})
+    assert not tenant.patch_refusal(made, {"metadata": {"labels": {"note": "x"}}})
+    assert "is deleted without its pods" in tenant.delete_refusal(own, propagationPolicy="Orphan")
+    assert not tenant.delete_refusal(own, propagationPolicy="Background")
+    assert not tenant.delete_refusal(group)
+    cluster.patch(Reference.of(group), {"status": {"running": 2}})
+    assert "is deleted while its pods run, whose GPUs Volcano would not count" in tenant.delete_refusal(group)
+    cluster.delete(Reference.of(made), grace=0)
 
 
 def test_the_pods_of_a_job_without_gpus_may_outlive_it(tenant: Person, kept: Kept) -> None:

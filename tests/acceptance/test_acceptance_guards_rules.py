@@ -10,6 +10,7 @@ from acceptance_guards import (
     EXPERIMENTS,
     GPU,
     NO_QUEUE,
+    ON_L4,
     PRODUCTION,
     QUEUE,
     RESEARCH,
@@ -344,7 +345,7 @@ def test_a_pod_without_gpus_names_no_queue_of_another_team(tenant: Person) -> No
 
 def test_pods_stay_in_their_volcano_group(tenant: Person, kept: Kept) -> None:
     joining = {GANG_QUEUE: "ml-research-l4", GROUP: "podgroup-1"}
-    own = kept(pod(RESEARCH, None, pod_of(schedulerName="volcano"), annotations=joining))
+    own = kept(pod(RESEARCH, None, pod_of(schedulerName="volcano", nodeSelector=ON_L4), annotations=joining))
     later = job(RESEARCH, RESEARCH)
     later["spec"] |= {"suspend": True}
     later["spec"]["template"]["metadata"] = {"annotations": {GROUP: "podgroup-1"}}

@@ -182,7 +182,8 @@ def test_the_policies_are_the_same_for_one_team_and_for_many() -> None:
 def test_objects_counted_by_template_must_keep_their_pods() -> None:
     rules: Any = spec(made(), POLICY, "release")["matchConstraints"]["resourceRules"]
     deleted = {group for rule in rules if "DELETE" in rule["operations"] for group in rule["apiGroups"]}
-    assert deleted == {"", "apps", "batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
+    kueue = {"", "apps", "batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
+    assert deleted == {*kueue, "batch.volcano.sh", "scheduling.volcano.sh"}
     plan = planned(stack())
     integrated = replace(plan.guards, frameworks=(*plan.guards.frameworks, "ray.io/raycluster"))
     counted, *_ = filled("release", integrated)["match_constraints"]["resource_rules"]

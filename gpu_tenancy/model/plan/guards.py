@@ -55,6 +55,7 @@ class Bounds:
     namespace: NamespacePlan
     classes: tuple[str, ...]
     must_name: bool  # whether the namespace's quota rejects pods without a class
+    gang_nodes: tuple[str, ...] = ()  # `queue=label=value` for the nodes of each Volcano queue's flavor
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -77,6 +78,7 @@ class Bounds:
             "pull-secrets": self.namespace.pull_secrets,
             "schedulers": ["default-scheduler", "volcano"] if gang else [],
             "volcano-queues": [gang_queue_name(self.namespace.name, flavor) for flavor in team.gangs],
+            "volcano-nodes": self.gang_nodes,
             "max-gpus-per-container": gpus,
             "max-limit-request-ratio": [f"{resource}={float(ratio):g}" for resource, ratio in limits.ratio.items()],
             "default-limits": [] if defaults == USUAL_LIMITS else _listed(defaults),
@@ -148,7 +150,12 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     for space in namespaces:
         own = space.team.compute.priorities
         classes = tuple(sorted(own or stack.priorities))
-        bounds[space.name] = Bounds(space, classes, bool(own) and default not in own)
+        nodes = (
+            f"{gang_queue_name(space.name, flavor)}={label}={value}"
+            for flavor in space.team.gangs
+            for label, value in sorted(tree.flavors[flavor].node_labels.items())
+        )
+        bounds[space.name] = Bounds(space, classes, bool(own) and default not in own, tuple(nodes))
     return GuardsPlan(
         action=stack.guards_action,
         label=TEAM_LABEL,
