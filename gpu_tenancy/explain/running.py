@@ -1,10 +1,11 @@
 """Pods that do not run: rejected by the API server, without a node, or with containers that do not start."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import format_duration, gpus
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import exceeded_quota
@@ -24,6 +25,7 @@ _GATES: Final = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"
 # https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
 _NO_DEVICE: Final = "cannot allocate all claims"
 OWN_PODS: Final = "what pods of other teams use on these nodes is not counted: you may not read them"
+_PLACED: Final = re.compile(r"kueue\.x-k8s\.io/podset-.*topology")  # annotations of pods to which Kueue assigns nodes
 _TO_AVOID: Final = "with `topology: node` for its pool in the stack, Kueue admits only what fits on nodes"
 
 
@@ -102,7 +104,9 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
     fixes = {"never": "request what the nodes have, or tolerate their taint", "later": "wait, or add nodes"}
     fix = fixes.get(answer.verdict, "capacity is available; check scheduler events")
     fitting = find(spec, wanted.pod, nodes).fitting
-    if fragments(fitting, wanted.pod):
+    if answer.verdict == "later" and any(map(_PLACED.fullmatch, texts_at(first, "metadata", "annotations"))):
+        fix = "requeue the job with `tenancy requeue`: Kueue then assigns other nodes"
+    elif fragments(fitting, wanted.pod):
         fix = f"wait until the pods on one of these nodes end, or ask an administrator to delete them; {_TO_AVOID}"
     elif answer.verdict == "now" and not state.knows("Pod"):
         fix = f"wait, or ask an administrator whose pods use the nodes; {_TO_AVOID}"

@@ -1,17 +1,23 @@
 """Checks that the stack's own workloads run or are pending for a reason, and their placement."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.demand import target_of
-from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.cluster.pods import Manifest, ended
+from gpu_tenancy.cluster.reading import KUEUE, read
+from gpu_tenancy.cluster.workloads import read_workloads
 from gpu_tenancy.explain.pending import CHECK_CONTROLLER
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import KINDS, OWN, why
+from gpu_tenancy.jobs.requeueing import requeue
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import WaitTimeoutError
+from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.api import REQUIRED
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.kinds import kind_at, kinds
@@ -68,6 +74,7 @@ def check_models(astray: Sequence[str]) -> Check:
 _OF_JOB: Final = "app.kubernetes.io/name"
 # Labels of pods in groups; each group has its own part of the network.
 _GROUPS: Final = tuple(kind.groups.index for kind in kinds().values() if kind.groups)
+_MOVES: Final = 60.0  # seconds until the pods of a requeued job have nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +92,9 @@ class _Placed:
 def check_topology(cluster: Cluster, plan: Plan) -> Iterator[Check]:
     """Checks that all pods of a job or of a group that requires it run in one part of the network; Kueue must run."""
     for team in plan.teams:
-        for placed in (one for job in team.jobs for one in _of_job(job)):
-            yield _in_one_part(cluster, placed)
+        for job in team.jobs:
+            for placed in _of_job(job):
+                yield _in_one_part(cluster, placed, _requeued(cluster, job, placed))
         for server in team.servers:
             if label := server.pod.topology.get(REQUIRED):
                 yield _in_one_part(cluster, _Placed(server.team, server.name, _OF_JOB, label, None, None))
@@ -101,12 +109,33 @@ def _of_job(job: JobPlan) -> Iterator[_Placed]:
             yield _Placed(job.team, job.name, selector, label, pods, job.groups)
 
 
-def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
-    pods = [
-        pod
-        for pod in cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
-        if text_at(pod, "metadata", "annotations", REQUIRED) == placed.label
-    ]
+def _requeued(cluster: Cluster, job: JobPlan, placed: _Placed) -> str:
+    """Requeues a job whose nodes other pods have taken, so that Kueue assigns others; says so, or is empty.
+
+    Kueue knows the pods that run when it assigns nodes to a job, but Volcano can place a gang there a moment later. The
+    scheduler ends no pod for another one, so the job would stay without nodes.
+    """
+    pods = _pods(cluster, placed)
+    if not any(text_at(condition(pod, "PodScheduled"), "reason") == "Unschedulable" for pod in pods):
+        return ""
+    workloads = read_workloads(cluster.list(KUEUE, "Workload", namespace=placed.team))
+    requeue(cluster, cluster.get(*JOBS[job.framework].api, placed.name, placed.team) or {}, workloads)
+    with suppress(WaitTimeoutError):  # the check that follows says which pods have no node
+        cluster.wait_for(
+            lambda: len([pod for pod in _pods(cluster, placed) if text_at(pod, "spec", "nodeName")]) == placed.pods,
+            timeout=_MOVES,
+            what=f"the pods of {placed.name} to have nodes",
+        )
+    return "; requeued once, because other pods had taken its nodes"
+
+
+def _pods(cluster: Cluster, placed: _Placed) -> list[Manifest]:
+    pods = cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
+    return [pod for pod in pods if not ended(pod) and text_at(pod, "metadata", "annotations", REQUIRED) == placed.label]
+
+
+def _in_one_part(cluster: Cluster, placed: _Placed, again: str = "") -> Check:
+    pods = _pods(cluster, placed)
     running: list[tuple[str, str]] = []
     for pod in pods:
         if name := text_at(pod, "spec", "nodeName"):
@@ -120,7 +149,7 @@ def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
     of_each = " per group" if placed.groups != 1 else ""
     return Check(
         f"all pods of {placed.team}/{placed.name} run on nodes with one {placed.label}{of_each}",
-        f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}"
+        f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}{again}"
         if running
         else f"{placed.team}/{placed.name} is pending",
         holds=(whole and len(parts) == groups) if running else None,

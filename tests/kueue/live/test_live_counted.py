@@ -185,7 +185,10 @@ def refuse(boss: Researcher, made: Manifest, *, only: str = "") -> int:
         words = "only the operator of" if child else "which only Kueue may change"
         for path, value in sizes(one):
             if path.endswith(only):
-                with pytest.raises(ApiError, match=words if path.endswith("/suspend") else f"{words}|422 Invalid"):
+                with pytest.raises(
+                    ApiError,
+                    match=words if path.endswith("/suspend") else f"{words}|set replicas to minReplicas|422 Invalid",
+                ):
                     boss.own.amend(Reference.of(one), [{"op": "add", "path": path, "value": value}])
     return len(found)
 

@@ -11,6 +11,7 @@ from queueing import Queueing
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.cluster.demand import demand, target_of
+from gpu_tenancy.cluster.pods import ended
 from gpu_tenancy.cluster.queueing import STATE_PLACE
 from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.explain import fit
@@ -66,7 +67,7 @@ def placed(queueing: Queueing) -> Iterator[Placed]:
 
 def nodes_of(cluster: Cluster, name: str) -> list[str]:
     pods = cluster.list("v1", "Pod", namespace=TEAM, labels=f"app.kubernetes.io/name={name}")
-    return [node for pod in pods if (node := text_at(pod, "spec", "nodeName"))]
+    return [node for pod in pods if not ended(pod) and (node := text_at(pod, "spec", "nodeName"))]
 
 
 def run_whole(placed: Placed, name: str, pods: int) -> None:
@@ -138,3 +139,26 @@ def test_fit_and_why_name_a_missing_annotation(placed: Placed) -> None:
         assert judged(placed, plain).verdict == "never"
     finally:
         placed.cluster.delete(Reference.of(plain))
+
+
+def test_a_job_whose_node_is_taken_is_requeued(placed: Placed) -> None:
+    """As by a gang of Volcano, which Kueue does not see before it assigns the nodes."""
+    run_whole(placed, "fits", 4)
+    (taken, *_) = nodes_of(placed.cluster, "fits")
+    container = {"name": "c", "image": "a:1", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+    spec = {"nodeName": taken, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    blocker: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taker", "namespace": "default"}}
+    pods = placed.cluster.list("v1", "Pod", namespace=TEAM, labels="app.kubernetes.io/name=fits")
+    own = next(pod for pod in pods if text_at(pod, "spec", "nodeName") == taken)
+    reference = Reference.of({"apiVersion": "v1", "kind": "Pod", **own})
+    placed.cluster.patch(reference, {"status": {"phase": "Failed"}}, subresource="status")
+    placed.cluster.create({**blocker, "spec": spec})
+    try:
+        placed.cluster.wait_for(
+            lambda: "tenancy requeue" in asked(placed, "fits").fix, timeout=PATIENCE, what="the pod without a node"
+        )
+        (fits, _) = check_topology(placed.cluster, placed.plan)
+        assert fits.holds, fits.seen
+        assert "requeued once, because other pods had taken its nodes" in fits.seen
+    finally:
+        placed.cluster.delete(Reference.of(blocker), grace=0, wait=0)
