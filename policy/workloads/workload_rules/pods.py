@@ -81,7 +81,7 @@ def for_tenants(
 class Gpus(Settings):
     """Selects the resources that are GPUs."""
 
-    gpus: list[str] = Field([name for names in FACTS["gpus"].values() for name in names])
+    gpus: list[str] = Field(default=[name for names in FACTS["gpus"].values() for name in names])
     """Resource names of GPUs, partitions and other accelerators, as patterns (`nvidia.com/mig-*`). Add names that your
     device plugin gives them."""
 

@@ -146,7 +146,7 @@ def test_a_job_whose_node_is_taken_is_requeued(placed: Placed) -> None:
     run_whole(placed, "fits", 4)
     (taken, *_) = nodes_of(placed.cluster, "fits")
     container = {"name": "c", "image": "a:1", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
-    spec = {"nodeName": taken, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    spec: Any = {"nodeName": taken, "containers": [container], "tolerations": [{"operator": "Exists"}]}
     blocker: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taker", "namespace": "default"}}
     pods = placed.cluster.list("v1", "Pod", namespace=TEAM, labels="app.kubernetes.io/name=fits")
     own = next(pod for pod in pods if text_at(pod, "spec", "nodeName") == taken)
