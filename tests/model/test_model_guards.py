@@ -156,7 +156,9 @@ def facts(made: Bounds) -> dict[str, str]:
 def test_only_teams_with_gangs_use_volcano() -> None:
     assert facts(bounds()) == {}
     both = {"schedulers": "default-scheduler,volcano"}
-    assert facts(bounds(gangs={"a100": {"guaranteed": 1}})) == {**both, "volcano-queues": "a-a100"}
+    nodes = "a-a100=nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB"
+    own = {"volcano-nodes": nodes, "volcano-queues": "a-a100"}
+    assert facts(bounds(gangs={"a100": {"guaranteed": 1}})) == {**both, **own}
     assert facts(bounds(training={"t": job(workers=2, gang=True)})) == both
 
 
@@ -189,6 +191,7 @@ def test_the_facts_of_a_team_are_annotations_of_its_namespace() -> None:
         "priority-class-required": "true",
         "priority-classes": "high",
         "schedulers": "default-scheduler,volcano",
+        "volcano-nodes": "a-a100=nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB",
         "volcano-queues": "a-a100",
     }
     assert first == {f"guards.gpu-tenancy.dev/{name}": text for name, text in expected.items()}
