@@ -73,7 +73,7 @@ tests: ready-clouds
 # Thousands of random objects take hours, so `make check` has a few hundred, the same ones each time.
 attempts: ready-clouds ## Try to get 5,000 random objects past the guards, and 5,000 changes past Kueue; ATTEMPTS=N for N, SEED=N to repeat a run
 	@GPU_TENANCY_ATTEMPTS=$(or $(ATTEMPTS),5000) $(if $(SEED),GPU_TENANCY_SEED=$(SEED)) $(RUN) python -m pytest --timeout 0 \
-	  tests/acceptance/test_acceptance_guards_attempts.py tests/kueue/live/test_live_attempts.py \
+	  tests/acceptance/test_acceptance_guards_attempts.py tests/kueue/live/test_live_updates.py \
 	  $(if $(SEED),--hypothesis-seed=$(SEED))
 
 # The adapter is compiled once, for minutes.

@@ -304,7 +304,8 @@ class Seen:
                     drafted.left.append(f"{kind} {name}: of a Helm release, which keeps it")
                     continue
                 entry: dict[str, Any] = {"value": value}
-                entry |= {"preempts": True} if text_at(each, "preemptionPolicy") == "PreemptLowerPriority" else {}
+                preempts = kind == "PriorityClass" and text_at(each, "preemptionPolicy") != "Never"
+                entry |= {"preempts": True} if preempts else {}
                 entry |= {"default": True} if at(each, "globalDefault") is True else {}
                 entry |= {"description": text} if (text := text_at(each, "description")) else {}
                 drafted.entries[name] = entry

@@ -16,6 +16,7 @@ from repository import ROOT
 from gpu_tenancy.base.json import Json, at
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.project import stack_names
 
@@ -66,7 +67,7 @@ def test_invalid_stack_reports_every_error_and_writes_no_object(project: Project
     sections = small()
     sections["teams"]["vision"]["gpus"]["h100"]["guaranteed"] = 24
     sections["teams"]["speech"]["teir"] = "critical"
-    sections["priorities"]["low"]["value"] = "ten"
+    sections["priorities"]["low"] = {"value": "ten"}
     file = project.write("bad", sections)
     seen = tenancy("preview", "bad", "--out", tmp_path / "out", project=project.folder)
     assert (seen.exit_code, seen.stdout) == (1, "")
@@ -322,6 +323,11 @@ def replaces_it_by_a_good_stack_only(home: Home) -> None:
 
 
 def queues_with_controllers(home: Home) -> None:
+    older = home.up(controllers="all")
+    assert older.returncode == 2, "Kueue does not count the pods of a Deployment that is older than it"
+    assert "✗ no queue has more GPUs on nodes than it counts" in older.stdout
+    with Cluster(home.kubeconfig) as cluster:
+        cluster.delete(Reference("apps/v1", "Deployment", "api", "vision"))
     queued = home.up(controllers="all")
     assert queued.returncode == 0, queued.stdout + queued.stderr
     assert "✗" not in queued.stdout
