@@ -333,7 +333,7 @@ def queues_with_controllers(home: Home) -> None:
     assert "✗" not in queued.stdout
     assert "speech gets 2 l4 GPUs with 23.5 CPUs and 88Gi back at once" in queued.stdout
     assert "a larger job was not tried: the limit of CPU is the guarantee" in queued.stdout
-    assert " preempted\n" in queued.stdout
+    assert " GPUs preempted" in queued.stdout
     assert "a job without a queue does not run in" in queued.stdout
     assert "of the stack run, or are pending for a reason of their quota" in queued.stdout
     assert re.search(r"\n(All \d+|\d+ of \d+) checks passed", queued.stdout)
