@@ -62,7 +62,7 @@ def _templates(pods: Iterable[tuple[WorkloadKind, Pods]]) -> Iterator[str]:
     lists: dict[str, list[str]] = {}
     maps: dict[tuple[str, str], dict[str, str]] = {}
     for kind, path in ((kind, of.path) for kind, of in pods if of.template):
-        many = next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
+        many = _many(path)
         if many is None:
             alone.append(_at(path))
         elif path[many].form == "[]":
@@ -84,7 +84,7 @@ def template_places() -> str:
     alone: dict[str, None] = {}
     several: dict[str, None] = {}
     for path in (pods.path for kind in KINDS for pods in kind.pods if pods.template):
-        many = next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
+        many = _many(path)
         if many is None:
             alone[f"?'{_pointer(path)}': object{_fields(path)}"] = None
             continue
@@ -106,7 +106,7 @@ def gang_specs() -> str:
     kinds_of: dict[str, list[str]] = {}
     for kind in KINDS:
         if kind.gang:
-            kinds_of.setdefault(".".join(step.field for step in kind.gang), []).append(key(kind))
+            kinds_of.setdefault(_dotted(kind.gang), []).append(key(kind))
     choices = (f"variables.kind in {literal(keys)} ? [o.{path}]" for path, keys in kinds_of.items())
     return " : ".join((*choices, "[]"))
 
@@ -125,11 +125,11 @@ def sizes(of: Iterable[WorkloadKind]) -> str:
         for pods in kind.pods if kind.suspend or kind.groups else ():
             fields, form = [*pods.count, *pods.sizes], pods.at[-1].form if pods.at else ""
             if form in {"[]", "{}"} and fields:
-                values = ", ".join("v.?" + field.replace(".", ".?") for field in fields)
+                values = ", ".join(f"v{_optional(field)}" for field in fields)
                 items = f"orValue({form}).transform{'List' if form == '[]' else 'Map'}(k, v, [{values}])"
                 found[f"{_dotted(pods.at)}{form}"] = f"{_at(pods.at)}.{items}"
             elif form in {"", "?"}:
-                found |= {f"{_dotted(pods.at)}.{field}": f"{_at(pods.at)}.?{field}" for field in fields}
+                found |= {f"{_dotted(pods.at)}.{field}": f"{_at(pods.at)}{_optional(field)}" for field in fields}
     return "{" + _joined(f"{literal(name)}: dyn({value})" for name, value in found.items()) + "}"
 
 
@@ -137,7 +137,12 @@ def _dotted(path: Iterable[Step]) -> str:
     return ".".join(step.field for step in path)
 
 
-def sized() -> dict[str, str]:
+def _optional(field: str) -> str:
+    """The optional value of a field, which can be a path with dots."""
+    return f".?{field.replace('.', '.?')}"
+
+
+def pod_counts() -> dict[str, str]:
     """CEL of how many pods the object `o` has: its items, by the fields that say so, and the number of an item `i`."""
     items: dict[str, str] = {}
     fields: dict[str, None] = {}
@@ -148,14 +153,14 @@ def sized() -> dict[str, str]:
         own = [f"{within}{field}" for field in pods.count] + ["replicas"] * bool(kind.groups)
         fields |= dict.fromkeys(own)
         form = {"[]": "", "{}": ".optMap(m, dyn(m.map(k, m[k])))"}
-        alone = f".?{own[0].replace('.', '.?')}.optMap(n, dyn([{_at(at).replace('?', '')}]))"
+        alone = f"{_optional(own[0])}.optMap(n, dyn([{_at(at).replace('?', '')}]))"
         place = ".".join(f"{step.field}{step.form}".rstrip("?") for step in at)
         items[f"{place}.{' * '.join(own)}"] = f"{_at(at)}{form.get(at[-1].form, alone)}"
-    numbers = {field: f"int(i.?{field.replace('.', '.?')}.orValue(1))" for field in fields}
+    numbers = {field: f"int(i{_optional(field)}.orValue(1))" for field in fields}
     # KubeRay runs minReplicas if replicas is less.
     numbers["replicas"] = f"[{numbers['replicas']}, int(i.?minReplicas.orValue(0))].max()"
-    sized = "{" + _joined(f"?'{name}': {cel}" for name, cel in items.items()) + "}"
-    return {"sized": sized, "sizeOfItem": " * ".join(numbers.values()), "replicasOfItem": numbers["replicas"]}
+    places = "{" + _joined(f"?'{name}': {cel}" for name, cel in items.items()) + "}"
+    return {"sized": places, "sizeOfItem": " * ".join(numbers.values()), "replicasOfItem": numbers["replicas"]}
 
 
 def patches() -> str:
@@ -178,10 +183,15 @@ def secret_names() -> str:
 
 def _items(item: str, path: tuple[Step, ...]) -> str:
     """The optional value at a path from an item, or a list of them for each list in the path."""
-    many = next((index for index, step in enumerate(path) if step.form == "[]"), None)
+    many = _many(path)
     if many is None:
         return f"{item}{_fields(path)}" if path else f"optional.of({item})"
     return f"{item}{_fields(path[: many + 1])}.orValue([]).map(i, {_items('i', path[many + 1 :])})"
+
+
+def _many(path: Iterable[Step]) -> int | None:
+    """The index of the first list or map in a path."""
+    return next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
 
 
 def _at(path: Iterable[Step]) -> str:
