@@ -17,7 +17,7 @@ from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.cluster.demand import owners
 from gpu_tenancy.cluster.gangs import queue_of_gang
-from gpu_tenancy.cluster.pods import Manifest, label, name_of, namespace_of
+from gpu_tenancy.cluster.pods import Manifest, deleted, label, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind, State, read
 from gpu_tenancy.cluster.supply import Facts
 from gpu_tenancy.kube.client import Cluster
@@ -89,16 +89,12 @@ def breaches(*reads: State) -> tuple[Breach, ...]:
         queues, flavors, resource = line
         keys = [(queue, flavor, resource) for queue in queues for flavor in flavors]
         counted = sum(max(count[key] for count in counts) for key in keys)
-        bound = min(sum(amount for pod, amount in pods[line] if not _deleted(pod)) for pods in bounds)
+        bound = min(sum(amount for pod, amount in pods[line] if not deleted(pod)) for pods in bounds)
         if bound > counted:
             pods, names = bounds[-1][line], (", ".join(queues), ", ".join(flavors))
-            terminating = sum(amount for pod, amount in pods if _deleted(pod))
+            terminating = sum(amount for pod, amount in pods if deleted(pod))
             found.append(Breach(*names, resource, bound, counted, terminating, *_owners(every[-1], resource, pods)))
     return tuple(found)
-
-
-def _deleted(pod: Manifest) -> bool:
-    return bool(text_at(pod, "metadata", "deletionTimestamp"))
 
 
 def _counted(facts: Facts) -> Counter[_Count]:
@@ -146,7 +142,7 @@ def _owners(facts: Facts, resource: str, pods: _Pods) -> tuple[tuple[str, ...], 
         known |= {(workload.namespace, key): title for key in (workload.name, *workload.owners)}
         left[title] += sum(amount for (_, name), amount in workload.held.items() if name == resource)
     for pod, amount in pods:
-        if not _deleted(pod):
+        if not deleted(pod):
             owner = _owner(pod, known)
             names[owner].append(f"{namespace_of(pod)}/{name_of(pod)}")
             left[owner] -= amount

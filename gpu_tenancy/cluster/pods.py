@@ -52,6 +52,11 @@ def ended(pod: Manifest) -> bool:
     return text_at(pod, "status", "phase") in {"Succeeded", "Failed"}
 
 
+def deleted(pod: Manifest) -> bool:
+    """Whether a pod is being deleted; it keeps its resources for its grace period at most."""
+    return bool(text_at(pod, "metadata", "deletionTimestamp"))
+
+
 def named(names: Sequence[str]) -> str:
     """The first five names, and the number of further names."""
     return first_names(names, 5)

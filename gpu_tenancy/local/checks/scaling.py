@@ -14,6 +14,7 @@ from typing import Final, cast
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.quantity import CPU, amount_text
+from gpu_tenancy.cluster.pods import deleted
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
@@ -174,7 +175,7 @@ class _Run:
         if isinstance(wanted, int) and self.counts[-1:] != [wanted]:
             self.counts.append(wanted)
         there = self._pods()
-        running = [pod for pod in there if not text_at(pod, "metadata", "deletionTimestamp")]
+        running = [pod for pod in there if not deleted(pod)]
         for pod in running:
             cpu, used = f"{max(load // len(running), _IDLE)}m", text_at(pod, "metadata", "annotations", USAGE)
             if used != cpu:

@@ -8,7 +8,7 @@ from typing import Final
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.demand import target_of
-from gpu_tenancy.cluster.pods import Manifest, ended
+from gpu_tenancy.cluster.pods import Manifest, deleted, ended
 from gpu_tenancy.cluster.reading import KUEUE, read
 from gpu_tenancy.cluster.workloads import read_workloads
 from gpu_tenancy.explain.pending import CHECK_CONTROLLER
@@ -131,7 +131,8 @@ def _requeued(cluster: Cluster, job: JobPlan, placed: _Placed) -> str:
 
 def _pods(cluster: Cluster, placed: _Placed) -> list[Manifest]:
     pods = cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
-    return [pod for pod in pods if not ended(pod) and text_at(pod, "metadata", "annotations", REQUIRED) == placed.label]
+    live = (pod for pod in pods if not ended(pod) and not deleted(pod))
+    return [pod for pod in live if text_at(pod, "metadata", "annotations", REQUIRED) == placed.label]
 
 
 def _in_one_part(cluster: Cluster, placed: _Placed, again: str = "") -> Check:
