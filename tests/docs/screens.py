@@ -22,11 +22,14 @@ _DIFFERS: Final[Iterable[tuple[str, str]]] = (
     (r"\b[0-9a-f]{7,40}\b", "HASH"),
     (r"-{3,}|─{3,}", "LINE"),
 )
+_HOLDER: Final = re.compile(r"^ +[a-z0-9]+-\d+(: \d+ by .+)$", re.MULTILINE)  # the scheduler chooses the node
 _SLOW: Final = re.compile("· reading the cluster")  # an additional line on a busy machine
 
 
 def alike(text: str) -> str:
-    """A screen without parts that differ between runs: names, times, and the spaces that follow from their length."""
+    """A screen without parts that differ between runs: names, times, nodes, and the spaces that follow."""
+    holders = iter(sorted(_HOLDER.findall(text)))
+    text = _HOLDER.sub(lambda _: f"NODE{next(holders)}", text)
     for pattern, word in _DIFFERS:
         text = re.sub(pattern, word, text)
     return " ".join(text.split())
