@@ -149,24 +149,26 @@ def _plain(segments: Iterable[Segment]) -> Iterable[Segment]:
 
 _GAP: Final = 2  # cells between two columns
 _TEXT: Final = 20  # cells of a text column below which another column is left out
+_NAMES: Final = (28, 8)  # the same of a name; and those that it has in any case
 
 
 class PlainTable(Table):
     """A table without borders whose cells are text: `[red]` in a cell is shown as it is. Pass a `Text` for a style.
 
-    Where the terminal is too narrow, texts wrap at words; then columns are left out; and if that is not enough, each
-    row is a block with a line for each column.
+    Where the terminal is too narrow, texts wrap at words and long names lose their middle; then columns are left out;
+    and if that is not enough, each row is a block with a line for each column.
     """
 
     def __init__(self, *headings: str, title: str = "", drop: Sequence[str] = ()) -> None:
         """A table without rows; the columns `drop` may be left out, in this order.
 
-        In headings, `#` at the end means numbers, `~` texts that may wrap, `#~` both.
+        In headings, `#` at the end means numbers, `~` texts that may wrap, `#~` both, `…` names that may be shortened.
         """
         super().__init__()
-        self._headings = [heading.rstrip("#~") for heading in headings]
+        self._headings = [heading.rstrip("#~…") for heading in headings]
         self._numbers = [heading.rstrip("~").endswith("#") for heading in headings]
         self._texts = [heading.endswith("~") for heading in headings]
+        self._names = [heading.endswith("…") for heading in headings]
         self._title, self._drop = title, drop
         self._lines: list[list[Text]] = []
 
@@ -194,6 +196,7 @@ class PlainTable(Table):
                 break
             kept.remove(self._headings.index(heading))
             widths = self._widths(kept, options.max_width)
+        widths = widths or self._widths(kept, options.max_width, name=_NAMES[1])
         if self._title:
             yield Text(self._title, style="italic")
         if widths is None:
@@ -211,22 +214,25 @@ class PlainTable(Table):
             justify = "right" if self._numbers[at] else "left"
             table.add_column(self._headings[at], justify=justify, no_wrap=not self._texts[at], width=width)
         for line in self._lines:
-            cells = [line[at].split("\n", allow_blank=True) for at in kept]
+            cells = [
+                [_shortened(line[at], width)] if self._names[at] else line[at].split("\n", allow_blank=True)
+                for at, width in zip(kept, widths, strict=True)
+            ]
             table.add_row(
                 *(Text("\n").join(folded(part, n) for part in cell) for cell, n in zip(cells, widths, strict=True))
             )
         return table
 
-    def _widths(self, kept: Sequence[int], width: int | None) -> list[int] | None:
+    def _widths(self, kept: Sequence[int], width: int | None, name: int = _NAMES[0]) -> list[int] | None:
         """The width of each column; None if they do not fit."""
         natural = [max(cell_len(part) for cell in self._cells(at) for part in cell.split("\n")) for at in kept]
         if width is None:
             return natural
         free = width - _GAP * (len(kept) - 1)
-        least = [full if not self._texts[at] else self._least(at, full) for at, full in zip(kept, natural, strict=True)]
+        least = [self._least(at, full, name) for at, full in zip(kept, natural, strict=True)]
         if sum(least) > free:
             return None
-        # The narrowest texts first: what they do not need, the others have.
+        # The narrowest first: what they do not need, the others have.
         spare, widths = free - sum(least), list(least)
         growing = sorted(
             (full - low, at) for at, (low, full) in enumerate(zip(least, natural, strict=True)) if full > low
@@ -237,8 +243,10 @@ class PlainTable(Table):
             spare -= share
         return widths
 
-    def _least(self, at: int, full: int) -> int:
-        """The width of its longest word; for texts, also at least `_TEXT` if the text is that long."""
+    def _least(self, at: int, full: int, name: int) -> int:
+        """Its whole width; of a name at most `name`; of a text its longest word, and `_TEXT` if the text is as long."""
+        if not self._texts[at]:
+            return min(full, max(name, cell_len(self._headings[at]))) if self._names[at] else full
         longest = max(cell_len(word) for cell in self._cells(at) for word in words(cell))
         return max(0 if self._numbers[at] else min(full, _TEXT), longest, 1)
 
@@ -254,6 +262,15 @@ class PlainTable(Table):
             for heading, cell in zip(self._headings, line, strict=True):
                 if cell.plain:
                     yield Text.assemble((f"{heading:{width}}", "dim"), cell)
+
+
+def _shortened(text: Text, width: int) -> Text:
+    """A name of at most so many cells: its start and its end, which tell pods and jobs apart."""
+    over = cell_len(text.plain) - width
+    if over <= 0:
+        return text
+    start = width // 2
+    return text[:start] + Text("…") + text[start + over + 1 :]
 
 
 def write_text(file: Path, text: str) -> None:

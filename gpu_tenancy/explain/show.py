@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.base.texts import plural, visible
+from gpu_tenancy.base.texts import visible
 from gpu_tenancy.cluster.reading import Answer, Verdict
 from gpu_tenancy.explain.fit import Fitting
 from gpu_tenancy.explain.running import Why
@@ -25,36 +25,37 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
 }
 
 
-def usage(usage: Usage) -> Group:
-    """Table of shares and quotas, with totals and notes."""
+def usage(usage: Usage, *, verbose: bool = False) -> Group:
+    """Table of shares and of namespace quotas, with totals and notes; quotas with room only if `verbose`."""
     most = ("with up to~",) if any(row.with_up_to for row in usage.rows) else ()
     heads = (
-        "team", "flavor", "resource", "scheduler", "guaranteed#", *most, "limit#", "used#", "borrowed#", "lent#",
-        "pending#~",
+        "team…", "flavor…", "resource", "scheduler", "guaranteed#", *most, "limit#", "used#", "borrowed#", "lent#",
+        "pending#", "workloads#",
     )  # fmt: skip
-    shares = table(
-        *heads, drop=("scheduler", "lent", "borrowed", "limit", *(["with up to"] if most else []), "resource")
-    )
+    drop = ("scheduler", "workloads", "lent", "borrowed", "limit", *([most[0].rstrip("~")] if most else []))
+    shares = table(*heads, drop=drop)
     for row in usage.rows:
-        guaranteed, *amounts, pending = row.amounts
-        if row.waiting:
-            pending += f" in {plural(row.workloads, 'workload')}"
+        guaranteed, *amounts = row.amounts
         cells = (row.title, row.flavor, row.resource, row.scheduler, guaranteed)
-        shares.add_row(*cells, *([row.with_up_to] if most else []), *amounts, pending)
+        shares.add_row(*cells, *([row.with_up_to] if most else []), *amounts, str(row.workloads or ""))
     parts: list[RenderableType] = [shares]
-    if usage.budgets:
-        quotas = table("namespace", "quota", "resource", "used#", "limit#", drop=("quota",))
-        for budget in usage.budgets:
+    parts += [Text(""), Text(usage.total.text, style="bold")]
+    if listed := usage.budgets if verbose else usage.spent:
+        quotas = table("namespace…", "quota…", "resource", "used#", "limit#", drop=("quota",))
+        for budget in listed:
             quotas.add_row(*budget.cells)
         parts += [Text(""), quotas]
-    parts += [Text(""), Text(usage.total.text, style="bold")]
+    if usage.others and not verbose:
+        parts.append(Text(f"{usage.others}; -v shows them", style="dim"))
     styles = dict.fromkeys(usage.breaches, "bold red")
     return Group(*parts, *(Text(visible(note), style=styles.get(note, "dim")) for note in usage.remarks))
 
 
-def fitting(fitting: Fitting) -> Group:
-    """Conclusion, requests and checks of one workload."""
+def fitting(fitting: Fitting, *, brief: bool = False) -> Group:
+    """Conclusion, requests and checks of one workload; only the conclusion if it is `brief`."""
     conclusion = Text(visible(fitting.conclusion), style=f"bold {_MARKS[fitting.verdict][1]}")
+    if brief:
+        return Group(conclusion)
     asks = Text(visible(f"{fitting.title} requests {fitting.asks}"))
     return Group(conclusion, asks, *(_answer(answer) for answer in fitting.answers))
 

@@ -19,7 +19,6 @@ from gpu_tenancy.base.quantity import (
     is_extended,
     leading_text,
     ordered,
-    plain,
 )
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import Budget, budgets
@@ -41,7 +40,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 # Kinds without which numbers are unknown.
 _NEEDED: Final[tuple[Kind, ...]] = ("ClusterQueue", "LocalQueue", "Workload", "Queue", "PodGroup", "ResourceQuota")
 
-_REQUESTS: Final = {"requests.cpu", "requests.memory", "cpu", "memory"}  # limit requests of CPU and memory
+_SPENT: Final = 0.8  # part of a quota from which it is shown without being asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +136,6 @@ class Note(Enum):
     )
     NO_FLAVOR = "flavor -: no flavor of the queue can ever provide it; see `tenancy why`"
     KUEUE_NOT_RUNNING = f"{KUEUE_NOT_RUNNING}; used: requests of pods on the flavors' nodes"
-    QUOTAS_ABRIDGED = "quotas: only GPUs and resources at capacity; `tenancy usage TEAM` shows all of one team"
-    CPU_QUOTAS_ABRIDGED = (
-        "quotas: only requests of CPU and memory, and resources at capacity; `tenancy usage TEAM` shows all of one team"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +151,18 @@ class Usage:
     interrupted: tuple[Interrupted, ...] = ()  # evicted workloads with GPUs, by namespace
     unreadable: tuple[Missing, ...] = ()  # kinds whose numbers are unknown
     breaches: tuple[str, ...] = ()  # more GPUs on nodes than a queue counts
+
+    @property
+    def spent(self) -> tuple[TeamBudget, ...]:
+        """Namespace quotas that are used for the most part."""
+        return tuple(one for one in self.budgets if one.budget.used and one.budget.used >= _SPENT * one.budget.hard)
+
+    @property
+    def others(self) -> str:
+        """The number of other namespace quotas as a text; empty for none."""
+        rest = len(self.budgets) - len(self.spent)
+        noun = "other namespace quota" if self.spent else "namespace quota"
+        return f"{plural(rest, noun)} below {_SPENT:.0%}" if rest else ""
 
     @property
     def remarks(self) -> list[str]:
@@ -178,17 +185,15 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
     _require(state, team)
     queues = queues or Queues(state)
     rows = rows_of(queues, team)
-    with_gpus = any(is_extended(row.resource) for row in rows)  # A queue has quota, or a workload requests some.
-    spent = tuple(_budgets(state, team, with_gpus=with_gpus))
     unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
     shown = {name for row in rows for name in (row.team, row.part_of, row.flavor)}
     kinds: tuple[Kind, ...] = ("ClusterQueue", "ResourceFlavor")
     holds = [hold for kind in kinds for hold in holds_of(state.of(kind)) if not team or hold.name in shown]
     return Usage(
         rows,
-        spent,
+        tuple(_budgets(state, team)),
         _total(rows, queues, team),
-        tuple(_notes(queues, rows, abridged=bool(spent) and not team, with_gpus=with_gpus)),
+        tuple(_notes(queues, rows)),
         holds=tuple(f"{hold.kind} {hold.name} is {hold.text}" for hold in holds),
         unusable=tuple(unusable(state, {row.flavor for row in rows} if team else None, gone=True)),
         interrupted=tuple(one for one in interrupted(queues.every_workload) if team in {"", one.team}),
@@ -283,7 +288,7 @@ def _sorted(all_lines: Iterable[FlavorResource]) -> list[FlavorResource]:
     # Without lines of claims, whose quota never binds.
     lines = [line for line in all_lines if line[1] not in CLAIMED]
     order = {name: at for at, name in enumerate(ordered({resource for _, resource in lines}))}
-    return sorted(lines, key=lambda line: (line[0] in {"-", "?"}, line[0], order[line[1]]))
+    return sorted(lines, key=lambda line: (not is_extended(line[1]), line[0] in {"-", "?"}, line[0], order[line[1]]))
 
 
 def _gang_rows(queues: Queues, team: str) -> Iterator[Row]:
@@ -312,15 +317,10 @@ def _owner(queue: GangQueue, state: State) -> str:
     return homes.pop() if len(homes) == 1 else ""
 
 
-def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget]:
-    """All resources of one team's quotas; for all teams, GPUs (CPU and memory without GPUs) and full resources."""
+def _budgets(state: State, team: str) -> Iterator[TeamBudget]:
     for namespace in [team] if team else teams_of(state):
         for quota in state.of("ResourceQuota", namespace):
-            for line in budgets(quota):
-                full = line.hard > 0 and line.left <= 0
-                instead = not with_gpus and line.resource in _REQUESTS
-                if team or is_extended(plain(line.resource)) or full or instead:
-                    yield TeamBudget(namespace, line)
+            yield from (TeamBudget(namespace, line) for line in budgets(quota))
 
 
 def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
@@ -356,12 +356,10 @@ def _resource_total(resource: str, rows: Sequence[Row], *, beside_gpus: bool = F
     return ResourceTotal(resource, sums, beside_gpus)
 
 
-def _notes(queues: Queues, rows: Iterable[Row], *, abridged: bool, with_gpus: bool) -> Iterator[Note]:
+def _notes(queues: Queues, rows: Iterable[Row]) -> Iterator[Note]:
     if any(row.lent for row in rows):
         yield Note.LENT
     if any(row.flavor == "-" and row.waiting for row in rows):
         yield Note.NO_FLAVOR
     if queues.uncounted:
         yield Note.KUEUE_NOT_RUNNING
-    if abridged:
-        yield Note.QUOTAS_ABRIDGED if with_gpus else Note.CPU_QUOTAS_ABRIDGED

@@ -229,8 +229,8 @@ def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: dateti
     now = now or datetime.now(UTC)
     waits = ("wait",) if any(job.wait for job in listing.jobs) else ()
     of_gpus = ("GPU use#",) if busy else ()
-    heads = ("job", "kind", "requests", "flavor", "state", "for#", *of_gpus, "user", "priority#", *waits)
-    jobs = table(*heads, drop=("priority", "kind", "user", *waits))
+    heads = ("job…", "kind", "requests", "flavor…", "state", "for#", *of_gpus, "user…", "priority#", *waits)
+    jobs = table(*heads, drop=("priority", "kind", "user", *waits, "for"))
     for job in listing.jobs:
         name = f"{job.namespace}/{job.name}" if every_team else job.name
         state = Text(job.stands, style=_STYLES.get(job.state, ""))

@@ -1,10 +1,10 @@
 """Tables of a team: jobs, their usage, and claims that jobs can mount."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rich.console import Group
 from rich.text import Text
@@ -19,7 +19,7 @@ from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, requests
 from gpu_tenancy.cluster.rejections import refusal
 from gpu_tenancy.jobs.jobs import Jobs
 from gpu_tenancy.jobs.kubectl import GpuUse, together
-from gpu_tenancy.jobs.listing import age
+from gpu_tenancy.jobs.listing import QueuedJob, age
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import NOT_FOUND, ApiError
 from gpu_tenancy.model.kinds import kind_of
@@ -29,6 +29,8 @@ METRICS: Final = ("metrics.k8s.io/v1beta1", "PodMetrics")
 _STAGES: Final = {"waiting": "pending", "checked": "reserved", "switched off": "stopped"}
 _STYLES: Final = {"running": "green", "pending": "yellow", "failed": "red", "refused": "red"}
 _ORDER: Final = ("running", "starting", "refused", "pending", "reserved", "stopped")
+_WAITING: Final = {"held back", "pending", "refused", "reserved", "starting", "stopped"}
+_Row = TypeVar("_Row", QueuedJob, "JobRow")
 Use = Mapping[str, Mapping[str, int]]  # CPU and memory of pods, by name, in base units
 
 
@@ -51,6 +53,19 @@ def rows(jobs: Jobs) -> tuple[JobRow, ...]:
     """Objects that people submitted in a namespace: running, then pending, then ended."""
     found = sorted((_row(jobs, root) for root in jobs.roots), key=lambda row: row.since, reverse=True)
     return tuple(sorted(found, key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else len(_ORDER)))
+
+
+def chosen(rows: Iterable[_Row], user: str = "", *, pending: bool = False, by: str | None = None) -> tuple[_Row, ...]:
+    """The jobs of a user, or of all; if `pending`, only those that do not run yet; `by`: as `--sort`."""
+    found = [row for row in rows if user in {"", row.user} and not (pending and row.state not in _WAITING)]
+    keys: Mapping[str | None, Callable[[_Row], Any]] = {
+        None: lambda _: 0,
+        "age": lambda row: row.since,
+        "gpus": lambda row: -sum(gpus(row.requests).values()),
+        "name": lambda row: row.name,
+        "user": lambda row: (row.user, row.name),
+    }
+    return tuple(sorted(found, key=keys[by]))
 
 
 def _row(jobs: Jobs, manifest: Manifest) -> JobRow:
@@ -93,7 +108,7 @@ def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
 def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "job") -> Group:
     """Table of `tenancy jobs`, or of `what` other objects."""
     now = now or datetime.now(UTC)
-    listed = table(what, "kind", "state", "pods#", "requests", "age#", "user", drop=("age", "user", "kind"))
+    listed = table(f"{what}…", "kind", "state…", "pods#", "requests", "age#", "user…", drop=("age", "user", "kind"))
     for row in found:
         state = Text(row.state, style=_STYLES.get(row.state, ""))
         pods = f"{row.running}/{row.pods}" if row.pods else ""
@@ -156,7 +171,7 @@ def of_pods(jobs: Jobs, manifest: Manifest, use: Use, busy: Mapping[str, GpuUse]
 def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: Iterable[str] = ()) -> Group:
     """Table of `tenancy top`: usage, requests and, with `busy`, utilization of GPUs."""
     more, drop = (("GPUs#", "GPU memory#"), ("CPUs", "memory")) if busy else (("GPUs",), ("GPUs",))
-    listed = table("pod" if pods else "job", "node" if pods else "pods", "CPUs#", "memory#", *more, drop=drop)
+    listed = table("pod…" if pods else "job…", "node…" if pods else "pods", "CPUs#", "memory#", *more, drop=drop)
     units = {CPU: 100, MEMORY: 2**20}  # A tenth of a CPU, and a Mi.
     for row in found:
         cells: list[str] = []
@@ -216,7 +231,7 @@ def claims(found: Iterable[Manifest], pods: Iterable[Manifest]) -> tuple[ClaimRo
 
 def shown_claims(rows: tuple[ClaimRow, ...]) -> Group:
     """Table of `tenancy claims`."""
-    listed = table("claim", "bucket", "access", "size#", "state", "pods#", drop=("state", "size"))
+    listed = table("claim…", "bucket…", "access", "size#", "state", "pods#", drop=("state", "size"))
     for row in rows:
         # The size of a dataset's claim is a number for the quota only: a bucket has none.
         size = "" if row.bucket else row.size

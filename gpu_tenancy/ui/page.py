@@ -46,12 +46,13 @@ def sections(board: Board) -> dict[str, str]:
     def folded(branch: Branch, whole: int) -> bool:
         return whole > FOLD and bool(branch.depth)
 
+    remarks = [*filter(None, [board.usage.others]), *board.usage.remarks]
     parts = {
         "numbers": {"figures": _figures(board.usage), "total": board.usage.total.text},
         "pending": {"listed": _queued(board, pending=True), "notes": board.queue.notes},
         "admitted": {"listed": _queued(board, pending=False)},
         "tree": {"trees": board.tree, "unread": _unread(board, "ClusterQueue"), "folded": folded, "fold": FOLD},
-        "usage": {"tables": [*_tables(board.usage)], "remarks": board.usage.remarks, "fold": FOLD},
+        "usage": {"tables": [*_tables(board.usage)], "remarks": remarks, "fold": FOLD},
         "jobs": {"listed": None if board.jobs is None else _submitted(board, board.jobs)},
         "nodes": {**_nodes(board), "unread": _unread(board, "Node"), "partly": _unread(board, "Pod"), "fold": FOLD},
     }  # fmt: skip
@@ -140,7 +141,7 @@ def _tables(usage: Usage) -> Iterator[Table]:
     ]
     yield Table("shares", "Shares", heads, tuple(shares))
     heads = columns("namespace", "quota", "resource", "used#", "limit#")
-    yield Table("quotas", "Namespace quotas", heads, tuple(row(*one.cells) for one in usage.budgets[: 10 * MOST]))
+    yield Table("quotas", "Namespace quotas", heads, tuple(row(*one.cells) for one in usage.spent[: 10 * MOST]))
 
 
 def _nodes(board: Board) -> dict[str, object]:

@@ -162,8 +162,9 @@ class Screen:
 
     @property
     def words(self) -> set[str]:
-        """Words, without the note about hidden columns."""
-        return {word for line in self.lines if "not shown" not in line for word in re.findall(r"[\w./:@-]+", line)}
+        """Words, without the note about hidden columns, and names that are shortened."""
+        lines = (line for line in self.lines if "not shown" not in line)
+        return {word for line in lines for word in re.findall(r"[\w./:@…-]+", line) if "…" not in word}
 
     @property
     def too_long(self) -> list[str]:

@@ -156,8 +156,8 @@ def test_usage_shows_each_team_flavor_by_flavor(busy: Local) -> None:
     assert gpus == [
         "ml-experiments a100 nvidia.com/gpu Kueue 0 8 8 8 0 0",
         "ml-production h100 nvidia.com/gpu Kueue 16 112 CPUs and 448Gi 16 0 0 0 0",
-        "ml-research a100 nvidia.com/gpu Kueue 8 32 CPUs and 128Gi 32 24 16 0 8 in 1 workload",
-        "ml-research - nvidia.com/gpu Kueue 0 0 0 0 0 40 in 1 workload",
+        "ml-research a100 nvidia.com/gpu Kueue 8 32 CPUs and 128Gi 32 24 16 0 8 1",
+        "ml-research - nvidia.com/gpu Kueue 0 0 0 0 0 40 1",
         "ml-serving l4 nvidia.com/gpu Kueue 50 587.5 CPUs and 2200Gi 50 0 0 0 0",
         "ml-research l4 nvidia.com/gpu Volcano 4 4 0 0 0 0",
     ]

@@ -140,20 +140,17 @@ def test_a_gang_queue_belongs_to_the_team_that_it_is_named_after() -> None:
     ]
 
 
-def test_all_teams_show_gpus_and_one_team_shows_everything() -> None:
-    hard = {"requests.cpu": "8", "pods": "2", "count/jobs.batch": "9", f"requests.{GPU}": "8"}
-    quota = {
-        "metadata": meta("budget", "research"),
-        "status": {"hard": hard, "used": {"pods": "2", "requests.cpu": "1"}},
-    }
-    everybody = measure(state(ResourceQuota=[quota])).budgets
-    assert [each.budget.resource for each in everybody] == [f"requests.{GPU}", "pods"]
-    assert [each.budget.resource for each in measure(state(ResourceQuota=[quota]), "research").budgets] == [
-        f"requests.{GPU}",
-        "requests.cpu",
-        "count/jobs.batch",
-        "pods",
-    ]
+def test_namespace_quotas_are_listed_once_they_are_used() -> None:
+    hard = {"requests.cpu": "10", "pods": "2", "count/jobs.batch": "9", f"requests.{GPU}": "0"}
+    used = {"pods": "2", "requests.cpu": "8", "count/jobs.batch": "7"}
+    found = measure(
+        state(ResourceQuota=[{"metadata": meta("own", "research"), "status": {"hard": hard, "used": used}}])
+    )
+    assert [each.budget.resource for each in found.spent] == ["requests.cpu", "pods"]
+    brief, whole = (Screen.of(80, show.usage(found, verbose=verbose)) for verbose in (False, True))
+    assert "2 other namespace quotas below 80%; -v shows them" in brief.lines
+    assert "count/jobs.batch" not in brief.words
+    assert hard.keys() <= whole.words
 
 
 def test_a_missing_team_suggests_the_nearest_name() -> None:
@@ -197,7 +194,7 @@ def test_without_a_terminal_there_is_neither_colour_nor_box() -> None:
     printed, file = console()
     printed.print(show.usage(measure(shared())), highlight=False)
     lines = file.getvalue().splitlines()
-    assert lines[0] == "team      flavor  resource        scheduler  guaranteed  limit  used  borrowed  lent  pending"
+    assert lines[0].split()[-5:] == ["used", "borrowed", "lent", "pending", "workloads"]
     assert (
         lines[1].rstrip()
         == "research  a100    nvidia.com/gpu  Kueue               8     16     1         0     4        0"
@@ -213,7 +210,7 @@ def test_narrow_terminal_leaves_out_columns() -> None:
     assert max(map(len, lines)) <= 80
     (line,) = (line for line in lines if line.startswith("speech"))
     assert line.split() == ["speech", "a100", "nvidia.com/gpu", "8", "16", "12", "4", "0"]
-    assert "not shown, because the terminal is narrow: scheduler, lent" in lines
+    assert "not shown, because the terminal is narrow: scheduler, lent, workloads" in lines
 
 
 def test_data_for_programs_has_the_same_numbers() -> None:
@@ -371,14 +368,18 @@ def test_a_command_in_a_text_is_in_one_line(width: int) -> None:
 @pytest.mark.parametrize(
     ("width", "left_out"),
     [
-        *((130, ""), (105, "scheduler"), (95, "scheduler, lent"), (90, "scheduler, borrowed, lent")),
-        *((80, "scheduler, limit, borrowed, lent"), (70, "resource, scheduler, limit, borrowed, lent")),
+        *((130, ""), (105, "scheduler, workloads"), (95, "scheduler, lent, workloads")),
+        *((90, "scheduler, borrowed, lent, workloads"), (60, "scheduler, limit, borrowed, lent, workloads")),
     ],
 )
 def test_columns_of_usage_are_left_out_in_their_order(width: int, left_out: str) -> None:
     answer = " ".join(line.strip() for line in Screen.of(width, usage()).lines)
     note = f"not shown, because the terminal is narrow: {left_out} "
     assert (note in answer) if left_out else ("not shown" not in answer)
+
+
+def test_one_line_for_each_row_at_60_columns() -> None:
+    assert "lang…arch  a100    nvidia.com/gpu           8    16       24" in Screen.of(60, usage()).lines
 
 
 def test_narrowest_terminal_shows_a_line_for_each_column() -> None:
@@ -434,15 +435,6 @@ def test_total_counts_cpus_and_memory_without_gpus() -> None:
         "total cpu: 40 guaranteed, 40 used, 0 borrowed, 20 pending; "
         "memory: 64Gi guaranteed, 32Gi used, 0 borrowed, 16Gi pending; 2 workloads pending (20 CPUs, 16Gi memory)"
     )
-
-
-def test_shows_quotas_of_cpu_and_memory_without_gpus() -> None:
-    hard = {"requests.cpu": "80", "requests.memory": "256Gi", "pods": "50"}
-    quota = {"metadata": meta("budget", "research"), "status": {"hard": hard, "used": {"requests.cpu": "40"}}}
-    found = measure(cluster(ResourceQuota=[quota]))
-    assert [line.budget.resource for line in found.budgets] == ["requests.cpu", "requests.memory"]
-    assert Note.CPU_QUOTAS_ABRIDGED in found.notes
-    assert any("only requests of CPU and memory" in note for note in found.remarks)
 
 
 def test_a_mixed_cluster_adds_cpus_beside_gpus() -> None:

@@ -34,8 +34,9 @@ from gpu_tenancy.jobs import overview
 from gpu_tenancy.jobs.jobs import Jobs
 from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, read_gpu_use, together
 from gpu_tenancy.jobs.listing import data, listing, shown, with_gpu_use
-from gpu_tenancy.jobs.overview import UseRow, of_jobs, of_pods, rows, used
+from gpu_tenancy.jobs.overview import UseRow, chosen, of_jobs, of_pods, rows, used
 from gpu_tenancy.jobs.requeueing import as_submitted
+from gpu_tenancy.model.names import USER
 
 NOW = datetime(2026, 1, 21, tzinfo=UTC)
 BORROWED = (
@@ -192,6 +193,34 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     found = shown(listing(busy(waits("a-name-that-is-as-long-as-names-get"))), every_team=True, now=NOW)
     screen, wide = Screen.of(width, found), Screen.of(240, found)
     assert (screen.too_long, screen.words - wide.words) == ([], set())
+
+
+@pytest.mark.parametrize("width", [120, 80, 60])
+def test_two_hundred_jobs_are_two_hundred_lines(width: int) -> None:
+    jobs = [came(f"train-{number:03}-of-a-sweep-with-a-long-name", "research", 1) for number in range(200)]
+    listed = listing(state(ClusterQueue=counted(jobs), LocalQueue=[local_queue("research")], Workload=jobs), "research")
+    lines = Screen.of(width, shown(listed, every_team=False, now=NOW)).lines
+    assert sum(line.startswith("train-") for line in lines) == 200
+    assert len(lines) < 210
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, ["old", "new", "mine"]),
+        ({"user": "rita"}, ["mine"]),
+        ({"pending": True}, ["mine"]),
+        ({"by": "age"}, ["old", "new", "mine"]),
+        ({"by": "gpus"}, ["old", "mine", "new"]),
+        ({"by": "name"}, ["mine", "new", "old"]),
+        ({"by": "user"}, ["new", "old", "mine"]),
+    ],
+)
+def test_chosen_and_ordered_jobs(options: Any, names: list[str]) -> None:
+    mine = waits("mine")
+    mine["metadata"]["labels"] = {USER: "rita"}
+    found = listing(busy(mine), "research")
+    assert [job.name for job in chosen(found.jobs, **options)] == names
 
 
 def test_programs_get_the_same() -> None:

@@ -39,6 +39,9 @@ def jobs(
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     every: options.Every = 5.0,
+    me: options.Me = False,
+    pending: options.Pending = False,
+    sort: options.Sort = None,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
     output: Output = None,
@@ -49,9 +52,11 @@ def jobs(
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         team = team_of(cluster, team, namespace, "tenancy jobs TEAM")
+        user = options.user_of(cluster) if me else ""
 
         def ask() -> tuple[overview.JobRow, ...]:
-            return overview.rows(team_jobs.read_jobs(cluster, team, queued=True))
+            rows = overview.rows(team_jobs.read_jobs(cluster, team, queued=True))
+            return overview.chosen(rows, user, pending=pending, by=sort)
 
         show_answer(ask, overview.shown, overview.data, output, every if watch else None)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import typer
 from rich.console import Group
@@ -35,6 +35,15 @@ Every = Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, 
 Gpus = Annotated[
     bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
 ]
+Me = Annotated[bool, typer.Option("--me", help="Only jobs that you submitted, by the label of their user.")]
+Pending = Annotated[bool, typer.Option("--pending", help="Only jobs that do not run yet.")]
+Sort = Annotated[
+    Literal["age", "gpus", "name", "user"] | None,
+    typer.Option(
+        help="Oldest or largest first, or by name or user; default: running, then by place.", show_default=False
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show also what is usually left out.")]
 Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]

@@ -97,14 +97,15 @@ def submit(
     namespace: options.TeamOption = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
+    verbose: options.Verbose = False,
     dry_run: options.DryRun = False,
     embedded: options.Embedded = False,
 ) -> None:
     """Submit a job to the queue of your team, unless it can never be admitted.
 
     Queue, node selector, tolerations, CPU and memory are filled in by what your team has. It says first whether the job
-    fits, as `tenancy fit` does. Exit code 2: it does not fit and was not submitted; or the job of --after, or with
-    --follow the job itself, failed.
+    fits; if it does not, or with -v, it prints the checks of `tenancy fit`. Exit code 2: it does not fit and was not
+    submitted; or the job of --after, or with --follow the job itself, failed.
 
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
@@ -149,7 +150,8 @@ def submit(
                 sys.stdout.write(yaml.safe_dump(created, sort_keys=False))
                 return
             (result,) = judged(cluster, team, state, [demand.demand(manifest, team)])
-        terminal.out.print(show.fitting(result), highlight=False)
+        brief = not verbose and result.verdict in {"now", "later"}
+        terminal.out.print(show.fitting(result, brief=brief), highlight=False)
         if result.verdict == "never":
             terminal.error_line("not submitted, since it can never be admitted")
             raise typer.Exit(terminal.PROMISE_BROKEN)

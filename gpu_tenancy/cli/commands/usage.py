@@ -25,7 +25,7 @@ with lazily():
     from gpu_tenancy.explain import usage as explain_usage
     from gpu_tenancy.explain import why as explain_why
     from gpu_tenancy.jobs import jobs as team_jobs
-    from gpu_tenancy.jobs import kubectl, listing
+    from gpu_tenancy.jobs import kubectl, listing, overview
     from gpu_tenancy.kube import client, errors
     from gpu_tenancy.simulation import records
     from gpu_tenancy.ui import board, page
@@ -49,13 +49,15 @@ def usage(
     every: options.Every = 5.0,
     *,
     everybody: options.Everybody = False,
+    verbose: options.Verbose = False,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
-    """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and the namespace quotas.
+    """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and namespace quotas.
 
-    Without a team and a namespace in the kubeconfig's context, it shows all teams. What you may not read is `?`.
+    Of namespace quotas, those that are used by 80 % or more; with -v, all. Without a team and a namespace in the
+    kubeconfig's context, it shows all teams. What you may not read is `?`.
 
     [dim]tenancy usage ml-research --watch[/dim]
     """
@@ -65,7 +67,7 @@ def usage(
         def ask() -> explain_usage.Usage:
             return explain_usage.measure(bound.read_checked(cluster, explain_usage.KINDS, own, only), only)
 
-        show_answer(ask, show.usage, show.data, output, every if watch else None)
+        show_answer(ask, partial(show.usage, verbose=verbose), show.data, output, every if watch else None)
 
 
 def queue(
@@ -77,6 +79,9 @@ def queue(
     *,
     history: HistoryFile = None,
     gpus: options.Gpus = False,
+    me: options.Me = False,
+    pending: options.Pending = False,
+    sort: options.Sort = None,
     everybody: options.Everybody = False,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
@@ -93,12 +98,13 @@ def queue(
         own, only = whose(cluster, team, namespace, everybody=everybody)
         if gpus and not only:
             raise ConsoleError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
-        durations = _durations(history)
+        durations, user = _durations(history), options.user_of(cluster) if me else ""
         smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
         def ask() -> listing.Listing:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
             found = listing.listing(replace(state, history=durations), only)
+            found = replace(found, jobs=overview.chosen(found.jobs, user, pending=pending, by=sort))
             return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
 
         shown = partial(listing.shown, every_team=not only, busy=gpus)
@@ -171,15 +177,14 @@ def why(
     context: options.Context = None,
     *,
     history: HistoryFile = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also print what Kueue, the scheduler and the API server say.")
-    ] = False,
+    verbose: options.Verbose = False,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
 
-    The first lines have the reason and the fix, the others the numbers. For a workload that is pending in a queue of
+    The first lines have the reason and the fix, the others the numbers; with -v, also what Kueue, the scheduler and the
+    API server say. For a workload that is pending in a queue of
     Kueue, a simulation shows what would get it admitted, and how long it waits: by deadlines, and with --history by
     durations of recorded jobs.
 
