@@ -173,9 +173,10 @@ class PlainTable(Table):
         self._lines: list[list[Text]] = []
 
     def add_row(self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False) -> None:
-        """Adds a row of texts."""
+        """Adds a row of texts; cells at its end may be missing."""
         del style, end_section
-        self._lines.append([cell if isinstance(cell, Text) else Text(str(cell or "")) for cell in cells])
+        filled = (*cells, *[""] * (len(self._headings) - len(cells)))
+        self._lines.append([cell if isinstance(cell, Text) else Text(str(cell or "")) for cell in filled])
 
     @property
     def records(self) -> list[dict[str, str]]:

@@ -20,6 +20,7 @@ from gpu_tenancy.base.output import command, write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
 from gpu_tenancy.cli.lazy import lazily
@@ -75,9 +76,10 @@ def explain(
     stack: options.StackOption = None,
     project: ProjectFolder = None,
     *,
+    verbose: options.Verbose = False,
     output: Output = None,
 ) -> None:
-    """Show which lines of the stack file set a team's queue, quotas and container limits.
+    """Show which lines of the stack file set a team's queue, quotas and container limits; with -v, and why.
 
     [dim]tenancy stack explain ml-research --stack local[/dim]
     """
@@ -88,16 +90,23 @@ def explain(
         tree = shares.Tree(load.load(source))
         if team not in tree.stack.teams:
             raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
-        table = terminal.table("object", "field", "value#", "reason~", "source~", drop=("source",))
+        table = terminal.table("field…", "value#", "set by~", *(["reason~"] if verbose else []), title=str(source.file))
         fields: list[dict[str, object]] = []
-        shown = ""
+        shown, counts = "", 0
         for reason in outlook_explain.explain(tree, team):
             where = [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths]
             own = {"field": reason.field, "value": reason.value, "reason": reason.because}
             fields.append({"object": reason.object, **own, "sources": where})
-            table.add_row("" if reason.object == shown else reason.object, *own.values(), "; ".join(where[:2]))
+            if reason.field.startswith("count/") and not verbose:
+                counts += 1
+                continue
+            if reason.object != shown:
+                table.add_row(Text(reason.object, style="bold"))
             shown = reason.object
-        answer(output, fields, table)
+            key = f"line {source.line(reason.paths[0])} {'.'.join(map(str, reason.paths[0]))}" if reason.paths else ""
+            table.add_row(f"  {reason.field}", reason.value, key, *([reason.because] if verbose else []))
+        more = [Text(f"-v shows the reasons, and {plural(counts, 'count')} of objects", style="dim")] if counts else []
+        answer(output, fields, table, *more)
 
 
 def diff(
