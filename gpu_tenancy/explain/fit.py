@@ -161,10 +161,14 @@ def _cluster_queue(
     queue = queues.cluster_queues.get(target)
     if queue is None:
         return [], Answer(Check.QUEUE, "never", (f"ClusterQueue {target} of LocalQueue {name} not found",), target)
-    if closed := queues.closed(team, name, queue):
+    closed = queues.closed(team, name, queue)
+    stopped = bool(queue.stop_policy or queues.stop_policy(team, name))  # until somebody opens it again
+    if closed and not stopped:
         return [], Answer(Check.QUEUE, "never", closed[:1], target)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), sets)
     answer = _by_quota(target, offers)
+    if closed and answer.verdict != "never":
+        answer = replace(answer, verdict="later", lines=("; ".join(closed), *answer.lines))
     if not demand.whole and answer.verdict != "now":
         answer = _one_by_one(queues, queue, sets, demand.groups, answer)
     pending = queues.waiting_in(target)
@@ -172,8 +176,8 @@ def _cluster_queue(
     waits = f"{plural(len(pending), 'workload')} already pending ({requested})"
     before = (f"{waits}; those of higher or equal priority are admitted first",) if pending else ()
     bound = uncovered(queues, queue.spec, offers) if demand.whole else None
-    first = ("; ".join(bound),) if bound else ()
-    if not demand.whole or answer.verdict == "never" or queues.uncounted or unseen_reclaim(queues, offers):
+    first = ("; ".join(bound),) if bound and not closed else ()
+    if closed or not demand.whole or answer.verdict == "never" or queues.uncounted or unseen_reclaim(queues, offers):
         counted = (f"{KUEUE_NOT_RUNNING}; usage is counted from pods",) if queues.uncounted else ()
         return offers, replace(answer, lines=(*first, *answer.lines, *before, *counted))
     try:
@@ -214,6 +218,8 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
         first = [refusal for refusal in refused if refusal.decisive]
         rest = [refusal.text for refusal in refused if not refusal.decisive]
         lines = [*(refusal.advice for refusal in first), *lines, *rest]
+        if all(any(refusal.held and refusal.decisive for refusal in offer.refused) for offer in hardest):
+            verdict = "later"
     return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or ("no resources requested",), target)
 
 

@@ -16,6 +16,7 @@ from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import gpus, leading_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
+from gpu_tenancy.cluster.cluster_queues import holds_of
 from gpu_tenancy.cluster.estimate import Estimate, estimates
 from gpu_tenancy.cluster.gangs import gang_requests
 from gpu_tenancy.cluster.pods import label, name_of, named, namespace_of
@@ -113,8 +114,12 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
     lacking = (f"{named(names)} pending: {text}" for text, names in bound.items())
     breaches = (breach.text for breach in state.breaches)
+    shown = {queues.queue_of(workload) for workload in workloads} | {*queues.homes.get(team, {}).values()}
+    holds = (
+        f"{hold.kind} {hold.name} is {hold.text}" for hold in holds_of(state.of("ClusterQueue")) if hold.name in shown
+    )
     refused = _refused(state, workloads, team)
-    return Listing(tuple(jobs), tuple(dict.fromkeys((*breaches, *refused, *lacking, *notes, *unread))))
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*breaches, *holds, *refused, *lacking, *notes, *unread))))
 
 
 def _refused(state: State, workloads: Sequence[Workload], team: str) -> Iterator[str]:

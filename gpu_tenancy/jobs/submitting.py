@@ -266,10 +266,15 @@ class Place:
     flavors: tuple[str, ...] = ()  # readable flavors of the queue on which they can run
 
 
+_LEAST: Final = 2**20  # bytes of memory; fewer lack their unit
+
+
 def _place(wish: Wish, queues: Queues, name: str) -> Place:
     queue = queues.cluster_queues.get(name)
     written = {CPU: wish.cpu, MEMORY: wish.memory}
     sizes = amounts({resource: amount for resource, amount in written.items() if amount})
+    if sizes.get(MEMORY, _LEAST) < _LEAST:
+        raise ConsoleError(f"memory: {wish.memory} is {sizes[MEMORY]} bytes", f"write its unit: {wish.memory}Gi")
     flavors = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
     if queue is None:
         taint = NodeTaint(NVIDIA, GPU_TAINT_VALUE, "NoSchedule")

@@ -1,5 +1,6 @@
 """Whether a workload fits: the requests of a file, and all checks together."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from live_builders import (
     cluster_queue,
     cohort,
     cpu_job,
+    flavor,
     job,
     local_queue,
     node,
@@ -82,6 +84,10 @@ ASKS = "a100 nvidia.com/gpu: 8 requested,"
 FITS = f"{ASKS} fits now (guaranteed 8, unused 8)"
 PENDING = "already pending ({} nvidia.com/gpu); those of higher or equal priority are admitted first"
 NOT_SIMULATED = "admission checks: a workload with quota may still wait for a check, and be evicted by it"
+OPENED = "set stopPolicy to None; Kueue then admits the workload without further action"
+HOLD = {"by": "ada", "since": "2026-11-24T18:00:00Z", "until": "", "before": None, "after": None}
+HELD_FLAVOR = changed(flavor(), nodeTaints=[{"key": "gpu-tenancy.dev/hold", "value": "held", "effect": "NoSchedule"}])
+HELD_FLAVOR["metadata"]["annotations"] = {"gpu-tenancy.dev/hold": json.dumps(HOLD)}
 HIGH = job(labels={"kueue.x-k8s.io/priority-class": "high"})
 
 
@@ -108,8 +114,17 @@ HIGH = job(labels={"kueue.x-k8s.io/priority-class": "high"})
          id="after another"),
         pytest.param(job(), {"ClusterQueue": [CHECKED]}, "now", (FITS,
          f"used by this queue but not simulated: {NOT_SIMULATED}"), id="limits of the simulation"),
-        pytest.param(job(), {"LocalQueue": [changed(local_queue("research"), stopPolicy="Hold")]}, "never",
-         ("LocalQueue research is stopped (stopPolicy Hold)", ), id="a stopped LocalQueue"),
+        pytest.param(job(), {"LocalQueue": [changed(local_queue("research"), stopPolicy="Hold")]}, "later",
+         (f"LocalQueue research is stopped (stopPolicy Hold); {OPENED}", FITS), id="a stopped LocalQueue"),
+        pytest.param(job(), {"ClusterQueue": [changed(cluster_queue("research"), stopPolicy="HoldAndDrain")]}, "later",
+         (("ClusterQueue research admits no workloads: stopPolicy is HoldAndDrain; fix this; Kueue then admits the"
+         " workload without further action"), FITS), id="a stopped ClusterQueue"),
+        pytest.param(job(pods=2), {"ClusterQueue": [changed(cluster_queue("research"), stopPolicy="Hold")]}, "never",
+         (f"{ASKS.replace('8', '16')} exceeds the limit of 8", ), id="too large for a stopped queue"),
+        pytest.param(job(), {"ResourceFlavor": [HELD_FLAVOR]}, "later",
+         (("flavor a100 is held by ada since 2026-11-24 18:00 UTC; ask the platform team for"
+         " `tenancy cluster release a100`"), "wait unknown: no deadline and no recorded job tells the end"),
+         id="a held flavor"),
     ],
 )  # fmt: skip
 def test_the_queue_is_simulated(
@@ -186,14 +201,9 @@ def test_a_job_without_a_queue_of_its_namespace_never_starts(change: dict[str, s
     assert answer(judged(asked), "queue") == Answer(Check.QUEUE, "never", (words,))
 
 
-def test_a_missing_inactive_or_foreign_queue_admits_nothing() -> None:
+def test_a_missing_or_foreign_queue_admits_nothing() -> None:
     gone = judged(LocalQueue=[local_queue("research", "reserch")])
     assert answer(gone, "queue").lines == ("ClusterQueue reserch of LocalQueue research not found",)
-    stopped = cluster_queue("research")
-    stopped["spec"]["stopPolicy"] = "HoldAndDrain"
-    assert answer(judged(ClusterQueue=[stopped]), "queue").lines == (
-        "ClusterQueue research admits no workloads: stopPolicy is HoldAndDrain",
-    )
     shut = cluster_queue("research")
     shut["spec"]["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "other"}}
     assert answer(judged(ClusterQueue=[shut]), "queue").lines == (

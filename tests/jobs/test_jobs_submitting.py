@@ -170,6 +170,7 @@ def test_parts_of_gpus_are_requested_by_their_flavor() -> None:
         ({"flavor": "h100"}, state(), "flavor h100: queue research has no GPUs of it"),
         ({"flavor": "a100", "gpus": 0}, state(), "flavor a100: queue research has no CPUs of it"),
         ({}, state(LocalQueue=[]), "namespace research: no queue to submit to"),
+        ({"memory": "16"}, state(), "memory: 16 is 16 bytes; write its unit: 16Gi"),
         ({}, state(LocalQueue=[local_queue("research", "cpus")], ClusterQueue=[
             {"metadata": meta("cpus"), "spec": {"resourceGroups": []}}]), "queue cpus has no GPUs"),
     ],

@@ -55,6 +55,14 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anythi
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]
 
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
+# By status of the API server, what is no matter of rights.
+_FIXES: Final = {
+    400: "correct the field that the message names",
+    401: "log in again, or specify another kubeconfig or context",
+    404: "check the name and the namespace",
+    409: "choose another name, or end what has it: `tenancy jobs` lists it, `tenancy cancel NAME` deletes it",
+    422: "correct the field that the message names",
+}
 
 
 def tree_of(stack: str, project: Path | None) -> "shares.Tree":
@@ -139,8 +147,8 @@ def asking(
             with contexts.connect(kubeconfig, context, embedded=embedded) as cluster:
                 yield cluster
         except errors.ApiError as error:
-            refused = error.status == errors.UNAUTHORIZED
-            fix = "log in again, or specify another kubeconfig or context" if refused else rights
+            denied = error.status == errors.FORBIDDEN and "denied request" in str(error)
+            fix = "correct what the message names" if denied else _FIXES.get(error.status, rights)
             raise ConsoleError(f"API server: {error}", fix) from error
         except KeyboardInterrupt:
             return

@@ -38,6 +38,16 @@ _EVERY: Final = 5.0
 """Seconds between two looks at the job that another one waits for."""
 
 
+def _count(written: object) -> int:
+    """A number of GPUs. Raises BadParameter for anything else."""
+    text = str(written)
+    if text.isdecimal():
+        return int(text)
+    flavor, _, number = text.partition(":")
+    fix = f"; write --gpus {number} --flavor {flavor}" if number.isdecimal() else ", such as 8"
+    raise typer.BadParameter(f"{text} is not a number of GPUs{fix}")
+
+
 def submit(
     command: Annotated[
         list[str] | None, typer.Argument(help="After `--`: the command and its arguments; default: the image's.")
@@ -51,7 +61,9 @@ def submit(
     ] = None,
     image: Annotated[str, typer.Option(help="Container image; required without --file.", show_default=False)] = "",
     name: Annotated[str, typer.Option(help="Name of the job; default: a generated one.", show_default=False)] = "",
-    gpus: Annotated[int, typer.Option(min=0, help="GPUs of each pod; 0 for a job without.")] = 1,
+    gpus: Annotated[
+        int, typer.Option(metavar="NUMBER", parser=_count, help="GPUs of each pod; 0 for a job without.")
+    ] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Number of pods, which all start together.")] = 1,
     flavor: Annotated[
         str, typer.Option(help="Flavor of the GPUs; default: any of the queue.", show_default=False)
