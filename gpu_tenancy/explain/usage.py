@@ -217,6 +217,8 @@ def _require(state: State, team: str) -> None:
     unread = state.refused("LocalQueue")
     if team and team not in known and not state.refused("LocalQueue", "Namespace"):
         raise ConsoleError(f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue")
+    if team and unread and not unread[0].partly:
+        raise ConsoleError(f"usage of {team} is unknown: {unread[0].why}", f"ask {unread[0].who}")
     if not team and unread and not known and not state.knows("ClusterQueue"):
         raise ConsoleError(f"teams not readable: {unread[0].why}", "specify your team: `tenancy usage TEAM`")
 

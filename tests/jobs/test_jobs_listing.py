@@ -33,7 +33,7 @@ from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.jobs import overview
 from gpu_tenancy.jobs.jobs import Jobs
 from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, read_gpu_use, together
-from gpu_tenancy.jobs.listing import data, listing, shown, with_gpu_use
+from gpu_tenancy.jobs.listing import data, listing, require_readable, shown, with_gpu_use
 from gpu_tenancy.jobs.overview import UseRow, chosen, of_jobs, of_pods, rows, used
 from gpu_tenancy.jobs.requeueing import as_submitted
 from gpu_tenancy.model.names import USER
@@ -94,7 +94,14 @@ def test_a_place_is_the_earliest_where_others_may_not_be_read() -> None:
     queues[0]["status"]["pendingWorkloads"] = 3
     found = listing(state((workloads,), ClusterQueue=queues, Workload=jobs), "research")
     assert [job.stands for job in found.jobs] == ["pending, place 1 or later"]
-    assert found.notes == (workloads.text,)
+    assert found.notes == ()
+    assert listing(state((workloads,), ClusterQueue=queues, Workload=jobs)).notes == (workloads.text,)
+
+
+def test_a_team_that_may_not_be_read_is_not_one_without_jobs() -> None:
+    hidden = Missing("Workload", "pending workloads", "you may not list workloads", "an admin")
+    with pytest.raises(ConsoleError, match="jobs of speech are unknown: you may not list workloads; ask an admin"):
+        require_readable(state((hidden,), Workload=[]), "speech")
 
 
 def test_names_cpu_that_the_guarantee_does_not_cover() -> None:

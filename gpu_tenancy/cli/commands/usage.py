@@ -103,6 +103,7 @@ def queue(
 
         def ask() -> listing.Listing:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
+            listing.require_readable(state, only)
             found = listing.listing(replace(state, history=durations), only)
             found = replace(found, jobs=overview.chosen(found.jobs, user, pending=pending, by=sort))
             return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
