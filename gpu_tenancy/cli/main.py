@@ -37,10 +37,10 @@ _GROUPS: Final[Mapping[str, tuple[str, Sequence[Callable[..., None]]]]] = {
         (notebook.start, notebook.open_, notebook.stop, notebook.list_),
     ),
     "stack": (
-        "Stack files: create a project, check, explain, compare and publish them.",
+        "Stack files: create a project, check, explain and publish them.",
         (
-            stack.init, stack.validate, stack.explain, stack.diff, stack.move, stack.render, stack.changed,
-            stack.comment, up.repair, up.destroy,
+            stack.init, stack.validate, stack.explain, stack.move, stack.render, stack.changed, stack.comment,
+            up.repair, up.destroy,
         ),
     ),
     "cluster": (
@@ -59,8 +59,8 @@ _GROUPS: Final[Mapping[str, tuple[str, Sequence[Callable[..., None]]]]] = {
         (local.up, local.down, local.status, whatif.demo, local.metrics),
     ),
     "catalogue": (
-        "What a stack can use: clouds, machine types, keys, policy packs.",
-        (catalogue.clouds, catalogue.machines, catalogue.schema, catalogue.packs),
+        "What a stack can use: machine types, keys, policy packs.",
+        (catalogue.machines, catalogue.schema, catalogue.packs),
     ),
 }  # fmt: skip
 

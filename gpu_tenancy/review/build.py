@@ -13,7 +13,7 @@ from gpu_tenancy.base.bounds import read_json
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.cluster.reading import State
-from gpu_tenancy.engine.project import Preview, preview
+from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.recording import SIGNATURE, STACK_TYPE, UNKNOWN, Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.explain.proposal import Effect, Proposal, effect
@@ -25,7 +25,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack
 from gpu_tenancy.packs.configuration import choose
 from gpu_tenancy.packs.evaluation import evaluate
-from gpu_tenancy.review.base import base, base_in, checkout
+from gpu_tenancy.review.base import base_in, checkout
 from gpu_tenancy.review.changes import Action, Change, FieldChange, Groups, changed, changes, in_order, resources, short
 from gpu_tenancy.review.policies import Evaluated, judged, policy_changes
 from gpu_tenancy.review.review import Comparison, Real, Review, Used
@@ -90,22 +90,6 @@ def _effect(current: Preview, live: State) -> Effect:
     grace = stack.guards.periods if stack.guards_action == "deny" else None
     objects = [one.manifest for one in current.objects]
     return effect(live, Proposal(objects, current.name, strategies, grace, nodes))
-
-
-def between(stack: str, before: str, after: str | None, project: Path) -> Review:
-    """The change of a stack between two refs, or between a ref and the working tree (`after` None).
-
-    Raises ConsoleError: a ref does not exist or does not have the stack, or its program fails; StackError: the stack in
-    the working tree is invalid.
-    """
-    if after is None:
-        return review(preview(stack, project), project, ref=before)
-    later = base(after, stack, project, project_name(project))
-    if later.rendered is None or later.stack is None:
-        notes = "; ".join(later.notes)
-        raise ConsoleError(f"stack {stack} at {after}: {notes}", "specify a ref where the stack is valid")
-    done = review(Preview(stack, later.stack, later.rendered, (), later.stack), project, ref=before)
-    return replace(done, where={})  # Line numbers of the working tree do not apply to a ref.
 
 
 def _places(current: Preview, project: Path) -> dict[str, str]:

@@ -291,7 +291,6 @@ def test_on_a_terminal_a_bar_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 LONG = "large-language-model-research"
 COMMANDS = [
-    "catalogue clouds",
     "catalogue machines",
     "stack validate",
     "stack explain ml-research --stack local",

@@ -114,19 +114,7 @@ def test_the_stack_of_the_embedded_platform_explains_a_team(
     assert "stacks/Pulumi.other.yaml:" in run(project, "stack", "explain", "speech").stdout
 
 
-# Diff, and the preview against a base.
-
-
-@pytest.mark.slow
-def test_a_diff_shows_the_verdict_and_each_changed_value(project: Project) -> None:
-    project.write("good", raised())
-    seen = run(project, "stack", "diff", "good", "HEAD")
-    assert (seen.exit_code, seen.stderr) == (0, "")
-    verdict = seen.stdout.partition("compared with HEAD")[0]
-    assert "- Team speech: l4 limit raised from 2 to 4 GPUs\n" in verdict
-    assert "  ~ ResourceQuota speech/budget" in seen.stdout
-    assert "spec.hard.requests.nvidia.com/gpu: 2 → 4" in seen.stdout
-    assert "4 (was 2)" in seen.stdout
+# The preview against a base.
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.packs.findings import PackResult, RuleState
 from gpu_tenancy.review import policies as compared
 from gpu_tenancy.review.base import Base, base, checkout
-from gpu_tenancy.review.build import as_json, between, review
+from gpu_tenancy.review.build import as_json, review
 from gpu_tenancy.review.policies import judged
 from gpu_tenancy.review.review import PolicyChanges, Rules, Verdict
 from gpu_tenancy.review.verdict import BLOCKED, OK, REVIEW, verdict
@@ -93,16 +93,6 @@ def test_refuses_a_base_that_cannot_be_rendered(project: Project) -> None:
 def test_a_ref_that_is_not_there_is_named(project: Project) -> None:
     with pytest.raises(ConsoleError, match=r"nowhere: git rev-parse failed: .*specify a branch, tag or commit"):
         base("nowhere", "s", project.folder, "gpu-tenancy")
-
-
-@pytest.mark.slow
-def test_two_refs_are_compared_without_the_files_of_today(project: Project) -> None:
-    project.write("s", raised(3))
-    git(project.folder, "commit", "-qam", "second")
-    project.write("s", raised(4))
-    found = between("s", "HEAD~1", "HEAD", project.folder)
-    assert "Team speech: l4 limit raised from 2 to 3 GPUs" in found.verdict.sentences
-    assert found.where == {}
 
 
 @pytest.mark.slow

@@ -28,18 +28,6 @@ if TYPE_CHECKING:
 NO: Final = "no"
 
 
-def clouds(output: Output = None) -> None:
-    """Show what each cloud supports in a node pool: capacity types, drivers, GPU sharing and networks.
-
-    [dim]tenancy catalogue clouds[/dim]
-    """
-    headings, rows = abilities()
-    table = terminal.table("setting", *(f"{heading}~" for heading in headings[1:]))
-    for row in rows:
-        table.add_row(*(cell.replace("`", "") for cell in row))
-    answer(output, table.records, table)
-
-
 def machines(
     cloud: Annotated[str | None, typer.Option(help="Show one cloud only: aws, gcp or azure.")] = None,
     output: Output = None,

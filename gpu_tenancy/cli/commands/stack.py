@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.answer import Form, Output, answer, for_programs, is_for_programs
+from gpu_tenancy.base.answer import Form, Output, answer, for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command, write_text
 from gpu_tenancy.base.problems import nearest
@@ -41,11 +41,7 @@ with lazily():
     from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
     from gpu_tenancy.model.outlook import explain as outlook_explain
     from gpu_tenancy.model.plan import shares
-    from gpu_tenancy.review import build
     from gpu_tenancy.review import text as review_text
-
-
-Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
 
 
 def validate(
@@ -107,32 +103,6 @@ def explain(
             table.add_row(f"  {reason.field}", reason.value, key, *([reason.because] if verbose else []))
         more = [Text(f"-v shows the reasons, and {plural(counts, 'count')} of objects", style="dim")] if counts else []
         answer(output, fields, table, *more)
-
-
-def diff(
-    stack: StackName,
-    before: Ref,
-    after: Annotated[str | None, typer.Argument(help="Second git ref. Default: the working tree.")] = None,
-    project: ProjectFolder = None,
-    output: Output = None,
-) -> None:
-    """Compare a stack between two git refs: guarantees, costs and resources.
-
-    [dim]tenancy stack diff prod-aws v1.4 main[/dim]
-    """
-    with terminal.errors(stack):
-        terminal.progress(f"rendering {stack} at {before} and {after or 'in the working tree'}")
-        review = build.between(stack, before, after, projects.project_folder(project))
-        if is_for_programs(output):
-            for_programs(output, build.as_data(review), (change.place for change in review.changes))
-            return
-        review_text.show_verdict(terminal.out, review)
-        terminal.out.print()
-        review_text.show_changes(terminal.out, review.changes)
-        if review.changes:
-            terminal.out.print()
-        was = review.comparison.before if review.comparison else None
-        terminal.out.print(review_text.promises(review.now, was), highlight=False)
 
 
 def move(

@@ -37,7 +37,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     service = service_of(stack.cluster)
     if service not in clouds():
         known = (name for name in clouds() if name != stack.cluster.cloud)
-        yield Problem(("cluster", "provider"), *unknown("provider", service, known, "tenancy catalogue clouds"))
+        yield Problem(("cluster", "provider"), *unknown("provider", service, known))
         return
     rules = clouds()[service]
     if stack.cluster.creation:
