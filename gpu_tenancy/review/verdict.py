@@ -20,6 +20,7 @@ from gpu_tenancy.review.reasons import (
     data_rights,
     losses,
     reorganised,
+    restarts,
     secret_reasons,
     unsure,
     work_changed,
@@ -64,7 +65,7 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     ended = work_lost(effect) if effect else ()
     covered = (*no_longer_covered(base, now), *new_warnings(base, now))
     risks = [*covered, *unprotected, *ended, *reorganised(base, now), *data_moved(base, now)]
-    risks += losses(lost, base)
+    risks += [*losses(lost, base), *restarts(seen, base)]
     adopted = [name for name in now.adopts if before is None or name not in before.adopts]
     risks += unsure(seen)
     if adopted:

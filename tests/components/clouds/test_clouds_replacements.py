@@ -28,10 +28,10 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue.updates import cloud_types, without_indexes
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.review.changes import Change, changes
-from gpu_tenancy.review.replacements import cloud_types, without_indexes
 from gpu_tenancy.review.review import Comparison, Verdict
 from gpu_tenancy.review.verdict import verdict
 
@@ -121,6 +121,8 @@ def test_each_deletion_is_reviewed_and_a_protected_one_blocked(stack: str) -> No
 
 def set_at(sections: Data, path: str, value: object) -> Data:
     first, _, rest = path.partition(".")
+    if value is GONE and not rest:
+        return {key: one for key, one in sections.items() if key != first}
     return {**sections, first: set_at(sections.get(first, {}), rest, value) if rest else value}
 
 
@@ -134,8 +136,109 @@ def reviewed(folder: Path, before: Data, after: Data) -> Verdict:
     return verdict(outlook(now.stack), Comparison("main", "abc1234", outlook(was.stack), ()), found, None)
 
 
-# Another value of a key of a stack, the verdict, and the start of a reason.
+AWS_NODES: Final = (
+    "pools a100, cpu, h100, h200, l4 and the system nodes (up to 27 nodes, up to 128 GPUs, used by ml-exp"
+)
+GONE: Final = object()  # no value: the key is removed
+
+# Another value of a key of a stack; the verdict; and the start of a reason, empty if no node restarts or is replaced.
 CHANGES: dict[str, tuple[object, str, str]] = {
+    # EKS: UpdateNodegroupVersion restarts nodes, and a new version of the launch template is one.
+    "prod-aws cluster.tags.cost-center": ("other", "OK", ""),
+    "prod-aws cluster.tags.more": ("tag", "OK", ""),
+    "prod-aws cluster.create.version": ("1.36", "Blocked", f"Restarts the nodes of {AWS_NODES}"),
+    "prod-aws cluster.images": (
+        {"AL2023_x86_64_NVIDIA": "1.35.3-20260901"},
+        "Blocked",
+        "Restarts the nodes of pools a100, h100, h200, l4 (up to 24 nodes, up to 128 GPUs, used by ml-experiments, ml-pro",
+    ),
+    "prod-aws pools.h100.disk.size": (
+        "600Gi",
+        "Blocked",
+        "Restarts the nodes of pool h100 (2 nodes, 16 GPUs, used by ml-production): blockDeviceMappings.ebs.volumeSize ch",
+    ),
+    "prod-aws pools.h100.capacity.reservation": (
+        "cr-0a1b2c3d4e5f60719",
+        "Blocked",
+        "Restarts the nodes of pool h100 (2 nodes, 16 GPUs, used by ml-production): capacityReservationSpecification.capa",
+    ),
+    "prod-aws pools.h100.numa": (
+        "best-effort",
+        "Blocked",
+        "Restarts the nodes of pool h100 (2 nodes, 16 GPUs, used by ml-production): userData changes, and their pods are ",
+    ),
+    "prod-aws pools.a100.compact": (
+        False,
+        "Blocked",
+        "Restarts the nodes of pool a100 (up to 4 nodes, up to 32 GPUs, used by ml-experiments, ml-research): placement c",
+    ),
+    "prod-aws pools.cpu.disk": (
+        {"size": "300Gi"},
+        "Blocked",
+        "Restarts the nodes of pool cpu (up to 3 nodes): blockDev",
+    ),
+    "prod-aws pools.l4.nodes.max": (20, "OK", ""),
+    "prod-aws pools.l4.labels": ({"example.com/x": "y"}, "OK", ""),
+    "prod-aws pools.cpu.taints": ([{"key": "x", "effect": "NoSchedule"}], "OK", ""),
+    "prod-aws cluster.create.support": ("extended", "OK", ""),
+    "prod-aws pools.l4.machine": (
+        "g6.24xlarge",
+        "Blocked",
+        "Replaces the pool l4 (up to 16 nodes, up to 64 GPUs, used",
+    ),
+    "prod-aws pools.h100.zones": (
+        ["us-west-2b"],
+        "Blocked",
+        "Replaces the pool h100 (2 nodes, 16 GPUs, used by ml-production, deleted first): subnetIds changes",
+    ),
+    # GKE: an upgrade operation of the pool.
+    "prod-gcp cluster.tags.cost-center": ("other", "OK", ""),
+    "prod-gcp cluster.create.version": ("1.36", "OK", ""),
+    "prod-gcp cluster.create.maintenance.hours": (8, "OK", ""),
+    "prod-gcp cluster.create.nodeLocations": (
+        ["us-central1-a", "us-central1-b"],
+        "Blocked",
+        "Restarts the nodes of pools cpu, a100, h100, l4, h100-flex, a100-parts and the system nodes (up to",
+    ),
+    "prod-gcp cluster.imageStreaming": (
+        True,
+        "Blocked",
+        "Restarts the nodes of pools a100, a100-parts, cpu, h100, l4 and the system nodes (up to 34 nodes, up to 116 GPUs",
+    ),
+    "prod-gcp cluster.create.system.machine": (
+        "n2-standard-32",
+        "Blocked",
+        "Restarts the system nodes: nodeConfig.machineType changes, and their pods are evicted",
+    ),
+    "prod-gcp pools.h100.disk.size": (
+        "600Gi",
+        "Blocked",
+        "Restarts the nodes of pool h100 (2 nodes, 16 GPUs, used by ml-production): nodeConfig.diskSizeGb changes, and th",
+    ),
+    "prod-gcp pools.h100.numa": (
+        GONE,
+        "Blocked",
+        "Restarts the nodes of pool h100 (2 nodes, 16 GPUs, used by ml-produ",
+    ),
+    "prod-gcp pools.h100-flex.disk": ({"size": "600Gi"}, "OK", ""),  # a node stays until its maximum run time
+    "prod-gcp pools.cpu.machine": (
+        "n2-standard-48",
+        "Blocked",
+        "Restarts the nodes of pool cpu (up to 8 nodes): nodeConf",
+    ),
+    "prod-gcp pools.l4.zones": (
+        ["us-central1-a"],
+        "Blocked",
+        "Restarts the nodes of pool l4 (up to 16 nodes, up to 64 GP",
+    ),
+    "prod-gcp pools.a100.zones": (["us-central1-a", "us-central1-b"], "OK", ""),
+    "prod-gcp pools.l4.labels": ({"example.com/x": "y"}, "OK", ""),
+    "prod-gcp pools.l4.nodes.max": (20, "OK", ""),
+    "prod-gcp pools.a100-parts.sharing.mig.profile": (
+        "2g.10gb",
+        "Blocked",
+        "Replaces the pool a100-parts (up to 4 nodes",
+    ),
     "prod-gcp cluster.create.podRange": (
         "others",
         "Blocked",
@@ -146,11 +249,33 @@ CHANGES: dict[str, tuple[object, str, str]] = {
         "Blocked",
         "Replaces the system nodes (created before the old one is deleted): name, nodeConfig.serviceAccount change",
     ),
-    "prod-aws pools.h100.zones": (
-        ["us-west-2b"],
+    # AKS: most inputs are set only at creation. The cluster of this stack exists, and its version is not the stack's.
+    "prod-azure cluster.tags.cost-center": ("other", "OK", ""),
+    "prod-azure pools.t4.labels": ({"node-type": "other"}, "OK", ""),
+    "prod-azure pools.cpu.nodes.max": (8, "OK", ""),
+    "prod-azure pools.h100.disk.size": (
+        "600Gi",
         "Blocked",
-        "Replaces the pool h100 (2 nodes, 16 GPUs, used by ml-production, deleted first): subnetIds changes",
+        "Replaces the pool h100 (2 nodes, 16 GPUs, used by ml-produc",
     ),
+    "prod-azure pools.h100.numa": (
+        GONE,
+        "Blocked",
+        "Replaces the pool h100 (2 nodes, 16 GPUs, used by ml-production, d",
+    ),
+    "prod-azure pools.t4.zones": (["2"], "Blocked", "Replaces the pool t4 (up to 16 nodes, up to 64 GPUs, used by"),
+    "prod-azure pools.cpu.machine": (
+        "Standard_D64s_v5",
+        "Blocked",
+        "Replaces the pool cpu (up to 6 nodes, deleted first",
+    ),
+    "prod-azure pools.a100mig.sharing.mig.profile": (
+        "2g.20gb",
+        "Blocked",
+        "Replaces the pool a100mig (4 nodes, 28 GPUs, used by ml-experiments, deleted first): gpuInstanceProfile",
+    ),
+    # Where nothing is protected, whoever approves decides.
+    "dev-aws pools.h100.disk": ({"size": "600Gi"}, "Review needed", "Restarts the nodes of pool h100 (up to"),
     "dev-aws pools.l4.machine": (
         "g6.24xlarge",
         "Review needed",
@@ -166,23 +291,20 @@ CHANGES: dict[str, tuple[object, str, str]] = {
         "Review needed",
         "The key cluster-control-plane-key stays in the cloud, but is no longer managed",
     ),
-    "prod-azure pools.a100mig.sharing.mig.profile": (
-        "2g.20gb",
-        "Blocked",
-        "Replaces the pool a100mig (4 nodes, 28 GPUs, used by ml-experiments, deleted first): gpuInstanceProfile",
-    ),
 }
+_NODES: Final = ("Restarts ", "May restart ", "Replaces ", "Deletes ")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", CHANGES)
-def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> None:
+def test_a_change_names_the_nodes_that_end(tmp_path: Path, key: str) -> None:
     stack, path = key.split()
     value, title, reason = CHANGES[key]
     sections = dict(read_stack(stack).sections)
     result = reviewed(tmp_path, sections, set_at(sections, path, value))
-    assert result.title == title
-    assert any(sentence.startswith(reason) for sentence in result.sentences), result.sentences
+    assert result.title == title, result.sentences
+    ends = [sentence for sentence in result.sentences if sentence.startswith(reason or _NODES)]
+    assert bool(ends) == bool(reason), result.sentences
 
 
 def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:
