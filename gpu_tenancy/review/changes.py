@@ -147,10 +147,11 @@ def changed(
     label = f"{row.what} {(renamed[0] if renamed else name) if isinstance(name, str) else resource.name}"
     nodes: dict[Nodes, list[str]] = {"restart": [], "may restart": []}
     stay = at(resource.inputs, *row.stay.split(".")) if row.stay else row.drift and not groups.drifts
-    for field in fields if action == "update" and not stay else ():
+    for field in fields if action == "update" else ():
         path = without_indexes(field.path.split("."))
         nodes.setdefault(row.nodes(path, removed=_removes(field)), []).append(path)
-    restarts, may_restart = (tuple(dict.fromkeys(nodes[effect])) for effect in ("restart", "may restart"))
+    restarts = () if stay else tuple(dict.fromkeys(nodes["restart"]))
+    may_restart = tuple(dict.fromkeys(nodes["may restart"]))
     of_system = row.system and all(path.startswith(row.system) for path in (*restarts, *may_restart))
     if row.what == "pool" or ((of_system or not row.what) and (restarts or may_restart)):
         label = group if group.startswith("pool ") else SYSTEM_NODES

@@ -168,7 +168,7 @@ _INSTEAD: Final = {
 _ENDS: Final = {"cluster": "all nodes, workloads and volumes in it end", "pool": "the pods on its nodes end"}
 
 
-def blocking(changes: Iterable[Change]) -> Iterator[str]:
+def blocking(changes: Iterable[Change], before: StackOutlook) -> Iterator[str]:
     """Changes that Pulumi or the cloud refuses, and restarts of protected nodes: `Pulumi refuses to replace …`."""
     listed = list(changes)
     for change in listed:
@@ -180,8 +180,9 @@ def blocking(changes: Iterable[Change]) -> Iterator[str]:
             yield f"Pulumi refuses to {verb} {where}: it is protected (until {until})"
         for reason in effect.fixed:
             yield f"{effect.label or change.place} cannot be changed: {reason}; restore the value"
-    if locked := [change.effect.label for change in listed if change.effect.protected and change.effect.restarts]:
-        yield f"Nodes that are protected would restart: {', '.join(locked)} (until `pulumi state unprotect`)"
+    locked = restarted_pools((change for change in listed if change.effect.protected), before)
+    if names := sorted({pool for fields, pools in locked.items() if fields[0] for pool in pools}):
+        yield f"Nodes of protected pools would restart: {', '.join(names)} (until `pulumi state unprotect`)"
 
 
 def unsure(changes: Iterable[Change]) -> Iterator[str]:
@@ -244,7 +245,7 @@ def restarted_pools(changes: Iterable[Change], before: StackOutlook) -> Mapping[
         for fields in (effect.restarts, effect.may_restart and ("", *effect.may_restart)):
             if fields and effect.label:
                 found.setdefault(fields, {}).update(dict.fromkeys(labels))
-    return {fields: list(pools) for fields, pools in found.items()}
+    return {fields: sorted(pools) for fields, pools in found.items()}
 
 
 def restarts(changes: Iterable[Change], before: StackOutlook) -> Iterator[str]:
@@ -257,7 +258,7 @@ def restarts(changes: Iterable[Change], before: StackOutlook) -> Iterator[str]:
         nodes = f"the nodes of {' and '.join(where)}" if pools else where[0]
         on = f"{nodes} ({listed})" if listed else nodes
         if fields[0]:
-            hold = f"; to avoid it, run `tenancy cluster hold {pools[0]}` and deploy when its jobs have ended"
+            hold = f"; to avoid it, run `tenancy cluster hold {''.join(pools)}` and deploy when its jobs have ended"
             yield f"Restarts {on}: {_changes(fields)}, and their pods are evicted{hold if len(pools) == 1 else ''}"
         else:
             yield f"May restart {on}: the effect of {first_names(fields[1:], LISTED)} on running nodes is unknown"

@@ -60,7 +60,7 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         policies = (results, *weaker) if rules.mandatory else (*weaker, results)
     guarantees = _guarantees(now)
     base = before or now  # Without a base nothing changes.
-    refused = (*claims_lost(base, now, effect), *blocking(seen))
+    refused = (*claims_lost(base, now, effect), *blocking(seen, base))
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
     ended = work_lost(effect) if effect else ()
     covered = (*no_longer_covered(base, now), *new_warnings(base, now))

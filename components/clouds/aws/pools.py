@@ -46,7 +46,7 @@ class NodeGroup(Component):
     """A managed node group with its launch template and, if the pool is compact, its placement group.
 
     Tags of nodes and for Cluster Autoscaler are set on the Auto Scaling group, which EKS creates without a node group's
-    tags. New nodes get their values. The launch template keeps the first tags, for the first nodes and for disks, because
+    tags. New nodes get their values. The launch template keeps its first tags, for the first nodes and disks, because
     another version of it replaces all nodes.
 
     The policy of a customer-managed KMS key for disks must allow the service-linked role of Auto Scaling:
