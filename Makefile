@@ -149,8 +149,8 @@ facts: ready ## Generate the facts of policy packs from the catalogue, and docs/
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m components.guards.forms
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m document
 
-replacements: ready ## Compare gpu_tenancy/review/replacements.yaml with SCHEMA, a file of `pulumi package get-schema PROVIDER@VERSION`
-	@$(RUN) python -m gpu_tenancy.review.replacements $(SCHEMA)
+replacements: ready ## Compare gpu_tenancy/model/catalogue/updates.yaml with SCHEMA, a file of `pulumi package get-schema PROVIDER@VERSION`
+	@$(RUN) python -m gpu_tenancy.model.catalogue.updates $(SCHEMA)
 
 # What installs packages elsewhere than from uv.lock: pip in `pulumi install` of a policy pack, and pip in this file. The
 # hashes are those of uv.lock; a test compares them. The wheel of Go is not in uv.lock: its file names its version.

@@ -9,7 +9,7 @@ The age of pods would need the server's clock, and would miss released quota and
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -20,6 +20,7 @@ from gpu_tenancy.cluster.gangs import queue_of_gang
 from gpu_tenancy.cluster.pods import Manifest, deleted, label, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind, State, read
 from gpu_tenancy.cluster.supply import Facts
+from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.kinds import kinds
 
@@ -134,23 +135,30 @@ def _bound(facts: Facts, counted: Collection[_Count]) -> Mapping[_Line, _Pods]:
 
 def _owners(facts: Facts, resource: str, pods: _Pods) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Owners with more GPUs on nodes than their Workloads count, and their pods; all if there are none."""
-    known: dict[tuple[str, str], str] = {}
-    left, names = Counter[str](), defaultdict[str, list[str]](list)
+    known, left, names = owner_titles(facts.queues.workloads), Counter[str](), defaultdict[str, list[str]](list)
     for workload in facts.queues.workloads:
-        kind = {text_at(owner, "kind") for owner in maps_at(workload.manifest, "metadata", "ownerReferences")}
-        title = f"{kind.pop() if len(kind) == 1 else 'Workload'} {workload.label}"
-        known |= {(workload.namespace, key): title for key in (workload.name, *workload.owners)}
-        left[title] += sum(amount for (_, name), amount in workload.held.items() if name == resource)
+        held = (amount for (_, name), amount in workload.held.items() if name == resource)
+        left[known[workload.namespace, workload.name]] += sum(held)
     for pod, amount in pods:
         if not deleted(pod):
-            owner = _owner(pod, known)
+            owner = owner_title(pod, known)
             names[owner].append(f"{namespace_of(pod)}/{name_of(pod)}")
             left[owner] -= amount
     beyond = sorted(owner for owner in names if left[owner] < 0) or sorted(names)
     return tuple(beyond), tuple(sorted(pod for owner in beyond for pod in names[owner]))
 
 
-def _owner(pod: Manifest, known: Mapping[tuple[str, str], str]) -> str:
+def owner_titles(workloads: Iterable[Workload]) -> dict[tuple[str, str], str]:
+    """`Job research/a` by namespace, and by name of the Workload and uids of its owners."""
+    known: dict[tuple[str, str], str] = {}
+    for workload in workloads:
+        kind = {text_at(owner, "kind") for owner in maps_at(workload.manifest, "metadata", "ownerReferences")}
+        title = f"{kind.pop() if len(kind) == 1 else 'Workload'} {workload.label}"
+        known |= {(workload.namespace, key): title for key in (workload.name, *workload.owners)}
+    return known
+
+
+def owner_title(pod: Manifest, known: Mapping[tuple[str, str], str]) -> str:
     """Title of the object of a pod: the owner of its Workload, the one that a label names, or its controller."""
     space, refs = namespace_of(pod), maps_at(pod, "metadata", "ownerReferences")
     keys = [text_at(pod, "metadata", *path) for path in (("annotations", _WORKLOAD), ("uid",))]

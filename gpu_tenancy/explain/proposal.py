@@ -5,21 +5,23 @@ find delayed workloads. Kueue ends no workload because a quota became smaller; i
 is now entitled to the quota, and gives freed quota to workloads that may use it.
 """
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.json import Json, at, map_at, text_at
 from gpu_tenancy.base.quantity import amount_text, amounts, is_extended
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.bound import owner_title, owner_titles
 from gpu_tenancy.cluster.gangs import gang_queues
-from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
+from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_of, requests
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import VOLCANO, Kind, State
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
+from gpu_tenancy.cluster.supply import accelerators
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.explain.proposed import (
     Refused,
@@ -32,6 +34,7 @@ from gpu_tenancy.explain.proposed import (
 )
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
+from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec.people import Grace
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -79,6 +82,7 @@ class Effect:
 
     preempted: tuple[Affected, ...] = ()  # most GPUs first
     deleted: tuple[Affected, ...] = ()  # workloads of deleted namespaces
+    restarted: tuple[Affected, ...] = ()  # owners of pods with GPUs on nodes that restart, with the GPUs there
     admitted: tuple[Affected, ...] = ()  # pending now, admitted after the change
     delayed: tuple[Affected, ...] = ()  # pending; only the change keeps them from admission now
     later: tuple[Affected, ...] = ()  # pending, and wait for more ends of running workloads than without the change
@@ -101,6 +105,7 @@ class Proposal:
     strategies: tuple[FairStrategy, ...] | None = None  # of fair sharing, empty if it is off; None as in the cluster
     grace: Grace | None = None  # longest of guards that deny; None if guards do not deny
     nodes: Mapping[str, int] | None = None  # maximum of each pool; None if unknown
+    restarted: Collection[str] = ()  # pools whose nodes restart
 
 
 def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:
@@ -123,6 +128,7 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
             _affected(known[label], at, by=by, again=label in after_played.admitted) for label, by in given_way.items()
         ),
         deleted=_sorted(_affected(workload, at, why=f"namespace {workload.namespace} is deleted") for workload in ends),
+        restarted=_sorted(_restarted(now, proposal.restarted, at)),
         admitted=_sorted(_affected(known[label], at) for label in joins),
         delayed=_sorted(_affected(known[label], at, why=after_played.why.get(label, "")) for label in waits),
         later=_sorted(_later(known, judged - running - waits, before_played, after_played, at)),
@@ -188,11 +194,11 @@ def _at_rest(
 def _later(
     known: Mapping[str, Workload], waiting: Collection[str], before: _Played, after: _Played, at: datetime
 ) -> Iterator[Affected]:
-    for label in waiting:
-        was, ends = before.ends.get(label), after.ends.get(label)
-        if was is not None and label not in after.admitted and (ends is None or ends > was):
+    for name in waiting:
+        was, ends = before.ends.get(name), after.ends.get(name)
+        if was is not None and name not in after.admitted and (ends is None or ends > was):
             count = f"{ends}" if ends else "more than can be followed"
-            yield _affected(known[label], at, why=f"{count} running workloads end before it is admitted, before {was}")
+            yield _affected(known[name], at, why=f"{count} running workloads end before it is admitted, before {was}")
 
 
 def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:
@@ -200,9 +206,28 @@ def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = F
     asked = sum(amount for name, amount in workload.total.items() if is_extended(name))
     reserved = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime") if workload.assigned else ""
     since = reserved or text_at(workload.manifest, "metadata", "creationTimestamp")
-    hours = int((at - datetime.fromisoformat(since)).total_seconds() // 3600) if since else 0
     gpus = held or ({"": asked} if asked else {})
-    return Affected(workload.label, workload.namespace, gpus, hours, by, again, why)
+    return Affected(workload.label, workload.namespace, gpus, _hours(since, at), by, again, why)
+
+
+def _restarted(now: Queues, pools: Collection[str], at: datetime) -> Iterator[Affected]:
+    places = {name_of(node): label(node, POOL_LABEL) for node in now.state.of("Node")}
+    titles, pods = owner_titles(now.workloads), defaultdict[tuple[str, str], list[Manifest]](list)
+    for pod in now.state.of("Pod"):
+        if places.get(text_at(pod, "spec", "nodeName")) in pools and not ended(pod):
+            pods[namespace_of(pod), owner_title(pod, titles)].append(pod)
+    for (team, title), own in pods.items():
+        gpus = Counter[str]()
+        for pod in own:
+            here = places[text_at(pod, "spec", "nodeName")]
+            gpus[here] += sum(accelerators(requests(map_at(pod, "spec"))).values())
+        since = min(filter(None, (text_at(pod, "metadata", "creationTimestamp") for pod in own)), default="")
+        if any(gpus.values()):
+            yield Affected(title.partition(" ")[2], team, gpus, _hours(since, at), why=f"nodes of {', '.join(gpus)}")
+
+
+def _hours(since: str, at: datetime) -> int:
+    return int((at - datetime.fromisoformat(since)).total_seconds() // 3600) if since else 0
 
 
 def _sorted(found: Iterable[Affected]) -> tuple[Affected, ...]:

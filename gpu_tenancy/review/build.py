@@ -1,7 +1,7 @@
 """Builds the review of a stack from its preview and an optional base."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -28,6 +28,7 @@ from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import base_in, checkout
 from gpu_tenancy.review.changes import Action, Change, FieldChange, Groups, changed, changes, in_order, resources, short
 from gpu_tenancy.review.policies import Evaluated, judged, policy_changes
+from gpu_tenancy.review.reasons import restarted_pools
 from gpu_tenancy.review.review import Comparison, Real, Review, Used
 from gpu_tenancy.review.verdict import verdict
 
@@ -66,7 +67,8 @@ def review(  # noqa: PLR0913 - what a review is made of
     before = outlook(stack) if stack else None
     comparison = Comparison(compared.ref, compared.commit, before, compared.notes) if compared else None
     seen = read_real(real, current.rendered, rendered, pools) if real else None
-    found = _effect(current, live) if live else None
+    pools_of = restarted_pools(seen.changes if seen else differences, before or now)
+    found = _effect(current, live, {pool for names in pools_of.values() for pool in names}) if live else None
     return Review(
         stack=current.name,
         resources=len(resources(current.rendered)),
@@ -83,13 +85,13 @@ def review(  # noqa: PLR0913 - what a review is made of
     )
 
 
-def _effect(current: Preview, live: State) -> Effect:
+def _effect(current: Preview, live: State, restarted: Collection[str]) -> Effect:
     strategies = tenancy(Tree(current.stack)).fair_sharing or ()
     stack = current.stack
     nodes = {name: pool.nodes.max for name, pool in stack.pools.items()}
     grace = stack.guards.periods if stack.guards_action == "deny" else None
     objects = [one.manifest for one in current.objects]
-    return effect(live, Proposal(objects, current.name, strategies, grace, nodes))
+    return effect(live, Proposal(objects, current.name, strategies, grace, nodes, restarted))
 
 
 def _places(current: Preview, project: Path) -> dict[str, str]:

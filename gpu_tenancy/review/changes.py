@@ -3,18 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
-from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue.updates import Nodes, cloud_type, forces_new, paths_in, without_indexes
 from gpu_tenancy.model.yaml import UnreadableError, parse
-from gpu_tenancy.review.replacements import cloud_type, forces_new, paths_in, without_indexes
 
 Action: TypeAlias = Literal["delete", "replace", "create", "update"]
 ACTIONS: Final[tuple[Action, ...]] = ("delete", "replace", "create", "update")  # in the order of a review
 _NODE_POOLS: Final = ("gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool")
 """Types whose resource is a whole node pool; on AWS a pool is a component."""
+SYSTEM_NODES: Final = "system nodes"
+_KARPENTER_POOL: Final = "kubernetes:karpenter.sh/v1:NodePool"
 _TEAM: Final = "gpu-tenancy:tenancy:Team"
 _TENANCY: Final = "gpu-tenancy:tenancy:Tenancy"
 _OPERATOR: Final = "gpu-tenancy:operators:Operator"
@@ -39,11 +42,13 @@ class Effect:
     what: str = ""  # kind in a stack's terms, such as `cluster`; empty for its smaller parts
     label: str = ""  # `cluster ml-prod`, `pool h100`, `system nodes`
     deleted_first: bool = False
-    protected: bool = False  # Pulumi refuses to delete it
+    protected: bool = False  # it must not be deleted, replaced or restarted: Pulumi refuses the first two
     stays: bool = False  # the old resource stays in the cloud, but Pulumi no longer manages it
     loses: str = ""  # effect of its deletion, besides the end of nodes and workloads, as a clause
     fixed: tuple[str, ...] = ()  # inputs that the cloud never changes, with the reason
     unsure: tuple[str, ...] = ()  # the same for inputs that may change; a preview does not know
+    restarts: tuple[str, ...] = ()  # inputs for which the cloud replaces the nodes one after the other
+    may_restart: tuple[str, ...] = ()  # inputs of nodes whose effect is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +87,35 @@ def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tup
 
 def _cascade(found: dict[str, Change], resources: Iterable[Registration], groups: "Groups") -> None:
     clouds = [resource for resource in resources if cloud_type(resource.type).replaces]
-    replaced = [change for change in found.values() if change.action == "replace"]
-    while replaced:
-        source = replaced.pop()
+    sources = [change for change in found.values() if change.action == "replace" or change.effect.restarts]
+    while sources:
+        source = sources.pop()
         for resource in clouds:
-            was = found.get(resource.urn)
+            was, row = found.get(resource.urn), cloud_type(resource.type)
             if was and was.action == "replace":
                 continue
-            forcing = [
-                field
+            unknown = [
+                without_indexes(path)
                 for path in resource.unknown_paths
                 if source.urn in resource.property_dependencies.get(str(path[0]), ())
-                and cloud_type(resource.type).forces([field := without_indexes(path)])
             ]
-            if forcing:
-                after = f"[unknown, {source.place} is replaced]"
-                fields = [FieldChange(field, _UNKNOWN, after, replaces=True) for field in forcing]
+            replaced = source.action == "replace"
+            forcing = [field for field in unknown if replaced and row.forces([field])]
+            if affected := forcing or [field for field in unknown if row.nodes(field) == "restart"]:
+                after = f"[unknown, {source.place} {'is replaced' if replaced else 'changes'}]"
+                fields = [FieldChange(field, _UNKNOWN, after, replaces=bool(forcing)) for field in affected]
+                action: Action = "replace" if forcing else "update"
                 known = was.fields if was else ()
-                change = changed(resource, "replace", (*known, *fields), groups, protected=resource.protect)
-                first = change.effect.deleted_first or source.effect.deleted_first
-                found[resource.urn] = replace(change, effect=replace(change.effect, deleted_first=first))
-                replaced.append(found[resource.urn])
+                change = changed(resource, action, (*known, *fields), groups, protected=resource.protect)
+                first = bool(forcing) and (change.effect.deleted_first or source.effect.deleted_first)
+                # The cause, instead of what follows from it.
+                causes = [field for field in change.effect.restarts if field not in affected] + [
+                    *source.effect.restarts
+                ]
+                restarts = () if forcing else tuple(dict.fromkeys(causes or affected))
+                effect = replace(change.effect, deleted_first=first, restarts=restarts)
+                found[resource.urn] = replace(change, effect=effect)
+                sources.append(found[resource.urn])
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
@@ -132,21 +145,37 @@ def changed(
     name, renamed = resource.inputs.get(row.name), [field.before for field in fields if field.path == row.name]
     in_use = isinstance(name, str) and not renamed
     label = f"{row.what} {(renamed[0] if renamed else name) if isinstance(name, str) else resource.name}"
-    if row.what == "pool":
-        label = group if group.startswith("pool ") else "system nodes"
+    nodes: dict[Nodes, list[str]] = {"restart": [], "may restart": []}
+    stay = at(resource.inputs, *row.stay.split(".")) if row.stay else row.drift and not groups.drifts
+    for field in fields if action == "update" else ():
+        path = without_indexes(field.path.split("."))
+        nodes.setdefault(row.nodes(path, removed=_removes(field)), []).append(path)
+    restarts = () if stay else tuple(dict.fromkeys(nodes["restart"]))
+    may_restart = tuple(dict.fromkeys(nodes["may restart"]))
+    of_system = row.system and all(path.startswith(row.system) for path in (*restarts, *may_restart))
+    if row.what == "pool" or ((of_system or not row.what) and (restarts or may_restart)):
+        label = group if group.startswith("pool ") else SYSTEM_NODES
     kept = [(field, reason) for field in fields if (reason := row.fixed.get(without_indexes(field.path.split("."))))]
     unknown = [pair for pair in kept if _UNKNOWN in {pair[0].before, pair[0].after}]
     effect = Effect(
         row.what,
-        label if row.what else "",
+        label if row.what or row.drift or may_restart else "",
         deleted_first=action == "replace" and (resource.delete_before_replace or in_use),
-        protected=protected and action in {"delete", "replace"},
+        protected=protected and (action in {"delete", "replace"} or bool(restarts)),
         stays=action in {"delete", "replace"} and resource.retain_on_delete,
         loses=row.loses,
         fixed=tuple(f"{field.path}: {reason}" for field, reason in kept if (field, reason) not in unknown),
         unsure=tuple(f"{field.path}: {reason}" for field, reason in unknown),
+        restarts=restarts,
+        may_restart=may_restart,
     )
     return Change(action, group, kind_of(resource), name_of(resource), resource.urn, fields, effect)
+
+
+def _removes(field: FieldChange) -> bool:
+    """Whether a changed list, such as of zones, or a changed entry of it loses an entry; an absent list has others."""
+    before, after = (set(side.strip("[]").split(", ")) for side in (field.before, field.after))
+    return not before <= after
 
 
 def _changed(old: Registration, new: Registration, groups: "Groups") -> Change | None:
@@ -246,6 +275,9 @@ class Groups:
 
     def of(self, resource: Registration) -> str:
         """`team X`, `pool X`, `operator X`, or a part of the platform such as `queues`."""
+        if cloud_type(resource.type).drift:  # The name of Karpenter's objects; `-base` is for the minimum of nodes.
+            name = text_at(resource.inputs, "metadata", "name")
+            return f"pool {name if name in self._pools else name.removesuffix('-base')}"
         line = [resource]
         while parent := self._known.get(line[-1].parent):
             line.append(parent)
@@ -264,6 +296,13 @@ class Groups:
         if name in self._teams and kind_of(resource) == "ClusterQueue":
             return f"team {name}"
         return line[-2].name if len(line) > 1 and line[-1].type == _TENANCY else line[-1].name
+
+    @cached_property
+    def drifts(self) -> bool:
+        """Whether Karpenter may replace nodes with pods."""
+        pools = [one.inputs for one in self._known.values() if one.type == _KARPENTER_POOL]
+        budgets = [budget for pool in pools for budget in maps_at(pool, "spec", "disruption", "budgets")]
+        return any(budget.get("reasons") == ["Drifted"] and budget.get("nodes") != "0" for budget in budgets)
 
     def provider(self, resource: Registration) -> Mapping[str, Json]:
         """Inputs of a resource's explicit provider; empty without one."""

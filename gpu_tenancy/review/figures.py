@@ -143,6 +143,7 @@ def work(effect: Effect) -> Table:
     affected = {
         "deleted": effect.deleted,
         "preempted": effect.preempted,
+        "restarts": effect.restarted,
         "stays pending": effect.delayed,
         "waits longer": effect.later,
         "admitted": effect.admitted,
@@ -152,7 +153,7 @@ def work(effect: Effect) -> Table:
             one.label,
             Cell(
                 "preempted, admitted again" if outcome == "preempted" and one.again else outcome,
-                tone="bad" if outcome in {"deleted", "preempted"} else None,
+                tone="bad" if outcome in {"deleted", "preempted", "restarts"} else None,
             ),
             ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0",
             one.hours,
@@ -240,7 +241,8 @@ def _group(name: str, overlaid: list[tuple[Change, str]], where: str) -> ChangeG
     single: list[tuple[tuple[int, str, str], ChangeLine]] = []
     for change, difference in overlaid:
         order = ACTIONS.index(change.action)
-        remark = ", ".join(filter(None, ("deleted first" if change.effect.deleted_first else "", difference)))
+        how = "deleted first" if change.effect.deleted_first else "restarts nodes" if change.effect.restarts else ""
+        remark = ", ".join(filter(None, (how, difference)))
         line = ChangeLine(change.action, change.kind, (change.name,), change.fields, remark)
         if change.fields:
             single.append(((order, change.kind, change.name), line))

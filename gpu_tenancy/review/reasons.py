@@ -5,15 +5,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gpu_tenancy.base.quantity import format_bytes
-from gpu_tenancy.base.texts import counted, first_names, plural
+from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.model.catalogue.access import READ as MAY_READ
 from gpu_tenancy.model.catalogue.access import abilities
-from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
+from gpu_tenancy.model.catalogue.updates import without_indexes
+from gpu_tenancy.model.outlook import Pool, StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.data import READ, WRITE, DataAccess
 from gpu_tenancy.model.plan.secrets import UNDECLARED
-from gpu_tenancy.review.changes import Change
-from gpu_tenancy.review.replacements import without_indexes
+from gpu_tenancy.review.changes import SYSTEM_NODES, Change
 
 _Abilities: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 """Abilities by team (empty for the cluster) and person, the strongest first."""
@@ -168,17 +168,21 @@ _INSTEAD: Final = {
 _ENDS: Final = {"cluster": "all nodes, workloads and volumes in it end", "pool": "the pods on its nodes end"}
 
 
-def blocking(changes: Iterable[Change]) -> Iterator[str]:
-    """Changes that Pulumi or the cloud refuses: `Pulumi refuses to replace …`, `agentPoolProfiles.0.vmSize …`."""
-    for change in changes:
+def blocking(changes: Iterable[Change], before: StackOutlook) -> Iterator[str]:
+    """Changes that Pulumi or the cloud refuses, and restarts of protected nodes: `Pulumi refuses to replace …`."""
+    listed = list(changes)
+    for change in listed:
         effect = change.effect
-        if effect.protected:
+        if effect.protected and not effect.restarts:
             verb = "delete" if change.action == "delete" else "replace"
             where = effect.label or change.place
             until = "its team has no `storage`" if change.kind == "Namespace" else "`pulumi state unprotect`"
             yield f"Pulumi refuses to {verb} {where}: it is protected (until {until})"
         for reason in effect.fixed:
             yield f"{effect.label or change.place} cannot be changed: {reason}; restore the value"
+    locked = restarted_pools((change for change in listed if change.effect.protected), before)
+    if names := sorted({pool for fields, pools in locked.items() if fields[0] for pool in pools}):
+        yield f"Nodes of protected pools would restart: {', '.join(names)} (until `pulumi state unprotect`)"
 
 
 def unsure(changes: Iterable[Change]) -> Iterator[str]:
@@ -205,13 +209,15 @@ def _loss(change: Change, before: StackOutlook) -> str:
     effect, replaced = change.effect, change.action == "replace"
     if effect.stays:
         return f"The {effect.label} stays in the cloud, but is no longer managed{' and gets a successor' * replaced}"
-    lies = list(_lies_on(change, before))
+    lies = list(_lies_on([pool for pool in before.pools if effect.label == f"pool {pool.name}"], before))
+    if effect.what == "cluster":
+        lies += [plural(len(before.pools), "pool"), plural(len(before.teams), "team")]
     if replaced:
         lies.append("deleted first" if effect.deleted_first else "created before the old one is deleted")
     listed = f" ({', '.join(lies)})" if lies else ""
     title = f"{'Replaces' if replaced else 'Deletes'} the {effect.label}{listed}"
     ends = _ENDS.get(effect.what, effect.loses)
-    if effect.label == "system nodes" and replaced:
+    if effect.label == SYSTEM_NODES and replaced:
         waits = "; until new nodes run, Kueue does not run and admits nothing" if effect.deleted_first else ""
         return f"{title}: {_because(change)}{waits}"
     parts = ", and ".join(filter(None, (_because(change) if replaced else "", ends)))
@@ -221,26 +227,52 @@ def _loss(change: Change, before: StackOutlook) -> str:
 
 def _because(change: Change) -> str:
     fields = [field for field in change.fields if field.replaces]
-    paths = list(dict.fromkeys(without_indexes(field.path.split(".")) for field in fields))
-    names = first_names(paths, LISTED)
     sure = any("[unknown" not in field.before + field.after for field in fields)
-    return f"{names} {'changes' if len(paths) == 1 else 'change'}{'' if sure else ' to what only the cloud knows'}"
+    paths = dict.fromkeys(without_indexes(field.path.split(".")) for field in fields)
+    return f"{_changes(list(paths))}{'' if sure else ' to what only the cloud knows'}"
 
 
-def _lies_on(change: Change, before: StackOutlook) -> Iterator[str]:
-    pool = next((pool for pool in before.pools if change.effect.label == f"pool {pool.name}"), None)
-    if pool is None:
-        if change.effect.what == "cluster":
-            yield plural(len(before.pools), "pool")
-            yield plural(len(before.teams), "team")
+def _changes(paths: Sequence[str]) -> str:
+    return f"{first_names(paths, LISTED)} {'changes' if len(paths) == 1 else 'change'}"
+
+
+def restarted_pools(changes: Iterable[Change], before: StackOutlook) -> Mapping[tuple[str, ...], Sequence[str]]:
+    """Pools (and `system nodes`) whose nodes restart, by changed inputs; the first is empty if they only may."""
+    found: dict[tuple[str, ...], dict[str, None]] = {}
+    for change in changes:
+        effect, every = change.effect, [*(pool.name for pool in before.pools), SYSTEM_NODES]
+        labels = every if effect.label.startswith("cluster ") else [effect.label.removeprefix("pool ")]
+        for fields in (effect.restarts, effect.may_restart and ("", *effect.may_restart)):
+            if fields and effect.label:
+                found.setdefault(fields, {}).update(dict.fromkeys(labels))
+    return {fields: sorted(pools) for fields, pools in found.items()}
+
+
+def restarts(changes: Iterable[Change], before: StackOutlook) -> Iterator[str]:
+    """Nodes that the cloud replaces one after the other: pools, nodes, GPUs, teams and the inputs that cause it."""
+    for fields, names in restarted_pools(changes, before).items():
+        pools = [name for name in names if name != SYSTEM_NODES]
+        where = [f"pool{'s' * (len(pools) > 1)} {', '.join(pools)}"] if pools else []
+        where += ["the system nodes"] if SYSTEM_NODES in names else []
+        listed = ", ".join(_lies_on([pool for pool in before.pools if pool.name in pools], before))
+        nodes = f"the nodes of {' and '.join(where)}" if pools else where[0]
+        on = f"{nodes} ({listed})" if listed else nodes
+        if fields[0]:
+            hold = f"; to avoid it, run `tenancy cluster hold {''.join(pools)}` and deploy when its jobs have ended"
+            yield f"Restarts {on}: {_changes(fields)}, and their pods are evicted{hold if len(pools) == 1 else ''}"
+        else:
+            yield f"May restart {on}: the effect of {first_names(fields[1:], LISTED)} on running nodes is unknown"
+
+
+def _lies_on(pools: Sequence[Pool], before: StackOutlook) -> Iterator[str]:
+    if not pools:
         return
-    up_to = "" if pool.nodes.minimum == pool.nodes.maximum else "up to "
-    yield f"{up_to}{plural(pool.nodes.maximum, 'node')}"
-    if pool.gpus and pool.resource:
-        yield f"{up_to}{counted(pool.gpus * pool.nodes.maximum, pool.resource)}"
-    held = {
-        (team.name, share.scheduler) for team in before.teams for share in team.holdings if share.flavor == pool.flavor
-    }
+    up_to = "" if all(pool.nodes.minimum == pool.nodes.maximum for pool in pools) else "up to "
+    yield f"{up_to}{plural(sum(pool.nodes.maximum for pool in pools), 'node')}"
+    if gpus := sum(pool.gpus * pool.nodes.maximum for pool in pools if pool.resource):
+        yield f"{up_to}{plural(gpus, 'GPU')}"
+    flavors = {pool.flavor for pool in pools}
+    held = {(team.name, share.scheduler) for team in before.teams for share in team.holdings if share.flavor in flavors}
     teams = [team.name for team in before.teams if {(team.queue, "Kueue"), (team.name, "Volcano")} & held]
     if teams:
         yield f"used by {first_names(teams, LISTED)}"
@@ -346,6 +378,10 @@ def work_lost(effect: Effect) -> Iterator[str]:
         yield f"{_running(ended)} of {team} will be preempted{by} ({_size(ended)}){more}; {_LATER}"
     for team, ended in _by_team(effect.deleted):
         yield f"Namespace {team} will be deleted with {_running(ended)} ({_size(ended)})"
+    for team, ended in _by_team(effect.restarted):
+        names = first_names([one.label for one in ended], LISTED)
+        lost = "they lose their work since their last checkpoint"
+        yield f"{_running(ended)} of {team} will restart with their nodes ({_size(ended)}): {names}; {lost}"
     for flavor, pods in effect.pods_on_removed_flavors.items():
         yield f"{plural(len(pods), 'running pod')} on nodes of removed flavor {flavor}: {first_names(pods, LISTED)}"
     for pool in effect.smaller_pools:

@@ -51,7 +51,8 @@ def show_changes(console: Console, changes: Iterable[Change]) -> None:
         console.print(f"[bold]{escape(group)}[/bold]", highlight=False)
         for change in changed:
             how = ", deleted first" if change.effect.deleted_first else ""
-            word = "" if change.action != "replace" else f" [red](replaced{how})[/red]"
+            word = " [yellow](restarts nodes)[/yellow]" if change.effect.restarts else ""
+            word = word if change.action != "replace" else f" [red](replaced{how})[/red]"
             console.print(f"  {_MARKS[change.action]} {escape(change.place)}{word}", highlight=False)
             for field in change.fields[:_FIELDS]:
                 line = f"{field.path}: {field.before or '(none)'} → {field.after or '(none)'}"

@@ -20,6 +20,7 @@ from gpu_tenancy.review.reasons import (
     data_rights,
     losses,
     reorganised,
+    restarts,
     secret_reasons,
     unsure,
     work_changed,
@@ -59,12 +60,12 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         policies = (results, *weaker) if rules.mandatory else (*weaker, results)
     guarantees = _guarantees(now)
     base = before or now  # Without a base nothing changes.
-    refused = (*claims_lost(base, now, effect), *blocking(seen))
+    refused = (*claims_lost(base, now, effect), *blocking(seen, base))
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
     ended = work_lost(effect) if effect else ()
     covered = (*no_longer_covered(base, now), *new_warnings(base, now))
     risks = [*covered, *unprotected, *ended, *reorganised(base, now), *data_moved(base, now)]
-    risks += losses(lost, base)
+    risks += [*losses(lost, base), *restarts(seen, base)]
     adopted = [name for name in now.adopts if before is None or name not in before.adopts]
     risks += unsure(seen)
     if adopted:

@@ -13,10 +13,10 @@ from components.serving import REPLACED
 from gpu_tenancy.base.json import Json, at, map_at, maps_at
 from gpu_tenancy.engine.details import details
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
+from gpu_tenancy.model.catalogue.updates import forces_new
 from gpu_tenancy.model.kinds import kind_of
 from gpu_tenancy.model.plan.signals import adapter_rules
 from gpu_tenancy.model.spec.roles import Framework
-from gpu_tenancy.review.replacements import forces_new
 
 CHANNEL: Final = "compute-domain.nvidia.com/channel"
 LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"

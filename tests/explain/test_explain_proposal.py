@@ -1,6 +1,7 @@
 """Effects of proposed objects on the workloads of a cluster."""
 
 from copy import deepcopy
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,13 +10,14 @@ from live_builders import GPU, Data, came, cluster_queue, cohort, counted, local
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, State
-from gpu_tenancy.explain.proposal import Effect, Exceeded, Proposal, effect
+from gpu_tenancy.explain.proposal import Affected, Effect, Exceeded, Proposal, effect
 from gpu_tenancy.explain.proposed import Refused, SmallerPool
 from gpu_tenancy.explain.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.spec.people import Grace
+from gpu_tenancy.review.reasons import work_lost
 
 STACK = "prod"
 
@@ -257,6 +259,23 @@ def test_a_pool_with_fewer_nodes_than_run_pods_is_named() -> None:
     names = ("research/a-0", "research/a-1", "research/b-0")
     assert world.effect(nodes={"a100": 1}).smaller_pools == (SmallerPool("a100", 1, 2, names),)
     assert world.effect(nodes={}).smaller_pools == (SmallerPool("a100", 0, 2, names),)
+
+
+def test_jobs_on_nodes_that_restart_are_named() -> None:
+    """With the GPUs there, and the hours since their first pod; ended pods and pods without GPUs do not count."""
+    nodes = [node(f"n{number}", 8, **{"gpu-tenancy.dev/pool": f"p{number}"}) for number in range(3)]
+    owner = [{"kind": "Job", "name": "a", "uid": "uid-a", "controller": True}]
+    pods = [pod("a-0", on="n0"), pod("a-1", on="n1"), pod("a-2", on="n2"), pod("gone", on="n1", phase="Failed")]
+    for day, one in enumerate(pods, start=1):
+        one["metadata"] |= {"ownerReferences": owner, "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
+    world = World(came("a", "research", 24, 1), Node=nodes, Pod=[*pods, pod("x", "speech", 0, on="n1")])
+    proposal = Proposal(world.declared, STACK, restarted=("p0", "p1", "system nodes"))
+    seen = effect(world.state(), proposal, at=datetime(2026, 1, 2, tzinfo=UTC))
+    why = "nodes of p0, p1"
+    assert seen.restarted == (Affected("research/a", "research", {"p0": 8, "p1": 8}, 24, why=why),)
+    assert world.effect().restarted == ()
+    said = "1 running workload of research will restart with their nodes (16 GPUs, oldest 24 h): research/a; they lose"
+    assert said in "\n".join(work_lost(seen))
 
 
 def test_a_hold_of_a_person_stays() -> None:

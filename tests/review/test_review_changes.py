@@ -13,8 +13,8 @@ from originals import original
 from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue.updates import CloudType, cloud_types, differences, replacing
 from gpu_tenancy.review.changes import Change, FieldChange, changes
-from gpu_tenancy.review.replacements import CloudType, cloud_types, differences, replacing
 
 
 @pytest.fixture

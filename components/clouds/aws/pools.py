@@ -45,8 +45,11 @@ _CAPACITY: Final = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
 class NodeGroup(Component):
     """A managed node group with its launch template and, if the pool is compact, its placement group.
 
-    Cluster Autoscaler's tags are set on the Auto Scaling group, which EKS creates without a node group's tags. The
-    policy of a customer-managed KMS key for disks must allow the service-linked role of Auto Scaling:
+    Tags of nodes and for Cluster Autoscaler are set on the Auto Scaling group, which EKS creates without a node group's
+    tags. New nodes get their values. The launch template keeps its first tags, for the first nodes and disks, because
+    another version of it replaces all nodes.
+
+    The policy of a customer-managed KMS key for disks must allow the service-linked role of Auto Scaling:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html
 
     If an autoscaler owns the number of nodes, it starts as the minimum, and is sent again, as the running number, only
@@ -122,12 +125,16 @@ class NodeGroup(Component):
             ),
         )
         asg_name = self.group.resources.apply(auto_scaling_group_name)
-        tags = nodes.node_template_tags(section, pool) if section.grows and not is_system else {}
-        for key, value in tags.items():
+        # Its value overrides that of the launch template:
+        # https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_CreateAutoScalingGroup.html (read 2026-11-28).
+        tags = {f"tag-{key}": (key, value, True) for key, value in context.tags.items()}
+        for key, value in (nodes.node_template_tags(section, pool) if section.grows and not is_system else {}).items():
+            tags[key.partition("node-template/")[2]] = (key, value, False)
+        for own, (key, value, of_nodes) in tags.items():
             aws.autoscaling.Tag(
-                f"{name}-{key.partition('node-template/')[2]}",
+                f"{name}-{own}",
                 autoscaling_group_name=asg_name,
-                tag={"key": key, "value": value, "propagate_at_launch": False},
+                tag={"key": key, "value": value, "propagate_at_launch": of_nodes},
                 opts=self.own,
             )
 
@@ -170,7 +177,7 @@ class NodeGroup(Component):
                 {"resource_type": kind, "tags": tags} for kind in ("instance", "volume", "network-interface")
             ],
             tags=context.tags,
-            opts=self.own,
+            opts=ResourceOptions(parent=self, ignore_changes=["tagSpecifications"]),
         )
 
 

@@ -1,6 +1,6 @@
 """Node pools of AKS, and the setup of their nodes with InfiniBand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,9 +11,9 @@ from pulumi_azure_native import containerservice
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
 
 from gpu_tenancy.model.catalogue.pods import fabrics
+from gpu_tenancy.model.catalogue.updates import cloud_type
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
-from gpu_tenancy.model.yaml import read_table
 
 from ...objects import Component, Options, node_daemon_set, on_pools
 
@@ -26,10 +26,8 @@ DRAIN_MINUTES: Final = 60  # minutes that an upgrade waits for a node's pods (a 
 MIG: Final = {1: "MIG1g", 2: "MIG2g", 3: "MIG3g", 4: "MIG4g", 7: "MIG7g"}
 """AKS's MIG profiles by compute slices of a partition. They are NVIDIA's profiles 19, 14, 9, 5 and 0:
 https://github.com/Azure/AgentBaker/blob/master/parts/linux/cloud-init/artifacts/mig-partition.sh."""
-REPLACED: Final[Mapping[str, str]] = read_table(Path(__file__).with_suffix(".yaml"))
-"""Properties that AKS sets only at a pool's creation, with sources; AKS rejects updates. pulumi-azure-native itself
-replaces a pool only for vmSize and gpuInstanceProfile:
-https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go."""
+REPLACED: Final = tuple(cloud_type("azure-native:containerservice:AgentPool").creation)
+"""Properties that AKS sets only at a pool's creation; AKS rejects updates, and pulumi-azure-native sends them."""
 _GIB: Final = 2**30
 
 

@@ -89,8 +89,8 @@ def preview(
 ) -> None:
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
-    Exit code 2 if the verdict is Blocked: a mandatory policy is violated, or Pulumi or the cloud refuses the change
-    since --base REF. Policies are evaluated as at REF, too.
+    Exit code 2 if the verdict is Blocked: a mandatory policy is violated, Pulumi or the cloud refuses the change since
+    --base REF, or it restarts nodes of a protected pool. Policies are evaluated as at REF, too.
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """

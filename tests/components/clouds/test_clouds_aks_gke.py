@@ -68,36 +68,6 @@ def test_changes_of_immutable_properties_replace_the_pool() -> None:
     assert set(aks_nodes(aks_stack()).replace_on_changes) == set(REPLACED)
 
 
-UPDATED = {
-    # https://learn.microsoft.com/cli/azure/aks/nodepool#az-aks-nodepool-update
-    *("enableAutoScaling", "minCount", "maxCount", "count", "nodeLabels", "nodeTaints", "tags", "upgradeSettings"),
-    *("orchestratorVersion", "securityProfile"),
-}
-# https://github.com/pulumi/pulumi-azure-native/blob/master/provider/pkg/gen/replacement.go.
-BY_PROVIDER = {"vmSize", "gpuInstanceProfile"}
-# In the path of the request, so another value is another pool.
-NAMES = {"agentPoolName", "resourceGroupName", "resourceName"}
-CONSTANT = {"mode": "User", "type": "VirtualMachineScaleSets", "osType": "Linux", "osSKU": "Ubuntu"}
-
-
-def test_the_effect_of_a_change_is_known_for_each_property() -> None:
-    reserved = {"kind": "reserved", "reservation": RESERVED}
-    pools: dict[str, Data] = {
-        "fixed": aks_partitions(A100, "1g.10gb"),
-        "spot": aks_pool(capacity="spot", labels={"example.com/spot": "yes"}),
-        "near": aks_pool(compact=True, zones=["1"], numa="restricted", labels={"example.com/near": "yes"}),
-        "t4": aks_pool("Standard_NC64as_T4_v3", capacity=reserved),
-    }
-    sections = aks_stack(aks_creation())
-    sections["pools"] |= pools
-    sent_keys = {key for name in ("cpu", "gpu", *pools) for key in aks_inputs(sections, name)}
-    top = {key.partition(".")[0] for key in REPLACED}
-    constant = set(CONSTANT) | {"enableNodePublicIP"}
-    assert sent_keys == top | UPDATED | BY_PROVIDER | NAMES | constant
-    assert all(aks_inputs(sections, name)[key] == value for name in pools for key, value in CONSTANT.items())
-    assert set(aks_inputs(sections)["gpuProfile"]) == {"driver"}
-
-
 def test_only_production_resources_are_protected() -> None:
     guarded = {CLUSTER, POOL, "azure-native:managedidentity:UserAssignedIdentity"}
     production = sent(aks_stack(aks_creation(), environment="prod"))

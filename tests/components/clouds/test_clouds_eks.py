@@ -77,6 +77,7 @@ def template(sections: Data) -> Any:
 
 def hints(sections: Data) -> dict[str, str]:
     tags = [resource.inputs["tag"] for resource in typed(sent(sections), TAG) if "pool-gpu" in resource.name]
+    tags = [tag for tag in tags if not tag["propagateAtLaunch"]]
     return {tag["key"].removeprefix("k8s.io/cluster-autoscaler/node-template/"): tag["value"] for tag in tags}
 
 

@@ -1,22 +1,41 @@
 """Changes that replace or delete cloud resources, and stacks that are created again."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
 from inspect import signature
+from itertools import chain
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final, cast
 
 import pulumi
 import pytest
+import yaml
 from builders import Data
 from cli_builders import Project, git, tenancy
 from cloud_descriptions import KEYS, LOG_GROUP, Clouds, TakenError, rows
-from cloud_stacks import SUBNETS, aks_creation, aks_stack, eks_creation, eks_section, eks_stack, gke_creation, gke_stack
+from cloud_stacks import (
+    A100,
+    REGION,
+    RESERVATION,
+    RESERVED,
+    SUBNETS,
+    aks_creation,
+    aks_partitions,
+    aks_pool,
+    aks_stack,
+    eks_creation,
+    eks_pool,
+    eks_section,
+    eks_stack,
+    gke_creation,
+    gke_stack,
+)
 from components_builders import Graph, cluster
 from rendered_stacks import stack_of_repository
 from repository import ROOT
@@ -28,10 +47,11 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue.updates import CloudType, cloud_types, without_indexes
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.project import read_stack
+from gpu_tenancy.review.build import read_real
 from gpu_tenancy.review.changes import Change, changes
-from gpu_tenancy.review.replacements import cloud_types, without_indexes
 from gpu_tenancy.review.review import Comparison, Verdict
 from gpu_tenancy.review.verdict import verdict
 
@@ -62,10 +82,11 @@ def _resolved(dotted: str, names: dict[str, Any]) -> object:
 
 def test_each_cloud_type_has_a_row_with_inputs_of_its_sdk() -> None:
     classes = dict(declared())
-    assert classes.keys() == cloud_types().keys()
+    assert classes.keys() == {token for token in cloud_types() if not token.startswith("kubernetes:")}
     for token, made in classes.items():
         row, known = cloud_types()[token], set(signature(vars(made)["_internal_init"]).parameters)
-        for field in (*row.replaces, *row.fixed):
+        nodes = [field for paths in (row.restarts, row.removes, row.updates) for field in chain(*paths.values())]
+        for field in (*row.replaces, *row.fixed, *row.creation, *nodes):
             assert _snake(field.partition(".")[0]) in {*known, *(f"{name.rstrip('_')}" for name in known)}, token
 
 
@@ -121,6 +142,8 @@ def test_each_deletion_is_reviewed_and_a_protected_one_blocked(stack: str) -> No
 
 def set_at(sections: Data, path: str, value: object) -> Data:
     first, _, rest = path.partition(".")
+    if value is None and not rest:
+        return {key: one for key, one in sections.items() if key != first}
     return {**sections, first: set_at(sections.get(first, {}), rest, value) if rest else value}
 
 
@@ -134,55 +157,152 @@ def reviewed(folder: Path, before: Data, after: Data) -> Verdict:
     return verdict(outlook(now.stack), Comparison("main", "abc1234", outlook(was.stack), ()), found, None)
 
 
-# Another value of a key of a stack, the verdict, and the start of a reason.
-CHANGES: dict[str, tuple[object, str, str]] = {
-    "prod-gcp cluster.create.podRange": (
-        "others",
-        "Blocked",
-        "Replaces the cluster ml-prod (6 pools, 4 teams, deleted first): ipAllocationPolicy.clusterSecondaryRangeName",
-    ),
-    "prod-gcp cluster.nodeServiceAccount": (
-        "nodes@example-ml-prod.iam.gserviceaccount.com",
-        "Blocked",
-        "Replaces the system nodes (created before the old one is deleted): name, nodeConfig.serviceAccount change",
-    ),
-    "prod-aws pools.h100.zones": (
-        ["us-west-2b"],
-        "Blocked",
-        "Replaces the pool h100 (2 nodes, 16 GPUs, used by ml-production, deleted first): subnetIds changes",
-    ),
-    "dev-aws pools.l4.machine": (
-        "g6.24xlarge",
-        "Review needed",
-        "Replaces the pool l4 (up to 16 nodes, up to 64 GPUs, used by ml-research, ml-serving, deleted first): inst",
-    ),
-    "dev-aws cluster.create.system.machine": (
-        "m7i.8xlarge",
-        "Review needed",
-        "Replaces the system nodes (created before the old one is deleted): instanceTypes, nodeGroupName change",
-    ),
-    "dev-aws cluster.create.secretsKey": (
-        "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
-        "Review needed",
-        "The key cluster-control-plane-key stays in the cloud, but is no longer managed",
-    ),
-    "prod-azure pools.a100mig.sharing.mig.profile": (
-        "2g.20gb",
-        "Blocked",
-        "Replaces the pool a100mig (4 nodes, 28 GPUs, used by ml-experiments, deleted first): gpuInstanceProfile",
-    ),
-}
+CHANGES: Final[Data] = yaml.safe_load(Path(__file__).with_name("changes.yaml").read_text(encoding="utf-8"))
+_NODES: Final = "pools a100, cpu, h100, h200, l4 and the system nodes (up to 27 nodes, up to 128 GPUs, used by ml-exp"
+_NODES: Final = ("Restarts ", "May restart ", "Replaces ", "Deletes ")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", CHANGES)
-def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> None:
-    stack, path = key.split()
-    value, title, reason = CHANGES[key]
+@pytest.mark.parametrize(("stack", "path"), [(stack, path) for stack, rows in CHANGES.items() for path in rows])
+def test_a_change_names_the_nodes_that_end(tmp_path: Path, stack: str, path: str) -> None:
+    row = CHANGES[stack][path]
     sections = dict(read_stack(stack).sections)
-    result = reviewed(tmp_path, sections, set_at(sections, path, value))
-    assert result.title == title
-    assert any(sentence.startswith(reason) for sentence in result.sentences), result.sentences
+    result = reviewed(tmp_path, sections, set_at(sections, path, row.get("value")))
+    assert result.title == row["verdict"], result.sentences
+    ends = [sentence for sentence in result.sentences if sentence.startswith(row.get("says", _NODES))]
+    assert bool(ends) == ("says" in row), result.sentences
+
+
+def test_thirty_changes_of_production_are_in_the_table() -> None:
+    assert all(len(CHANGES[stack]) >= 8 for stack in ("prod-aws", "prod-gcp", "prod-azure"))
+    assert sum(len(CHANGES[stack]) for stack in ("prod-aws", "prod-gcp", "prod-azure")) >= 30
+
+
+# What a change does to nodes is known for each input that the program sets
+
+
+def _variants() -> Iterator[Data]:
+    """Pools of each cloud that together have all inputs which the program can set."""
+    yield from STACKS_AGAIN.values()
+    block, reservation = ({"kind": kind, "reservation": RESERVATION} for kind in ("capacity-block", "reserved"))
+    eks_pools = {
+        "gpu": eks_pool(compact=True, fabric=True, zones=[f"{REGION}a"], numa="restricted"),
+        "spot": eks_pool("g6.12xlarge", capacity="spot"),
+        "reserved": eks_pool("p4d.24xlarge", capacity=reservation, zones=[f"{REGION}a"]),
+        "block": eks_pool("p5en.48xlarge", {"min": 0, "max": 2}, capacity=block, zones=[f"{REGION}a"]),
+    }
+    for name in ("cluster-autoscaler", "karpenter"):
+        yield {**eks(autoscaler=name), "pools": {**eks(autoscaler=name)["pools"], **eks_pools}}
+    reserved = {"kind": "reserved", "reservation": RESERVED}
+    yield aks_stack(
+        aks_creation(),
+        fixed=aks_partitions(A100, "1g.10gb"),
+        spot=aks_pool(capacity="spot", labels={"example.com/spot": "yes"}),
+        near=aks_pool(compact=True, zones=["1"], numa="restricted", labels={"example.com/near": "yes"}),
+        t4=aks_pool("Standard_NC64as_T4_v3", capacity=reserved),
+    )
+    streamed = gke_stack(create=gke_creation(), imageStreaming=True)
+    spot = {"machine": "a2-ultragpu-8g", "nodes": 1, "capacity": "spot", "numa": "restricted"}
+    yield {**streamed, "pools": {**streamed["pools"], "spot": spot}}
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict | list) and value:
+        items = cast("dict[str, Any]", value).items() if isinstance(value, dict) else [("", one) for one in value]
+        for key, inner in items:
+            yield from _leaves(inner, ".".join(filter(None, (path, key))))
+    else:
+        yield path
+
+
+def sent_all(sections: Data) -> Sequence[Registration]:
+    return cluster(sections, Clouds().answers()).rendered.registrations
+
+
+def _of_nodes(row: CloudType) -> bool:
+    return bool(row.restarts or row.updates)
+
+
+@pytest.mark.slow
+def test_the_table_has_each_input_of_nodes() -> None:
+    rendered = [one for stack in STACKS for one in stack_of_repository(stack).rendered.registrations]
+    rendered += [
+        one for sections in _variants() for one in cluster(sections, Clouds().answers()).rendered.registrations
+    ]
+    seen: dict[str, set[str]] = {}
+    for one in rendered:
+        if one.will_exist and _of_nodes(cloud_types().get(one.type, CloudType())):
+            ignored = {f"{field}." for field in one.ignore_changes}
+            paths = {path for path in _leaves(dict(one.inputs)) if not f"{path}.".startswith(tuple(ignored))}
+            seen.setdefault(one.type, set()).update(paths)
+    assert {token for token, row in cloud_types().items() if _of_nodes(row)} == seen.keys()
+    assert {token for token, row in cloud_types().items() if row.what in {"pool", "cluster"}} <= seen.keys()
+    known = {token: row.nodes for token, row in cloud_types().items()}
+    unknown = [(token, path) for token in seen for path in seen[token] if known[token](path) == "may restart"]
+    assert unknown == []
+
+
+def test_an_input_has_one_effect() -> None:
+    for token, row in cloud_types().items():
+        each = [field for part in (row.restarts, row.removes, row.updates) for field in chain(*part.values())]
+        each += [*row.creation, *row.fixed, *(field.removesuffix(".*") for field in row.replaces)]
+        assert [field for field in each if row.forces([field])] == [
+            field
+            for field in each
+            if field in row.replaces or field in {one.removesuffix(".*") for one in row.replaces}
+        ], token
+        assert len(set(each)) == len(each), token
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_an_input_that_the_table_lacks_may_restart(stack: str) -> None:
+    rendered = stack_of_repository(stack)
+    for registration in rendered.rendered.registrations:
+        if registration.will_exist and _of_nodes(cloud_types().get(registration.type, CloudType())):
+            other = replace(registration, inputs={**registration.inputs, "newOption": True})
+            before, after = (Rendered("p", "s", (one,), {}) for one in (registration, other))
+            result = judged(changes(before, after, rendered.stack.pools), stack)
+            assert result.title == "Review needed", registration.name
+            assert result.sentences[0].startswith("May restart the "), result.sentences
+
+
+@pytest.mark.parametrize("drift", [None, {"days": ["saturday"], "start": "02:00", "hours": 6}])
+def test_karpenter_restarts_nodes_only_where_drift_is_set(tmp_path: Path, drift: Data | None) -> None:
+    before = eks_stack(eks_section(autoscaler="karpenter", **({"drift": drift} if drift else {})))
+    result = reviewed(tmp_path, before, set_at(before, "pools.gpu.disk", {"size": "600Gi"}))
+    restarts = [
+        sentence for sentence in result.sentences if sentence.startswith("Restarts the nodes of pool gpu (2 nod")
+    ]
+    assert bool(restarts) == bool(drift)
+
+
+def test_a_version_of_aks_restarts_pools_and_system_nodes(tmp_path: Path) -> None:
+    before = aks_stack(aks_creation())
+    result = reviewed(tmp_path, before, set_at(before, "cluster.create.version", "1.36"))
+    assert result.title == "Review needed"
+    said = "\n".join(result.sentences)
+    assert "Restarts the nodes of pools cpu, gpu (up to 7 nodes, up to 32 GPUs, used by a): orchestratorVersion" in said
+    assert "Restarts the system nodes: agentPoolProfiles.orchestratorVersion changes" in said
+
+
+def test_a_reviewer_unlocks_the_restart_of_protected_nodes(tmp_path: Path) -> None:
+    """As the deletion of a protected resource: `pulumi state unprotect`, which `pulumi preview` shows."""
+    current = stack_of_repository("prod-aws")
+    group = next(one for one in current.rendered.registrations if one.name == "cluster-pool-h100-group")
+    for protect, title in ((True, "Blocked"), (False, "Review needed")):
+        step = {
+            "op": "update",
+            "urn": group.urn,
+            "oldState": {"custom": True, "protect": protect, "inputs": {"version": "1.35"}},
+            "newState": {"custom": True, "protect": True, "inputs": {"version": "1.36"}},
+            "detailedDiff": {"version": {"kind": "update"}},
+        }
+        file = tmp_path / "preview.json"
+        file.write_text(json.dumps({"steps": [step]}), encoding="utf-8")
+        real = read_real(file, current.rendered, None, tuple(current.stack.pools))
+        summary = outlook(current.stack)
+        result = verdict(summary, Comparison("main", "abc1234", summary, ()), (), None, real=real)
+        assert result.title == title, result.sentences
 
 
 def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:

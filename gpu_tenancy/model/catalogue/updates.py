@@ -1,4 +1,4 @@
-"""Fields whose change forces Pulumi to replace a resource.
+"""What a provider does when an input of a resource changes: replaces it, restarts nodes, or updates it in place.
 
 `pulumi package get-schema aws@7.51.1 > aws.json` prints the schema; `make replacements SCHEMA=aws.json` reads it.
 """
@@ -7,15 +7,12 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, cast
-
-from pydantic import TypeAdapter
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.model.catalogue.rows import Fact, Row
-from gpu_tenancy.model.yaml import read_table
+from gpu_tenancy.model.catalogue.rows import Fact, Row, Url, read_rows
 
 NAMED_BY: Final = ("metadata.name", "metadata.namespace")
 
@@ -36,26 +33,56 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
     if type_.startswith("kubernetes:"):
         _, version, kind = type_.split(":")
         mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
-        fields += (*NAMED_BY, *(() if mutable else _table().kubernetes.get(f"{version.partition('/')[0]}:{kind}", ())))
-    return any(path == field or path.startswith(f"{field}.") or field == "*" for field in fields)
+        fields += (
+            *NAMED_BY,
+            *(
+                ()
+                if mutable
+                else read_rows("updates", _Table).kubernetes.get(f"{version.partition('/')[0]}:{kind}", ())
+            ),
+        )
+    return "*" in fields or _within(path, fields)
+
+
+Nodes: TypeAlias = Literal["", "restart", "may restart"]
 
 
 class CloudType(Row):
-    """Behaviour of the cloud's provider for one type of resource; `what` and `loses` as in a review's `Effect`."""
+    """Behaviour of the cloud's provider for one type of resource: keys as in `updates.yaml`."""
 
     what: str = ""
-    name: str = ""  # input with an explicit name: if it stays the same, Pulumi deletes the old resource first
+    name: str = ""
     loses: str = ""
-    replaces: tuple[str, ...] = ()  # inputs without indexes; `.*` includes everything below
-    fixed: Mapping[str, str] = {}  # inputs that keep their first value in the cloud, with the reason
+    system: str = ""
+    stay: str = ""
+    drift: bool = False
+    replaces: tuple[str, ...] = ()
+    creation: Mapping[str, Url] = {}
+    fixed: Mapping[str, str] = {}
+    restarts: Mapping[Url, tuple[str, ...]] = {}
+    removes: Mapping[Url, tuple[str, ...]] = {}
+    updates: Mapping[Url, tuple[str, ...]] = {}
 
     def forces(self, paths: Iterable[str]) -> bool:
         """Whether a change at one of these paths replaces the resource."""
         whole = tuple(field.removesuffix(".*") for field in self.replaces if field.endswith(".*"))
-        return any(
-            path in self.replaces or any(path == field or path.startswith(f"{field}.") for field in whole)
-            for path in paths
+        return any(path in self.replaces or _within(path, whole) for path in paths)
+
+    def nodes(self, path: str, *, removed: bool = True) -> Nodes:
+        """What a change at a path that does not replace the resource does to nodes; `removed`: entries of a list."""
+        restarts, removes, updates = (
+            tuple(chain(*one.values())) for one in (self.restarts, self.removes, self.updates)
         )
+        if _within(path, removes):
+            return "restart" if removed else ""
+        if _within(path, restarts) or any(_within(field, [path]) for field in restarts):
+            return "restart"
+        known = self.forces([path]) or _within(path, (*self.creation, *self.fixed, *updates))
+        return "" if known or not (restarts or updates) else "may restart"
+
+
+def _within(path: str, fields: Iterable[str]) -> bool:
+    return any(path == field or path.startswith(f"{field}.") for field in fields)
 
 
 class _Table(Row):
@@ -66,14 +93,9 @@ class _Table(Row):
     types: Mapping[str, CloudType]
 
 
-@cache
-def _table() -> _Table:
-    return TypeAdapter(_Table).validate_python(read_table(Path(__file__).with_suffix(".yaml")))
-
-
 def cloud_types() -> Mapping[str, CloudType]:
-    """Rows of `replacements.yaml` by type token."""
-    return _table().types
+    """Rows of `updates.yaml` by type token."""
+    return read_rows("updates", _Table).types
 
 
 def cloud_type(type_: str) -> CloudType:
@@ -142,5 +164,5 @@ def differences(package: Mapping[str, Any], rows: Mapping[str, CloudType]) -> It
 
 if __name__ == "__main__":
     found = list(differences(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), cloud_types()))
-    print("\n".join(found) or "replacements.yaml has what the schema marks")
+    print("\n".join(found) or "updates.yaml has what the schema marks")
     sys.exit(bool(found))
