@@ -55,6 +55,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     for flavor in tree.flavors.values():
         first = flavor.pools[0]
         for pool in flavor.pools[1:]:
+            yield from _apart(tree.pools[first.name], tree.pools[pool.name], rules)
             if pool.provisioning != first.provisioning:
                 rule = (
                     f"differs from pool {first.name} ({first.capacity}) of the same flavor {flavor.name}, but Kueue"
@@ -63,6 +64,16 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
                 place, fix = ("pools", pool.name, "capacity"), "set different flavors for the pools"
                 yield Problem(place, rule, fix, pool.capacity)
     yield from driver_problems(tree, rules)
+
+
+def _apart(first: ResolvedPool, pool: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
+    """Two pools of a flavor, whose pods use the network between GPUs, in different zones."""
+    zones, others = (set(one.cluster.node_zones(one.pool.zones)) for one in (pool, first))
+    if rules.fabric_zone and pool.fabric and first.fabric and zones and others and zones != others:
+        rule = (
+            f"differs from the zone of pool {first.name} of the same flavor, but {pool.fabric} connects only one zone"
+        )
+        yield Problem(("pools", pool.name, "zones"), rule, "set the same zone, or different flavors", ", ".join(zones))
 
 
 def _prices(stack: Stack, service: str) -> Iterator[Problem]:
