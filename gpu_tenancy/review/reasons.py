@@ -9,6 +9,7 @@ from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.model.catalogue.access import READ as MAY_READ
 from gpu_tenancy.model.catalogue.access import abilities
+from gpu_tenancy.model.catalogue.releases import minor_of
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.data import READ, WRITE, DataAccess
 from gpu_tenancy.model.plan.secrets import UNDECLARED
@@ -179,6 +180,21 @@ def blocking(changes: Iterable[Change]) -> Iterator[str]:
             yield f"Pulumi refuses to {verb} {where}: it is protected (until {until})"
         for reason in effect.fixed:
             yield f"{effect.label or change.place} cannot be changed: {reason}; restore the value"
+
+
+def version_refused(before: StackOutlook, now: StackOutlook, runs: str) -> Iterator[str]:
+    """A version of Kubernetes to which no cloud upgrades from the running one (`runs`), else from the base's."""
+    known = runs.removeprefix("v") or (before.kubernetes if before.cluster == now.cluster else "")
+    if not known or not now.kubernetes:
+        return
+    old, new = minor_of(known), minor_of(now.kubernetes)
+    change = f"Kubernetes 1.{old} to {now.kubernetes}{' of the running cluster' if runs else ''}"
+    service = now.cluster.partition(" ")[0]
+    if new < old:
+        yield f"{change} is a downgrade, which {service} refuses; set cluster.create.version: 1.{old}"
+    elif new > old + 1:
+        rule = f"skips 1.{old + 1}, and {service} upgrades one minor version at a time"
+        yield f"{change} {rule}; set cluster.create.version: 1.{old + 1}, deploy, and go on from there"
 
 
 def unsure(changes: Iterable[Change]) -> Iterator[str]:

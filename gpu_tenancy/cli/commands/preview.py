@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -131,7 +132,9 @@ def _read(place: "contexts.Place") -> "reading.State":
     """The workloads of a running cluster, and what decides about them."""
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
-        return cluster_queues.read_settled(cluster, proposal.KINDS)
+        state = cluster_queues.read_settled(cluster, proposal.KINDS)
+        # The embedded platform has its own version, whatever the stack's.
+        return replace(state, kubernetes="" if _onto(place) else cluster.server_version())
     raise typer.Exit(terminal.INTERRUPTED)
 
 
@@ -238,9 +241,7 @@ def _aging(stack_preview: "rendering.Preview") -> list[str]:
     if not cluster.NODES_MADE:
         return []
     charts = [release.name for release in files.helm_releases(stack_preview.rendered)]
-    return catalogue_releases.aging(
-        spec_cluster.service_of(cluster), cluster.kubernetes, charts, datetime.now(UTC).date()
-    )
+    return catalogue_releases.aging(spec_cluster.service_of(cluster), charts, datetime.now(UTC).date())
 
 
 def _write(stack_preview: "rendering.Preview", seen: "reviews.Review", out: Path) -> str:
