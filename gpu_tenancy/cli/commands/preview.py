@@ -29,6 +29,7 @@ with lazily():
     from gpu_tenancy.explain import proposal, state_file
     from gpu_tenancy.local import show
     from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.catalogue import operators as catalogue_operators
     from gpu_tenancy.model.catalogue import releases as catalogue_releases
     from gpu_tenancy.model.checks import operators
     from gpu_tenancy.model.plan import environment, shares, signals
@@ -224,7 +225,7 @@ def _show(stack_preview: "rendering.Preview", seen: "reviews.Review", written: s
     if starts := signals.cold_starts(environment.Environment(stack_preview.stack)):
         waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
         out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
-    for warning in seen.now.warnings:
+    for warning in (*_chart_notes(stack_preview), *seen.now.warnings):
         out.print(f"[yellow]{escape(warning)}[/yellow]", highlight=False)
     if unchecked := operators.unknown_architectures(shares.Tree(stack_preview.stack)):
         out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
@@ -242,6 +243,13 @@ def _aging(stack_preview: "rendering.Preview") -> list[str]:
         return []
     charts = [release.name for release in files.helm_releases(stack_preview.rendered)]
     return catalogue_releases.aging(spec_cluster.service_of(cluster), charts, datetime.now(UTC).date())
+
+
+def _chart_notes(stack_preview: "rendering.Preview") -> list[str]:
+    """Untested versions and advisories of the operators that the stack installs."""
+    known = catalogue_operators.charts()
+    releases = [release for release in files.helm_releases(stack_preview.rendered) if release.name in known]
+    return [note for release in releases for note in known[release.name].notes(release.name, release.version)]
 
 
 def _write(stack_preview: "rendering.Preview", seen: "reviews.Review", out: Path) -> str:
