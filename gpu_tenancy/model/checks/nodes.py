@@ -52,10 +52,10 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
         if pool.pool.alternatives:
             yield from _alternatives(pool, rules)
         yield from capacity_problems(pool, rules)
+    yield from _apart(tree, rules)
     for flavor in tree.flavors.values():
         first = flavor.pools[0]
         for pool in flavor.pools[1:]:
-            yield from _apart(tree.pools[first.name], tree.pools[pool.name], rules)
             if pool.provisioning != first.provisioning:
                 rule = (
                     f"differs from pool {first.name} ({first.capacity}) of the same flavor {flavor.name}, but Kueue"
@@ -66,14 +66,16 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     yield from driver_problems(tree, rules)
 
 
-def _apart(first: ResolvedPool, pool: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
-    """Two pools of a flavor, whose pods use the network between GPUs, in different zones."""
-    zones, others = (set(one.cluster.node_zones(one.pool.zones)) for one in (pool, first))
-    if rules.fabric_zone and pool.fabric and first.fabric and zones and others and zones != others:
-        rule = (
-            f"differs from the zone of pool {first.name} of the same flavor, but {pool.fabric} connects only one zone"
-        )
-        yield Problem(("pools", pool.name, "zones"), rule, "set the same zone, or different flavors", ", ".join(zones))
+def _apart(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
+    """Pools of a flavor in different zones, whose pods use the network between GPUs."""
+    firsts: dict[str, ResolvedPool] = {}
+    for pool in (pool for pool in tree.pools.values() if pool.fabric and rules.fabric_zone):
+        first = firsts.setdefault(pool.flavor, pool)
+        zones, others = (set(one.cluster.node_zones(one.pool.zones)) for one in (pool, first))
+        if zones and others and zones != others:
+            rule = f"differs from the zone of pool {first.name} of the same flavor, but {pool.fabric} connects only one"
+            fix = "set the same zone, or different flavors"
+            yield Problem(("pools", pool.name, "zones"), f"{rule} zone", fix, ", ".join(sorted(zones)))
 
 
 def _prices(stack: Stack, service: str) -> Iterator[Problem]:
