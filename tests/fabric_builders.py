@@ -15,7 +15,7 @@ GKE: Final[Data] = {
 A3_MEGA: Final = pool("a3-megagpu-8g", fabric=True, zones=["us-central1-a"])
 UNWIRED: Final[Data] = {key: value for key, value in GKE.items() if key != "fabricNetworks"}
 DRANET: Final = pool("a3-ultragpu-8g", fabric="dranet", zones=["us-central1-b"], capacity="spot")
-INFINIBAND: Final = pool("Standard_ND96isr_H100_v5", fabric=True)
+INFINIBAND: Final = pool("Standard_ND96isr_H100_v5", fabric=True, zones=["1"])
 LIMIT: Final = {"h100": {"guaranteed": 0, "limit": 16}}
 
 

@@ -179,6 +179,7 @@ class State:
     missing: Mapping[Kind, Missing] = field(default_factory=dict["Kind", Missing])  # or partly read
     history: History = field(default_factory=History)
     breaches: tuple["Breach", ...] = ()  # see `bound`
+    kubernetes: str = ""  # version of the API server, such as `v1.36.3`; empty if it was not read
 
     def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
         """Objects of a kind, optionally of one namespace."""

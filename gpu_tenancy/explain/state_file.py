@@ -33,7 +33,8 @@ def to_file(state: State, file: Path) -> None:
         kind: {"tells": one.tells, "why": one.why, "who": one.who, "partly": one.partly}
         for kind, one in state.missing.items()
     }
-    text = json.dumps({"version": VERSION, "objects": objects, "missing": missing}, sort_keys=True)
+    parts = {"version": VERSION, "kubernetes": state.kubernetes, "objects": objects, "missing": missing}
+    text = json.dumps(parts, sort_keys=True)
     file.write_text(text + "\n", encoding="utf-8")
 
 
@@ -46,11 +47,12 @@ def from_file(file: Path) -> State:
             raise ConsoleError(f"{file}: version {data['version']} is not known", fix)
         objects: dict[Kind, tuple[Manifest, ...]] = {kind: tuple(found) for kind, found in data["objects"].items()}
         missing: dict[Kind, Missing] = {kind: Missing(kind, **one) for kind, one in data["missing"].items()}
+        kubernetes = data.get("kubernetes", "")
     except OSError as error:
         raise ConsoleError(f"{file}: {error.strerror}", fix) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConsoleError(f"{file} is not a snapshot of a cluster", fix) from error
-    return State(objects, missing)
+    return State(objects, missing, kubernetes=kubernetes)
 
 
 def _trimmed(kind: Kind, manifest: Mapping[str, Json]) -> dict[str, Json]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,12 +18,14 @@ from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.recording import SIGNATURE, STACK_TYPE, UNKNOWN, Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.explain.proposal import Effect, Proposal, effect
+from gpu_tenancy.model.catalogue.releases import running_version, support_note
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import spent
 from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack
+from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.packs.configuration import choose
 from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import base_in, checkout
@@ -69,6 +72,10 @@ def review(  # noqa: PLR0913 - what a review is made of
     seen = read_real(real, current.rendered, rendered, pools) if real else None
     pools_of = restarted_pools(seen.changes if seen else differences, before or now)
     found = _effect(current, live, {pool for names in pools_of.values() for pool in names}) if live else None
+    cluster = current.stack.cluster
+    extended = getattr(cluster.creation, "support", "") == "extended"
+    support = support_note(service_of(cluster), cluster.kubernetes, datetime.now(UTC).date(), extended=extended)
+    runs = running_version(service_of(cluster), cluster.kubernetes, live.kubernetes if live else "")
     return Review(
         stack=current.name,
         resources=len(resources(current.rendered)),
@@ -79,7 +86,7 @@ def review(  # noqa: PLR0913 - what a review is made of
         real=seen,
         price_note=price_note(current.stack),
         where=_places(current, project),
-        verdict=verdict(now, comparison, differences, rules, real=seen, effect=found),
+        verdict=verdict(now, comparison, differences, rules, real=seen, effect=found, runs=runs, support=support),
         effect=found,
         used=used,
     )

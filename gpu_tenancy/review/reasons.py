@@ -9,6 +9,7 @@ from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.model.catalogue.access import READ as MAY_READ
 from gpu_tenancy.model.catalogue.access import abilities
+from gpu_tenancy.model.catalogue.releases import minor_of
 from gpu_tenancy.model.catalogue.updates import without_indexes
 from gpu_tenancy.model.outlook import Pool, StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.data import READ, WRITE, DataAccess
@@ -183,6 +184,21 @@ def blocking(changes: Iterable[Change], before: StackOutlook) -> Iterator[str]:
     locked = restarted_pools((change for change in listed if change.effect.protected), before)
     if names := sorted({pool for fields, pools in locked.items() if fields[0] for pool in pools}):
         yield f"Nodes of protected pools would restart: {', '.join(names)} (until `pulumi state unprotect`)"
+
+
+def version_refused(before: StackOutlook, now: StackOutlook, runs: str) -> Iterator[str]:
+    """A version of Kubernetes to which no cloud upgrades from the running one (`runs`), else from the base's."""
+    known = runs.removeprefix("v") or (before.kubernetes if before.cluster == now.cluster else "")
+    if not known or not now.kubernetes:
+        return
+    old, new = minor_of(known), minor_of(now.kubernetes)
+    change = f"Kubernetes 1.{old} to {now.kubernetes}{' of the running cluster' if runs else ''}"
+    service = now.cluster.partition(" ")[0]
+    if new < old:
+        yield f"{change} is a downgrade, which {service} refuses; set cluster.create.version: 1.{old}"
+    elif new > old + 1:
+        rule = f"skips 1.{old + 1}, and {service} upgrades one minor version at a time"
+        yield f"{change} {rule}; set cluster.create.version: 1.{old + 1}, deploy, and go on from there"
 
 
 def unsure(changes: Iterable[Change]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from gpu_tenancy.review.reasons import (
     restarts,
     secret_reasons,
     unsure,
+    version_refused,
     work_changed,
     work_lost,
 )
@@ -46,10 +47,13 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     *,
     real: Real | None = None,
     effect: Effect | None = None,
+    runs: str = "",
+    support: str = "",
 ) -> Verdict:
     """Decides between OK, Review needed and Blocked; access of people, to data and to secrets comes first.
 
-    Deletions of `real`, the result of `pulumi preview`, replace those of `changes`, which are from the files.
+    Deletions of `real`, the result of `pulumi preview`, replace those of `changes`, which are from the files. `runs` is
+    the version of Kubernetes of the running cluster, `support` a note about the support of the stack's.
     """
     seen = real.changes if real else tuple(changes)
     lost = [change for change in seen if change.action in {"delete", "replace"}]
@@ -60,7 +64,7 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         policies = (results, *weaker) if rules.mandatory else (*weaker, results)
     guarantees = _guarantees(now)
     base = before or now  # Without a base nothing changes.
-    refused = (*claims_lost(base, now, effect), *blocking(seen, base))
+    refused = (*claims_lost(base, now, effect), *version_refused(base, now, runs), *blocking(seen, base))
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
     ended = work_lost(effect) if effect else ()
     covered = (*no_longer_covered(base, now), *new_warnings(base, now))
@@ -72,7 +76,13 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         names = first_names(adopted, LISTED)
         risks.append(f"{plural(len(adopted), 'object')} will be adopted if existing: {names}")
     gained = (*access(base, now, "gain"), *data_rights(base, now, "gain"), *secret_reasons(base, now))
-    people = (*gained, *access(now, base, "lose"), *data_rights(now, base, "lose"), *data_removed(base, now))
+    people = (
+        *([support] if support else ()),
+        *gained,
+        *access(now, base, "lose"),
+        *data_rights(now, base, "lose"),
+        *data_removed(base, now),
+    )
     rest = [*(work_changed(effect) if effect else ()), *_gpus(base, now)]
     rest += [_costs(before, now)] if before else []
     if rules and rules.violated:
@@ -83,7 +93,7 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         return Verdict("bad", BLOCKED, (*people, guarantees, *policies, *risks, *rest))
     if gained or risks or len(policies) > 1 or (rules and _without_effect(rules)):
         return Verdict("notice", REVIEW, (*people, *risks, *policies, guarantees, *rest))
-    if rules and (rules.advice or rules.exempted):
+    if support or (rules and (rules.advice or rules.exempted)):
         return Verdict("notice", OK_WITH_FINDINGS, (*people, *policies, guarantees, *rest))
     return Verdict("good", OK, (*people, *policies, guarantees, *rest))
 

@@ -1,6 +1,7 @@
 """Effects of proposed objects on the workloads of a cluster."""
 
 from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -318,7 +319,8 @@ def test_a_file_has_what_decides_and_nothing_else(tmp_path: Path) -> None:
     world = World(running, came("b", "speech", 8, 2), waits("c", "speech", 8))
     world.quota("research", 0)
     world.quota("speech", 16)
-    to_file(world.state(), tmp_path / "state.json")
+    to_file(replace(world.state(), kubernetes="v1.36.3"), tmp_path / "state.json")
+    assert from_file(tmp_path / "state.json").kubernetes == "v1.36.3"
     assert "s3cret" not in (tmp_path / "state.json").read_text()
     assert (
         effect(from_file(tmp_path / "state.json"), Proposal(world.declared, STACK))

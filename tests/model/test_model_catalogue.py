@@ -29,7 +29,15 @@ from gpu_tenancy.model.catalogue import (
     machines,
     price_table,
 )
-from gpu_tenancy.model.catalogue.releases import OLD, aging, cloud_charts, dated_facts, kubernetes_versions
+from gpu_tenancy.model.catalogue.releases import (
+    OLD,
+    aging,
+    cloud_charts,
+    dated_facts,
+    kubernetes_versions,
+    running_version,
+    support_note,
+)
 
 GIB: Final = 2**30
 CLOUDS: Final = ("aws", "azure", "gcp")
@@ -353,18 +361,45 @@ def test_every_fact_ages_and_the_day_after_half_a_year_is_old() -> None:
         assert fact.is_old(fact.date + OLD + dt.timedelta(days=1))
 
 
+EKS_UPGRADES: Final = "then EKS upgrades the cluster by itself, because cluster.create.support is standard"
+COSTS: Final = "extended support costs 0.50 USD more per cluster-hour, for 12 months"
+
+
 @pytest.mark.parametrize(
-    ("version", "today", "told"),
+    ("service", "version", "today", "extended", "told"),
     [
-        ("1.34", dt.date(2026, 12, 1), "standard support ends on 2026-12-02"),
-        ("1.34", dt.date(2026, 12, 3), "standard support ended on 2026-12-02"),
-        ("1.36", dt.date(2026, 12, 3), ""),
-        (None, dt.date(2026, 12, 3), ""),
+        ("aws", "1.34", dt.date(2026, 12, 1), False, f"standard support ends on 2026-12-02; {EKS_UPGRADES} ({COSTS})"),
+        ("aws", "1.34", dt.date(2026, 12, 3), False, f"standard support ended on 2026-12-02; {EKS_UPGRADES} ({COSTS})"),
+        ("aws", "1.34", dt.date(2026, 12, 3), True, f"ended on 2026-12-02; {COSTS}; set cluster.create.version"),
+        ("aws", "1.29", dt.date(2026, 12, 3), False, "standard support ended before 2026-07-29; then EKS upgrades"),
+        ("aws", "1.39", dt.date(2026, 12, 3), False, "1.39 is newer than the catalogue's versions (1.36, 2026-08-22)"),
+        (
+            "gcp",
+            "1.34",
+            dt.date(2026, 12, 3),
+            False,
+            "(the Extended channel costs 0.50 USD more per cluster-hour, for 10",
+        ),
+        ("azure", "1.34", dt.date(2026, 12, 3), False, "creates no cluster with it (long-term support costs 0.50 USD"),
+        ("aws", "1.36", dt.date(2026, 12, 3), False, ""),
+        ("aws", None, dt.date(2026, 12, 3), False, ""),
+        ("existing", "1.29", dt.date(2026, 12, 3), False, ""),
     ],
 )
-def test_a_preview_names_the_end_of_support(version: str | None, today: dt.date, told: str) -> None:
-    assert told in "; ".join(aging("aws", version, [], today))
-    assert bool(told) == ("Kubernetes" in "; ".join(aging("aws", version, [], today)))
+def test_a_preview_names_the_end_of_support(
+    service: str, version: str | None, today: dt.date, *, extended: bool, told: str
+) -> None:
+    note = support_note(service, version, today, extended=extended)
+    assert told in note
+    assert bool(told) == bool(note)
+
+
+@pytest.mark.parametrize(
+    ("service", "runs", "compared"),
+    [("aws", "v1.36.3", "v1.36.3"), ("gcp", "v1.36.3", ""), ("gcp", "v1.34.9", "v1.34.9")],
+)
+def test_release_channels_upgrade_beyond_the_stack(service: str, runs: str, compared: str) -> None:
+    assert running_version(service, "1.35", runs) == compared
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=lambda file: file.name)
@@ -377,9 +412,9 @@ def test_reference_stacks_have_half_a_year_of_support(file: Path) -> None:
 
 def test_a_preview_names_only_old_facts_that_the_stack_uses() -> None:
     later = SCALER.date + OLD + dt.timedelta(days=1)
-    assert any("cluster-autoscaler" in note for note in aging("aws", None, ["cluster-autoscaler"], later))
-    assert not any("cluster-autoscaler" in note for note in aging("aws", None, ["kueue"], later))
+    assert any("cluster-autoscaler" in note for note in aging("aws", ["cluster-autoscaler"], later))
+    assert not any("cluster-autoscaler" in note for note in aging("aws", ["kueue"], later))
     prices = next(fact for fact in dated_facts() if fact.name == "machines/azure prices")
-    assert any(prices.name in note for note in aging("azure", None, [], prices.date + OLD + dt.timedelta(days=1)))
-    assert not any(prices.name in note for note in aging("aws", None, [], prices.date + OLD + dt.timedelta(days=1)))
+    assert any(prices.name in note for note in aging("azure", [], prices.date + OLD + dt.timedelta(days=1)))
+    assert not any(prices.name in note for note in aging("aws", [], prices.date + OLD + dt.timedelta(days=1)))
     assert not replace(prices, date=TODAY).is_old(TODAY)

@@ -286,3 +286,28 @@ def test_kueues_configuration_has_no_key_that_its_api_lacks() -> None:
 def test_the_same_stack_gives_the_same_configuration() -> None:
     second = with_gangs(fairness="even")
     assert planned(second).operators == planned(json.loads(json.dumps(second))).operators
+
+
+@pytest.mark.parametrize(
+    ("chart", "version", "notes"),
+    [
+        ("volcano", "1.14.3", ["was not tested"]),
+        (
+            "volcano",
+            "1.15.1",
+            ["was not tested", "stall the scheduler by claims of devices (GHSA-j38h-7pfq-cxmw)"],
+        ),
+        ("volcano", "1.15.2", []),
+        ("kueue", "0.19.2", ["kueue#16132); fixed in 0.19.6", "fixed in 0.19.7", "fixed in 0.19.8"]),
+        (
+            "kueue",
+            "0.19.7",
+            ["kueue 0.19.7 was not tested with this version of GPU tenancy (0.19.2 was)", "fixed in 0.19.8"],
+        ),
+        ("kueue", "v0.20.0", ["was not tested"]),
+    ],
+)
+def test_versions_with_advisories_are_named(chart: str, version: str, notes: list[str]) -> None:
+    found = list(charts()[chart].notes(chart, version))
+    assert len(found) == len(notes)
+    assert all(part in note for part, note in zip(notes, found, strict=True))

@@ -114,9 +114,11 @@ def reviewed(  # noqa: PLR0913 - the optional parts of a review
     effect: Effect | None = None,
     where: dict[str, str] | None = None,
     notes: tuple[str, ...] = (),
+    runs: str = "",
+    support: str = "",
 ) -> Review:
     comparison = Comparison("origin/main", "abc1234", before, notes) if before or changed or notes else None
-    result = verdict(now, comparison, changed, rules, real=real, effect=effect)
+    result = verdict(now, comparison, changed, rules, real=real, effect=effect, runs=runs, support=support)
     return Review(stack, 99, now, PRICES, result, comparison, changed, rules, real, where or {}, effect)
 
 

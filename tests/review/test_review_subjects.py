@@ -2,12 +2,13 @@
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import EKS, PROVIDED, Data, job, server, stack, team
+from builders import CREATED, EKS, PROVIDED, Data, job, server, stack, team
 from components_builders import tenancy
 from page_reader import Page, well_formed
 from rendered_stacks import stack_of_repository
@@ -541,3 +542,33 @@ def test_another_file_is_refused_by_place_and_fix(tmp_path: Path) -> None:
     wrong.write_text("no JSON")
     with pytest.raises(ConsoleError, match=r"used\.json: not a month's GPU-hours: Invalid JSON"):
         read_used(wrong, "prod-aws")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "runs", "refused"),
+    [
+        ("1.35", "1.36", "", ""),
+        (
+            "1.35",
+            "1.34",
+            "",
+            "Kubernetes 1.35 to 1.34 is a downgrade, which EKS refuses; set cluster.create.version: 1.35",
+        ),
+        ("1.34", "1.36", "", "Kubernetes 1.34 to 1.36 skips 1.35, and EKS upgrades one minor version at a time; set"),
+        ("1.34", "1.36", "v1.35.2-eks-1", ""),
+        ("1.35", "1.35", "v1.36.1", "Kubernetes 1.36 to 1.35 of the running cluster is a downgrade, which EKS refuses"),
+        (None, "1.36", "", ""),
+    ],
+)
+def test_versions_go_up_one_minor_at_a_time(before: str | None, now: str, runs: str, refused: str) -> None:
+    created = outlook_of(stack(cluster=CREATED))
+    base = replace(created, kubernetes=before) if before else replace(created, cluster="")
+    verdicts = reviewed(replace(created, kubernetes=now), before=base, runs=runs).verdict
+    found = [sentence for sentence in verdicts.sentences if sentence.startswith("Kubernetes")]
+    assert (verdicts.title == "Blocked", len(found)) == (bool(refused), int(bool(refused)))
+    assert not refused or found[0].startswith(refused)
+
+
+def test_the_end_of_support_comes_first() -> None:
+    seen = reviewed(outlook_of(stack(cluster=CREATED)), support="Kubernetes 1.33: standard support ended").verdict
+    assert (seen.title, seen.sentences[0]) == ("OK, with findings", "Kubernetes 1.33: standard support ended")

@@ -95,7 +95,8 @@ def agent_pool(
         type="VirtualMachineScaleSets",
         orchestrator_version=section.create.version if section.create else None,
         os_type="Linux",
-        # Azure Linux does not support A100 and H100: https://learn.microsoft.com/azure/aks/use-nvidia-gpu
+        # Since 2026 Azure Linux supports A100, H100 and H200, but not all of their VM sizes, nor all of their MIG:
+        # https://github.com/Azure/AKS/issues/5512, https://github.com/microsoft/azurelinux/issues/15074
         os_sku="Ubuntu",
         vm_size=pool.machine.type,
         count=None if varies else supply.min_nodes,

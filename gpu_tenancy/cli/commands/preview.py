@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,7 @@ with lazily():
     from gpu_tenancy.explain import proposal, state_file
     from gpu_tenancy.local import show
     from gpu_tenancy.model import project as projects
+    from gpu_tenancy.model.catalogue import operators as catalogue_operators
     from gpu_tenancy.model.catalogue import releases as catalogue_releases
     from gpu_tenancy.model.checks import operators
     from gpu_tenancy.model.plan import environment, shares, signals
@@ -131,7 +133,9 @@ def _read(place: "contexts.Place") -> "reading.State":
     """The workloads of a running cluster, and what decides about them."""
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
-        return cluster_queues.read_settled(cluster, proposal.KINDS)
+        state = cluster_queues.read_settled(cluster, proposal.KINDS)
+        # The embedded platform has its own version, whatever the stack's.
+        return replace(state, kubernetes="" if _onto(place) else cluster.server_version())
     raise typer.Exit(terminal.INTERRUPTED)
 
 
@@ -221,7 +225,7 @@ def _show(stack_preview: "rendering.Preview", seen: "reviews.Review", written: s
     if starts := signals.cold_starts(environment.Environment(stack_preview.stack)):
         waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
         out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
-    for warning in seen.now.warnings:
+    for warning in (*_chart_notes(stack_preview), *seen.now.warnings):
         out.print(f"[yellow]{escape(warning)}[/yellow]", highlight=False)
     if unchecked := operators.unknown_architectures(shares.Tree(stack_preview.stack)):
         out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
@@ -238,9 +242,14 @@ def _aging(stack_preview: "rendering.Preview") -> list[str]:
     if not cluster.NODES_MADE:
         return []
     charts = [release.name for release in files.helm_releases(stack_preview.rendered)]
-    return catalogue_releases.aging(
-        spec_cluster.service_of(cluster), cluster.kubernetes, charts, datetime.now(UTC).date()
-    )
+    return catalogue_releases.aging(spec_cluster.service_of(cluster), charts, datetime.now(UTC).date())
+
+
+def _chart_notes(stack_preview: "rendering.Preview") -> list[str]:
+    """Untested versions and advisories of the operators that the stack installs."""
+    known = catalogue_operators.charts()
+    releases = [release for release in files.helm_releases(stack_preview.rendered) if release.name in known]
+    return [note for release in releases for note in known[release.name].notes(release.name, release.version)]
 
 
 def _write(stack_preview: "rendering.Preview", seen: "reviews.Review", out: Path) -> str:

@@ -153,6 +153,7 @@ class CloudRules(Row):
     empty_labels: bool = True  # whether a label can have an empty value
     names_gpus: bool = False  # whether a pool needs the cloud's own name of the GPU, in addition to the machine type
     fabrics: tuple[str, ...]
+    fabric_zone: Fact | None = None  # why nodes of a fabric must be in one zone; None if they need not
     fabric_operator: bool = False  # whether NVIDIA's Network Operator advertises the fabric to pods, and not the cloud
     infers: tuple[str, ...] | None = None
     drivers: Mapping[str, DriverMode]  # driver modes by name, the default first

@@ -103,10 +103,21 @@ def _dated(part: object, table: str, keys: tuple[str, ...]) -> Iterator[DatedFac
         yield from _dated(inner, table, (*keys, str(key)))
 
 
+class ExtendedSupport(Fact):
+    """Longer support of a version, in US dollars an hour for each cluster, besides the control plane's price."""
+
+    title: str
+    months: int
+    hour: float
+
+
 class VersionTable(Fact):
-    """Minor versions of Kubernetes that a cloud offers, with the end of standard support of each."""
+    """Minor versions of Kubernetes that a cloud offers, with the last day of standard support of each."""
 
     versions: Mapping[str, dt.date]
+    then: str  # what the cloud does after standard support
+    minimum: bool = False  # whether a stack's version is the minimum, because the cloud upgrades clusters by itself
+    extended: ExtendedSupport
 
 
 def kubernetes_versions() -> Mapping[str, VersionTable]:
@@ -114,16 +125,44 @@ def kubernetes_versions() -> Mapping[str, VersionTable]:
     return read_rows("kubernetes", dict[str, VersionTable])
 
 
-def aging(service: str, version: str | None, charts: Iterable[str], today: dt.date) -> list[str]:
-    """Facts of a stack older than half a year, and its Kubernetes version's end of support, as of `today`.
+def minor_of(version: str) -> int:
+    """The minor version as a number: 36 of `1.36` and of `v1.36.3-eks-1`."""
+    return int(version.split(".")[1])
 
-    `service` is the cloud of its machine types, `version` its minor version of Kubernetes, `charts` its releases.
+
+def running_version(service: str, version: str | None, runs: str) -> str:
+    """The version of a cluster (`runs`) that a stack's must fit; empty if the cloud has upgraded beyond a minimum."""
+    table = kubernetes_versions().get(service)
+    beyond = version and runs and table and table.minimum and minor_of(runs) > minor_of(version)
+    return "" if beyond else runs
+
+
+def support_note(service: str, version: str | None, today: dt.date, *, extended: bool = False) -> str:
+    """The end of a version's support, with its consequence and price; empty if it is 60 days away, or if unknown.
+
+    `extended` is whether the stack chose extended support.
+    """
+    table = kubernetes_versions().get(service)
+    if version is None or table is None:
+        return ""
+    oldest, *_, newest = sorted(table.versions, key=minor_of)
+    if minor_of(version) > minor_of(newest):
+        known = f"Kubernetes {version} is newer than the catalogue's versions ({newest}, {table.date})"
+        return f"{known}; check that the cloud offers it"
+    end, longer = table.versions.get(version), table.extended
+    if end and end - today > SOON:
+        return ""
+    ends = f"{'ended' if end < today else 'ends'} on {end}" if end else f"ended before {table.versions[oldest]}"
+    cost = f"{longer.title} costs {longer.hour:.2f} USD more per cluster-hour, for {longer.months} months"
+    then = cost if extended else f"then {table.then} ({cost})"
+    return f"Kubernetes {version}: standard support {ends}; {then}; set cluster.create.version to a later one"
+
+
+def aging(service: str, charts: Iterable[str], today: dt.date) -> list[str]:
+    """Facts of a stack older than half a year, as of `today`.
+
+    `service` is the cloud of its machine types, `charts` its releases.
     """
     names = set(charts)
     used = (fact for fact in dated_facts() if fact.table == f"machines/{service}" or names & set(fact.name.split()[1:]))
-    notes = [f"{fact.name} ({fact.date})" for fact in used if fact.is_old(today)]
-    table = kubernetes_versions().get(service)
-    end = table.versions.get(version) if version and table else None
-    if end and end - today <= SOON:
-        notes.append(f"Kubernetes {version}, whose standard support {'ended' if end < today else 'ends'} on {end}")
-    return notes
+    return [f"{fact.name} ({fact.date})" for fact in used if fact.is_old(today)]

@@ -52,6 +52,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
         if pool.pool.alternatives:
             yield from _alternatives(pool, rules)
         yield from capacity_problems(pool, rules)
+    yield from _apart(tree, rules)
     for flavor in tree.flavors.values():
         first = flavor.pools[0]
         for pool in flavor.pools[1:]:
@@ -63,6 +64,18 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
                 place, fix = ("pools", pool.name, "capacity"), "set different flavors for the pools"
                 yield Problem(place, rule, fix, pool.capacity)
     yield from driver_problems(tree, rules)
+
+
+def _apart(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
+    """Pools of a flavor in different zones, whose pods use the network between GPUs."""
+    firsts: dict[str, ResolvedPool] = {}
+    for pool in (pool for pool in tree.pools.values() if pool.fabric and rules.fabric_zone):
+        first = firsts.setdefault(pool.flavor, pool)
+        zones, others = (set(one.cluster.node_zones(one.pool.zones)) for one in (pool, first))
+        if zones and others and zones != others:
+            rule = f"differs from the zone of pool {first.name} of the same flavor, but {pool.fabric} connects only one"
+            fix = "set the same zone, or different flavors"
+            yield Problem(("pools", pool.name, "zones"), f"{rule} zone", fix, ", ".join(sorted(zones)))
 
 
 def _prices(stack: Stack, service: str) -> Iterator[Problem]:

@@ -97,10 +97,17 @@ def _distinct(flavors: Mapping[str, Flavor]) -> Iterator[Problem]:
 
 
 def zone_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
-    """Zones of a pool that do not have its machine type, and zones that a GPU pool must name."""
+    """Zones of a pool without its machine type, zones that it must name, and zones that its fabric does not connect."""
     pool, place = resolved.pool, ("pools", resolved.name, "zones")
     zones = resolved.cluster.node_zones(pool.zones)
-    if machine.gpus and rules.gpu_zones and not zones:
+    # With these, other checks demand one zone.
+    in_one = pool.compact or rules.capacity[pool.capacity.kind].zones == 1 or (machine.domain and zones)
+    if resolved.fabric in rules.fabrics and rules.fabric_zone and len(zones) != 1 and not in_one:
+        default = f"default to {', '.join(zones)}" if zones else f"are not set, so {rules.title} can use several"
+        rule = f"{'are several' if pool.zones else default}, but {resolved.fabric} connects only nodes of one zone"
+        fix = "set one zone, or compact: true" if 0 in rules.compact_zones else "set one zone"
+        yield Problem(place, rule, fix, ", ".join(pool.zones) or None)
+    elif machine.gpus and rules.gpu_zones and not zones:
         rule = (
             f"are not set, so {rules.title} creates the pool in zones that it selects itself, and the creation fails if"
             f" one of them does not have {machine.name}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.outlook.data import (
     CacheOutlook,
     DataAccess,
@@ -40,6 +41,7 @@ from gpu_tenancy.model.plan.shares import Measure, Tree, measures, supply_of
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.resolve import ResolvedStack
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import service_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class StackOutlook:
     caches: tuple[CacheOutlook, ...] = ()
     guarantee_warnings: tuple[str, ...] = ()
     priority_warnings: tuple[str, ...] = ()  # classes of teams with which the scheduler ends pods
+    cluster: str = ""  # service and name, such as `EKS ml-prod`
+    kubernetes: str = ""  # minor version of a created cluster; empty for others
     fixed: tuple[FixedCost, ...] = ()  # fixed costs of a created cluster, which are part of no team's cost
 
     @property
@@ -236,6 +240,8 @@ def outlook(stack: Stack) -> StackOutlook:
         caches=tuple(caches_of_stack(tree)),
         guarantee_warnings=tuple(guarantee_warnings(tree)),
         priority_warnings=tuple(_priority_warnings(stack)),
+        cluster=f"{rules_of(service_of(stack.cluster)).title} {getattr(stack.cluster, 'name', '')}".strip(),
+        kubernetes=stack.cluster.kubernetes or "",
         fixed=fixed_costs(stack),
     )
 

@@ -11,7 +11,8 @@ https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateNodegroup.html.
 import base64
 import binascii
 import re
-from collections.abc import Collection, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -239,11 +240,57 @@ _IMAGES_WITH_GPUS: Final = ("_NVIDIA", "_GPU")
 _REGISTERED: Final = re.compile(r"--register-with-taints[= \"']+([^\s\"']+)")
 
 
-class NodeGroup(NodePool):
+SUBNETS: Final = Subject(
+    "subnets", of_types("aws:ec2/subnet:Subnet", "aws-native:ec2:Subnet"), lambda resource: (resource,)
+)
+
+
+class Group(NodePool):
+    """A node group of EKS or EC2, with a launch template."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _template(self, stack: Stack) -> LaunchTemplate | None:
+        """Its launch template; None without, or if the stack does not create it."""
+
+    def _of_template(self, stack: Stack, fact: Callable[[View], bool]) -> bool:
+        """A fact of its launch template; False without one."""
+        if not any(self.view.has(key) for key in ("launchTemplate", "mixedInstancesPolicy")):
+            return False
+        template = self._template(stack)
+        if template is None:
+            raise UnknownValueError(("launchTemplate",), "is not in this stack")
+        with located_at(template):
+            return fact(template.view)
+
+    @override
+    def fabric(self, stack: Stack) -> str:
+        return "EFA" if self._of_template(stack, _has_efa) else ""
+
+    @override
+    def zones(self, stack: Stack) -> int:
+        for key in ("subnetIds", "subnets", "vpcZoneIdentifiers", "vpcZoneIdentifier"):
+            if count := len(self.view.items(key)):
+                urns = self.resource.needs.get(key, ())
+                known = stack.known_values(SUBNETS, lambda subnet: subnet.props.text("availabilityZone"))
+                zones = [zone for subnet, zone in known if subnet.urn in urns and zone]
+                return len(set(zones)) if len(zones) == count else count
+        return 0
+
+
+def _has_efa(template: View) -> bool:
+    interfaces = template.items("networkInterfaces")
+    return any(interface.text("interfaceType").startswith("efa") for interface in interfaces)
+
+
+class NodeGroup(Group):
     """An EKS managed node group."""
 
     __slots__ = ()
     writes: ClassVar = {
+        "zone": "one subnet under subnetIds",
+        "update": "updateConfig.updateStrategy: MINIMAL",
         "maximum": "scalingConfig.maxSize",
         "minimum": "scalingConfig.minSize",
         "machines": "instanceTypes",
@@ -290,15 +337,28 @@ class NodeGroup(NodePool):
         machines = machines_of(template) if template else []
         return highest(machine.gpus(known) for machine in machines) if machines else None
 
+    @override
+    def reserved(self, stack: Stack) -> bool:
+        target = ("capacityReservationSpecification", "capacityReservationTarget")
+        block = self.view.text("capacityType") == "CAPACITY_BLOCK"
+        return block or self._of_template(stack, lambda template: template.has(*target))
+
+    @property
+    @override
+    def surges(self) -> bool:
+        return self.view.text("updateConfig", "updateStrategy") != "MINIMAL"
+
+    @override
     def _template(self, stack: Stack) -> LaunchTemplate | None:
         return template_of(self.resource, self.view, "launchTemplate", stack)
 
 
-class AutoScalingGroup(NodePool):
+class AutoScalingGroup(Group):
     """Self-managed nodes of a cluster, in an Auto Scaling group."""
 
     __slots__ = ()
     writes: ClassVar = {
+        "zone": "one subnet under vpcZoneIdentifiers",
         "maximum": "maxSize",
         "minimum": "minSize",
         "machines": "instanceType of the launch template",
@@ -358,6 +418,7 @@ class AutoScalingGroup(NodePool):
     def _overrides(self) -> list[View]:
         return self.view.items("mixedInstancesPolicy", "launchTemplate", "overrides")
 
+    @override
     def _template(self, stack: Stack) -> LaunchTemplate | None:
         if not self.view.has("mixedInstancesPolicy"):
             return template_of(self.resource, self.view, "launchTemplate", stack)

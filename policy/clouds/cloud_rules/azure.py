@@ -4,14 +4,18 @@ https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedcl
 accepts names of VM sizes and values of enumerations in any case.
 """
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
 from cloud_rules.pools import Machine, NodePool, Taint
-from rule_engine import Resource, View
+from rule_engine import Resource, Stack, View
+
+_RDMA: Final = re.compile(r"standard_n[a-z]+\d+[a-z]*r[a-z]*\d*_")
+"""VM sizes with GPUs and InfiniBand: https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions."""
 
 
 class AksPool(NodePool):
@@ -19,6 +23,8 @@ class AksPool(NodePool):
 
     __slots__ = ()
     writes: ClassVar = {
+        "zone": "one zone under availabilityZones",
+        "update": "upgradeSettings: {maxSurge: '0', maxUnavailable: '1'}",
         "maximum": "maxCount",
         "minimum": "minCount",
         "machines": "vmSize",
@@ -58,6 +64,23 @@ class AksPool(NodePool):
     @override
     def autoscaled(self) -> bool:
         return self.view.flag("enableAutoScaling")
+
+    @override
+    def fabric(self, stack: Stack) -> str:
+        return "InfiniBand" if any(_RDMA.match(machine.name.lower()) for machine in self.machines()) else ""
+
+    @override
+    def zones(self, stack: Stack) -> int:
+        return len(self.view.items("availabilityZones"))
+
+    @override
+    def reserved(self, stack: Stack) -> bool:
+        return self.view.has("capacityReservationGroupID")
+
+    @property
+    @override
+    def surges(self) -> bool:
+        return self.view.text("upgradeSettings", "maxSurge") not in {"0", "0%"}
 
     @override
     def machines(self) -> list[Machine]:

@@ -31,6 +31,8 @@ EVALUATED: Final = frozenset({*_POOLS, *_NODES, *_CLUSTERS})
 POOLS: Final = Subject(
     "node pools", tags.of_types(*_POOLS), lambda resource: _POOLS[tags.token(resource.type)](resource)
 )
+GKE_POOLS: Final = Subject("GKE node pools", tags.of_types(tags.GKE_POOL, tags.GKE_CLUSTER), gcp.pools)
+AKS_POOLS: Final = Subject("AKS node pools", tags.of_types(tags.AKS_POOL, tags.AKS_CLUSTER), azure.pools)
 MACHINE_SOURCES: Final[Subject[MachineSource]] = Subject(
     "node pools and launch templates",
     tags.of_types(*_POOLS, *tags.LAUNCH_TEMPLATES),

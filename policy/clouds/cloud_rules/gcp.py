@@ -26,6 +26,8 @@ class GkePool(NodePool, Nodes):
 
     __slots__ = ()
     writes: ClassVar = {
+        "zone": "one zone under nodeLocations",
+        "update": "upgradeSettings: {maxSurge: 0, maxUnavailable: 1}",
         "maximum": "autoscaling.totalMaxNodeCount",
         "minimum": "autoscaling.totalMinNodeCount",
         "machines": "nodeConfig.machineType",
@@ -59,6 +61,31 @@ class GkePool(NodePool, Nodes):
     @override
     def spot(self) -> bool:
         return self._config.flag("spot") or self._config.flag("preemptible")
+
+    @override
+    def fabric(self, stack: Stack) -> str:
+        network = self.view.at("networkConfig")
+        of_gpus = network.has("acceleratorNetworkProfile") or network.items("additionalNodeNetworkConfigs")
+        return "GPUDirect" if of_gpus else ""
+
+    @override
+    def zones(self, stack: Stack) -> int:
+        return self._zones()
+
+    @override
+    def reserved(self, stack: Stack) -> bool:
+        return self.affinity == "SPECIFIC_RESERVATION"
+
+    @property
+    @override
+    def surges(self) -> bool:
+        upgrade = self.view.at("upgradeSettings")
+        return upgrade.text("strategy") == "BLUE_GREEN" or upgrade.number("maxSurge") != 0
+
+    @property
+    def affinity(self) -> str:
+        """Which reservations its nodes use; empty for the default."""
+        return self._config.text("reservationAffinity", "consumeReservationType")
 
     @property
     @override

@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from cloud_rules.coverage import MACHINE_SOURCES, NODES, POOLS, TAGGED
+from cloud_rules.coverage import AKS_POOLS, GKE_POOLS, MACHINE_SOURCES, NODES, POOLS, TAGGED
+from cloud_rules.gcp import GkePool
 from cloud_rules.pools import REPELLING_EFFECTS, Machines, MachineSource, NodePool, Nodes, Prices, matches
 from cloud_rules.tags import plain, tag, tags, where
 from rule_engine import Resource, Settings, Stack, format_number, rule
@@ -92,6 +93,45 @@ def size_left_to_autoscaler(pool: NodePool, _: Settings) -> Iterator[str]:
     """If an autoscaler manages the number of nodes, a deployment must not set it."""
     if path := pool.fixed_size:
         yield f"{path} resets the number of nodes at each deployment; remove it, or add it to ignoreChanges"
+
+
+# What the clouds accept, and what then does not work.
+
+
+@rule("fabric-in-one-zone", POOLS)
+def fabric_in_one_zone(pool: NodePool, settings: Machines, stack: Stack) -> Iterator[str]:
+    """A GPU node pool with EFA, GPUDirect or InfiniBand must be in one zone."""
+    if pool.gpus(settings, stack) == 0 or not (fabric := pool.fabric(stack)):
+        return
+    if (zones := pool.zones(stack)) > 1:
+        yield f"{fabric} connects only nodes of one zone, but they can be in {zones}; set {pool.writes['zone']}"
+
+
+@rule("reserved-pool-without-surge", POOLS)
+def reserved_pool_without_surge(pool: NodePool, settings: Machines, stack: Stack) -> Iterator[str]:
+    """An update of a reserved GPU node pool must not add nodes."""
+    if pool.gpus(settings, stack) != 0 and pool.surges and pool.reserved(stack):
+        yield f"adds nodes in an upgrade, for which the reservation may have no machines; set {pool.writes['update']}"
+
+
+@rule("queued-pool-without-reservation", GKE_POOLS)
+def queued_pool_without_reservation(pool: NodePool, _: Settings) -> Iterator[str]:
+    """A GKE node pool with queued provisioning must use no reservation."""
+    if not isinstance(pool, GkePool) or not pool.view.flag("queuedProvisioning", "enabled"):
+        return
+    if pool.affinity != "NO_RESERVATION":
+        yield (
+            f"queued provisioning with reservationAffinity {pool.affinity or 'ANY_RESERVATION (default)'}; set"
+            " nodeConfig.reservationAffinity.consumeReservationType: NO_RESERVATION"
+        )
+
+
+@rule("aks-driver-by-profile", AKS_POOLS)
+def aks_driver_by_profile(pool: NodePool, _: Settings) -> Iterator[str]:
+    """An AKS node pool must turn off the GPU driver in its GPU profile, not by a tag."""
+    for tag_name in pool.view.entries("tags"):
+        if tag_name.lower() == "skipgpudriverinstall":
+            yield f"tag {tag_name} has no effect, so AKS installs a driver; set gpuProfile.driver: None, and remove it"
 
 
 # Owners, machines and costs.

@@ -209,6 +209,23 @@ class NodePool(MachineSource):
         full_path = re.sub(r"\.(\d+)", r"[\1]", ".".join((*self.view.path, path)))
         return "" if ignores(self.resource, full_path) else path
 
+    def fabric(self, stack: Stack) -> str:  # noqa: ARG002 - others look there
+        """The network between GPUs of its machines, such as `EFA`; empty without."""
+        return ""
+
+    def zones(self, stack: Stack) -> int:  # noqa: ARG002 - others look there
+        """Number of zones of its nodes, or of subnets if their zones are unknown; 0 if the cloud selects zones."""
+        return 0
+
+    def reserved(self, stack: Stack) -> bool:  # noqa: ARG002 - others look there
+        """Whether its machines are of a reservation."""
+        return False
+
+    @property
+    def surges(self) -> bool:
+        """Whether an update adds nodes before it removes any."""
+        return False
+
     def all_machines(self, stack: Stack) -> Sequence[Machine]:  # noqa: ARG002 - others look there
         """Machine types, including types set by another resource of the stack."""
         return self.machines()

@@ -341,6 +341,27 @@ def borrowing_bounded(quota: Quota, settings: _BorrowSettings) -> Iterator[str]:
         )
 
 
+@rule("gpu-quota-with-cpu", CLUSTER_QUEUES)
+def gpu_quota_with_cpu(queue: Resource, settings: Gpus) -> Iterator[str]:
+    """A ClusterQueue with a quota of GPUs must have CPU and memory for their pods."""
+    quotas = queue.parts(QUEUE_QUOTAS)
+    with_gpus = (quota for quota in quotas if settings.is_gpu(quota.view.text("name")))
+    flavors = {quota.flavor.text("name") for quota in with_gpus if quota.view.number("nominalQuota")}
+    for flavor, resource in ((flavor, resource) for flavor in sorted(flavors) for resource in ("cpu", "memory")):
+        every = [quota for quota in quotas if quota.view.text("name") == resource]
+        # A resource of another group has other flavors.
+        own = [quota for quota in every if quota.flavor.text("name") == flavor] or every
+        if own and not any(quota.view.number("nominalQuota") or _can_borrow(quota) for quota in own):
+            yield (
+                f"flavor {flavor} has GPUs, but {resource} is 0 and cannot be borrowed, so no workload with GPUs is"
+                f" admitted; set nominalQuota of {resource} to what their pods request"
+            )
+
+
+def _can_borrow(quota: Quota) -> bool:
+    return bool(cohort_of(quota.resource)) and quota.view.number("borrowingLimit") != 0
+
+
 @rule("cohort-named", BORROWERS)
 def cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
     """A queue that borrows, lends or reclaims must belong to a cohort."""

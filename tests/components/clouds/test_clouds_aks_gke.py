@@ -61,7 +61,8 @@ def test_aks_has_its_own_names_of_partitions(machine: str, profile: str, name: s
 
 
 def test_infiniband_needs_no_input_of_the_pool() -> None:
-    assert aks_inputs(aks_stack(gpu=aks_pool(fabric=True))) == aks_inputs(aks_stack(gpu=aks_pool()))
+    in_one = aks_pool(zones=["1"])
+    assert aks_inputs(aks_stack(gpu={**in_one, "fabric": True})) == aks_inputs(aks_stack(gpu=in_one))
 
 
 def test_changes_of_immutable_properties_replace_the_pool() -> None:
@@ -139,7 +140,10 @@ TEMPLATE: Final = "k8s.io_cluster-autoscaler_node-template_resources_"
 @pytest.mark.parametrize(
     ("fields", "devices"),
     [
-        ({"machine": "Standard_ND96isr_H100_v5", "fabric": True}, {"nvidia.com_gpu": "8", "rdma_ib": "8"}),
+        (
+            {"machine": "Standard_ND96isr_H100_v5", "fabric": True, "zones": ["1"]},
+            {"nvidia.com_gpu": "8", "rdma_ib": "8"},
+        ),
         ({"machine": "Standard_ND96isr_MI300X_v5"}, {"amd.com_gpu": "8"}),
         ({"machine": "Standard_NC64as_T4_v3", "sharing": {"timeSlicing": 4}}, {"nvidia.com_gpu": "16"}),
     ],

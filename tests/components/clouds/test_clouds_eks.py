@@ -61,6 +61,7 @@ RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 ATTACHMENT: Final = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 ADMINS: Final = "arn:aws:iam::111122223333:role/aws-reserved/admins"
 KARPENTER: Final = eks_section(autoscaler="karpenter")
+EFA: Final[Data] = {"fabric": True, "zones": [f"{REGION}a"]}
 H100: Final[Data] = {"cpu": 192, "memory": "2Ti", "gpu": "h100-80gb", "gpus": 8}
 
 
@@ -82,7 +83,7 @@ def hints(sections: Data) -> dict[str, str]:
 
 
 def test_node_template_tags_describe_nodes_of_an_empty_group() -> None:
-    assert hints(eks_stack(gpu=eks_pool(nodes={"min": 0, "max": 4}, fabric=True, disk={"size": "300Gi"}))) == {
+    assert hints(eks_stack(gpu=eks_pool(nodes={"min": 0, "max": 4}, **EFA, disk={"size": "300Gi"}))) == {
         "label/nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "label/gpu-tenancy.dev/pool": "gpu",
         "label/gpu-tenancy.dev/capacity": "on-demand",
@@ -179,14 +180,14 @@ def test_kubelets_align_with_numa_beside_local_disks(driver: str, *, disks: bool
 
 
 def test_each_card_of_a_pool_with_fabric_has_an_efa() -> None:
-    wired = template(eks_stack(gpu=eks_pool(fabric=True)))["networkInterfaces"]
+    wired = template(eks_stack(gpu=eks_pool(**EFA)))["networkInterfaces"]
     first, *others = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in wired]
     assert first == (0, 0, "interface")
     assert others == [(0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 32))]
 
 
 def test_no_node_has_a_public_address() -> None:
-    first, *others = template(eks_stack(gpu=eks_pool(fabric=True)))["networkInterfaces"]
+    first, *others = template(eks_stack(gpu=eks_pool(**EFA)))["networkInterfaces"]
     assert first["associatePublicIpAddress"] == "false"
     assert not any("associatePublicIpAddress" in interface for interface in others)
     assert {tuple(interface["securityGroups"]) for interface in (first, *others)} == {(UNKNOWN,)}
@@ -303,7 +304,7 @@ def test_a_deployer_who_is_an_administrator_has_one_access_entry() -> None:
 
 
 def test_objects_in_the_cluster_wait_for_the_deployers_access() -> None:
-    registrations = sent(eks_stack(eks_creation({"autoscaler": "karpenter"}), gpu=eks_pool(fabric=True)))
+    registrations = sent(eks_stack(eks_creation({"autoscaler": "karpenter"}), gpu=eks_pool(**EFA)))
     access = one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").urn
     first = ["kubernetes:storage.k8s.io/v1:StorageClass", "gpu-tenancy:clouds:Karpenter"]
     waiting = [resource for resource in registrations if resource.type in first or resource.name == "cluster-efa"]

@@ -226,7 +226,9 @@ def test_pods_with_all_gpus_request_every_link_of_infiniband(machine: str, facts
     assert row.network
     assert row.network.gbps == links * gbps
     driver = {} if row.gpu == "mi300x-vf" else {"driver": "operator"}
-    sections = wired(AKS, pool(machine, 2, fabric=True, **driver), training={"fit": job(workers=2, gpus=row.gpus)})
+    sections = wired(
+        AKS, pool(machine, 2, fabric=True, zones=["1"], **driver), training={"fit": job(workers=2, gpus=row.gpus)}
+    )
     (team,) = planned({**sections, "operators": {"driver": "operator"}}).teams
     assert team.jobs[0].pod.fabric
     assert team.jobs[0].pod.fabric.devices == {"rdma/ib": links}

@@ -5,6 +5,7 @@ their subcharts, and is read only for a stack that sets values.
 The first read of a malformed description raises `pydantic.ValidationError`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 from pydantic import Field
 
 from gpu_tenancy.base.problems import listed
-from gpu_tenancy.model.catalogue.releases import Chart
+from gpu_tenancy.model.catalogue.releases import Chart, Version
 from gpu_tenancy.model.catalogue.rows import Fact, Row
 from gpu_tenancy.model.fields import Bytes, Cpu
 from gpu_tenancy.model.yaml import parse_all
@@ -49,6 +50,15 @@ class Requests(Row):
     memory: Bytes = 0
 
 
+class Advisory(Fact):
+    """A published defect of an operator: its identifier, and the versions from `since` to before `fixed`."""
+
+    id: str
+    since: Version = "0.0.0"
+    fixed: Version
+    effect: str  # what a tenant can do, or what goes wrong
+
+
 class OperatorChart(Chart):
     """A chart of an operator.
 
@@ -65,6 +75,19 @@ class OperatorChart(Chart):
     serves: tuple[str, ...] = ()  # API groups, whose objects depend on its webhooks and are deleted before it
     values: Mapping[str, Any] = {}  # `{FIELD}`: whether that operator runs; the rest: `model.plan.operators.values`
     probe: Probe | None = None  # None without relevant webhooks
+    advisories: tuple[Advisory, ...] = ()
+
+    def notes(self, release: str, version: str) -> Iterator[str]:
+        """What is known about a version of this chart: that it is not the tested one, and its advisories."""
+        if version != self.version:
+            yield f"{release} {version} was not tested with this version of GPU tenancy ({self.version} was)"
+        for advisory in self.advisories:
+            if _numbers(advisory.since) <= _numbers(version) < _numbers(advisory.fixed):
+                yield f"{release} {version}: {advisory.effect} ({advisory.id}); fixed in {advisory.fixed}"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 class Description(Row):

@@ -248,6 +248,10 @@ class AwsCluster(CloudCluster):
             return "is not used where images are on local disks", "set cluster.localDisks: false, or remove it"
         return None
 
+    def node_zones(self, zones: Sequence[str]) -> tuple[str, ...]:
+        """The pool's zones, else the Availability Zones of the cluster's subnets."""
+        return tuple(zones or self.zonal)
+
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Nodes need a subnet in their zone."""
         if zone in self.zones:
