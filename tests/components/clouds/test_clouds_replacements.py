@@ -11,6 +11,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final, cast
 
+import eks_shapes
 import pulumi
 import pytest
 from builders import Data
@@ -18,6 +19,7 @@ from cli_builders import Project, git, tenancy
 from cloud_descriptions import KEYS, LOG_GROUP, Clouds, TakenError, rows
 from cloud_stacks import SUBNETS, aks_creation, aks_stack, eks_creation, eks_section, eks_stack, gke_creation, gke_stack
 from components_builders import Graph, cluster
+from eks_shapes import CALLS
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 from test_clouds_networks import aks as network_aks
@@ -28,6 +30,7 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.review.changes import Change, changes
@@ -67,6 +70,68 @@ def test_each_cloud_type_has_a_row_with_inputs_of_its_sdk() -> None:
         row, known = cloud_types()[token], set(signature(vars(made)["_internal_init"]).parameters)
         for field in (*row.replaces, *row.fixed):
             assert _snake(field.partition(".")[0]) in {*known, *(f"{name.rstrip('_')}" for name in known)}, token
+
+
+def rights() -> Mapping[str, tuple[str, ...]]:
+    """What resources need, by type, of all clouds."""
+    facts = preflight()
+    return {**facts.aws.types, **facts.azure.types, **facts.gcp.types}
+
+
+def test_each_cloud_type_has_a_row_of_rights() -> None:
+    components = {token for token in rights() if token.startswith("gpu-tenancy:")}
+    assert {token for token in rights() if not token.endswith(".get")} - components == declared_again()
+    read = {one.type for name in STACKS for one in stack_of_repository(name).rendered.registrations if one.external_id}
+    assert {f"{token}.get" for token in read} <= rights().keys()
+    source = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "components" / "clouds").glob("*/*.py"))
+    own = {
+        *components,
+        *preflight().azure.features,
+        *preflight().azure.places,
+        *preflight().gcp.places,
+    } - rights().keys()
+    assert all(f'"{token}"' in source for token in components | own)
+
+
+# Actions whose names are not those of the operations of AWS's APIs:
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html.
+ACTIONS: Final = {
+    "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+    "s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
+}
+OF_S3: Final = {
+    "GetAccelerateConfiguration",
+    "GetBucketCORS",
+    "GetBucketObjectLockConfiguration",
+    "GetBucketPublicAccessBlock",
+    "GetEncryptionConfiguration",
+    "GetLifecycleConfiguration",
+    "GetReplicationConfiguration",
+    "ListBucket",
+    "PutBucketPublicAccessBlock",
+    "PutEncryptionConfiguration",
+}
+SERVICES: Final = {"elasticfilesystem": "efs"}  # AWS's models by the services of actions
+
+
+@pytest.mark.slow  # botocore reads the models of services
+def test_rights_of_aws_are_those_of_its_operations() -> None:
+    """Every call of the creation is allowed, tags are, and no action is misspelt."""
+    back = {model: name for name, model in SERVICES.items()}
+    for token, calls in CALLS.items():
+        made = [call for call in calls if call.operation not in {"ModifyLaunchTemplate", "ScheduleKeyDeletion"}]
+        names = [f"{back.get(call.service, call.service)}:{call.operation}" for call in made]
+        assert {ACTIONS.get(name, name) for name in names} <= {*rights()[token]}, token
+    for one in (one for name in ("dev-aws", "prod-aws") for one in stack_of_repository(name).rendered.registrations):
+        if one.inputs.get("tags"):
+            assert any("Tag" in right for right in rights()[one.type]), one.type
+    for service, name in {(right.partition(":")[0], right.partition(":")[2]) for right in aws_rights()}:
+        known = OF_S3 if service == "s3" else {"PassRole"}
+        assert name in known or name in eks_shapes.service(SERVICES.get(service, service))["operations"], name
+
+
+def aws_rights() -> Iterator[str]:
+    return (right for row in preflight().aws.types.values() for right in row)
 
 
 def _snake(name: str) -> str:
