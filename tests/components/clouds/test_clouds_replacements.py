@@ -14,7 +14,8 @@ from typing import Any, Final, cast
 import eks_shapes
 import pulumi
 import pytest
-from builders import Data
+import yaml
+from builders import Data, team
 from cli_builders import Project, git, tenancy
 from cloud_descriptions import KEYS, LOG_GROUP, Clouds, TakenError, rows
 from cloud_stacks import SUBNETS, aks_creation, aks_stack, eks_creation, eks_section, eks_stack, gke_creation, gke_stack
@@ -26,7 +27,7 @@ from test_clouds_networks import aks as network_aks
 from test_clouds_networks import gke as network_gke
 
 import components.clouds
-from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.json import Json, map_at
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
@@ -248,6 +249,55 @@ def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> Non
     result = reviewed(tmp_path, sections, set_at(sections, path, value))
     assert result.title == title
     assert any(sentence.startswith(reason) for sentence in result.sentences), result.sentences
+
+
+OPEN: Final = {"allowFrom": ["203.0.113.0/24"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "blocked"),
+    [
+        (eks_stack(eks_creation(**OPEN)), eks_stack(eks_creation()), False),
+        (gke_stack(create=gke_creation(**OPEN)), gke_stack(create=gke_creation()), False),
+        (aks_stack(aks_creation(**OPEN)), aks_stack(aks_creation()), True),
+    ],
+    ids=["EKS", "GKE", "AKS"],
+)
+def test_api_servers_become_private_later_except_of_aks(
+    before: Data,
+    after: Data,
+    blocked: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    result = reviewed(tmp_path, before, after)
+    assert (result.title == "Blocked") == blocked, result.line
+    assert ("AKS cannot change a cluster to private" in result.line) == blocked
+
+
+@pytest.mark.process  # git
+def test_the_page_creates_a_private_aks_cluster(tmp_path: Path) -> None:
+    """The steps of docs/clouds.md: what must exist is listed once, and the API server is private from the first."""
+    page = (ROOT / "docs" / "clouds.md").read_text(encoding="utf-8").partition("### A private AKS cluster")[2]
+    config = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    sections: Data = {key.removeprefix("gpu-tenancy:"): section for key, section in config.items()}
+    project = Project.at(tmp_path / "project")
+    project.write("s", {**sections, "teams": {"a": team(gpus={"a100": {"guaranteed": 0}})}})
+    shown = preview("s", project.folder)
+    (made,) = [one for one in shown.rendered.registrations if one.type.endswith(":ManagedCluster")]
+    entrance = map_at(made.inputs, "apiServerAccessProfile")
+    assert (entrance["enablePrivateCluster"], entrance["privateDNSZone"]) == (True, "system")
+    assert "authorizedIPRanges" not in entrance
+    assert not [one for one in shown.rendered.registrations if one.type.endswith(":VirtualNetwork")]
+    lines = tenancy("preview", "s", project=project.folder).output.splitlines()
+    first = lines.index("Before the deployment, these must exist:") + 1
+    kinds = [line.split()[1] for line in lines[first:] if ": az " in line]
+    assert kinds == ["resource", "vault", "key", "workspace:", "tenant", "group"]
+    group = "- resource group ml-prod: az group create --subscription 5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
+    assert lines[first] == f"{group} --name ml-prod --location eastus"
+    for words in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "first")):
+        git(project.folder, *words)
+    again = tenancy("preview", "s", "--base", "HEAD", project=project.folder).output
+    assert "must exist" not in again
 
 
 def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:
