@@ -140,8 +140,6 @@ class Arm:
 COMPUTE: Final = "https://compute.googleapis.com/compute/v1"
 CONTAINER: Final = "https://container.googleapis.com/v1"
 PROJECTS: Final = "https://cloudresourcemanager.googleapis.com/v1"
-SECRETS: Final = "https://secretmanager.googleapis.com/v1"
-STORAGE: Final = "https://storage.googleapis.com/storage/v1"
 SERVICES: Final = "https://serviceusage.googleapis.com/v1"
 _ANSWER_SECONDS: Final = 10
 # Sends a request (method, URL, token, body); returns status and text.

@@ -8,8 +8,8 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.clouds.clients import AwsCli, NoAnswerError, NotFoundError, Run
-from gpu_tenancy.doctor.needs import NodesNeed, nodes_of, parts_of
-from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, zone_row
+from gpu_tenancy.doctor.needs import NodesNeed, nodes_of
+from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, rights_of, zone_row
 from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -22,16 +22,19 @@ _CONTROL_PLANE: Final = 6
 _REBALANCE: Final = "AZRebalance"
 
 
-def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:
-    """Questions of a preflight to AWS."""
+def questions(stack: Stack, section: AwsCluster, types: Sequence[str], run: Run) -> Iterator[Question]:
+    """Questions of a preflight to AWS; `types` are those of the stack's resources."""
     cli, needs = AwsCli(run, section.region), nodes_of(stack, section)
     try:
         caller = str(cli.ask("sts", "get-caller-identity")["Arn"])  # This operation needs no right.
     except NoAnswerError as error:
         raise ConsoleError(f"aws sts get-caller-identity: {error}", "run it yourself, and correct the login") from error
     yield from _quotas(cli, needs)
-    types = sorted({need.machine.type for need in needs})
-    yield Question("zones", ", ".join(types), "offered in the zones", lambda: _zones(cli, needs, section))
+    machines = ", ".join(sorted({need.machine.type for need in needs}))
+    yield Question("zones", machines, "offered in the zones", lambda: _zones(cli, needs, section))
+    if creation := section.create:
+        zones = [*(creation.subnets or section.zonal)]
+        yield Question("zones", "control plane", "zones of EKS", lambda: _control_plane(cli, zones))
     if section.subnets:
         yield Question("subnets", ", ".join(section.subnets), "free addresses", lambda: _subnets(cli, needs, section))
     # Pools with GPUs whose node groups have several zones; Karpenter has no Auto Scaling groups.
@@ -39,8 +42,8 @@ def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]
     if spread and section.autoscaler != "karpenter":
         rebalanced = partial(_rebalanced, cli, section.name, spread)
         yield Question("rebalancing", ", ".join(spread), f"{_REBALANCE} suspended", rebalanced)
-    rights = preflight().aws.needed(parts_of(stack))
-    yield Question("rights", caller, f"{len(rights)} actions", lambda: _rights(cli, caller, rights))
+    rights = preflight().aws.needed(types)
+    yield rights_of(caller, rights, lambda: _rights(cli, caller, rights), f"allow it for {caller}")
     offered = partial(cli.ask, "eks", "describe-cluster-versions")
     versions = ("EKS", lambda: [row["clusterVersion"] for row in offered()["clusterVersions"]])
     ready = ("ACTIVE", lambda: cli.ask("eks", "describe-cluster", name=section.name)["cluster"]["status"])
@@ -89,6 +92,17 @@ def _zones(cli: AwsCli, needs: Sequence[NodesNeed], section: AwsCluster) -> Iter
         yield zone_row(need, wanted, available, there & set(section.zones), fits=fits)
 
 
+def _control_plane(cli: AwsCli, zones: Sequence[str]) -> Iterator[Row]:
+    """Whether EKS has control planes in some zones, of which only the account knows the IDs."""
+    answer = cli.ask("ec2", "describe-availability-zones", ZoneNames=list(zones))
+    closed = {
+        row["ZoneName"] for row in answer["AvailabilityZones"] if row["ZoneId"] in preflight().aws.no_control_plane
+    }
+    available = f"not in {', '.join(sorted(closed))}" if closed else "all"
+    fix = "set cluster.create.subnets, or cluster.create.zones, to other zones: EKS has no control plane there"
+    yield judged("zones", "control plane", ", ".join(zones), available, fits=not closed, fix=fix)
+
+
 def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iterator[Row]:
     """Addresses of nodes and their network interfaces; with the VPC CNI, each pod needs another one."""
     answer = cli.ask("ec2", "describe-subnets", SubnetIds=sorted(section.subnets.values()))
@@ -130,13 +144,10 @@ def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row
         yield judged("rebalancing", pool, f"{_REBALANCE} suspended", available, fits=fits, fix=fix)
 
 
-def _rights(cli: AwsCli, caller: str, rights: list[str]) -> Iterator[Row]:
+def _rights(cli: AwsCli, caller: str, rights: list[str]) -> dict[str, str]:
     principal = caller
     # The role of an assumed-role session: a session's ARN does not have the role's path.
     if match := re.fullmatch(r"arn:[\w-]+:sts::\d+:assumed-role/([^/]+)/.+", caller):
         principal = str(cli.ask("iam", "get-role", RoleName=match[1])["Role"]["Arn"])
     answer = cli.ask("iam", "simulate-principal-policy", PolicySourceArn=principal, ActionNames=rights)
-    for result in answer["EvaluationResults"]:
-        action, decision = result["EvalActionName"], result["EvalDecision"]
-        allowed, fix = decision == "allowed", f"allow {action} for {caller}"
-        yield judged("rights", action, "allowed", decision, fits=allowed, fix=fix)
+    return {result["EvalActionName"]: result["EvalDecision"] for result in answer["EvaluationResults"]}

@@ -1,63 +1,75 @@
 """Preflight on Azure, by GET requests of `az rest` to Azure Resource Manager."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_tenancy.clouds.clients import Arm, Run
-from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of
-from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, present, zone_row
+from gpu_tenancy.doctor.needs import NodesNeed, nodes_of, types_of
+from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, rights_of, zone_row
 from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.recording import Registration
+
+# All machines that are not spot: https://learn.microsoft.com/azure/quotas/regional-quota-requests.
+_ALL: Final = "cores"
 _SPOT: Final = "lowPriorityCores"  # all spot machines: https://learn.microsoft.com/azure/virtual-machines/spot-vms.
 
 
-def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Question]:
+def questions(stack: Stack, section: AzureCluster, resources: Sequence["Registration"], run: Run) -> Iterator[Question]:
     """Questions of a preflight to Azure."""
     arm, facts, needs = Arm(run), preflight().azure, nodes_of(stack, section)
     home = f"/subscriptions/{section.subscription}"
-    parts = parts_of(stack)
-    for provider in (*facts.providers, *(facts.providers_of_buckets if "buckets" in parts else ())):
+    group, types = section.resource_group, types_of(resources)
+    here, rights = f"{home}/resourceGroups/{group}", _rights_by_scope(section, resources)
+    providers = {need.partition("/")[0] for need in [*facts.needed(types), *rights[here]]}
+    for provider in sorted(providers):
         path, fix = f"{home}/providers/{provider}", f"run `az provider register --namespace {provider}`"
         asked = partial(_registered, arm, ("provider", provider, fix), path, "2025-04-01")
         yield Question("provider", provider, "Registered", asked)
-    for feature in facts.features:
+    for feature in (facts.features[one] for one in types if one in facts.features):
         namespace, _, name = feature.partition("/")
         path = f"{home}/providers/Microsoft.Features/providers/{namespace}/features/{name}"
         fix = f"run `az feature register --namespace {namespace} --name {name}`"
         asked = partial(_registered, arm, ("feature", feature, fix), path, "2021-07-01")
         yield Question("feature", feature, "Registered", asked)
-    types = ", ".join(sorted({need.machine.type for need in needs}))
-    yield Question("machines", types, "quota and zones", lambda: _machines(arm, home, needs, section))
+    machines = ", ".join(sorted({need.machine.type for need in needs}))
+    yield Question("machines", machines, "quota and zones", lambda: _machines(arm, home, needs, section))
     if subnet := section.subnet:
         exists = section.create is None
         yield Question("subnets", subnet, "free addresses", lambda: _subnet(arm, needs, subnet, exists=exists))
-    rights, group = facts.needed(parts), section.resource_group
-    asked = partial(_rights, arm, f"{home}/resourcegroups/{group}", f"resource group {group}", rights)
-    yield Question("rights", group, f"{len(rights)} actions", asked)
-    # Existing storage accounts and vaults on which teams get rights, by resource ID.
-    scopes = [
-        section.container_id(grant.folder.account, grant.folder.bucket, grant.account).partition("/blobServices")[0]
-        for grant in grants_of(stack)
-    ]
-    for store, _ in secrets_of(stack):
-        scopes.append(f"{home}/resourceGroups/{store.group}/providers/Microsoft.KeyVault/vaults/{store.place}")
-    for scope in dict.fromkeys(scopes):
-        name = "/".join(scope.rsplit("/", 2)[1:])
-        asked = partial(_rights, arm, scope, name, facts.on_scope)
-        yield Question("rights", name, f"{len(facts.on_scope)} actions", asked)
+    for scope, needed in rights.items():
+        place = f"resource group {group}" if scope == here else "/".join(scope.rsplit("/", 2)[1:])
+        asked, missing = partial(_allowed, arm, scope, needed), f"create it, or correct its ID: {scope}"
+        yield rights_of(place, needed, asked, f"assign a role with it in {place}", missing)
     versions = f"{home}/providers/Microsoft.ContainerService/locations/{section.location}/kubernetesVersions"
-    cluster = f"{home}/resourceGroups/{group}/providers/Microsoft.ContainerService/managedClusters/{section.name}"
+    cluster = f"{here}/providers/Microsoft.ContainerService/managedClusters/{section.name}"
     yield cluster_question(
         section,
         ("AKS", lambda: [row["version"] for row in arm.get(versions, "2026-08-01").get("values", [])]),
         ("Succeeded", lambda: arm.get(cluster, "2026-08-01").get("properties", {}).get("provisioningState", "unknown")),
         "cluster.name, subscription and resourceGroup",
     )
+
+
+def _rights_by_scope(section: AzureCluster, resources: Iterable["Registration"]) -> dict[str, list[str]]:
+    """Rights by the resource ID on which they are needed: what exists elsewhere, else the resource group."""
+    facts, resources = preflight().azure, list(resources)
+    here = f"/subscriptions/{section.subscription}/resourceGroups/{section.resource_group}"
+    found = {here: [right for right in facts.needed(types_of(resources)) if "/" in right]}
+    for one in resources:
+        for key, rights in facts.places.get(one.type, {}).items():
+            scope = re.split("/secrets/|/blobServices/", str(one.inputs.get(key)))[0]
+            elsewhere = scope.startswith("/") and not f"{scope}/".lower().startswith(f"{here}/".lower())
+            known = found.setdefault(scope if elsewhere else here, [])
+            known += [right for right in rights if right not in known]
+    return found
 
 
 def _registered(arm: Arm, subject: tuple[str, str, str], path: str, version: str) -> Iterator[Row]:
@@ -82,7 +94,8 @@ def _machines(arm: Arm, home: str, needs: Iterable[NodesNeed], section: AzureClu
     for need in listed:
         sku = skus.get(need.machine.type)
         if sku and not need.reserved:
-            sums[_SPOT if need.preemptible else str(sku.get("family", need.machine.type))] += need.nodes * need.cpus
+            own = (_SPOT,) if need.preemptible else (_ALL, str(sku.get("family", need.machine.type)))
+            sums.update(dict.fromkeys(own, need.nodes * need.cpus))
     page = "https://portal.azure.com/#view/Microsoft_Azure_Capacity"
     for family, cpus in sums.items():
         usage = usages.get(family.lower())
@@ -121,19 +134,16 @@ def _subnet(arm: Arm, needs: Iterable[NodesNeed], subnet: str, *, exists: bool) 
     yield compared("subnets", name, needed, Quota(limit, used, "addresses", "use a larger subnet", exists))
 
 
-def _rights(arm: Arm, scope: str, where: str, rights: Iterable[str]) -> Iterator[Row]:
+def _allowed(arm: Arm, scope: str, rights: Iterable[str]) -> dict[str, str]:
     granted = list(arm.pages(f"{scope}/providers/Microsoft.Authorization/permissions", "2022-04-01"))
 
     def matches(right: str, patterns: Iterable[str]) -> bool:
         # Actions match patterns such as `Microsoft.Compute/*`; case is ignored.
         return any(fnmatchcase(right.lower(), str(pattern).lower()) for pattern in patterns)
 
-    wanted = list(rights)
-    allowed = [
-        right
-        for right in wanted
-        if any(
-            matches(right, row.get("actions", [])) and not matches(right, row.get("notActions", [])) for row in granted
-        )
-    ]
-    yield from present("rights", wanted, allowed, f"assign a role with it in {where}")
+    return {
+        right: "allowed"
+        for right in rights
+        for row in granted
+        if matches(right, row.get("actions", [])) and not matches(right, row.get("notActions", []))
+    }

@@ -1,46 +1,47 @@
 """Preflight on Google Cloud, by read-only REST methods with the token of gcloud."""
 
 import re
-import urllib.parse
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
-from gpu_tenancy.clouds.clients import COMPUTE, CONTAINER, PROJECTS, SECRETS, SERVICES, STORAGE, Google, NotFoundError
-from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of
-from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, present, zone_row
-from gpu_tenancy.model.catalogue.preflight import preflight
-from gpu_tenancy.model.plan.object_storage import Folder
+from gpu_tenancy.base.json import map_at
+from gpu_tenancy.clouds.clients import COMPUTE, CONTAINER, PROJECTS, SERVICES, Google
+from gpu_tenancy.doctor.needs import NodesNeed, nodes_of, types_of
+from gpu_tenancy.doctor.results import Question, Quota, Row, cluster_question, compared, judged, rights_of, zone_row
+from gpu_tenancy.model.catalogue.preflight import Place, preflight
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.recording import Registration
+
+_BUCKET: Final = "gcp:storage/bucket:Bucket"
+_POOL: Final = "gcp:container/nodePool:NodePool"
+_API: Final = ".googleapis.com"
+_NAMES: Final = {"resourcemanager": "cloudresourcemanager"}  # of APIs whose rights begin otherwise
+_TESTED: Final = ":testIamPermissions"
 # These use quota of preemptible GPUs: https://cloud.google.com/kubernetes-engine/docs/concepts/dws.
 _QUEUED: Final = {"flex-start", "queued"}
 
 
-def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Question]:
+def questions(
+    stack: Stack, section: GcpCluster, resources: Sequence["Registration"], google: Google
+) -> Iterator[Question]:
     """Questions of a preflight to Google Cloud."""
     facts, project, needs = preflight().gcp, section.project, nodes_of(stack, section)
-    parts = parts_of(stack)
-    rights = facts.needed(parts)
     _ = google.token
-    fix = f"grant a role with it in project {project}"
-    yield Question(
-        "rights",
-        project,
-        f"{len(rights)} permissions",
-        lambda: present("rights", rights, google.tested(f"{PROJECTS}/projects/{project}", rights), fix),
-    )
-    services = [*facts.services, *(facts.services_of_create if "create" in parts else [])]
-    services += facts.services_of_service_accounts if "serviceAccounts" in parts else []
-    kinds = dict.fromkeys(made.kind for made in storage_classes(stack.cluster, stack.teams.values()))
-    services += [name for kind in kinds for name in facts.services_of_storage.get(kind, ())]
-    for service in services:
+    yield from _rights(google, project, resources)
+    kinds = {made.kind for made in storage_classes(stack.cluster, stack.teams.values())}
+    for service in dict.fromkeys(name for kind in kinds for name in facts.services_of_storage.get(kind, ())):
         yield Question("API", service, "enabled", partial(_service, google, project, service))
-    yield from _data(stack, google)
-    yield Question("quota", section.region, "GPUs", lambda: _quotas(google, needs, section))
+    yield Question("quota", project, "GPUs and CPUs", lambda: _of_project(google, needs, section))
+    yield Question(
+        "quota", section.region, "GPUs, CPUs and disks", lambda: _of_region(google, needs, section, resources)
+    )
     for machine_type in sorted({need.machine.type for need in needs}):
         own = [need for need in needs if need.machine.type == machine_type]
         yield Question("zones", machine_type, "offered", partial(_zones, google, own, section, machine_type))
@@ -59,45 +60,48 @@ def _versions(google: Google, location: str) -> list[str]:
     return [".".join(str(name).split(".")[:2]) for name in offered]
 
 
-def _data(stack: Stack, google: Google) -> Iterator[Question]:
-    # Existing buckets, folders and secrets can be of other projects.
-    facts = preflight().gcp
-    for place in [grant.folder for grant in grants_of(stack)]:
-        rights = facts.on_folder if place.prefix else facts.on_bucket
-        yield Question("rights", str(place), f"{len(rights)} permissions", partial(_on_folder, google, place, rights))
-    secrets = secrets_of(stack)
-    for project in dict.fromkeys(store.place for store, _ in secrets):
-        service = facts.service_of_secrets
-        yield Question("API", service, "enabled", partial(_service, google, project, service))
-    for store, name in secrets:
-        asked = partial(_on_secret, google, store.place, name)
-        yield Question("rights", name, f"{len(facts.on_secret)} permissions", asked)
+def _rights(google: Google, project: str, resources: Sequence["Registration"]) -> Iterator[Question]:
+    """Rights in the project and on what exists, and the APIs of these rights; what exists can be of other projects."""
+    facts, places = preflight().gcp, _places(resources)
+    needed = facts.needed(types_of(one for one in resources if one.urn not in places))
+    rights = [need for need in needed if not need.endswith(_API)]
+    url, fix = f"{PROJECTS}/projects/{project}{_TESTED}", f"grant a role with it in project {project}"
+    yield rights_of(f"project {project}", rights, partial(_on_place, google, url, rights), fix)
+    grants = [(one, places[one.urn][1]) for one in resources if one.urn in places]
+    services = [(project, _service_of(need)) for need in needed]
+    services += [(str(one.inputs.get("project") or project), _service_of(first)) for one, (first, *_) in grants]
+    for used, service in dict.fromkeys(services):
+        yield Question("API", service, "enabled", partial(_service, google, used, service))
+    for place, granted in dict.fromkeys(places.values()):
+        asked, fix = partial(_on_place, google, place.url, granted), f"grant a role with it on {place.name}"
+        yield rights_of(place.name, granted, asked, fix, place.fix)
 
 
-def _on_secret(google: Google, project: str, name: str) -> Iterator[Row]:
-    rights = preflight().gcp.on_secret
-    granted = google.tested(f"{SECRETS}/projects/{project}/secrets/{name}", rights)
-    yield from _each(rights, granted, f"secret {name} of project {project}")
+def _service_of(need: str) -> str:
+    """The API of a right such as `container.clusters.get`; an API is its own."""
+    name = need.partition(".")[0]
+    return need if need.endswith(_API) else f"{_NAMES.get(name, name)}{_API}"
 
 
-def _each(rights: list[str], granted: list[str], place: str) -> Iterator[Row]:
-    for right in rights:
-        answer = "allowed" if right in granted else "not allowed"
-        fix = f"grant a role with it on {place}"
-        yield judged("rights", f"{right} on {place}", "allowed", answer, fits=right in granted, fix=fix)
+def _places(resources: Sequence["Registration"]) -> dict[str, tuple[Place, tuple[str, ...]]]:
+    """What exists and gets rights, with the rights that this needs, by the URN of the right."""
+    facts, made = preflight().gcp, {one.inputs.get("name") for one in resources if one.type == _BUCKET}
+    found: dict[str, tuple[Place, tuple[str, ...]]] = {}
+    for one in resources:
+        if (place := facts.places.get(one.type)) and one.inputs.get("bucket") not in made:
+            given = {key: str(value).rstrip("/") for key, value in one.inputs.items()}
+            url = place.url.format(**{key: quote(str(value), safe="") for key, value in one.inputs.items()})
+            filled = Place(name=place.name.format(**given), url=url, fix=place.fix.format(**given))
+            found[one.urn] = filled, facts.types[one.type]
+    return found
 
 
-def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row]:
-    url, what, fix = f"{STORAGE}/b/{place.bucket}", "a bucket", "correct its name, or set create"
-    if place.prefix:
-        url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
-        what, fix = "a managed folder", f"run `gcloud storage managed-folders create {place}/`"
-    try:
-        granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
-    except NotFoundError:
-        yield Row("rights", str(place), what, "not found", "missing", fix)
-        return
-    yield from _each(rights, granted, str(place))
+def _on_place(google: Google, url: str, rights: Sequence[str]) -> dict[str, str]:
+    if url.endswith(_TESTED):
+        granted = google.tested(url.removesuffix(_TESTED), [*rights])
+    else:
+        granted = google.get(url, "", permissions=[*rights]).get("permissions", [])
+    return dict.fromkeys(granted, "allowed")
 
 
 def _service(google: Google, project: str, service: str) -> Iterator[Row]:
@@ -107,23 +111,54 @@ def _service(google: Google, project: str, service: str) -> Iterator[Row]:
     yield judged("API", service, "enabled", state, fits=state == "enabled", fix=fix)
 
 
-def _quotas(google: Google, needs: Iterable[NodesNeed], section: GcpCluster) -> Iterator[Row]:
-    region = google.get(f"{COMPUTE}/projects/{section.project}/regions/{section.region}", "compute.regions.get")
-    quotas = {quota["metric"]: quota for quota in region.get("quotas", [])}
-    sums = Counter[str]()
-    for need in (need for need in needs if need.machine.gpus and not need.reserved):
-        prefix = "PREEMPTIBLE_" if need.preemptible or need.capacity in _QUEUED else ""
-        metric = preflight().gcp.metric_of(need.machine.type) or f"GPUS of {need.machine.type}"
-        sums[prefix + metric] += need.nodes * need.machine.gpus
-    page = f"{section.region} at https://console.cloud.google.com/iam-admin/quotas?project={section.project}"
-    for metric, needed in sums.items():
+def _of_project(google: Google, needs: Iterable[NodesNeed], section: GcpCluster) -> Iterator[Row]:
+    """Quotas of all regions together, which also spot machines count against; that of GPUs is 0 in a new project."""
+    answer = google.get(f"{COMPUTE}/projects/{section.project}", "compute.projects.get")
+    sums = Counter[tuple[str, str]]()
+    for need in (need for need in needs if not need.reserved):
+        sums["GPUS_ALL_REGIONS", "GPUs"] += need.nodes * need.machine.gpus
+        sums["CPUS_ALL_REGIONS", "CPUs"] += need.nodes * need.cpus
+    yield from _compared(answer, sums, section, "project")
+
+
+def _of_region(
+    google: Google, needs: Iterable[NodesNeed], section: GcpCluster, resources: Iterable["Registration"]
+) -> Iterator[Row]:
+    facts = preflight().gcp
+    answer = google.get(f"{COMPUTE}/projects/{section.project}/regions/{section.region}", "compute.regions.get")
+    sums = Counter[tuple[str, str]]()
+    for need in (need for need in needs if not need.reserved):
+        if need.machine.gpus:
+            prefix = "PREEMPTIBLE_" if need.preemptible or need.capacity in _QUEUED else ""
+            metric = _metric(facts.gpus, need) or f"GPUS of {need.machine.type}"
+            sums[prefix + metric, "GPUs"] += need.nodes * need.machine.gpus
+        # Spot machines have a quota of CPUs only if the project was given one.
+        if not need.preemptible and (metric := _metric(facts.cpus, need)):
+            sums[metric, "CPUs"] += need.nodes * need.cpus
+    for pool in (one for one in resources if one.type == _POOL):
+        disk, most = map_at(pool.inputs, "nodeConfig"), map_at(pool.inputs, "autoscaling")["totalMaxNodeCount"]
+        sums[facts.disks[str(disk["diskType"])], "GB"] += int(str(disk["diskSizeGb"])) * int(str(most))
+    yield from _compared(answer, sums, section, "region")
+
+
+def _metric(table: Mapping[str, str], need: NodesNeed) -> str | None:
+    return next((metric for begin, metric in table.items() if need.machine.type.startswith(f"{begin}-")), None)
+
+
+def _compared(
+    answer: Mapping[str, Any], sums: Mapping[tuple[str, str], int], section: GcpCluster, where: str
+) -> Iterator[Row]:
+    quotas = {quota["metric"]: quota for quota in answer.get("quotas", [])}
+    scope = section.region if where == "region" else "all regions"
+    page = f"{scope} at https://console.cloud.google.com/iam-admin/quotas?project={section.project}"
+    for (metric, unit), needed in sums.items():
         if quota := quotas.get(metric):
             limit, used, exists = int(quota["limit"]), int(quota["usage"]), section.create is None
             fix = f"request an increase of {metric} in {page}"
-            yield compared("quota", metric, needed, Quota(limit, used, "GPUs", fix, exists))
-        else:
-            fix = f"compare the quota of these GPUs in {page}"
-            yield Row("quota", metric, f"{needed} GPUs", "not listed by the region", "unknown", fix)
+            yield compared("quota", metric, needed, Quota(limit, used, unit, fix, exists))
+        elif needed:
+            fix = f"compare the quota of these {unit} in {page}"
+            yield Row("quota", metric, f"{needed:,} {unit}", f"not listed by the {where}", "unknown", fix)
 
 
 def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, machine_type: str) -> Iterator[Row]:

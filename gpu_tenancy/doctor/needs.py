@@ -1,20 +1,18 @@
 """Cloud resources that a deployment of a stack needs."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpu_tenancy.model.catalogue import Machine, find_machine
-from gpu_tenancy.model.catalogue.preflight import Part
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.identities import DataGrant, identities, made_buckets, team_identities
-from gpu_tenancy.model.plan.people import access
-from gpu_tenancy.model.plan.secrets import Store, readers
-from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
-from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
+
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.recording import Registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +57,6 @@ def nodes_of(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> t
     return tuple(found)
 
 
-def parts_of(stack: Stack) -> frozenset[Part]:
-    """Parts of a stack that need further rights than node pools."""
-    people, creates = access(Tree(stack)), stack.cluster.creation is not None
-    reads_secrets = bool(readers(stack))
-    stored = {made.kind for made in storage_classes(stack.cluster, stack.teams.values())}
-    found: dict[Part, bool] = {
-        "create": creates,
-        "network": isinstance(stack.cluster, CloudCluster) and creates and stack.cluster.makes_network,
-        "people": bool(people and people.principals),
-        "serviceAccounts": bool(identities(stack)),
-        "identities": bool(team_identities(stack)),
-        "buckets": bool(made_buckets(stack.datasets.values())),
-        "secrets": reads_secrets,
-        "secretsOfCreate": creates and reads_secrets,
-        "efs": "efs" in stored,
-        "lustre": "fsx-lustre" in stored,
-    }
-    return frozenset(part for part, needed in found.items() if needed)
-
-
-def grants_of(stack: Stack) -> tuple[DataGrant, ...]:
-    """Rights of teams on existing buckets, each folder once."""
-    made = {(made.bucket.bucket, made.bucket.account) for made in made_buckets(stack.datasets.values())}
-    by_folder = {
-        grant.folder: grant
-        for identity in team_identities(stack)
-        for grant in identity.datasets
-        if (grant.folder.bucket, grant.folder.account) not in made
-    }
-    return tuple(grant for _, grant in sorted(by_folder.items()))
-
-
-def secrets_of(stack: Stack) -> tuple[tuple[Store, str], ...]:
-    """The secrets in the cloud that teams read, each once."""
-    pairs = ((store, name) for reader in readers(stack) for store, names in reader.secrets for name in names)
-    return tuple(dict.fromkeys(pairs))
+def types_of(resources: Iterable["Registration"]) -> list[str]:
+    """The types of resources, each once; `.get` is at the end of one that is only read."""
+    return sorted({f"{one.type}.get" if one.external_id else one.type for one in resources})

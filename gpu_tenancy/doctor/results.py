@@ -1,6 +1,6 @@
 """Results of a preflight, as a table or JSON."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -10,6 +10,7 @@ from rich.text import Text
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
 from gpu_tenancy.base.terminal import table
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.clouds.clients import DeniedError, NoAnswerError, NotFoundError
 from gpu_tenancy.doctor.needs import NodesNeed
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
@@ -123,11 +124,31 @@ def compared(check: str, subject: str, needed: int, quota: Quota) -> Row:
     return Row(check, subject, f"{needed:,} {quota.unit}", available, verdict, fix)
 
 
-def present(check: str, needed: Iterable[str], available: Iterable[str], fix: str) -> Iterator[Row]:
-    """A row for each needed name: OK if it is available."""
-    known = set(available)
-    for name in needed:
-        yield judged(check, name, "yes", "yes" if name in known else "no", fits=name in known, fix=fix)
+def rights_of(
+    place: str, rights: Sequence[str], ask: Callable[[], Mapping[str, str]], fix: str, missing: str = ""
+) -> Question:
+    """Whether all rights on a place are `allowed` by the answers: one row, or one for each that is not.
+
+    `fix`: how to get one; `missing`: what to do if the place does not exist, empty if that is no answer.
+    """
+    needed = plural(len(rights), "right")
+
+    def asked() -> Iterator[Row]:
+        try:
+            answers = ask()
+        except NotFoundError:
+            if not missing:
+                raise
+            yield Row("rights", place, needed, "not found", "missing", missing)
+            return
+        lacking = [right for right in rights if answers.get(right) != "allowed"]
+        if not lacking:
+            yield Row("rights", place, needed, "allowed", "OK")
+        for right in lacking:
+            answer = answers.get(right, "not allowed")
+            yield Row("rights", f"{right} on {place}", "allowed", answer, "missing", fix)
+
+    return Question("rights", place, needed, asked)
 
 
 _STYLES: Final[dict[Verdict, str]] = {"OK": "green", "missing": "red", "unknown": "yellow"}

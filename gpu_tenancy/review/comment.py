@@ -104,6 +104,8 @@ def _sections(review: Review) -> Iterator[Section]:
     yield _table("serving", 10, all_["serving"])
     warnings = tuple(_listed("<b>Warnings</b>", map(text, now.warnings)))
     yield Section("warnings", 3, warnings)
+    needed = _listed("<b>Before the deployment</b>, these must exist", map(code, review.prerequisites))
+    yield Section("before the deployment", 3, tuple(needed))
     if now.ways_in:
         yield _table("hosts", 3, all_["ways-in"])
     yield _table("node pools", 11, all_["pools"])

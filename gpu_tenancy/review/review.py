@@ -151,3 +151,9 @@ class Review:
     where: Mapping[str, str] = field(default_factory=dict[str, str])  # file and line of `team ml-research`, `pool a100`
     effect: Effect | None = None  # on the workloads of a running cluster; None if none was read
     used: Used | None = None  # in a month; None if none is given
+
+    @property
+    def prerequisites(self) -> tuple[str, ...]:
+        """What must exist before the deployment, except what the base of the comparison needs too."""
+        before = self.comparison.before if self.comparison else None
+        return tuple(line for line in self.now.prerequisites if before is None or line not in before.prerequisites)

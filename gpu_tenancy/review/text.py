@@ -37,6 +37,10 @@ def show_verdict(console: Console, review: Review) -> None:
     console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]", highlight=False)
     for reason in review.verdict.sentences:
         console.print(f"- {escape(reason)}", highlight=False)
+    if review.prerequisites:
+        console.print("Before the deployment, these must exist:")
+    for line in review.prerequisites:
+        console.print(f"- {escape(line)}", highlight=False, soft_wrap=True)
     if review.comparison:
         compared = f"compared with {review.comparison.ref} ({review.comparison.commit})"
         console.print(f"[dim]{escape(compared)}[/dim]", highlight=False)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -13,6 +13,7 @@ import botocore
 import botocore.session as botocore_session
 import botocore.validate as botocore_validate
 import yaml
+from components_builders import cluster
 
 from gpu_tenancy.doctor.checks import cloud_rows
 from gpu_tenancy.doctor.results import Row
@@ -31,7 +32,7 @@ READS: Final = re.compile(r"(Get|List|Describe|Simulate)[A-Z]\w*")  # names of o
 class AwsAccount:
     """An account of AWS: answers by operation, such as `DescribeSubnets`; a text is an error of the CLI."""
 
-    answers: Mapping[str, Data | str]
+    answers: Mapping[str, Data | str | Callable[[Data], Data]]
     asked: list[tuple[str, Data]] = field(default_factory=list[tuple[str, Data]])
 
     def __call__(self, arguments: tuple[str, ...]) -> "CompletedProcess[str]":
@@ -47,6 +48,8 @@ class AwsAccount:
         answer = self.answers[operation.name]
         if isinstance(answer, str):
             return CompletedProcess(arguments, 254, "", answer)
+        if callable(answer):
+            answer = answer(given)
         assert operation.output_shape is not None
         described(answer, operation.output_shape)
         return CompletedProcess(arguments, 0, json.dumps(answer), "")
@@ -90,12 +93,14 @@ class GoogleProject:
         assert token == "token-of-gcloud"  # noqa: S105 - what the fake program printed
         api, name = self._method(method, url)
         self.asked.append(name)
+        rights: list[str] = parse_qs(urlsplit(url).query).get("permissions", [])
         if body is not None:
             assert name.endswith(".testIamPermissions")
             conforms(json.loads(body), "TestIamPermissionsRequest", api["schemas"])
+            rights = json.loads(body)["permissions"]
         answer = self.answers[name]
         if callable(answer):
-            answer = answer(url)
+            answer = answer(url, rights)
         if isinstance(answer, int):
             return answer, json.dumps({"error": {"code": answer, "message": f"{name} is forbidden"}})
         conforms(answer, api["methods"][name]["answer"], api["schemas"])
@@ -181,8 +186,8 @@ def of_model(item: Data, model: str) -> None:
 
 
 def rows_of(sections: Data, program: Any, send: Any = None) -> list[Row]:
-    stack = load(Source(sections))
-    return list(cloud_rows(stack, program, send) if send else cloud_rows(stack, program))
+    stack, resources = load(Source(sections)), cluster(sections).rendered.registrations
+    return list(cloud_rows(stack, resources, program, send) if send else cloud_rows(stack, resources, program))
 
 
 def row(rows: list[Row], check: str, subject: str) -> Row:

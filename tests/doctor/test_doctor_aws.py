@@ -1,5 +1,7 @@
 """The preflight on AWS, with recorded answers that have the shapes of botocore's models."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,7 +9,11 @@ from builders import pool, team
 from doctor_builders import READS, AwsAccount, Data, row, rows_of
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.doctor.checks import cloud_rows
+from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.catalogue.preflight import preflight
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source
 
 pytestmark = pytest.mark.slow  # botocore reads the models of services for each client
 
@@ -48,8 +54,17 @@ def auto_scaling_group(pool: str, *suspended: str) -> Data:
     }
 
 
-def account(**changes: Data | str) -> AwsAccount:
-    rights = preflight().aws.needed({"create"})
+def simulated(given: Data, denied: str = "") -> Data:
+    decisions = {action: "implicitDeny" if action == denied else "allowed" for action in given["ActionNames"]}
+    return {"EvaluationResults": [{"EvalActionName": name, "EvalDecision": one} for name, one in decisions.items()]}
+
+
+def zone_ids(given: Data, region: str = "usw2") -> Data:
+    names = given["ZoneNames"]
+    return {"AvailabilityZones": [{"ZoneName": n, "ZoneId": f"{region}-az{i}"} for i, n in enumerate(names, 2)]}
+
+
+def account(**changes: Data | str | Callable[[Data], Data]) -> AwsAccount:
     return AwsAccount(
         {
             "GetCallerIdentity": {
@@ -76,9 +91,8 @@ def account(**changes: Data | str) -> AwsAccount:
                     for n, zone in ((1, "us-west-2a"), (2, "us-west-2b"))
                 ]
             },
-            "SimulatePrincipalPolicy": {
-                "EvaluationResults": [{"EvalActionName": right, "EvalDecision": "allowed"} for right in rights]
-            },
+            "SimulatePrincipalPolicy": simulated,
+            "DescribeAvailabilityZones": zone_ids,
             "DescribeClusterVersions": {"clusterVersions": [{"clusterVersion": "1.35"}, {"clusterVersion": "1.34"}]},
             "DescribeAutoScalingGroups": {"AutoScalingGroups": [auto_scaling_group("l4", "AZRebalance")]},
             "DescribeCluster": {"cluster": {"name": "ml", "status": "ACTIVE"}},
@@ -130,7 +144,10 @@ NEVER_CHANGED = {
 }
 GONE = failure("ResourceNotFoundException", "DescribeCluster", "No cluster")
 RAISE = "request an increase of L-417A185B in Service Quotas, region us-west-2"
-ROWS: dict[str, tuple[Data, Data, str, tuple[str, str, str | None]]] = {
+OTHER_ZONES = "set cluster.create.subnets, or cluster.create.zones, to other zones: EKS has no control plane there"
+ROWS: dict[str, tuple[Data, Mapping[str, Any], str, tuple[str, str, str | None]]] = {
+    "a zone without EKS": (stack(create=CREATE), {"DescribeAvailabilityZones": partial(zone_ids, region="usw1")},
+                           "zones control plane", ("missing", "not in us-west-2a", OTHER_ZONES)),
     "a small quota": (stack(), {"GetServiceQuota": {"Quota": {"Value": 192.0}}}, "quota On-Demand P",
                       ("missing", "192 vCPUs", RAISE)),
     "a quota that was never changed": (stack(), NEVER_CHANGED, "quota On-Demand P", ("missing", "0 vCPUs", RAISE)),
@@ -149,7 +166,9 @@ ROWS: dict[str, tuple[Data, Data, str, tuple[str, str, str | None]]] = {
 
 
 @pytest.mark.parametrize(("sections", "answers", "about", "expected"), ROWS.values(), ids=ROWS)
-def test_the_row_of(sections: Data, answers: Data, about: str, expected: tuple[str, str, str | None]) -> None:
+def test_the_row_of(
+    sections: Data, answers: Mapping[str, Any], about: str, expected: tuple[str, str, str | None]
+) -> None:
     check, _, subject = about.partition(" ")
     found = row(rows_of(sections, account(**answers)), check, subject)
     verdict, available, fix = expected
@@ -178,85 +197,85 @@ def asked(sections: Data) -> list[tuple[str, Any]]:
     return ready.asked
 
 
+def rights(sections: Data) -> set[str]:
+    """Rights that are asked for."""
+    (given,) = [given for name, given in asked(sections) if name == "SimulatePrincipalPolicy"]
+    return {*given["ActionNames"]}
+
+
 def test_rights_are_those_of_the_role_behind_the_session() -> None:
-    lacking = account(
-        SimulatePrincipalPolicy={
-            "EvaluationResults": [{"EvalActionName": "iam:PassRole", "EvalDecision": "implicitDeny"}]
-        }
-    )
-    found = row(rows_of(stack(), lacking), "rights", "iam:PassRole")
+    lacking = account(SimulatePrincipalPolicy=partial(simulated, denied="iam:PassRole"))
+    found = row(rows_of(stack(), lacking), "rights", "iam:PassRole on ")
     assert (found.verdict, found.available) == ("missing", "implicitDeny")
+    assert found.fix == "allow it for arn:aws:sts::111122223333:assumed-role/deploy/me"
     (given,) = [given for name, given in lacking.asked if name == "SimulatePrincipalPolicy"]
     assert given["PolicySourceArn"] == ROLE
-    assert "eks:CreateCluster" not in given["ActionNames"]
 
 
-def test_access_in_an_existing_cluster_needs_more_rights() -> None:
-    sections = stack(identityProvider="arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com")
-    people, accounts = account(), account()
-    rows_of({**sections, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}}, people)
-    sections["teams"]["a"]["serviceAccounts"] = {
-        "ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}
-    }
-    rows_of(sections, accounts)
-    assert more_rights(people) == {"eks:CreateAccessEntry"}
-    assert more_rights(accounts) == {"eks:CreateAccessEntry", "iam:PutRolePolicy"}
-
-
+ISSUER = "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com"
 DATA: Data = {
     "own": {"bucket": "s3://ml-own/v1", "create": True},
     "corpus": {"bucket": "s3://ml-corpus/v3"},
 }
+SECRETS: Data = {"secrets": {"wandb": {"from": "aws://us-west-2/a/wandb"}}}
+ROBOT: Data = {"serviceAccounts": {"ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}}}
+NEW, OLD = stack(create=CREATE), stack()
+TAGGED = {"ec2:CreateTags", "eks:TagResource", "iam:TagRole"}
+EXISTING = {"eks:CreateCluster", "eks:CreateAccessEntry", "iam:CreateOpenIDConnectProvider", "kms:CreateKey"}
 
 
-def test_data_needs_rights_only_for_created_resources() -> None:
-    sections = {**stack(create=CREATE), "datasets": DATA}
-    created = account()
-    rows_of(sections, created)
-    buckets = {right for right in more_rights(created) if right.startswith("s3:")}
-    assert {"s3:CreateBucket", "s3:PutBucketPolicy", "s3:PutBucketPublicAccessBlock"} <= buckets
-    assert {"eks:CreatePodIdentityAssociation", "iam:PutRolePolicy"} <= more_rights(created)
-    given = account()
-    existing = stack(provides=["networkPolicies", "s3Volumes"])
-    rows_of({**existing, "datasets": {"corpus": DATA["corpus"]}}, given)
-    assert more_rights(given) == set()  # the report lists who grants what
+def of_team(sections: Data, **more: Any) -> Data:
+    return {**sections, "teams": {"a": {**sections["teams"]["a"], **more}}}
 
 
-def test_secrets_need_roles_and_a_token_issuer() -> None:
-    secrets = {"wandb": {"from": "aws://us-west-2/a/wandb"}}
-    rights: list[set[str]] = []
-    for sections in (stack(), stack(create=CREATE)):
-        sections["teams"]["a"]["secrets"] = secrets
-        asked = account()
-        rows_of(sections, asked)
-        rights.append(more_rights(asked))
-    assert rights[0] == {"iam:GetOpenIDConnectProvider", "iam:ListOpenIDConnectProviders", "iam:PutRolePolicy"}
-    assert "iam:CreateOpenIDConnectProvider" in rights[1]
+def stored(**storage: Any) -> Data:
+    return of_team(NEW, storage={"files": {"size": "1200Gi", "mode": "shared", **storage}})
 
 
-@pytest.mark.parametrize(
-    ("storage", "right", "other"),
-    [
-        ({"mode": "shared"}, "elasticfilesystem:CreateFileSystem", "ec2:AuthorizeSecurityGroupEgress"),
-        (
-            {"mode": "shared", "class": "fsx-lustre"},
-            "ec2:AuthorizeSecurityGroupEgress",
-            "elasticfilesystem:CreateFileSystem",
-        ),
-    ],
-)
-def test_shared_storage_needs_the_rights_of_its_class(storage: Data, right: str, other: str) -> None:
-    sections, shared = stack(create=CREATE), account()
-    sections["teams"]["a"]["storage"] = {"files": {"size": "1200Gi", **storage}}
-    rows_of(sections, shared)
-    assert right in more_rights(shared)
-    assert other not in more_rights(shared)
+# Rights that a stack needs, and rights that it does not.
+RIGHTS: dict[str, tuple[Data, set[str], set[str]]] = {
+    "an existing cluster": (OLD, {"eks:CreateNodegroup", "eks:DescribeCluster", "iam:AttachRolePolicy", "iam:PassRole",
+                                  "autoscaling:CreateOrUpdateTags", "autoscaling:DescribeAutoScalingGroups"} | TAGGED,
+                            EXISTING),
+    "a new cluster": (NEW, {"eks:AssociateAccessPolicy", "eks:CreateCluster", "kms:CreateKey"},
+                      {"ec2:CreateVpc", "ec2:CreatePlacementGroup", "sqs:CreateQueue"}),
+    "a compact pool": ({**OLD, "pools": {"h100": {**OLD["pools"]["h100"], "compact": True}}},
+                       {"ec2:CreatePlacementGroup"}, EXISTING),
+    "Karpenter": (stack(create=CREATE, autoscaler="karpenter"), {"sqs:CreateQueue", "sqs:SetQueueAttributes",
+                  "events:PutRule", "events:PutTargets"}, {"autoscaling:CreateOrUpdateTags"}),
+    "a network": (stack(create={**CREATE, "zones": ["us-west-2a", "us-west-2b"]}, subnets={}),
+                  {"ec2:CreateVpc", "ec2:CreateNatGateway", "ec2:ModifyVpcAttribute"}, {"ec2:CreateSecurityGroup"}),
+    "people": ({**OLD, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}},
+               {"eks:CreateAccessEntry"}, EXISTING - {"eks:CreateAccessEntry"}),
+    "service accounts": (of_team(stack(identityProvider=ISSUER), **ROBOT),
+                         {"eks:CreateAccessEntry", "iam:PutRolePolicy"}, EXISTING - {"eks:CreateAccessEntry"}),
+    "data": ({**NEW, "datasets": DATA},
+             {"s3:CreateBucket", "s3:PutBucketPolicy", "s3:PutBucketPublicAccessBlock", "s3:PutBucketTagging",
+              "eks:CreatePodIdentityAssociation", "iam:PutRolePolicy"}, set()),
+    # The report lists who grants what.
+    "data in an existing cluster": ({**stack(provides=["networkPolicies", "s3Volumes"]),
+                                     "datasets": {"corpus": DATA["corpus"]}}, set(), {"s3:CreateBucket"}),
+    "secrets in an existing cluster": (of_team(OLD, **SECRETS), {"iam:GetOpenIDConnectProvider", "iam:PutRolePolicy",
+                                       "iam:ListOpenIDConnectProviders"}, EXISTING),
+    "secrets": (of_team(NEW, **SECRETS), {"iam:CreateOpenIDConnectProvider"}, set()),
+    "EFS": (stored(), {"elasticfilesystem:CreateFileSystem", "ec2:CreateSecurityGroup"},
+            {"ec2:AuthorizeSecurityGroupEgress"}),
+    "Lustre": (stored(**{"class": "fsx-lustre"}), {"ec2:AuthorizeSecurityGroupEgress", "iam:PutRolePolicy"},
+               {"elasticfilesystem:CreateFileSystem"}),
+}  # fmt: skip
 
 
-def more_rights(asked: AwsAccount) -> set[str]:
-    """Checked rights beyond those for node pools."""
-    (given,) = [given for name, given in asked.asked if name == "SimulatePrincipalPolicy"]
-    return {*given["ActionNames"]} - {*preflight().aws.needed()}
+@pytest.mark.parametrize(("sections", "needed", "other"), RIGHTS.values(), ids=RIGHTS)
+def test_rights_follow_from_the_resources_of(sections: Data, needed: set[str], other: set[str]) -> None:
+    found = rights(sections)
+    assert needed <= found
+    assert found.isdisjoint(other)
+
+
+def test_reports_types_without_a_row_of_rights() -> None:
+    other = Registration("urn:pulumi:x::x::aws:sns/topic:Topic::x", "aws:sns/topic:Topic", "x", custom=True, inputs={})
+    found = row([*cloud_rows(load(Source(OLD)), [other], account())], "rights", "aws:sns/topic:Topic")
+    assert (found.verdict, found.available) == ("unknown", "not in the catalogue")
 
 
 def test_no_query_is_sent_without_a_login() -> None:

@@ -13,7 +13,6 @@ from doctor_builders import AzureSubscription, Data, GoogleProject, row, rows_of
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.clouds.clients import NoAnswerError, send
-from gpu_tenancy.model.catalogue.preflight import preflight
 
 CREATE: Data = {
     "version": "1.34",
@@ -41,8 +40,29 @@ def stack(**cluster: Any) -> Data:
     }  # fmt: skip
 
 
+def granted(url: str, rights: list[str]) -> Data:  # noqa: ARG001 - of all places
+    return {"permissions": rights}
+
+
+def quotas(**metrics: tuple[int, int]) -> Data:
+    """Limit and usage of quotas."""
+    listed = [{"metric": name, "limit": float(limit), "usage": float(used)} for name, (limit, used) in metrics.items()]
+    return {"name": "us-central1", "quotas": listed}
+
+
+REGION = {
+    "NVIDIA_L4_GPUS": (64, 8),
+    "PREEMPTIBLE_NVIDIA_A100_GPUS": (16, 0),
+    "N2_CPUS": (32, 0),
+    "SSD_TOTAL_GB": (2000, 0),
+}
+PROJECT = {"GPUS_ALL_REGIONS": (56, 8), "CPUS_ALL_REGIONS": (640, 0)}
+
+
 def project(**changes: Any) -> GoogleProject:
     methods = {
+        "project": "compute.projects.get",
+        "repository": "artifactregistry.projects.locations.repositories.testIamPermissions",
         "regions": "compute.regions.get",
         "machines": "compute.machineTypes.aggregatedList",
         "subnetwork": "compute.subnetworks.get",
@@ -54,15 +74,9 @@ def project(**changes: Any) -> GoogleProject:
         "folder": "storage.managedFolders.testIamPermissions",
         "secret": "secretmanager.projects.secrets.testIamPermissions",
     }
-    quotas = {"NVIDIA_L4_GPUS": (64, 8), "PREEMPTIBLE_NVIDIA_A100_GPUS": (16, 0)}
     answers: Data = {
-        "regions": {
-            "name": "us-central1",
-            "quotas": [
-                {"metric": metric, "limit": float(limit), "usage": float(used)}
-                for metric, (limit, used) in quotas.items()
-            ],
-        },
+        "project": quotas(**PROJECT),
+        "regions": quotas(**REGION),
         "machines": {
             "items": {
                 "zones/us-central1-a": {"machineTypes": [{"name": "any", "zone": "us-central1-a"}]},
@@ -82,11 +96,8 @@ def project(**changes: Any) -> GoogleProject:
         },
         "versions": {"validMasterVersions": ["1.34.1-gke.1", "1.33.5-gke.2"]},
         "cluster": {"name": "ml", "status": "RUNNING"},
-        "rights": {"permissions": preflight().gcp.needed({"create"})},
         "service": {"name": "projects/1/services/x", "state": "ENABLED"},
-        "bucket": {"permissions": preflight().gcp.on_bucket},
-        "folder": {"permissions": preflight().gcp.on_folder},
-        "secret": {"permissions": preflight().gcp.on_secret},
+        **dict.fromkeys(("rights", "bucket", "folder", "secret", "repository"), granted),
     }
     return GoogleProject({methods[name]: answer for name, answer in (answers | changes).items()})
 
@@ -116,8 +127,7 @@ def test_checks_storage_apis_only_where_claims_use_them() -> None:
 
 
 def test_gpus_in_use_are_missing_only_for_new_clusters() -> None:
-    quotas = [{"metric": "NVIDIA_L4_GPUS", "limit": 32.0, "usage": 8.0}]
-    few = {"name": "us-central1", "quotas": quotas}
+    few = quotas(NVIDIA_L4_GPUS=(32, 8))
     assert row(asked(stack(), project(regions=few)), "quota", "NVIDIA_L4_GPUS").needed == "32 GPUs"
     for sections, verdict in ((stack(create=CREATE), "missing"), (stack(), "unknown")):
         found = row(asked(sections, project(regions=few)), "quota", "NVIDIA_L4_GPUS")
@@ -143,11 +153,22 @@ FEW_RIGHTS = {"rights": {"permissions": ["container.clusters.create"]}}
 OTHER_ZONE = {"machines": {"items": {"zones/us-central1-f": {"machineTypes": [{"name": "any"}]}}}}
 OTHER_RANGE: Data = {"subnetwork": {"secondaryIpRanges": [{"rangeName": "gke-pods"}], "utilizationDetails": {}}}
 NO_DATA: Data = {"folder": 404, "bucket": {"permissions": []}, "secret": 403}
+REPOSITORY = "projects/shared/locations/europe/repositories/base"
 FOLDER = "run `gcloud storage managed-folders create gs://ml-evals/set/v2/`"
 ENABLE = "run `gcloud services enable container.googleapis.com --project example-ml`"
 ROWS: dict[str, tuple[Data, Data, str, dict[str, str]]] = {
-    "a right that is granted": (NEW, FEW_RIGHTS, "rights container.clusters.create", {"verdict": "OK"}),
-    "a missing right": (NEW, FEW_RIGHTS, "rights iam.serviceAccounts.actAs", {"verdict": "missing"}),
+    "all rights": (NEW, {}, "rights project example-ml", {"verdict": "OK", "needed": "18 rights"}),
+    "a missing right": (NEW, FEW_RIGHTS, "rights iam.serviceAccounts.actAs",
+                        {"verdict": "missing", "fix": "grant a role with it in project example-ml"}),
+    "no GPUs of a new project": (NEW, {"project": quotas(GPUS_ALL_REGIONS=(0, 0))}, "quota GPUS_ALL_REGIONS",
+        {"verdict": "missing", "needed": "48 GPUs", "fix": "request an increase of GPUS_ALL_REGIONS in all regions at"
+         " https://console.cloud.google.com/iam-admin/quotas?project=example-ml"}),
+    "CPUs of all regions": (NEW, {"project": quotas(CPUS_ALL_REGIONS=(500, 0))}, "quota CPUS_ALL_REGIONS",
+                            {"verdict": "missing", "needed": "608 CPUs"}),
+    "CPUs of a family": (NEW, {"regions": quotas(N2_CPUS=(24, 0))}, "quota N2_CPUS",
+                         {"verdict": "missing", "needed": "32 CPUs"}),
+    "boot disks": (NEW, {"regions": quotas(SSD_TOTAL_GB=(500, 0))}, "quota SSD_TOTAL_GB",
+                   {"verdict": "missing", "needed": "1,400 GB", "available": "500 GB, 0 in use"}),
     "a disabled API": (NEW, {"service": {"state": "DISABLED"}}, "API container.", {"fix": ENABLE}),
     "another zone": (NEW, OTHER_ZONE, "zones l4", {"fix": "set pools.l4.zones: [us-central1-f]"}),
     "another range": (NEW, OTHER_RANGE, "subnets pods", {"fix": "set cluster.create.podRange to one of gke-pods"}),
@@ -159,10 +180,13 @@ ROWS: dict[str, tuple[Data, Data, str, dict[str, str]]] = {
     "a forbidden query": (stack(), {"regions": 403}, "quota us-central1",
                           {"verdict": "unknown", "fix": "grant compute.regions.get"}),
     "no such cluster": (stack(), {"cluster": 404}, "cluster ml", {"available": "no such cluster"}),
-    "no such folder": (with_data(), NO_DATA, "rights gs://ml-evals/set/v2", {"fix": FOLDER}),
+    "no such folder": (with_data(), NO_DATA, "rights gs://ml-evals/set/v2", {"fix": FOLDER, "available": "not found"}),
+    "a repository of another project": ({**NEW, "images": {"registries": [REPOSITORY]}}, {"repository": {}},
+        "rights artifactregistry.repositories.setIamPolicy", {"verdict": "missing", "fix":
+        "grant a role with it on repository base in europe of project shared"}),
     "a missing right on a bucket": (with_data(), NO_DATA, "rights storage.buckets.setIamPolicy on",
                                     {"fix": "grant a role with it on gs://ml-corpus"}),
-    "a forbidden secret": (with_data(), NO_DATA, "rights hub", {"verdict": "unknown"}),
+    "a forbidden secret": (with_data(), NO_DATA, "rights secret hub of project other-project", {"verdict": "unknown"}),
 }  # fmt: skip
 
 
@@ -174,20 +198,47 @@ def test_google_has_a_row_of(sections: Data, answers: Data, about: str, expected
 
 
 def test_checks_rights_on_buckets_folders_and_secrets() -> None:
+    of_project: list[str] = []
     urls: list[str] = []
 
-    def folder(url: str) -> Data:
+    def folder(url: str, rights: list[str]) -> Data:
         urls.append(url)
-        return {"permissions": preflight().gcp.on_folder}
+        return {"permissions": rights}
 
-    ready = project(folder=folder, rights={"permissions": preflight().gcp.needed({"create", "identities", "buckets"})})
-    rows = asked(with_data(), ready)
+    def rights(_: str, asked: list[str]) -> Data:
+        of_project.extend(asked)
+        return {"permissions": asked}
+
+    rows = asked(with_data(), project(folder=folder, rights=rights))
     assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
     (url,) = urls  # not of the bucket that the stack creates
     assert "/b/ml-evals/managedFolders/set%2Fv2%2F/iam/testPermissions?permissions=" in url
-    subjects = {row.subject for row in rows}
-    assert {"storage.buckets.create", "storage.buckets.setIamPolicy on gs://ml-corpus"} <= subjects
-    assert "secretmanager.secrets.setIamPolicy on secret hub of project other-project" in subjects
+    assert {"storage.buckets.create", "storage.managedFolders.setIamPolicy"} <= {*of_project}  # of the created bucket
+    assert "secretmanager.secrets.setIamPolicy" not in of_project
+    places = {row.subject for row in rows if row.check == "rights"}
+    assert places == {
+        "project example-ml",
+        "gs://ml-corpus",
+        "gs://ml-evals/set/v2",
+        "secret hub of project other-project",
+    }
+
+
+def test_checks_apis_that_resources_use() -> None:
+    base = {"compute", "container", "iam"}
+    provider = "projects/1/locations/global/workloadIdentityPools/jobs/providers/jobs"
+    robots = stack(create=CREATE, identityProvider=provider)
+    robots["teams"]["a"]["serviceAccounts"] = {"ci": {"role": "viewer", "subject": "repo:x"}}
+    new = base | {"cloudkms", "cloudresourcemanager", "serviceusage"}
+    for sections, apis in (
+        (stack(), base | {"cloudresourcemanager"}),
+        (NEW, new),
+        (robots, new | {"sts", "iamcredentials"}),
+    ):
+        found = {
+            row.subject.removesuffix(".googleapis.com") for row in asked(sections, project()) if row.check == "API"
+        }
+        assert found == apis
 
 
 def test_no_query_is_sent_without_a_login() -> None:
@@ -259,15 +310,24 @@ def sku(**changes: Any) -> Data:
     }
 
 
-def usage(limit: int = 400, used: int = 0) -> Data:
-    name = {"value": FAMILY.lower(), "localizedValue": "Standard NDSH100v5 Family vCPUs"}
-    return {"value": [{"unit": "Count", "currentValue": used, "limit": limit, "name": name}]}
+def usage(limit: int = 400, used: int = 0, cores: int = 2000) -> Data:
+    names = {FAMILY.lower(): (limit, used), "cores": (cores, used)}
+    return {
+        "value": [
+            {"unit": "Count", "currentValue": used, "limit": limit, "name": {"value": name, "localizedValue": "vCPUs"}}
+            for name, (limit, used) in names.items()
+        ]
+    }
 
 
 def subscription(**changes: Any) -> AzureSubscription:
     answers: Data = {
         "compute": {"registrationState": "Registered"},
         "feature": {"properties": {"state": "Registered"}, "name": "Microsoft.Compute/EncryptionAtHost"},
+        "infiniband": {
+            "properties": {"state": "Registered"},
+            "name": "Microsoft.ContainerService/AKSInfinibandSupport",
+        },
         "skus": sku(),
         "usages": usage(),
         "addresses": {"value": [{"currentValue": 5.0, "id": SUBNET, "limit": 251.0, "unit": "Count"}]},
@@ -284,9 +344,10 @@ def subscription(**changes: Any) -> AzureSubscription:
         "cluster": "/managedClusters/ml",
         "versions": "/kubernetesVersions",
     }
-    others = ("ContainerService", "Network", "Storage")
+    others = ("Authorization", "ContainerService", "Insights", "KeyVault", "ManagedIdentity", "Network", "Storage")
     registered = {f"/providers/Microsoft.{name}": answers["compute"] for name in others}
-    return AzureSubscription(registered | {ends[name]: answer for name, answer in answers.items()})
+    registered["/features/AKSInfinibandSupport"] = answers["infiniband"]
+    return AzureSubscription(registered | {end: answers[name] for name, end in ends.items() if name in answers})
 
 
 def test_ready_subscription_is_only_read() -> None:
@@ -294,7 +355,7 @@ def test_ready_subscription_is_only_read() -> None:
     rows = rows_of(azure_stack(), ready)
     assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
     assert {row.check for row in rows} == {"provider", "feature", "zones", "quota", "subnets", "rights", "cluster"}
-    assert len(ready.asked) == 9  # The fake fails for any program or method but `az rest --method get`.
+    assert len(ready.asked) == 10  # The fake fails for any program or method but `az rest --method get`.
 
 
 NO_LOCATION = {"type": "Location", "values": ["eastus"], "reasonCode": "NotAvailableForSubscription"}
@@ -314,8 +375,13 @@ AZURE_ROWS: dict[str, tuple[Data, str, dict[str, str]]] = {
                                                {"verdict": "missing", "available": "not available in eastus"}),
     "a machine type that the zone lacks": ({"skus": sku(restrictions=[NO_ZONE])}, "zones h100",
                                            {"verdict": "missing", "available": "zones 2"}),
-    "a right that is granted": (OF_SERVICE, "rights managedClusters/read", {"verdict": "OK"}),
-    "a missing right": (OF_SERVICE, "rights subnets/join", {"verdict": "missing"}),
+    "vCPUs of the location": ({"usages": usage(cores=192)}, "quota cores",
+                              {"verdict": "missing", "needed": "384 vCPUs", "available": "192 vCPUs, 0 in use"}),
+    "all rights": ({}, "rights resource group ml", {"verdict": "OK", "needed": "4 rights"}),
+    "a missing right of the subnet": (OF_SERVICE, "rights subnets/join",
+                                      {"verdict": "missing", "fix": "assign a role with it in subnets/nodes"}),
+    "a subnet that does not exist": ({"rights": "ERROR: Not Found({'code':'ResourceNotFound'})"},
+        "rights subnets/nodes", {"verdict": "missing", "fix": f"create it, or correct its ID: {SUBNET}"}),
     "a feature that is not registered": ({"feature": {"properties": {"state": "NotRegistered"}}},
                                          "feature Encryption", {"fix": FEATURE}),
     "a forbidden query": ({"addresses": NOT_ALLOWED}, "subnets nodes",
@@ -364,7 +430,8 @@ def test_checks_rights_on_storage_accounts_and_vaults() -> None:
     permissions = {
         path.partition("/providers/Microsoft.Authorization")[0] for path in ready.asked if "permissions" in path
     }
-    assert permissions == {f"{HOME}/resourcegroups/ml", ACCOUNT, VAULT}
+    workspace = f"{HOME}/resourceGroups/logs/providers/Microsoft.OperationalInsights/workspaces/ml"
+    assert permissions == {f"{HOME}/resourceGroups/ml", ACCOUNT, SUBNET, VAULT, workspace}
     contributor = {"value": [{"actions": ["*"], "notActions": ["Microsoft.Authorization/*/Write"]}]}
     lacking = rows_of(azure_with_data(account=ACCOUNT), for_a_new_cluster(rights=contributor))
     missing = {row.fix for row in lacking if row.verdict == "missing"}
@@ -375,7 +442,9 @@ def test_new_storage_account_needs_provider_and_rights() -> None:
     ready = for_a_new_cluster()
     rows = rows_of(azure_with_data(create=True), ready)
     assert row(rows, "provider", "Microsoft.Storage").verdict == "OK"
-    assert row(rows, "rights", "Microsoft.Storage/storageAccounts/write").verdict == "OK"
+    lacking = for_a_new_cluster(**OF_SERVICE)
+    subject = "Microsoft.Storage/storageAccounts/write on resource group ml"
+    assert row(rows_of(azure_with_data(create=True), lacking), "rights", subject).verdict == "missing"
     assert not [path for path in ready.asked if "mldata" in path]
 
 

@@ -267,10 +267,12 @@ def doctor(
     with terminal.errors(stack):
         tree = options.tree_of(stack, project)
         loaded = tree.written
-        with terminal.reported_if_slow("asking the cloud"):
-            rows = [*(() if upgrade else checks.tools(loaded)), *(checks.cloud_rows(loaded) if cloud else ())]
-        if live:
-            rendered = rendering.preview(stack, projects.project_folder(project))
+        rendered = rendering.preview(stack, projects.project_folder(project)) if cloud or live else None
+        rows = [] if upgrade else [*checks.tools(loaded)]
+        if rendered and cloud:
+            with terminal.reported_if_slow("asking the cloud"):
+                rows += checks.cloud_rows(loaded, rendered.rendered.registrations)
+        if rendered and live:
             manifests = [item.manifest for item in rendered.objects]
             with (
                 asking(kubeconfig, context, embedded=embedded) as cluster,

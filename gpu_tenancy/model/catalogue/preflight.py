@@ -1,12 +1,12 @@
 """Facts for preflight checks of a cloud, and needs of objects besides the API server: two tables."""
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
+from gpu_tenancy.model.catalogue.rows import Fact, Row, Url, read_rows
 
 
 class AwsQuota(Row):
@@ -23,38 +23,21 @@ class AwsQuota(Row):
         return any(not family[len(name) :][:1].isdigit() for name in names)
 
 
-Part: TypeAlias = Literal[
-    "create",
-    "network",
-    "people",
-    "serviceAccounts",
-    "identities",
-    "buckets",
-    "secrets",
-    "secretsOfCreate",
-    "efs",
-    "lustre",
-]
-"""Part of a stack that needs further rights; `people` are people who log in, `identities` are of teams with datasets,
-`secrets` are of identities that read secrets, and `efs` and `lustre` are file systems for claims of teams."""
-
-
 class Rights(Fact):
-    """Rights of a deployment: for node pools in any cluster, and further rights by part of a stack."""
+    """Rights and services that resources need, by Pulumi type; a type that is only read has `.get` at its end."""
 
-    rights: list[str]
-    further: dict[Part, list[str]]
+    types: Mapping[str, tuple[str, ...]]
 
-    def needed(self, parts: Collection[Part] = ()) -> list[str]:
-        """The rights of a stack with some parts, each once."""
-        further = (right for part, rights in self.further.items() if part in parts for right in rights)
-        return list(dict.fromkeys([*self.rights, *further]))
+    def needed(self, types: Iterable[str]) -> list[str]:
+        """The needs of resources with these types, each once."""
+        return list(dict.fromkeys(need for one in types for need in self.types.get(one, ())))
 
 
 class Aws(Rights):
     """Preflight facts of AWS."""
 
     quotas: list[AwsQuota]
+    no_control_plane: frozenset[str]  # IDs of zones
 
     def quota_of(self, instance_type: str, *, spot: bool) -> AwsQuota | None:
         """The quota that an instance type such as `p5.48xlarge` counts against; None if it is not in the table."""
@@ -65,32 +48,30 @@ class Aws(Rights):
         return next(iter(exact or [quota for quota in candidates if letters in quota.families]), None)
 
 
+class Place(Row):
+    """Something on which a resource grants rights; `{…}` are its inputs. `fix` is for one that does not exist."""
+
+    name: str
+    url: Url
+    fix: str
+
+
 class Gcp(Rights):
     """Preflight facts of Google Cloud."""
 
     gpus: dict[str, str]  # quota metric of a region, by the beginning of machine types
+    cpus: dict[str, str]  # the same for CPUs
+    disks: dict[str, str]  # quota metric of a region, by type of boot disk
     pod_addresses: int  # number of addresses of the pods' range for each node
-    services: list[str]  # APIs that every stack needs
-    services_of_create: list[str]  # APIs for a stack that creates the cluster
-    services_of_service_accounts: list[str]  # APIs with which CI jobs log in as service accounts
-    service_of_secrets: str
     services_of_storage: dict[str, list[str]]  # APIs of shared storage, by class
-    on_bucket: list[str]  # rights on an existing bucket to grant access to a team
-    on_folder: list[str]  # the same on a managed folder
-    on_secret: list[str]  # the same on a secret
-
-    def metric_of(self, machine_type: str) -> str | None:
-        """The quota metric of a machine type's GPUs; None if it is not in the table."""
-        return next((metric for begin, metric in self.gpus.items() if machine_type.startswith(f"{begin}-")), None)
+    places: Mapping[str, Place]  # by type
 
 
 class Azure(Rights):
-    """Preflight facts of Azure: resource providers and features that must be registered."""
+    """Preflight facts of Azure."""
 
-    providers: list[str]
-    providers_of_buckets: list[str]
-    on_scope: list[str]  # rights on an existing storage account or vault, to grant access to a team
-    features: list[str]
+    features: Mapping[str, str]  # that must be registered, by type
+    places: Mapping[str, Mapping[str, tuple[str, ...]]]  # rights by type, and by the input with a resource ID
 
 
 class Preflight(Row):

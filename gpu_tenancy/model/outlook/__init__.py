@@ -169,6 +169,7 @@ class StackOutlook:
     ways_in: tuple[WayIn, ...]
     access: tuple[Access, ...]
     people: tuple[Membership, ...]
+    prerequisites: tuple[str, ...]  # of a created cluster, with the command that creates or finds each
     commands: tuple[str, ...]  # commands that an administrator of the cloud must run so that people can log in
     adopts: tuple[str, ...]  # existing objects that the stack takes over
     workers: tuple[str, ...] = ()  # MultiKueue clusters in which the workloads run; empty if they run in this one
@@ -229,6 +230,7 @@ def outlook(stack: Stack) -> StackOutlook:
         ways_in=tuple(_ways_in(tree.stack)),
         access=tuple(_access(stack, name) for name in stack.teams),
         people=tuple(memberships(tree)),
+        prerequisites=tuple(stack.cluster.prerequisites()),
         commands=people.commands if (people := access(tree)) else (),
         secrets=tuple(secret_rows(tree.stack)),
         pulls=pull_rights(stack),

@@ -13,10 +13,11 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final, cast
 
+import eks_shapes
 import pulumi
 import pytest
 import yaml
-from builders import Data
+from builders import Data, team
 from cli_builders import Project, git, tenancy
 from cloud_descriptions import KEYS, LOG_GROUP, Clouds, TakenError, rows
 from cloud_stacks import (
@@ -37,16 +38,18 @@ from cloud_stacks import (
     gke_stack,
 )
 from components_builders import Graph, cluster
+from eks_shapes import CALLS
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 from test_clouds_networks import aks as network_aks
 from test_clouds_networks import gke as network_gke
 
 import components.clouds
-from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.json import Json, map_at
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.catalogue.updates import CloudType, cloud_types, without_indexes
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.project import read_stack
@@ -88,6 +91,68 @@ def test_each_cloud_type_has_a_row_with_inputs_of_its_sdk() -> None:
         nodes = [field for paths in (row.restarts, row.removes, row.updates) for field in chain(*paths.values())]
         for field in (*row.replaces, *row.fixed, *row.creation, *nodes):
             assert _snake(field.partition(".")[0]) in {*known, *(f"{name.rstrip('_')}" for name in known)}, token
+
+
+def rights() -> Mapping[str, tuple[str, ...]]:
+    """What resources need, by type, of all clouds."""
+    facts = preflight()
+    return {**facts.aws.types, **facts.azure.types, **facts.gcp.types}
+
+
+def test_each_cloud_type_has_a_row_of_rights() -> None:
+    components = {token for token in rights() if token.startswith("gpu-tenancy:")}
+    assert {token for token in rights() if not token.endswith(".get")} - components == declared_again()
+    read = {one.type for name in STACKS for one in stack_of_repository(name).rendered.registrations if one.external_id}
+    assert {f"{token}.get" for token in read} <= rights().keys()
+    source = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "components" / "clouds").glob("*/*.py"))
+    own = {
+        *components,
+        *preflight().azure.features,
+        *preflight().azure.places,
+        *preflight().gcp.places,
+    } - rights().keys()
+    assert all(f'"{token}"' in source for token in components | own)
+
+
+# Actions whose names are not those of the operations of AWS's APIs:
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html.
+ACTIONS: Final = {
+    "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+    "s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
+}
+OF_S3: Final = {
+    "GetAccelerateConfiguration",
+    "GetBucketCORS",
+    "GetBucketObjectLockConfiguration",
+    "GetBucketPublicAccessBlock",
+    "GetEncryptionConfiguration",
+    "GetLifecycleConfiguration",
+    "GetReplicationConfiguration",
+    "ListBucket",
+    "PutBucketPublicAccessBlock",
+    "PutEncryptionConfiguration",
+}
+SERVICES: Final = {"elasticfilesystem": "efs"}  # AWS's models by the services of actions
+
+
+@pytest.mark.slow  # botocore reads the models of services
+def test_rights_of_aws_are_those_of_its_operations() -> None:
+    """Every call of the creation is allowed, tags are, and no action is misspelt."""
+    back = {model: name for name, model in SERVICES.items()}
+    for token, calls in CALLS.items():
+        made = [call for call in calls if call.operation not in {"ModifyLaunchTemplate", "ScheduleKeyDeletion"}]
+        names = [f"{back.get(call.service, call.service)}:{call.operation}" for call in made]
+        assert {ACTIONS.get(name, name) for name in names} <= {*rights()[token]}, token
+    for one in (one for name in ("dev-aws", "prod-aws") for one in stack_of_repository(name).rendered.registrations):
+        if one.inputs.get("tags"):
+            assert any("Tag" in right for right in rights()[one.type]), one.type
+    for service, name in {(right.partition(":")[0], right.partition(":")[2]) for right in aws_rights()}:
+        known = OF_S3 if service == "s3" else {"PassRole"}
+        assert name in known or name in eks_shapes.service(SERVICES.get(service, service))["operations"], name
+
+
+def aws_rights() -> Iterator[str]:
+    return (right for row in preflight().aws.types.values() for right in row)
 
 
 def _snake(name: str) -> str:
@@ -303,6 +368,55 @@ def test_a_reviewer_unlocks_the_restart_of_protected_nodes(tmp_path: Path) -> No
         summary = outlook(current.stack)
         result = verdict(summary, Comparison("main", "abc1234", summary, ()), (), None, real=real)
         assert result.title == title, result.sentences
+
+
+OPEN: Final = {"allowFrom": ["203.0.113.0/24"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "blocked"),
+    [
+        (eks_stack(eks_creation(**OPEN)), eks_stack(eks_creation()), False),
+        (gke_stack(create=gke_creation(**OPEN)), gke_stack(create=gke_creation()), False),
+        (aks_stack(aks_creation(**OPEN)), aks_stack(aks_creation()), True),
+    ],
+    ids=["EKS", "GKE", "AKS"],
+)
+def test_api_servers_become_private_later_except_of_aks(
+    before: Data,
+    after: Data,
+    blocked: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    result = reviewed(tmp_path, before, after)
+    assert (result.title == "Blocked") == blocked, result.line
+    assert ("AKS cannot change a cluster to private" in result.line) == blocked
+
+
+@pytest.mark.process  # git
+def test_the_page_creates_a_private_aks_cluster(tmp_path: Path) -> None:
+    """The steps of docs/clouds.md: what must exist is listed once, and the API server is private from the first."""
+    page = (ROOT / "docs" / "clouds.md").read_text(encoding="utf-8").partition("### A private AKS cluster")[2]
+    config = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    sections: Data = {key.removeprefix("gpu-tenancy:"): section for key, section in config.items()}
+    project = Project.at(tmp_path / "project")
+    project.write("s", {**sections, "teams": {"a": team(gpus={"a100": {"guaranteed": 0}})}})
+    shown = preview("s", project.folder)
+    (made,) = [one for one in shown.rendered.registrations if one.type.endswith(":ManagedCluster")]
+    entrance = map_at(made.inputs, "apiServerAccessProfile")
+    assert (entrance["enablePrivateCluster"], entrance["privateDNSZone"]) == (True, "system")
+    assert "authorizedIPRanges" not in entrance
+    assert not [one for one in shown.rendered.registrations if one.type.endswith(":VirtualNetwork")]
+    lines = tenancy("preview", "s", project=project.folder).output.splitlines()
+    first = lines.index("Before the deployment, these must exist:") + 1
+    kinds = [line.split()[1] for line in lines[first:] if ": az " in line]
+    assert kinds == ["resource", "vault", "key", "workspace:", "tenant", "group"]
+    group = "- resource group ml-prod: az group create --subscription 5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
+    assert lines[first] == f"{group} --name ml-prod --location eastus"
+    for words in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "first")):
+        git(project.folder, *words)
+    again = tenancy("preview", "s", "--base", "HEAD", project=project.folder).output
+    assert "must exist" not in again
 
 
 def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:

@@ -72,6 +72,12 @@ def blob_condition(prefix: str, *, writes: bool) -> str:
     return f"((!({listing})) OR ({named})) AND (({others}) OR ({stored}))"
 
 
+def _options(resource: str, name: str = "name") -> str:
+    """Options of the Azure CLI for a new resource, from its ID."""
+    _, _, subscription, _, group, *_, own = resource.split("/")
+    return f"--subscription {subscription} --resource-group {group} --{name} {own}"
+
+
 class AksMaintenance(Maintenance):
     """When AKS upgrades the control plane, its add-ons and the nodes."""
 
@@ -227,6 +233,21 @@ class AzureCluster(CloudCluster):
         for registry in registries:
             given = "made here" if self.create else f"run `az aks update {place} --attach-acr {registry}`"
             yield f"Nodes pull from {registry.rpartition('/')[2]}: {given}"
+
+    def prerequisites(self) -> Iterator[str]:
+        """Of a created cluster: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption."""
+        if (created := self.create) is None:
+            return
+        group, at = self.resource_group, f"--location {self.location}"
+        vault, key = created.vault.rpartition("/")[2], created.secrets_key.split("/")[-2]
+        yield f"resource group {group}: az group create --subscription {self.subscription} --name {group} {at}"
+        yield f"vault {vault}: az keyvault create {_options(created.vault)} {at} --enable-rbac-authorization true"
+        yield f"key {key}: az keyvault key create --vault-name {vault} --name {key} --query key.kid"
+        workspace = _options(created.logs, "workspace-name")
+        yield f"workspace: az monitor log-analytics workspace create {workspace} {at}"
+        yield f"tenant {created.tenant}: az account show --subscription {self.subscription} --query tenantId"
+        for admin in created.admins:
+            yield f"group {admin}: az ad group show --group {admin}"
 
     def account_identity(self, team: str, name: str) -> Person | None:
         """The managed identity of a service account, which a cluster knows as a user with its object ID."""

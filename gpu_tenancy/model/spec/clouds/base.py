@@ -276,6 +276,10 @@ class ClusterSection(Section):
         """What lets the nodes pull images of the stack's registries, and what somebody else must give, in sentences."""
         yield "Nodes must have the right to pull from private registries, from the owner of the cluster"
 
+    def prerequisites(self) -> Iterator[str]:
+        """What must exist before a cluster is created, each with the command that creates or finds it."""
+        return iter(())
+
     def is_late(self, user: str) -> bool:
         """Whether a user has another name in the cluster, which the cloud decides when it creates the identity."""
         return False
