@@ -8,9 +8,10 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from gpu_tenancy.base.output import PlainTable
-from gpu_tenancy.base.texts import visible
+from gpu_tenancy.base.texts import code_parts, visible
 
 Tone: TypeAlias = Literal["good", "notice", "bad"]
 
@@ -121,8 +122,13 @@ def environment(*packages: str) -> Environment:
 
 
 def _finalized(value: object) -> object:
-    """A value as the page shows it: text without invisible characters; this program's markup unchanged."""
-    return visible(value, _LINES) if type(value) is str else value
+    """A value as the page shows it: text without invisible characters, with backticks as code; markup unchanged."""
+    if type(value) is not str:
+        return value
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else part
+        for index, part in enumerate(code_parts(visible(value, _LINES)))
+    )
 
 
 def policy(script: str = "", *more: str) -> str:

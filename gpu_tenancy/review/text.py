@@ -13,6 +13,7 @@ from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.outlook.bill import Bill
 from gpu_tenancy.pages.tables import Tone, printed
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.figures import sharing, work
@@ -67,6 +68,14 @@ def show_work(console: Console, effect: Effect) -> None:
         console.print(printed(listed, drop=("hours", "for or why")))
     else:
         console.print("The change preempts, deletes, admits or delays no workload.", highlight=False)
+
+
+def show_bill(console: Console, bill: Bill) -> None:
+    """Prints the three figures of the monthly bill, and what they do not have."""
+    for figure in bill.figures:
+        console.print(escape(figure.line), highlight=False)
+    for note in bill.notes:
+        console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
 
 
 def show_hosts(console: Console, outlook: StackOutlook) -> None:

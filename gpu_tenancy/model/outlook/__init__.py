@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.outlook.bill import Bill, bill
 from gpu_tenancy.model.outlook.data import (
     CacheOutlook,
     DataAccess,
@@ -26,7 +27,7 @@ from gpu_tenancy.model.outlook.shares import (
     grace_of,
     holdings,
 )
-from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
+from gpu_tenancy.model.plan.costs import pool_costs, prices
 from gpu_tenancy.model.plan.coverage import guarantee_warnings
 from gpu_tenancy.model.plan.guards import pull_rights
 from gpu_tenancy.model.plan.object_storage import egress_of_datasets
@@ -44,7 +45,7 @@ from gpu_tenancy.model.spec import Stack
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A node pool, with prices in US dollars per hour; None if they are unknown."""
+    """A node pool, with the price of a node in US dollars per hour; None if it is unknown."""
 
     name: str
     machine: str  # empty for custom nodes
@@ -55,8 +56,6 @@ class Pool:
     nodes: Span
     capacity: str  # capacity type, such as `spot`
     node_price: float | None
-    floor: float | None  # price of the minimum of nodes
-    ceiling: float | None  # price of the maximum of nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +162,7 @@ class StackOutlook:
     pools: tuple[Pool, ...]
     teams: tuple[TeamOutlook, ...]
     cost_centers: dict[str, Cost]
+    bill: Bill
     serving: tuple[Serving, ...]
     ways_in: tuple[WayIn, ...]
     access: tuple[Access, ...]
@@ -178,7 +178,6 @@ class StackOutlook:
     caches: tuple[CacheOutlook, ...] = ()
     guarantee_warnings: tuple[str, ...] = ()
     priority_warnings: tuple[str, ...] = ()  # classes of teams with which the scheduler ends pods
-    fixed: tuple[FixedCost, ...] = ()  # fixed costs of a created cluster, which are part of no team's cost
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -205,6 +204,7 @@ def outlook(stack: Stack) -> StackOutlook:
     prices_of = prices(tree.flavors, counted, pool_costs(tree))
     outlooks = {measure: Outlook(tree, measure) for measure in counted}
     teams = tuple(_team(tree, name, outlooks, prices_of) for name in stack.teams)
+    supply = {measure: _supply(tree, measure, teams, prices_of[measure.label]) for measure in counted}
     centers: dict[str, Cost] = {}
     for team in teams:
         centers[team.cost_center] = centers.get(team.cost_center, NOTHING) + team.cost
@@ -217,10 +217,11 @@ def outlook(stack: Stack) -> StackOutlook:
         root=tree.root,
         borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root) if stack.fairness.even else (),
         groups=tuple(_group(tree, name, counted) for name in tree.parents),
-        supply=tuple(_supply(tree, measure, teams, prices_of[measure.label]) for measure in counted),
+        supply=tuple(supply.values()),
         pools=tuple(_pools(tree)),
         teams=teams,
         cost_centers=centers,
+        bill=bill(tree, [(measure, one.guaranteed, one.limits) for measure, one in supply.items()]),
         serving=tuple(_serving(tree)),
         ways_in=tuple(_ways_in(tree.stack)),
         access=tuple(_access(stack, name) for name in stack.teams),
@@ -236,7 +237,6 @@ def outlook(stack: Stack) -> StackOutlook:
         caches=tuple(caches_of_stack(tree)),
         guarantee_warnings=tuple(guarantee_warnings(tree)),
         priority_warnings=tuple(_priority_warnings(stack)),
-        fixed=fixed_costs(stack),
     )
 
 
@@ -306,8 +306,6 @@ def _pools(tree: Tree) -> Iterator[Pool]:
                 nodes=Span(pool.min_nodes, pool.max_nodes),
                 capacity=pool.capacity,
                 node_price=costs[name].node,
-                floor=costs[name].floor,
-                ceiling=costs[name].ceiling,
             )
 
 
