@@ -135,6 +135,7 @@ def work(effect: Effect) -> Table:
         "deleted": effect.deleted,
         "preempted": effect.preempted,
         "stays pending": effect.delayed,
+        "never admitted": effect.never,
         "waits longer": effect.later,
         "admitted": effect.admitted,
     }
@@ -143,7 +144,7 @@ def work(effect: Effect) -> Table:
             one.label,
             Cell(
                 "preempted, admitted again" if outcome == "preempted" and one.again else outcome,
-                tone="bad" if outcome in {"deleted", "preempted"} else None,
+                tone="bad" if outcome in {"deleted", "preempted", "never admitted"} else None,
             ),
             ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0",
             one.hours,

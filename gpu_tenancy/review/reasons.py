@@ -346,6 +346,9 @@ def work_lost(effect: Effect) -> Iterator[str]:
         yield f"{_running(ended)} of {team} will be preempted{by} ({_size(ended)}){more}; {_LATER}"
     for team, ended in _by_team(effect.deleted):
         yield f"Namespace {team} will be deleted with {_running(ended)} ({_size(ended)})"
+    for team, never in _by_team(effect.never):
+        waits = f"{plural(len(never), 'workload')} of {team} can never be admitted any more ({_gpus(never)})"
+        yield f"{waits}: {never[0].label}: {never[0].why}"
     for flavor, pods in effect.pods_on_removed_flavors.items():
         yield f"{plural(len(pods), 'running pod')} on nodes of removed flavor {flavor}: {first_names(pods, LISTED)}"
     for pool in effect.smaller_pools:
