@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_tenancy.base.texts import DASH, hours_text, share
+from gpu_tenancy.base.texts import DASH, UNKNOWN, hours_text, share
 from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.cost.statement import Hours, JobUse, Line, Statement
 from gpu_tenancy.pages.tables import FOLD, Row, Table, columns, environment, policy, printed, row
@@ -19,7 +19,8 @@ from gpu_tenancy.pages.tables import FOLD, Row, Table, columns, environment, pol
 def headline(statement: Statement) -> str:
     """The month in one line."""
     total = _sum(statement.lines)
-    used = f"{hours_text(total.used)} GPU-hours used, {spent(statement.lines)}"
+    paid = str(spent(statement.lines))
+    used = f"{hours_text(total.used)} GPU-hours used{'' if paid == UNKNOWN else f', {paid}'}"
     own = total.used - total.borrowed
     kept = f"; of {hours_text(total.guaranteed)} guaranteed, {share(round(own), round(total.guaranteed))} used"
     return f"{statement.period.month}: {used}{kept if total.guaranteed else ''}"

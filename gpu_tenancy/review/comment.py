@@ -102,7 +102,7 @@ def _sections(review: Review) -> Iterator[Section]:
         lines = folded(f"<b>{costs.title}</b>", figures(costs))
         yield Section(f"cost by {title}", rank, tuple(lines))
     yield _table("serving", 10, all_["serving"])
-    warnings = tuple(_listed("<b>Warnings</b>", map(text, now.warnings)))
+    warnings = tuple(_listed("<b>Warnings</b>", map(prose, now.warnings)))
     yield Section("warnings", 3, warnings)
     if now.ways_in:
         yield _table("hosts", 3, all_["ways-in"])
@@ -163,7 +163,7 @@ def _reasons(verdict: Verdict, room: int) -> Iterator[str]:
     kept: list[str] = []
     reasons = verdict.sentences
     for reason in reasons[: max(_REASONS, verdict.blocking)]:
-        line = f"- {text(reason)}"
+        line = f"- {prose(reason)}"
         if sum(map(len, kept)) + len(line) > room:
             break
         kept.append(line)
@@ -179,7 +179,7 @@ def _key_figures(review: Review) -> Iterator[str]:
     rows = (
         (
             figure.label,
-            f"**{figure.value}** {figure.beside}".strip(),
+            f"{figure.bound}**{figure.value}** {figure.beside}".strip(),
             *([figure.change] if changed else []),
             text(figure.note),
         )
@@ -300,15 +300,21 @@ def _promises(review: Review) -> Iterator[str]:
 
 
 def text(words: str) -> str:
-    """Text for a line or cell, escaped: no markup but code, no cell borders, mentions, issue links or emoji."""
-    first, *rest = code_parts(" ".join(words.split()))
-    return _text(first) + "".join(_text(part) if index % 2 else code(part) for index, part in enumerate(rest))
-
-
-def _text(words: str) -> str:
-    line = visible(words).translate(_SIGNS)
+    """Text for a line or cell, escaped: no markup, cell borders, mentions, issue links or emoji."""
+    line = visible(" ".join(words.split())).translate(_SIGNS)
     line = re.sub(r"[@#](?=\w)|:(?=[\w+-]+:)", rf"\g<0>{_SILENT}", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)|^([-+=#])", r"\1\\\2\3", line)
+
+
+def prose(sentence: str) -> str:
+    """A sentence of this program as text, with what is in backticks as code."""
+    parts = enumerate(code_parts(" ".join(sentence.split())))
+    return "".join(code(part) if index % 2 else _beside(part) for index, part in parts)
+
+
+def _beside(part: str) -> str:
+    """Text beside code, which keeps its spaces."""
+    return f"{' ' * part.startswith(' ')}{text(part)}{' ' * (part.endswith(' ') and len(part) > 1)}"
 
 
 def code(words: str) -> str:

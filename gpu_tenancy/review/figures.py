@@ -37,6 +37,7 @@ class Figure:
     note: str
     change: str
     tone: Tone | None = None
+    bound: str = ""  # `at least`, before the value
 
 
 def differences(tables: Iterable[Table]) -> Iterator[Difference]:
@@ -125,8 +126,7 @@ def _cost(figure: BillFigure, was: Usd | None) -> Figure:
     elif was:
         difference = round(usd.known - was.known)
         change = f"{'+' if difference > 0 else MINUS}{short(abs(difference))}" if difference else "±0"
-    beside = usd.bound.strip() if value != UNKNOWN else ""
-    return Figure(figure.label, value, beside, figure.about, change)
+    return Figure(figure.label, value, "", figure.about, change, bound=usd.bound if value != UNKNOWN else "")
 
 
 def work(effect: Effect) -> Table:

@@ -282,7 +282,12 @@ def _center_costs(outlook: StackOutlook, costs: _Costs) -> Table:
 def _bill(outlook: StackOutlook) -> Table:
     lines, figures = outlook.bill.lines, outlook.bill.figures
     rows = [
-        row(line.title, line.number, *map(money, line.costs), line.region or (OWN if line.source == OWN else DASH))
+        row(
+            line.title,
+            line.number,
+            *map(money, line.costs),
+            line.region or ("price of the stack" if line.source == OWN else DASH),
+        )
         for line in lines
     ]
     if rows:
