@@ -151,6 +151,7 @@ def _head(review: Review, room: int) -> str:
         "",
         " · ".join(about),
         "",
+        *([prose(review.now.expects), ""] if review.now.expects else []),
         *(f"> {text(note[:_NOTE])}\n" for note in (base.notes[:_NOTES] if base else ())),
         *_key_figures(review),
         "",
@@ -228,7 +229,7 @@ _OUTCOMES: Final = {
 
 
 def _rule(line: RuleLine) -> str:
-    return f"{code(line.rule)} {text(line.says)} *({text(line.place)}; {text(line.pack)})*"
+    return f"{code(line.rule)} {prose(line.says)} *({text(line.place)}; {text(line.pack)})*"
 
 
 def _losses(groups: Iterable[ChangeGroup]) -> Iterator[str]:

@@ -34,6 +34,8 @@ _FIELDS: Final = 6
 def show_verdict(console: Console, review: Review) -> None:
     """Prints whether this is production, the verdict with its reasons, and the base of the comparison."""
     console.print(escape(review.now.standing), highlight=False)
+    if review.now.expects:
+        console.print(escape(review.now.expects), highlight=False)
     tone = _TONES[review.verdict.tone]
     console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]", highlight=False)
     for reason in review.verdict.sentences:

@@ -115,6 +115,7 @@ def test_omitted_parts_are_named_with_their_place() -> None:
         "changes",
         "preemption",
         "guarantees and capacity",
+        "GPUs available to each team",
         "monthly bill",
         "cost by cost center",
         "cost by team",

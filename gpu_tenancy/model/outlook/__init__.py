@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.outlook.bill import Bill, bill
 from gpu_tenancy.model.outlook.data import (
     CacheOutlook,
@@ -30,6 +31,7 @@ from gpu_tenancy.model.outlook.shares import (
 from gpu_tenancy.model.plan.costs import pool_costs, prices
 from gpu_tenancy.model.plan.coverage import guarantee_warnings
 from gpu_tenancy.model.plan.guards import pull_rights
+from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.object_storage import egress_of_datasets
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
@@ -153,6 +155,7 @@ class StackOutlook:
     environment: str
     production: bool
     standing: str  # with consequences: `environment prod-us: production (protected, guards deny)`
+    expects: str  # what somebody else installs, and the command that checks it; empty if nothing
     grace: str  # when the pods of a preempted workload stop
     fairness: str
     root: str
@@ -212,6 +215,7 @@ def outlook(stack: Stack) -> StackOutlook:
         environment=stack.environment,
         production=stack.is_production,
         standing=f"environment {stack.environment}: {stack.standing}",
+        expects=_expects(tree),
         grace=grace_of(stack),
         fairness=stack.fairness.kind,
         root=tree.root,
@@ -238,6 +242,15 @@ def outlook(stack: Stack) -> StackOutlook:
         guarantee_warnings=tuple(guarantee_warnings(tree)),
         priority_warnings=tuple(_priority_warnings(stack)),
     )
+
+
+def _expects(tree: Tree) -> str:
+    expected = [operator for name, operator in operators().items() if installed_by(tree, name) == "installed"]
+    versions = [f"{operator.title} {operator.charts[operator.release].version}" for operator in expected]
+    groups = [group for operator in expected for group in operator.charts[operator.release].serves]
+    provided = f"; {', '.join(tree.stack.cluster.provides)} (cluster.provides)" if tree.stack.cluster.provides else ""
+    check = f"; `kubectl api-versions` must list {', '.join(groups)}" if groups else ""
+    return f"Expected in the cluster, not checked: {', '.join(versions)}{provided}{check}" if expected else ""
 
 
 def _priority_warnings(stack: Stack) -> Iterator[str]:
