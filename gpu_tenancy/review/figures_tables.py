@@ -291,7 +291,7 @@ def _bill(outlook: StackOutlook) -> Table:
         for line in lines
     ]
     if rows:
-        rows.append(row("all of it", "", *(money(figure.usd) for figure in figures), "", sums=True))
+        rows.append(row("total", "", *(money(figure.usd) for figure in figures), "", sums=True))
     heads = columns("part", "number#", "always billed#", "guarantees#", "limits#", "region of the price")
     return Table("bill", "Monthly bill", heads, tuple(rows))
 
