@@ -59,14 +59,14 @@ def hourly(amount: float | None) -> str:
     return UNKNOWN if amount is None else f"${amount:,.2f}"
 
 
-def monthly(amount: float | None) -> str:
-    """US dollars per month, in whole dollars."""
-    return UNKNOWN if amount is None else f"${round(amount):,}"
-
-
 def hours_text(hours: float | None) -> str:
     """GPU-hours: `0`, `0.4`, `12`, `1,204`; `unknown` for None."""
     return UNKNOWN if hours is None else f"{hours:.1f}" if 0 < round(hours, 1) < _TWO_DIGITS else f"{hours:,.0f}"
+
+
+def code_parts(text: str) -> list[str]:
+    """A text divided at pairs of backticks: text and code alternate, text first."""
+    return re.split(r"`([^`\n]+)`", text)
 
 
 _LINES: Final = "\n\t"

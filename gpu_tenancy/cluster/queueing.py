@@ -12,7 +12,7 @@ from gpu_tenancy.cluster.nodes import suits_node, untolerated
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.reading import Verdict
 from gpu_tenancy.cluster.references import claimed
-from gpu_tenancy.cluster.workloads import PodSet
+from gpu_tenancy.cluster.workloads import PodSet, is_counted
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 from gpu_tenancy.kueue.api import UNCONSTRAINED
 from gpu_tenancy.model.names import HOLD
@@ -217,7 +217,8 @@ def _offer(
         if not best or (lacks and deciding):
             return Offer(pods, (), deciding or tuple(refused))
         requests += best
-    uncovered = ordered(wanted.keys() - {"pods"} - {name for group in queue.groups for name in group.covered})
+    covered = {name for group in queue.groups for name in group.covered}
+    uncovered = [name for name in ordered(wanted.keys() - {"pods"} - covered) if is_counted(name, covered)]
     for name in uncovered:
         lacks = f"has nodes with {claimed(name)}" if name in CLAIMED else f"covers {name}"
         text = f"no flavor of queue {queue.name} {lacks}, so Kueue never admits the workload"

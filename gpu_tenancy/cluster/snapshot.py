@@ -19,7 +19,7 @@ from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.queueing import Offer, Source, unfit
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.cluster.reading import Kind
-from gpu_tenancy.cluster.workloads import PodSet, Workload
+from gpu_tenancy.cluster.workloads import PodSet, Workload, is_counted
 from gpu_tenancy.kube.waiting import condition
 
 # Kinds that must be readable, at least in the user's namespace.
@@ -219,12 +219,14 @@ class Suits:
     def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> kueue.Workload:
         """A workload of the simulation, with pods as a resource if the queue has a quota of pods."""
         counted: list[kueue.PodSet] = []
+        covered = {resource for _, resource in self._queues.cluster_queues[queue].spec.quotas}
         for pods in sets:
             placement = [pods.placed, *(pods.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations"))]
             key = queue, repr(placement)
             if key not in self._known:
                 names = {flavor for flavor, _ in self._queues.cluster_queues[queue].spec.quotas}
                 self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors, pods, names))
-            asked = {name: amount for name, amount in pods.pod.items() if amount and name != _PODS}
+            amounts = {name: amount for name, amount in pods.pod.items() if amount and is_counted(name, covered)}
+            asked = {name: amount for name, amount in amounts.items() if name != _PODS}
             counted.append(kueue.PodSet(asked, pods.count, self._known[key], pods.name))
         return kueue.Workload(name, queue, tuple(counted), priority)

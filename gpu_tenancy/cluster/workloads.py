@@ -1,7 +1,7 @@
 """Kueue's Workloads: requests, stage of admission, and order in the queue."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
@@ -11,6 +11,7 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import FlavorResource
+from gpu_tenancy.model.names import UNCOVERED
 
 # Annotation with the name of the gate's owner.
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
@@ -21,6 +22,14 @@ Reason: TypeAlias = tuple[str, str]  # why a workload is blocked, and the fix
 
 Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 """`checked`: quota is reserved, and an admission check is not ready."""
+
+
+def is_counted(resource: str, covered: Collection[str]) -> bool:
+    """Whether Kueue counts a request: not if no flavor covers it and it is excluded, as this program configures Kueue.
+
+    Where somebody else excludes fewer, Kueue says so in the Workload, which `tenancy why` shows.
+    """
+    return resource in covered or not resource.startswith(UNCOVERED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,25 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from gpu_tenancy.base.texts import DASH, UNKNOWN, hours_text, monthly, share
+from gpu_tenancy.base.texts import DASH, UNKNOWN, hours_text, share
+from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.cost.statement import Hours, JobUse, Line, Statement
-from gpu_tenancy.model.outlook.shares import spent
 from gpu_tenancy.pages.tables import FOLD, Row, Table, columns, environment, policy, printed, row
 
 
 def headline(statement: Statement) -> str:
     """The month in one line."""
     total = _sum(statement.lines)
-    paid = spent((line.hours.used, line.price) for line in statement.lines)
-    used = f"{hours_text(total.used)} GPU-hours used{'' if paid is None else f', {monthly(paid)}'}"
+    paid = str(spent(statement.lines))
+    used = f"{hours_text(total.used)} GPU-hours used{'' if paid == UNKNOWN else f', {paid}'}"
     own = total.used - total.borrowed
     kept = f"; of {hours_text(total.guaranteed)} guaranteed, {share(round(own), round(total.guaranteed))} used"
     return f"{statement.period.month}: {used}{kept if total.guaranteed else ''}"
+
+
+def spent(lines: Iterable[Line], amount: str = "used") -> Usd:
+    """US dollars of the GPU-hours of lines."""
+    return sum((Usd.of(getattr(line.hours, amount), line.price, line.flavor) for line in lines), NONE)
 
 
 def notes(statement: Statement) -> Iterator[str]:
@@ -36,7 +41,7 @@ def notes(statement: Statement) -> Iterator[str]:
         )
     unpriced = dict.fromkeys(line.flavor for line in statement.lines if line.price is None)
     if unpriced:
-        yield f"{', '.join(unpriced)}: no price of the machine, so costs are unknown; set `prices` in the stack"
+        yield f"{', '.join(unpriced)}: no price of the machine, so costs are lower bounds; set `prices` in the stack"
     yield from statement.notes
 
 
@@ -74,14 +79,14 @@ def _costs(lines: Iterable[Line], *, budgeted: bool) -> Iterator[str]:
     """Costs of lines; with budgets their sum and its used part, if every team of the lines has one."""
     own = list(lines)
     for amount in ("guaranteed", "used", "idle", "borrowed"):
-        yield monthly(spent((getattr(line.hours, amount), line.price) for line in own))
+        yield str(spent(own, amount))
     if budgeted:
         budgets = {line.team: line.budget for line in own}
-        used = spent((line.hours.used, line.price) for line in own)
+        used = spent(own)
         known = [budget for budget in budgets.values() if budget is not None]
         whole = sum(known) if len(known) == len(budgets) else None
-        yield DASH if whole is None else monthly(whole)
-        yield DASH if whole is None else UNKNOWN if used is None else share(round(used), round(whole))
+        yield DASH if whole is None else str(Usd(whole))
+        yield DASH if whole is None else f"{used.bound}{share(round(used.known), round(whole))}"
 
 
 def losses_table(statement: Statement) -> Table:
@@ -115,7 +120,8 @@ def jobs_table(statement: Statement, most: int | None = None) -> Table:
 
 def _job_sums(jobs: Iterable[JobUse]) -> tuple[str, str]:
     own = list(jobs)
-    return hours_text(sum(job.gpu_hours for job in own)), monthly(spent((job.gpu_hours, job.price) for job in own))
+    usd = sum((Usd.of(job.gpu_hours, job.price, job.flavor or job.job) for job in own), NONE)
+    return hours_text(sum(job.gpu_hours for job in own)), str(usd)
 
 
 def supply_table(statement: Statement) -> Table:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import format_amounts
+from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
@@ -64,8 +64,8 @@ def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
     """The nodes of a stack's pools, each pool at its maximum size."""
     pools = Environment(stack).pools.values()
     nodes: list[NodeShape] = []
-    for pool in (pool.supply for pool in pools if pool.supply):
-        capacity = {**format_amounts(pool.node), "pods": _PODS}
+    for pool, disk in ((pool.supply, pool.disk.size) for pool in pools if pool.supply):
+        capacity = {**format_amounts(pool.node), "ephemeral-storage": format_bytes(disk), "pods": _PODS}
         for number in range(pool.max_nodes):
             labels = {**pool.node_labels, **_place(pool, number)}
             nodes.append(NodeShape(f"{pool.name}-{number}", labels, pool.taints, capacity))

@@ -18,11 +18,13 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.bound import owner_title, owner_titles
 from gpu_tenancy.cluster.gangs import gang_queues
 from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_of, requests
+from gpu_tenancy.cluster.queueing import Source, judge_queue
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import VOLCANO, Kind, State
 from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
 from gpu_tenancy.cluster.supply import accelerators
 from gpu_tenancy.cluster.workloads import Workload
+from gpu_tenancy.explain.pending import diagnose
 from gpu_tenancy.explain.proposed import (
     Refused,
     SmallerPool,
@@ -85,6 +87,7 @@ class Effect:
     restarted: tuple[Affected, ...] = ()  # owners of pods with GPUs on nodes that restart, with the GPUs there
     admitted: tuple[Affected, ...] = ()  # pending now, admitted after the change
     delayed: tuple[Affected, ...] = ()  # pending; only the change keeps them from admission now
+    never: tuple[Affected, ...] = ()  # pending, and beyond the limit of their queue only because of the change
     later: tuple[Affected, ...] = ()  # pending, and wait for more ends of running workloads than without the change
     refused: tuple[Refused, ...] = ()  # pods that are refused if they are created again
     exceeded: tuple[Exceeded, ...] = ()  # bounds below current usage
@@ -122,7 +125,11 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
     judged = kept & before_played.seen & after_played.seen
     given_way = {label: by for label, by in after_played.evicted.items() if label in judged and label in running}
     joins = judged & after_played.admitted - running
-    waits = judged & before_played.admitted - after_played.admitted - running
+    sizes = {workload.label: workload for workload in after.workloads}
+    resized = {label for label in judged if sizes[label].sets != known[label].sets}
+    waits = judged & (before_played.admitted - running | resized & running) - after_played.admitted
+    never = {label: _never(after, sizes[label]) for label in judged - after_played.admitted}
+    never = {label: why for label, why in never.items() if why and not _never(now, known[label])}
     return Effect(
         preempted=_sorted(
             _affected(known[label], at, by=by, again=label in after_played.admitted) for label, by in given_way.items()
@@ -130,8 +137,11 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
         deleted=_sorted(_affected(workload, at, why=f"namespace {workload.namespace} is deleted") for workload in ends),
         restarted=_sorted(_restarted(now, proposal.restarted, at)),
         admitted=_sorted(_affected(known[label], at) for label in joins),
-        delayed=_sorted(_affected(known[label], at, why=after_played.why.get(label, "")) for label in waits),
-        later=_sorted(_later(known, judged - running - waits, before_played, after_played, at)),
+        delayed=_sorted(
+            _affected(sizes[label], at, why=after_played.why.get(label, "")) for label in waits - never.keys()
+        ),
+        never=_sorted(_affected(sizes[label], at, why=why) for label, why in never.items()),
+        later=_sorted(_later(sizes, judged - running - waits - never.keys(), before_played, after_played, at)),
         refused=refused(state, proposal.objects, proposal.grace),
         exceeded=tuple(_exceeded(state, after, proposal.objects)),
         pods_on_removed_flavors=on_removed_flavors(now, after),
@@ -197,8 +207,18 @@ def _later(
     for name in waiting:
         was, ends = before.ends.get(name), after.ends.get(name)
         if was is not None and name not in after.admitted and (ends is None or ends > was):
-            count = f"{ends}" if ends else "more than can be followed"
-            yield _affected(known[name], at, why=f"{count} running workloads end before it is admitted, before {was}")
+            count = f"{ends} running workloads" if ends else f"more than {MOST} running workloads, or all of them,"
+            yield _affected(known[name], at, why=f"{count} must end before it is admitted, {was} without the change")
+
+
+def _never(queues: Queues, workload: Workload) -> str:
+    """Why a queue can never admit a pending workload, and the fix; empty if it can."""
+    queue = queues.cluster_queues.get(queues.holder_of(workload))
+    if queue is None or workload.assigned:
+        return ""
+    offers = judge_queue(queues.quotas, queue.spec, queues.state.of("ResourceFlavor"), workload.sets)
+    never = any(offer.source is Source.NEVER for offer in offers)
+    return "; ".join(diagnose(queues, queue.spec, offers, None, is_head=True)) if never else ""
 
 
 def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:

@@ -11,7 +11,9 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import amount_text, amounts, format_amounts, is_extended, parse_quantity
+from gpu_tenancy.cluster.budgets import with_defaults
 from gpu_tenancy.cluster.cluster_queues import read_cluster_queue, reported_usage
+from gpu_tenancy.cluster.demand import demand
 from gpu_tenancy.cluster.pods import container_amounts, ended, label, name_of, namespace_of, requests, scheduler
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import KUEUE, Kind, State
@@ -39,6 +41,7 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
     `kueue.x-k8s.io/resource-in-use`
     (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
     """
+    objects = tuple(objects)
     declared: dict[Kind, dict[tuple[str, str], Manifest]] = {kind: {} for kind in _PROPOSED}
     for manifest in objects:
         for kind in _PROPOSED:
@@ -59,12 +62,37 @@ def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) ->
         status: dict[str, Json] = {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
         new = [{**one, **status} for key, one in declared[kind].items() if key not in there]
         found[kind] = (*(one for one in kept if one is not None), *new)
-    ends = [one for one in state.of("Workload") if namespace_of(one) in gone]
-    found["Workload"] = tuple(one for one in state.of("Workload") if namespace_of(one) not in gone)
-    if ends:
-        ending = [Workload.of(one) for one in ends]
+    jobs = {
+        f"{namespace_of(dict(one))}/{name_of(dict(one))}": one
+        for one in objects
+        if (text_at(one, "apiVersion"), text_at(one, "kind")) == ("batch/v1", "Job")
+    }
+    ending: list[Workload] = []
+    workloads: list[Manifest] = []
+    for manifest in state.of("Workload"):
+        workload = Workload.of(manifest)
+        new = None if workload.namespace in gone else _resized(state, workload, jobs.get(workload.label))
+        if workload.namespace in gone or new:
+            ending.append(workload)
+        if workload.namespace not in gone:
+            workloads.append(new or dict(manifest))
+    found["Workload"] = tuple(workloads)
+    if ending:
         found["ClusterQueue"] = tuple(_released(one, ending) for one in found["ClusterQueue"])
     return State(found, state.missing)
+
+
+def _resized(state: State, workload: Workload, job: Mapping[str, Json] | None) -> Manifest | None:
+    """The new pending Workload of a Job that the change replaces by one of another size; None for others."""
+    owners = {text_at(owner, "kind") for owner in maps_at(workload.manifest, "metadata", "ownerReferences")}
+    if job is None or workload.stage == "finished" or owners != {"Job"}:
+        return None
+    (pods,), old = demand(job, workload.namespace).templates, workload.sets[0]
+    spec, _ = with_defaults(state.of("LimitRange", workload.namespace), pods.spec)
+    if (old.count, old.pod) == (pods.count, requests(spec)):
+        return None
+    sets: Json = [{"name": old.name, "count": pods.count, "template": {"spec": dict(spec)}}]
+    return {**workload.manifest, "spec": {**map_at(workload.manifest, "spec"), "podSets": sets}, "status": {}}
 
 
 def _released(queue: Manifest, ends: Iterable[Workload]) -> Manifest:

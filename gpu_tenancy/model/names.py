@@ -75,3 +75,8 @@ GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
 Volcano's podgroup controller reads it: https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup."""
 EMBEDDED_CONTEXT: Final = "gpu-tenancy-embedded"
 """Name of the cluster and the context in every kubeconfig of the embedded platform."""
+
+UNCOVERED: Final = ("ephemeral-storage", "hugepages-", "networking.gke.io.networks/", "rdma/", "vpc.amazonaws.com/efa")
+"""Prefixes of resources that no queue covers. Kueue never admits a workload that requests a resource which is neither
+covered nor excluded ("resource … unavailable"). Networks between GPUs need no quota, because they belong to machines
+whose GPUs have one."""

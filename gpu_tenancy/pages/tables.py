@@ -8,9 +8,10 @@ from functools import cache
 from typing import Final, Literal, TypeAlias
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from gpu_tenancy.base.output import PlainTable
-from gpu_tenancy.base.texts import visible
+from gpu_tenancy.base.texts import code_parts, visible
 
 Tone: TypeAlias = Literal["good", "notice", "bad"]
 
@@ -110,7 +111,7 @@ FOLD: Final = 30  # rows, teams or jobs beyond which a table, cohort or step sta
 def environment(*packages: str) -> Environment:
     """Templates of packages with a folder `templates`, in order of precedence, and the shared ones."""
     # StrictUndefined: a misspelled name in a template must not become an empty cell.
-    return Environment(
+    found = Environment(
         loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, _HOUSE)]),
         finalize=_finalized,
         autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
@@ -118,11 +119,19 @@ def environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters["prose"] = _prose
+    return found
 
 
 def _finalized(value: object) -> object:
     """A value as the page shows it: text without invisible characters; this program's markup unchanged."""
     return visible(value, _LINES) if type(value) is str else value
+
+
+def _prose(sentence: str) -> Markup:
+    """A sentence of this program, with what is in backticks as code."""
+    parts = enumerate(code_parts(visible(sentence, _LINES)))
+    return Markup("").join(Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in parts)
 
 
 def policy(script: str = "", *more: str) -> str:

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.base.bounds import read_json
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.recording import SIGNATURE, STACK_TYPE, UNKNOWN, Registration
@@ -20,8 +21,6 @@ from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.explain.proposal import Effect, Proposal, effect
 from gpu_tenancy.model.catalogue.releases import running_version, support_note
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.model.outlook.shares import spent
-from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack
@@ -84,7 +83,6 @@ def review(  # noqa: PLR0913 - what a review is made of
         changes=differences,
         rules=rules,
         real=seen,
-        price_note=price_note(current.stack),
         where=_places(current, project),
         verdict=verdict(now, comparison, differences, rules, real=seen, effect=found, runs=runs, support=support),
         effect=found,
@@ -151,10 +149,10 @@ def read_used(file: Path, stack: str) -> Used:
         raise ConsoleError(f"{file}: not a month's GPU-hours: {what}", _FIX_USED) from error
     if month.stack != stack:
         raise ConsoleError(f"{file}: of stack '{month.stack}', not of '{stack}'", _FIX_USED)
-    lines: dict[str, list[tuple[float, float | None]]] = {}
+    teams: dict[str, Usd] = {}
     for line in month.teams:
-        lines.setdefault(line.team, []).append((line.used, line.usd_per_gpu_hour))
-    return Used(month.month, {team: spent(own) for team, own in lines.items()})
+        teams[line.team] = teams.get(line.team, NONE) + Usd.of(line.used, line.usd_per_gpu_hour, line.team)
+    return Used(month.month, teams)
 
 
 # The operations of a step: https://github.com/pulumi/pulumi/blob/master/pkg/display/json.go and sdk/go/common/display.

@@ -7,7 +7,7 @@ from html import escape
 from typing import Final
 
 from gpu_tenancy.base.quantity import amount_text
-from gpu_tenancy.base.texts import visible
+from gpu_tenancy.base.texts import code_parts, visible
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.pages.bars import Bar, Branch
 from gpu_tenancy.pages.tables import Cell, Column, Table, Tone, columns
@@ -24,7 +24,7 @@ from gpu_tenancy.review.figures import (
     tally,
 )
 from gpu_tenancy.review.figures_tables import tables
-from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine
+from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Verdict
 from gpu_tenancy.review.verdict import finding_counts
 
 LIMIT: Final = 65_536
@@ -86,7 +86,6 @@ def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
 def _sections(review: Review) -> Iterator[Section]:
     all_, now = tables(review), review.now
     groups = change_groups(review)
-    note = text(review.price_note or "No prices available")
     yield Section("policies", 2, tuple(_rules(review)))
     yield Section("deletions and replacements", 1, tuple(_losses(groups)))
     if review.effect:
@@ -97,12 +96,13 @@ def _sections(review: Review) -> Iterator[Section]:
     yield _table("preemption", 7, all_["preemption"])
     yield _table("guarantees and capacity", 6, all_["supply"])
     yield _table(all_["teams"].title, 7, all_["teams"])
+    bill = (*figures(all_["bill"]), "", *(f"- {text(note)}" for note in now.bill.notes))
+    yield Section("monthly bill", 7, tuple(folded(f"<b>{all_['bill'].title}</b>", bill)))
     for title, rank, costs in (("cost center", 8, all_["cost-by-centre"]), ("team", 9, all_["cost-by-team"])):
-        lines = folded(f"<b>{costs.title}</b>", (*figures(costs), "", note))
+        lines = folded(f"<b>{costs.title}</b>", figures(costs))
         yield Section(f"cost by {title}", rank, tuple(lines))
-    yield _table("cost of the cluster", 9, all_["fixed"])
     yield _table("serving", 10, all_["serving"])
-    warnings = tuple(_listed("<b>Warnings</b>", map(text, now.warnings)))
+    warnings = tuple(_listed("<b>Warnings</b>", map(prose, now.warnings)))
     yield Section("warnings", 3, warnings)
     needed = _listed("<b>Before the deployment</b>, these must exist", map(code, review.prerequisites))
     yield Section("before the deployment", 3, tuple(needed))
@@ -149,10 +149,11 @@ def _head(review: Review, room: int) -> str:
     lines = [
         f"## {_MARKS[verdict.tone]}{text(review.stack)}: {text(verdict.title)}",
         "",
-        *_reasons(verdict.sentences, room),
+        *_reasons(verdict, room),
         "",
         " · ".join(about),
         "",
+        *([prose(review.now.expects), ""] if review.now.expects else []),
         *(f"> {text(note[:_NOTE])}\n" for note in (base.notes[:_NOTES] if base else ())),
         *_key_figures(review),
         "",
@@ -161,10 +162,11 @@ def _head(review: Review, room: int) -> str:
     return "\n".join(lines)
 
 
-def _reasons(reasons: tuple[str, ...], room: int) -> Iterator[str]:
+def _reasons(verdict: Verdict, room: int) -> Iterator[str]:
     kept: list[str] = []
-    for reason in reasons[:_REASONS]:
-        line = f"- {text(reason)}"
+    reasons = verdict.sentences
+    for reason in reasons[: max(_REASONS, verdict.blocking)]:
+        line = f"- {prose(reason)}"
         if sum(map(len, kept)) + len(line) > room:
             break
         kept.append(line)
@@ -180,7 +182,7 @@ def _key_figures(review: Review) -> Iterator[str]:
     rows = (
         (
             figure.label,
-            f"**{figure.value}** {figure.beside}".strip(),
+            f"{figure.bound}**{figure.value}** {figure.beside}".strip(),
             *([figure.change] if changed else []),
             text(figure.note),
         )
@@ -229,7 +231,7 @@ _OUTCOMES: Final = {
 
 
 def _rule(line: RuleLine) -> str:
-    return f"{code(line.rule)} {text(line.says)} *({text(line.place)}; {text(line.pack)})*"
+    return f"{code(line.rule)} {prose(line.says)} *({text(line.place)}; {text(line.pack)})*"
 
 
 def _losses(groups: Iterable[ChangeGroup]) -> Iterator[str]:
@@ -305,6 +307,17 @@ def text(words: str) -> str:
     line = visible(" ".join(words.split())).translate(_SIGNS)
     line = re.sub(r"[@#](?=\w)|:(?=[\w+-]+:)", rf"\g<0>{_SILENT}", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)|^([-+=#])", r"\1\\\2\3", line)
+
+
+def prose(sentence: str) -> str:
+    """A sentence of this program as text, with what is in backticks as code."""
+    parts = enumerate(code_parts(" ".join(sentence.split())))
+    return "".join(code(part) if index % 2 else _beside(part) for index, part in parts)
+
+
+def _beside(part: str) -> str:
+    """Text beside code, which keeps its spaces."""
+    return f"{' ' * part.startswith(' ')}{text(part)}{' ' * (part.endswith(' ') and len(part) > 1)}"
 
 
 def code(words: str) -> str:

@@ -6,13 +6,14 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, amount_text
 from gpu_tenancy.base.texts import DASH, MINUS, UNKNOWN, unit
+from gpu_tenancy.base.usd import Usd
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
-from gpu_tenancy.model.outlook.shares import HOURS, Cost, Span
+from gpu_tenancy.model.outlook.bill import BillFigure
+from gpu_tenancy.model.outlook.shares import Span
 from gpu_tenancy.pages.tables import Cell, Table, Tone, about, columns, row
 from gpu_tenancy.review.changes import ACTIONS, Action, Change, FieldChange
 from gpu_tenancy.review.review import Review
-from gpu_tenancy.review.verdict import total
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Figure:
     note: str
     change: str
     tone: Tone | None = None
+    bound: str = ""  # `at least`, before the value
 
 
 def differences(tables: Iterable[Table]) -> Iterator[Difference]:
@@ -80,18 +82,8 @@ def sharing(team: TeamOutlook, length: int) -> tuple[tuple[str, ...], ...]:
     return ((team.name, team.shares, *[DASH] * (length - 2)),) if team.shares else ()
 
 
-def known(outlook: StackOutlook) -> Cost:
-    """Monthly cost of the GPUs that have a price, a lower bound."""
-    prices = {supply.flavor: supply.price for supply in outlook.supply}
-    held = [(prices.get(holding.flavor) or 0.0, holding) for team in outlook.teams for holding in team.holdings]
-    return Cost(
-        sum(price * holding.guaranteed * HOURS for price, holding in held),
-        sum(price * holding.limit * HOURS for price, holding in held),
-    )
-
-
 def key_figures(review: Review) -> tuple[Figure, ...]:
-    """GPUs (or CPUs) and monthly cost of guarantees and limits, with their changes."""
+    """GPUs (or CPUs) of guarantees and limits, and the figures of the bill, with their changes."""
     before = review.comparison.before if review.comparison else None
     now = review.now
     noun = next((unit(supply.resource) for supply in now.totals), "GPUs")
@@ -105,8 +97,10 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
     return (
         _amount("guaranteed", now, before, note, "bad" if over else "good"),
         _amount("limits", now, before, f"{noun}, sum of all limits"),
-        _cost("monthly cost, guarantees", "guaranteed", now, before),
-        _cost("monthly cost, limits", "limit", now, before),
+        *(
+            _cost(figure, before.bill.figures[index].usd if before else None)
+            for index, figure in enumerate(now.bill.figures)
+        ),
     )
 
 
@@ -124,18 +118,15 @@ def _counts(outlook: StackOutlook, amount: int) -> int:
     return amount // 1000 if any(supply.resource == CPU for supply in outlook.totals) else amount
 
 
-def _cost(label: str, field: str, now: StackOutlook, before: StackOutlook | None) -> Figure:
-    amount: float | None = getattr(total(now), field)
-    note = "USD, all teams" if amount is not None else f"at least {short(getattr(known(now), field))}"
-    change = ""
-    if before is not None:
-        was: float | None = getattr(total(before), field)
-        if was is None or amount is None:
-            change = "±0" if was is amount else f"was {UNKNOWN if was is None else short(was)}"
-        else:
-            difference = round(amount - was)
-            change = f"{'+' if difference > 0 else MINUS}{short(abs(difference))}" if difference else "±0"
-    return Figure(label, UNKNOWN if amount is None else short(amount), "", note, change)
+def _cost(figure: BillFigure, was: Usd | None) -> Figure:
+    usd, change = figure.usd, ""
+    value = short(usd.known) if round(usd.known) or not usd.unpriced else UNKNOWN
+    if was and was.unpriced != usd.unpriced:
+        change = f"was {was}"
+    elif was:
+        difference = round(usd.known - was.known)
+        change = f"{'+' if difference > 0 else MINUS}{short(abs(difference))}" if difference else "±0"
+    return Figure(figure.label, value, "", figure.about, change, bound=usd.bound if value != UNKNOWN else "")
 
 
 def work(effect: Effect) -> Table:
@@ -145,6 +136,7 @@ def work(effect: Effect) -> Table:
         "preempted": effect.preempted,
         "restarts": effect.restarted,
         "stays pending": effect.delayed,
+        "never admitted": effect.never,
         "waits longer": effect.later,
         "admitted": effect.admitted,
     }
@@ -153,7 +145,7 @@ def work(effect: Effect) -> Table:
             one.label,
             Cell(
                 "preempted, admitted again" if outcome == "preempted" and one.again else outcome,
-                tone="bad" if outcome in {"deleted", "preempted", "restarts"} else None,
+                tone="bad" if outcome in {"deleted", "preempted", "restarts", "never admitted"} else None,
             ),
             ", ".join(f"{amount} {flavor}".strip() for flavor, amount in one.gpus.items()) or "0",
             one.hours,

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount_text, format_bytes, format_cpu, is_extended
-from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, monthly, share
+from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, share
+from gpu_tenancy.base.usd import Usd
 from gpu_tenancy.model.outlook import Group, StackOutlook, Supply, TeamOutlook
-from gpu_tenancy.model.outlook.shares import HOURS, NOTHING, OWN_QUEUE, Cost, Span
+from gpu_tenancy.model.outlook.shares import NOTHING, OWN_QUEUE, Cost, Span
+from gpu_tenancy.model.plan.costs import OWN
 from gpu_tenancy.pages.tables import Cell, Row, Table, columns, compared, row
 from gpu_tenancy.review.figures import sharing, span, work
 from gpu_tenancy.review.review import Review, Used
@@ -49,9 +51,9 @@ def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:
     yield _supply(outlook)
     yield _pools(outlook)
     yield _busy(outlook)
+    yield _bill(outlook)
     yield _team_costs(outlook, costs)
     yield _center_costs(outlook, costs)
-    yield _fixed(outlook)
     yield _serving(outlook)
     if outlook.ways_in:
         yield ways_in(outlook)
@@ -196,8 +198,6 @@ def _pools(outlook: StackOutlook) -> Table:
                 span(pool.nodes),
                 span(capacity, resource) if per_node else DASH,
                 _hour(pool.node_price),
-                _month(pool.floor),
-                _month(pool.ceiling),
             )
         )
     heads = columns(
@@ -208,8 +208,6 @@ def _pools(outlook: StackOutlook) -> Table:
         "nodes#",
         "GPUs#" if with_gpus else "CPUs#",
         "price per node-hour#",
-        "monthly, min nodes#",
-        "monthly, max nodes#",
     )
     return Table("pools", "Node pools", heads, tuple(rows))
 
@@ -218,13 +216,9 @@ def _hour(amount: float | None) -> Cell:
     return Cell(hourly(amount), tone="notice" if amount is None else None)
 
 
-def _month(hour: float | None) -> Cell:
-    return money(None if hour is None else hour * HOURS)
-
-
-def money(amount: float | None) -> Cell:
-    """US dollars per month; an unknown amount is highlighted."""
-    return Cell(monthly(amount), tone="notice" if amount is None else None)
+def money(amount: Usd) -> Cell:
+    """US dollars per month; a sum without the price of a part is highlighted."""
+    return Cell(str(amount), tone="notice" if amount.unpriced else None)
 
 
 def _busy(outlook: StackOutlook) -> Table:
@@ -285,16 +279,21 @@ def _center_costs(outlook: StackOutlook, costs: _Costs) -> Table:
     return Table("cost-by-centre", "Monthly cost by cost center", columns("cost center", *costs.heads), tuple(rows))
 
 
-def _fixed(outlook: StackOutlook) -> Table:
+def _bill(outlook: StackOutlook) -> Table:
+    lines, figures = outlook.bill.lines, outlook.bill.figures
     rows = [
-        row(cost.title, cost.number, _month(cost.hour and cost.hour * cost.number), cost.source)
-        for cost in outlook.fixed
+        row(
+            line.title,
+            line.number,
+            *map(money, line.costs),
+            line.region or ("price of the stack" if line.source == OWN else DASH),
+        )
+        for line in lines
     ]
     if rows:
-        hours = [cost.hour * cost.number * HOURS for cost in outlook.fixed if cost.hour is not None]
-        rows.append(row("all of it", "", money(sum(hours) if len(hours) == len(rows) else None), "", sums=True))
-    heads = columns("what is always there", "number#", "monthly cost#", "source of the price")
-    return Table("fixed", "Monthly cost of the cluster itself", heads, tuple(rows))
+        rows.append(row("total", "", *(money(figure.usd) for figure in figures), "", sums=True))
+    heads = columns("part", "number#", "always billed#", "guarantees#", "limits#", "region of the price")
+    return Table("bill", "Monthly bill", heads, tuple(rows))
 
 
 def _serving(outlook: StackOutlook) -> Table:
@@ -364,7 +363,7 @@ def _data(outlook: StackOutlook, *, stored: bool) -> Table:
             f"{access.place}; snapshots {access.snapshots}, cost unknown" if access.snapshots else access.place,
             access.right,
             format_bytes(access.size) if access.size else DASH,
-            *([DASH if access.kind == "dataset" else money(access.cost)] if stored else []),
+            *([DASH if access.kind == "dataset" else money(Usd.of(1, access.cost, access.name))] if stored else []),
             ", ".join(access.mounted_by) or DASH,
             team=access.team,
         )

@@ -10,7 +10,6 @@ from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.model.outlook import TeamOutlook, outlook
-from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.pages.bars import Branch
 from gpu_tenancy.pages.tables import FOLD, environment, policy
 from gpu_tenancy.pages.tables import Table as Figures
@@ -72,7 +71,6 @@ def page(review: Review, running: Running | None = None) -> str:
         searchable={team.name: _words(team) for team in review.now.teams},
         search=search,
         policy=policy(templates.get_template("filter.js").render() if search else ""),
-        price_note=f"{review.price_note[:1].upper()}{review.price_note[1:]}" or "No prices available",
         unpriced=[pool.name for pool in review.now.pools if pool.node_price is None],
         unpriced_storage=sorted(
             {access.place for access in review.now.data if access.kind == "storage" and access.cost is None}
@@ -102,7 +100,7 @@ def _sections(review: Review, running: Running | None) -> list[tuple[str, str]]:
         *([("running", "Running platform")] if running else []),
         *([("work", "Workloads")] if review.effect else []),
         ("teams", "Teams"),
-        ("cost-by-team", "Cost"),
+        ("bill", "Cost"),
         ("serving", "Serving"),
         *([("ways-in", "Hosts")] if review.now.ways_in else []),
         ("access", "Access"),
@@ -125,6 +123,5 @@ def review_of(preview: Preview) -> Review:
         stack=preview.name,
         resources=len(resources(preview.rendered)),
         now=now,
-        price_note=price_note(preview.stack),
         verdict=verdict(now, None, (), None),
     )

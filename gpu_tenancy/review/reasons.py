@@ -398,6 +398,9 @@ def work_lost(effect: Effect) -> Iterator[str]:
         names = first_names([one.label for one in ended], LISTED)
         lost = "they lose their work since their last checkpoint"
         yield f"{_running(ended)} of {team} will restart with their nodes ({_size(ended)}): {names}; {lost}"
+    for team, never in _by_team(effect.never):
+        waits = f"{plural(len(never), 'workload')} of {team} can never be admitted any more ({_gpus(never)})"
+        yield f"{waits}: {never[0].label}: {never[0].why}"
     for flavor, pods in effect.pods_on_removed_flavors.items():
         yield f"{plural(len(pods), 'running pod')} on nodes of removed flavor {flavor}: {first_names(pods, LISTED)}"
     for pool in effect.smaller_pools:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
-from gpu_tenancy.model.outlook.shares import spent
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.review.changes import Change
 
@@ -101,14 +101,14 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Cost of the GPUs that teams used in a month, in US dollars; None if a price is unknown."""
+    """Cost of the GPUs that teams used in a month."""
 
     month: str
-    teams: Mapping[str, float | None]
+    teams: Mapping[str, Usd]
 
-    def of(self, teams: Iterable[str]) -> float | None:
+    def of(self, teams: Iterable[str]) -> Usd:
         """US dollars of some teams."""
-        return spent((1.0, self.teams.get(team, 0.0)) for team in teams)
+        return sum((self.teams.get(team, NONE) for team in teams), NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,7 @@ class Verdict:
     tone: Tone
     title: str
     sentences: tuple[str, ...]  # in order: access of people, policies, guarantees, deletions, changes of GPUs and costs
+    blocking: int = 0  # number of the first sentences that block, which are always shown
 
     @property
     def line(self) -> str:
@@ -142,7 +143,6 @@ class Review:
     stack: str
     resources: int  # number of cloud resources, Kubernetes objects and Helm releases
     now: StackOutlook  # its summary
-    price_note: str  # source of the prices
     verdict: Verdict
     comparison: Comparison | None = None
     changes: tuple[Change, ...] = ()  # empty without a comparison

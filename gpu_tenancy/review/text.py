@@ -13,6 +13,7 @@ from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.outlook.bill import Bill
 from gpu_tenancy.pages.tables import Tone, printed
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.figures import sharing, work
@@ -33,6 +34,8 @@ _FIELDS: Final = 6
 def show_verdict(console: Console, review: Review) -> None:
     """Prints whether this is production, the verdict with its reasons, and the base of the comparison."""
     console.print(escape(review.now.standing), highlight=False)
+    if review.now.expects:
+        console.print(escape(review.now.expects), highlight=False)
     tone = _TONES[review.verdict.tone]
     console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]", highlight=False)
     for reason in review.verdict.sentences:
@@ -72,6 +75,14 @@ def show_work(console: Console, effect: Effect) -> None:
         console.print(printed(listed, drop=("hours", "for or why")))
     else:
         console.print("The change preempts, deletes, admits or delays no workload.", highlight=False)
+
+
+def show_bill(console: Console, bill: Bill) -> None:
+    """Prints the three figures of the monthly bill, and what they do not have."""
+    for figure in bill.figures:
+        console.print(escape(figure.line), highlight=False)
+    for note in bill.notes:
+        console.print(f"[dim]{escape(note)}[/dim]", highlight=False)
 
 
 def show_hosts(console: Console, outlook: StackOutlook) -> None:

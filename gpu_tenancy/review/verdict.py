@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.quantity import amount_text, is_extended
 from gpu_tenancy.base.texts import counted, first_names, plural
+from gpu_tenancy.base.usd import Usd
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.shares import NOTHING, Cost
@@ -34,8 +35,8 @@ OK_WITH_FINDINGS: Final = "OK, with findings"
 REVIEW: Final = "Review needed"
 BLOCKED: Final = "Blocked"
 
-_Shares: TypeAlias = Mapping[str, tuple[int, int]]  # guarantee and limit by flavor
 _UNCHANGED: Final = "unchanged"
+_Shares: TypeAlias = Mapping[str, tuple[int, int]]  # guarantee and limit by flavor
 NOT_EVALUATED: Final = "Policies not evaluated (use --policy)"
 
 
@@ -50,7 +51,7 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     runs: str = "",
     support: str = "",
 ) -> Verdict:
-    """Decides between OK, Review needed and Blocked; access of people, to data and to secrets comes first.
+    """Decides between OK, Review needed and Blocked; what blocks comes first, then access to data and secrets.
 
     Deletions of `real`, the result of `pulumi preview`, replace those of `changes`, which are from the files. `runs` is
     the version of Kubernetes of the running cluster, `support` a note about the support of the stack's.
@@ -61,7 +62,8 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     policies: tuple[str, ...] = (NOT_EVALUATED,)
     if rules:  # The results, and what the change does to the policies themselves; what decides comes first.
         results, weaker = f"Policies: {policy_counts(rules)}", policy_reasons(rules.changes) if rules.changes else ()
-        policies = (results, *weaker) if rules.mandatory else (*weaker, results)
+        violations = (f"{line.says} ({line.rule})" for line in rules.mandatory)
+        policies = (results, *violations, *weaker) if rules.mandatory else (*weaker, results)
     guarantees = _guarantees(now)
     base = before or now  # Without a base nothing changes.
     refused = (*claims_lost(base, now, effect), *version_refused(base, now, runs), *blocking(seen, base))
@@ -85,12 +87,13 @@ def verdict(  # noqa: PLR0913 - what a review is made of
     )
     rest = [*(work_changed(effect) if effect else ()), *_gpus(base, now)]
     rest += [_costs(before, now)] if before else []
+    first = len(refused) + (len(policies) if rules and rules.violated else 0)
     if rules and rules.violated:
-        return Verdict("bad", BLOCKED, (*people, *refused, *policies, guarantees, *risks, *rest))
+        return Verdict("bad", BLOCKED, (*refused, *policies, *people, guarantees, *risks, *rest), first)
     if refused:
-        return Verdict("bad", BLOCKED, (*people, *refused, *risks, *policies, guarantees, *rest))
+        return Verdict("bad", BLOCKED, (*refused, *people, *risks, *policies, guarantees, *rest), first)
     if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
-        return Verdict("bad", BLOCKED, (*people, guarantees, *policies, *risks, *rest))
+        return Verdict("bad", BLOCKED, (guarantees, *people, *policies, *risks, *rest), 1)
     if gained or risks or len(policies) > 1 or (rules and _without_effect(rules)):
         return Verdict("notice", REVIEW, (*people, *risks, *policies, guarantees, *rest))
     if support or (rules and (rules.advice or rules.exempted)):
@@ -253,15 +256,15 @@ def total(outlook: StackOutlook) -> Cost:
 
 
 def _costs(before: StackOutlook, now: StackOutlook) -> str:
-    old, new = total(before), total(now)
-    stored = _difference(old.storage, new.storage)
-    storage = "" if stored == _UNCHANGED else f", storage {stored}"
-    guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
-    return f"Monthly cost: guarantees {guarantees}, limits {limits}{storage}"
+    pairs = zip(before.bill.figures, now.bill.figures, strict=True)
+    changes = {new.label.rpartition(", ")[2]: _difference(old.usd, new.usd) for old, new in pairs}
+    same = set(changes.values()) == {_UNCHANGED}
+    return f"Monthly cost: {_UNCHANGED if same else ', '.join(f'{label} {usd}' for label, usd in changes.items())}"
 
 
-def _difference(before: float | None, now: float | None) -> str:
-    if before is None or now is None:
-        return "unknown (no price)"
-    difference = round(now - before)
+def _difference(before: Usd, now: Usd) -> str:
+    """`+$20,036`, `unchanged`, or both sums if they lack different prices."""
+    if before.unpriced != now.unpriced:
+        return f"{now} (was {before})"
+    difference = round(now.known - before.known)
     return f"{'+' if difference > 0 else '-'}${abs(difference):,}" if difference else _UNCHANGED

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from inspect import getdoc, signature
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from rule_engine.resources import Placed, Resource, Subject
 from rule_engine.stacks import Stack
+from rule_engine.values import format_duration
 
 
 class Settings(BaseModel):
@@ -42,8 +44,8 @@ class Rule(Generic[S, C]):
         remedy: fixes properties if that is safe, at the level `remediate`: takes the type and the properties in the
             protocol's JSON form (unknown values and secrets marked), changes these in place, and returns whether it
             did.
-        stack_fix: the fix for resources of a GPU tenancy stack; `{fix}` is the fix of the message, `{number}` its last
-            number. Empty if the fix of the message is right there too.
+        stack_fix: the fix for resources of a GPU tenancy stack; `{fix}` is the fix of the message, `{duration}` its
+            last number, of seconds. Empty if the fix of the message is right there too.
     """
 
     name: str
@@ -72,7 +74,7 @@ class Rule(Generic[S, C]):
         problem, _, fix = text.partition("; ")
         words = self.stack_fix.replace("{fix}", fix)
         numbers = re.findall(r"\d+", fix)
-        return f"{problem}; {words.replace('{number}', numbers[-1]) if numbers else words}"
+        return f"{problem}; {words.replace('{duration}', format_duration(Decimal(numbers[-1]))) if numbers else words}"
 
     def schema(self) -> dict[str, dict[str, Any]]:
         """JSON schema of each setting, by name: without references, as Pulumi requires, and without titles."""

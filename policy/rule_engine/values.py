@@ -46,6 +46,14 @@ def format_number(number: Decimal) -> str:
     return str(int(number)) if number == number.to_integral_value() else str(number.normalize())
 
 
+def format_duration(seconds: Decimal) -> str:
+    """Seconds for messages, in the largest unit that has a whole number of them: `14d`, `90m`, `45s`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds and not seconds % length:
+            return f"{format_number(seconds / length)}{unit}"
+    return f"{format_number(seconds)}s"
+
+
 def format_float(number: float) -> str:
     """A number from a program for messages: whole numbers, which arrive as floats, without a decimal point."""
     return str(int(number)) if float(number).is_integer() else repr(number)

@@ -239,8 +239,8 @@ def test_a_label_that_no_flavor_knows_is_left_to_the_nodes() -> None:
 
 
 def test_a_resource_in_no_flavor_is_never_admitted() -> None:
-    (offer,) = offers([PodSet("main", 1, {GPU: 1, "rdma/ib": 1}, pod_spec(1))], cluster_queue("a"))
-    never = "no flavor of queue a covers rdma/ib, so Kueue never admits the workload"
+    (offer,) = offers([PodSet("main", 1, {GPU: 1, "example.com/nic": 1}, pod_spec(1))], cluster_queue("a"))
+    never = "no flavor of queue a covers example.com/nic, so Kueue never admits the workload"
     assert (offer.source, offer.refused) == (Source.NEVER, (Refusal(never, decisive=True),))
 
 

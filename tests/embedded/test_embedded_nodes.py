@@ -73,7 +73,7 @@ def test_pools_become_nodes_with_gpus_labels_and_taints() -> None:
     }
     assert set(shapes) == {"cpu-0", "cpu-1", "h100-0", "h100-1", "h100-2"}
     h100 = shapes["h100-2"]
-    assert (h100.capacity[GPU], h100.capacity["pods"]) == ("8", "110")
+    assert [h100.capacity[name] for name in (GPU, "pods", "ephemeral-storage")] == ["8", "110", "200Gi"]
     assert h100.labels == {
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "rack": "a",

@@ -56,6 +56,29 @@ def test_a_fitting_job_passes_every_check() -> None:
     assert found.conclusion == "Job train fits now"
 
 
+# kueue#4848: Kueue ignores them by `excludeResourcePrefixes`; the nodes decide.
+IGNORED = [
+    ("ephemeral-storage", "10Gi", "200Gi"),
+    ("hugepages-2Mi", "1Gi", "4Gi"),
+    ("vpc.amazonaws.com/efa", "4", "4"),
+    ("rdma/ib", "1", "1"),
+]
+
+
+@pytest.mark.parametrize(("resource", "requested", "on_node"), IGNORED)
+def test_fits_with_resources_that_kueue_ignores(resource: str, requested: str, on_node: str) -> None:
+    asking, there = only_gpus(job()), node()
+    for amounts in asking["spec"]["template"]["spec"]["containers"][0]["resources"].values():
+        amounts[resource] = requested
+    there["status"]["allocatable"][resource] = on_node
+    found = judged(asking, Node=[there])
+    assert found.conclusion == "Job train fits now"
+    assert answer(found, "queue research").lines == (
+        "a100 nvidia.com/gpu: 8 requested, fits now (guaranteed 8, unused 8)",
+    )
+    assert answer(judged(asking), "nodes").verdict == "never"
+
+
 SUBMITTED = "simulation: if submitted now, the workload would be"
 BOTH = [local_queue("research"), local_queue("other")]
 

@@ -7,7 +7,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from live_builders import GPU, Data, came, cluster_queue, cohort, counted, local_queue, meta, node, pod, state, waits
+from live_builders import (
+    GPU,
+    Data,
+    came,
+    cluster_queue,
+    cohort,
+    counted,
+    job,
+    local_queue,
+    meta,
+    node,
+    only_gpus,
+    pod,
+    state,
+    waits,
+)
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, State
@@ -114,13 +129,54 @@ def test_a_smaller_quota_ends_nothing_and_says_what_is_in_use() -> None:
 
 
 def test_smaller_quota_delays_a_workload_that_fits_now() -> None:
-    world = World(waits("c", "speech", 8))
+    world = World(came("a", "research", 4, 1), waits("c", "speech", 8))
     assert world.effect().delayed == ()
     world.quota("speech", 4)
-    world.quota("research", 0)
+    world.quota("research", 4)
     (one,) = world.effect().delayed
     assert (one.label, one.amount) == ("speech/c", 8)
     assert "quota" in one.why
+
+
+def limited(world: World, limit: int) -> World:
+    """Lowers the limit of research, which is guaranteed 8 GPUs."""
+    amounts = world.queue("research")["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
+    amounts.update(nominalQuota=str(min(limit, 8)), borrowingLimit=str(max(0, limit - 8)))
+    return world
+
+
+# kueue#5176: the change's limit, the Jobs of the stack, and the workloads that it affects by outcome.
+LIMITS: list[tuple[int, dict[str, int], dict[str, dict[str, int]]]] = [
+    (16, {}, {}),
+    (8, {}, {"later": {"research/c": 8}}),
+    (4, {}, {"never": {"research/c": 8}}),
+    (8, {"b": 4}, {"later": {"research/c": 8}, "delayed": {"research/b": 4}}),
+    (8, {"b": 24}, {"never": {"research/b": 24}}),
+    (16, {"b": 24}, {"admitted": {"research/c": 8}, "never": {"research/b": 24}}),
+    (16, {"c": 24}, {"never": {"research/c": 24}}),
+]
+
+
+@pytest.mark.parametrize(("limit", "jobs", "expected"), LIMITS)
+def test_lower_limits_are_compared_with_new_sizes(
+    limit: int, jobs: dict[str, int], expected: dict[str, dict[str, int]]
+) -> None:
+    world = limited(World(came("a", "research", 8, 1), came("b", "research", 8, 2), waits("c", "research", 8)), 16)
+    world.live["ClusterQueue"] = [
+        {**live, "spec": deepcopy(world.queue(live["metadata"]["name"])["spec"])} for live in world.live["ClusterQueue"]
+    ]
+    limited(world, limit).declared += [
+        {**only_gpus(job(name, "research", gpus=gpus)), "apiVersion": "batch/v1", "kind": "Job"}
+        for name, gpus in jobs.items()
+    ]
+    seen = world.effect()
+    found = {
+        kind: {one.label: one.amount for one in getattr(seen, kind)}
+        for kind in ("admitted", "delayed", "never", "later")
+    }
+    assert {kind: labels for kind, labels in found.items() if labels} == expected
+    assert seen.preempted == ()
+    assert all("can never admit it" in one.why and f"limit {limit}" in one.why for one in seen.never)
 
 
 def test_counts_additional_ends_before_admission() -> None:
@@ -129,8 +185,14 @@ def test_counts_additional_ends_before_admission() -> None:
     assert world.effect().later == ()
     world.queue("research")["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "0"
     (one, other) = world.effect().later
-    assert (one.label, one.why) == ("research/c", "2 running workloads end before it is admitted, before 1")
-    assert (other.label, other.why) == ("research/d", "3 running workloads end before it is admitted, before 2")
+    assert (one.label, one.why) == (
+        "research/c",
+        "2 running workloads must end before it is admitted, 1 without the change",
+    )
+    assert (other.label, other.why) == (
+        "research/d",
+        "3 running workloads must end before it is admitted, 2 without the change",
+    )
 
 
 BOUNDS: list[tuple[dict[str, Any], str]] = [

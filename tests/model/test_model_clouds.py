@@ -406,7 +406,7 @@ EKS_MADE: Data = patched(CREATED, {"subnets": None, "create": {"zones": ZONES, "
 
 def fixed(cluster: Data, **sections: Any) -> dict[str, tuple[int, float | None, str]]:
     declared = stack_of(stack(cluster=cluster, **sections))
-    return {cost.name: (cost.number, cost.hour, cost.source) for cost in fixed_costs(declared)}
+    return {cost.name: (cost.number, cost.price.usd, cost.price.source) for cost in fixed_costs(declared)}
 
 
 def test_costs_of_a_created_cluster() -> None:

@@ -137,12 +137,12 @@ def test_costs_of_storage_add_up_by_team_and_cost_center() -> None:
         return outlook(stack_of({**sections, "prices": {"gp3": {"gibMonth": 0.5}}}))
 
     known = made(ck={"size": "20Gi"})
-    assert [one.cost.storage for one in known.teams] == [pytest.approx(50), pytest.approx(10)]
-    assert [cost.storage for cost in known.cost_centers.values()] == [pytest.approx(60)]
+    assert [one.cost.storage.known for one in known.teams] == [pytest.approx(50), pytest.approx(10)]
+    assert [cost.storage.known for cost in known.cost_centers.values()] == [pytest.approx(60)]
     unknown = made(ck={"size": "1200Gi", "mode": "shared", "class": "fsx-lustre"})
-    assert [one.cost.storage for one in unknown.teams] == [pytest.approx(50), None]
-    assert [cost.storage for cost in unknown.cost_centers.values()] == [None]
-    assert [cost.guaranteed for cost in unknown.cost_centers.values()] != [None]
+    assert [str(one.cost.storage) for one in unknown.teams] == ["$50", "unknown"]
+    assert [str(cost.storage) for cost in unknown.cost_centers.values()] == ["at least $50"]
+    assert [cost.guaranteed.unpriced for cost in unknown.cost_centers.values()] == [()]
 
 
 # Snapshots.

@@ -19,7 +19,7 @@ OF_STACK = f"urn:pulumi:prod::gpu-tenancy::gpu-tenancy:tenancy:Tenancy$gpu-tenan
 def test_a_job_of_a_stack_is_fixed_by_the_key_of_the_stack() -> None:
     message = jobs.gpu_jobs_end.message(TEXT, Resource(JOB, urn=OF_STACK))
     assert message == (
-        "requests 8 nvidia.com/gpu without a time limit; set `deadline` of the job in the stack to 604800s or less"
+        "requests 8 nvidia.com/gpu without a time limit; set `deadline` of the job in the stack to 7d or less"
     )
 
 

@@ -53,7 +53,6 @@ PRIVATE = RuleLine(
     "NodeGroup a100: has public addresses; exempted until 2026-12-03: the old registry needs internet access",
 )
 RULES = Rules((PINNED, SURGE, PRIVATE), 61, ("workloads 0.1.0", "clouds 0.1.0"), {"mandatory": 50, "advisory": 14})
-PRICES = "prices: us-east-1, https://example.com/prices, 2026-07-20"
 
 NASTY = "a|b `c` <b>&amp; *d* _e_ [f](g) @all #12 :tada: ~~h~~"
 
@@ -119,7 +118,7 @@ def reviewed(  # noqa: PLR0913 - the optional parts of a review
 ) -> Review:
     comparison = Comparison("origin/main", "abc1234", before, notes) if before or changed or notes else None
     result = verdict(now, comparison, changed, rules, real=real, effect=effect, runs=runs, support=support)
-    return Review(stack, 99, now, PRICES, result, comparison, changed, rules, real, where or {}, effect)
+    return Review(stack, 99, now, result, comparison, changed, rules, real, where or {}, effect)
 
 
 CHANGES = (
@@ -179,7 +178,7 @@ def bare() -> Review:
         sections_of_team.pop("cohort", None)
     now = outlook_of(sections)
     over = tuple(replace(supply, guaranteed=supply.capacity.maximum + 3, price=None) for supply in now.supply)
-    return replace(reviewed(replace(now, supply=over)), price_note="")
+    return reviewed(replace(now, supply=over))
 
 
 @cache

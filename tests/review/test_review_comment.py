@@ -21,7 +21,7 @@ def test_a_comment_shows_what_the_stack_local_does_not_have() -> None:
     found = comment(full())
     for part in (
         "\n> a\\|b \\`c\\` &lt;b&gt;&amp;amp; \\*d\\* \\_e\\_ ",
-        "\n| monthly cost, guarantees | **unknown** | was $20.1k | at least $1.7k |\n",
+        "\n| monthly cost, guarantees | at least **$7.9k** | was $88,254 | no price: h100; with the nodes of all ",
         "\n- ✗ **mandatory** <code>image-pinned</code> Job ml-research/nightly: image pytorch has no tag; ",
         "\n<details><summary>2 advisory, 1 exempted</summary>\n",
         "\n- **team vision**: **deleted** Job <code>vision/nightly</code>\n",
@@ -51,10 +51,11 @@ def test_comment_on_a_cluster_shows_principals_pools_and_cost() -> None:
         "environment prod: production (protected, guards deny)",
         "\n- **created** PodIdentityAssociation <code>cluster-data-team-ml-experiments-default</code>, ",
         "\n  - <code>scalingConfig.maxSize</code>: <code>11</code> → <code>16</code>\n",
-        "\n| **h200** | h200 | p5en.48xlarge | capacity-block | 0-2 | 0-16 | unknown | $0 | unknown |\n",
-        "\n| **h100** | h100 | p5.48xlarge | reserved | 2 | 16 | $55.04 | $80,358 | $80,358 |\n",
-        "\n| **system nodes, m7i.4xlarge** | 3 | $1,766 | https://",
-        "\n| **all of it** |  | **$1,839** |  |\n",
+        "\n| **h200** | h200 | p5en.48xlarge | capacity-block | 0-2 | 0-16 | unknown |\n",
+        "\n| **h200 (p5en.48xlarge)** *new* | 0, 0, 2 | $0 | $0 | unknown | - |\n",
+        "\n| **system nodes, m7i.4xlarge** | 3 | $1,766 | $1,766 | $1,766 | us-east-1 |\n",
+        "| **at least $213,655** (was $203,426) |  |\n",
+        "\n- Prices are of us-east-1 (CPU nodes, GPU nodes, system nodes, boot disks), the stack is in us-west-2; ",
         f"\n| **ml-experiments** *new* | lead | {people}-lead |\n",
         "\nRemoved: ml-retired, lead; ml-retired, researcher.\n",
     ):
@@ -111,9 +112,11 @@ def test_omitted_parts_are_named_with_their_place() -> None:
     assert note.endswith(" See the full report page in the artifacts of this run.*")
     left = note.removeprefix("*Omitted to fit the comment size: ").partition(".")[0].split(", ")
     assert left == [
+        "changes",
         "preemption",
         "guarantees and capacity",
         "GPUs available to each team",
+        "monthly bill",
         "cost by cost center",
         "cost by team",
         "serving",

@@ -322,13 +322,9 @@ def test_costs_are_quotas_at_the_flavors_prices(case: Case) -> None:
             for holding in team.holdings
             if not is_extended(holding.resource)
         ]
-        sums = [
-            None
-            if any(price is None and amounts[which] for price, *amounts in own)
-            else sum((price or 0) * amounts[which] * HOURS for price, *amounts in own)
-            for which in (0, 1)
-        ]
-        assert [team.cost.guaranteed, team.cost.limit] == [None if s is None else pytest.approx(s) for s in sums]
+        for which, usd in enumerate((team.cost.guaranteed, team.cost.limit)):
+            assert usd.known == pytest.approx(sum((price or 0) * amounts[which] * HOURS for price, *amounts in own))
+            assert bool(usd.unpriced) == any(price is None and amounts[which] for price, *amounts in own)
 
 
 def test_prices_follow_pools_and_nodes(case: Case) -> None:
@@ -343,10 +339,27 @@ def test_prices_follow_pools_and_nodes(case: Case) -> None:
             continue
         dollars = sum((pool.node_price or 0) * pool.nodes.maximum for pool in pools)
         assert supply.price == pytest.approx(dollars / sum(units(pool, supply.resource) for pool in pools))
-    for pool in case.now.pools:
-        for nodes, amount in ((pool.nodes.minimum, pool.floor), (pool.nodes.maximum, pool.ceiling)):
-            expected = 0 if nodes == 0 else None if pool.node_price is None else nodes * pool.node_price
-            assert amount == (None if expected is None else pytest.approx(expected))
+
+
+def test_bill_has_the_nodes_of_minimum_guarantees_and_limits(case: Case) -> None:
+    """The nodes of each figure have what it needs, cost their price, and one node less has not."""
+    lines = {line.title.partition(" (")[0]: line for line in case.now.bill.lines if line.part.endswith("U nodes")}
+    for pool in (pool for pool in case.now.pools if pool.nodes.maximum):
+        numbers, costs = lines[pool.name].numbers, lines[pool.name].costs
+        least = pool.nodes.maximum if pool.capacity == "reserved" else pool.nodes.minimum
+        assert numbers[0] == least <= numbers[1] <= numbers[2] <= pool.nodes.maximum
+        for number, usd in zip(numbers, costs, strict=True):
+            assert usd.known == pytest.approx((pool.node_price or 0) * number * HOURS)
+            assert bool(usd.unpriced) == (pool.node_price is None and number > 0)
+    for supply in (supply for supply in case.now.supply if is_extended(supply.resource)):
+        pools = [pool for pool in case.now.pools if pool.flavor == supply.flavor and pool.gpus]
+        for figure, need in ((1, supply.guaranteed), (2, min(supply.limits, supply.capacity.maximum))):
+            nodes = {pool.name: lines[pool.name].numbers[figure] for pool in pools if pool.name in lines}
+            more = [pool for pool in pools if nodes.get(pool.name, 0) > lines[pool.name].numbers[0]]
+            have = sum(pool.gpus * nodes.get(pool.name, 0) for pool in pools)
+            assert need <= have < need + max((pool.gpus for pool in more), default=have + 1)
+    always, guaranteed, limit = (figure.usd.known for figure in case.now.bill.figures)
+    assert always <= guaranteed <= limit
 
 
 def units(pool: Pool, resource: str) -> int:

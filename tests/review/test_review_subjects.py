@@ -18,6 +18,7 @@ from rich.console import Console
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.base.usd import Usd
 from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook.data import rights_to_grant
@@ -411,7 +412,7 @@ def test_storage_costs_are_in_tables_and_verdict() -> None:
     assert "$50" in {line.cells[-1].text for line in all_["cost-by-centre"].rows}
     place = [column.title for column in all_["data"].columns].index("monthly cost")
     assert [line.cells[place].text for line in all_["data"].rows] == ["$50"]
-    assert any(sentence.endswith(", storage +$50") for sentence in review.verdict.sentences)
+    assert "Monthly cost: always billed +$50, guarantees +$50, limits +$50" in review.verdict.sentences
 
 
 def test_storage_without_price_makes_its_sums_unknown() -> None:
@@ -517,12 +518,12 @@ def test_each_team_and_cost_center_has_what_it_used(tmp_path: Path) -> None:
     assert gone.cells[1].text == "not in the stack"
 
 
-def test_unknown_price_makes_used_sums_unknown(tmp_path: Path) -> None:
+def test_unknown_price_makes_used_sums_lower_bounds(tmp_path: Path) -> None:
     file = month(tmp_path, line("ml-research", 100, None), line("ml-research", 10, 2.0), line("ml-serving", 0, None))
     found = read_used(file, "prod-aws")
-    assert found == Used("2026-10", {"ml-research": None, "ml-serving": 0.0})
-    assert found.of(["ml-serving", "ml-production"]) == 0.0
-    assert found.of(["ml-serving", "ml-research"]) is None
+    assert found == Used("2026-10", {"ml-research": Usd(20, ("ml-research",)), "ml-serving": Usd()})
+    sums = {"$0": ["ml-serving", "ml-production"], "at least $20": ["ml-serving", "ml-research"]}
+    assert {text: str(found.of(teams)) for text, teams in sums.items()} == {text: text for text in sums}
 
 
 def test_a_review_without_a_month_has_no_column_of_it() -> None:

@@ -220,7 +220,9 @@ def system_pool(nodes: SystemNodes) -> NodePool:
     of = IMAGES[None, nodes.machine.architecture]
     kind = hashlib.sha256(f"{nodes.machine.type} {of.ami_type}".encode()).hexdigest()[:8]
     return NodePool(
-        spec=Pool(machine=nodes.machine.name, nodes=Nodes(min=nodes.minimum, max=nodes.maximum)),
+        spec=Pool(
+            machine=nodes.machine.name, nodes=Nodes(min=nodes.minimum, max=nodes.maximum), disk=Disk(size=nodes.disk)
+        ),
         name=f"{SYSTEM}-{kind}",
         machine=nodes.machine,
         supply=PoolSupply(

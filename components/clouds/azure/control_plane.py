@@ -127,7 +127,6 @@ _OUTBOUND: Final = {
     "nat-gateway": "userAssignedNATGateway",
     "routes": "userDefinedRouting",
 }
-_GIB_OF_SYSTEM: Final = 128
 
 
 class AksControlPlane(Component):
@@ -296,7 +295,7 @@ def _system_pool(
         "vnet_subnet_id": subnet,
         "enable_node_public_ip": False,
         "os_disk_type": "Managed",
-        "os_disk_size_gb": _GIB_OF_SYSTEM,
+        "os_disk_size_gb": system.disk // 2**30,
         "enable_encryption_at_host": system.machine.host_encryption,
         "upgrade_settings": {"max_surge": "1"},
         "tags": tags,

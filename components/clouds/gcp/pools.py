@@ -14,7 +14,7 @@ from pulumi import ResourceOptions
 from pulumi_gcp import container
 
 from gpu_tenancy.model.catalogue import Machine
-from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.catalogue.clouds import boot_disk, clouds
 from gpu_tenancy.model.plan.cluster import NodePool, SystemNodes
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.pools import FlexStart, Queued, Reserved, Spot
@@ -30,11 +30,6 @@ OPERATOR: Final = "operator"
 """The driver mode in which this program installs Google's installer: `components.clouds.gcp.daemons`."""
 
 _GIB: Final = 2**30
-_SYSTEM_DISK: Final = 100
-_HYPERDISK_ONLY: Final = (
-    "a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "g4-", "h4d-", "m4-", "n4-", "n4a-", "n4d-",
-)  # fmt: skip
-"""Families that cannot boot from Persistent Disk: https://cloud.google.com/compute/docs/disks/hyperdisks."""
 _LATEST_DRIVER: Final = frozenset({"nvidia-rtx-pro-6000"})
 """GPUs that need GKE's latest driver: https://github.com/GoogleCloudPlatform/cluster-toolkit/tree/main/examples/gke-g4."""
 
@@ -104,7 +99,7 @@ def _every_node(machine: Machine, cluster: PoolCluster) -> container.NodePoolNod
     config: container.NodePoolNodeConfigArgsDict = {
         "machine_type": machine.type,
         "image_type": "COS_CONTAINERD",
-        "disk_type": "hyperdisk-balanced" if machine.type.startswith(_HYPERDISK_ONLY) else "pd-balanced",
+        "disk_type": boot_disk("gcp").kind_of(machine.type),
         "service_account": cluster.account,
         "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"],
         "workload_metadata_config": {"mode": "GKE_METADATA"},
@@ -267,7 +262,7 @@ def system_pool(name: str, system: SystemNodes, cluster: PoolCluster) -> contain
         management={"auto_upgrade": True, "auto_repair": True},
         upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
         network_config={"enable_private_nodes": True},
-        node_config={**_every_node(system.machine, cluster), "disk_size_gb": _SYSTEM_DISK},
+        node_config={**_every_node(system.machine, cluster), "disk_size_gb": system.disk // _GIB},
         opts=_options(cluster, replaced_by_name=True),
     )
 

@@ -1,5 +1,6 @@
 """The command `cost`: what was used of what was guaranteed, in GPU-hours and US dollars."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ with lazily():
     from gpu_tenancy.cost import statement as statements
     from gpu_tenancy.cost import tables
     from gpu_tenancy.cost import workloads as cost_workloads
+    from gpu_tenancy.model import outlook
     from gpu_tenancy.simulation import records
 
 
@@ -52,6 +54,9 @@ def cost(
         terms = statements.Terms.of(options.tree_of(stack, project))
         period = statements.Period.of(month, datetime.now(UTC))
         statement = _read(stack, terms, period, prometheus, source)
+        bill = outlook.outlook(terms.tree.stack).bill
+        figures = (f"{stack} now: {figure.line}" for figure in bill.figures)
+        statement = replace(statement, notes=(*statement.notes, *figures, *bill.notes))
         if team is not None:
             known = list(dict.fromkeys(line.team for line in statement.lines))
             if team not in known:

@@ -219,7 +219,7 @@ def _show(stack_preview: "rendering.Preview", seen: "reviews.Review", written: s
     review_text.show_hosts(out, seen.now)
     out.print()
     out.print(show.pools(stack_preview.stack))
-    out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
+    review_text.show_bill(out, seen.now.bill)
     if notes := _aging(stack_preview):
         out.print(f"[dim]old: {escape('; '.join(notes))}[/dim]", highlight=False)
     if starts := signals.cold_starts(environment.Environment(stack_preview.stack)):

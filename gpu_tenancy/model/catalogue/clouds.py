@@ -131,6 +131,18 @@ class Directory(Fact):
     principals: bool = False  # whether IAM roles and users of AWS can be people
 
 
+class BootDisk(Row):
+    """Boot disks of the nodes that this program creates."""
+
+    kind: str  # a row of `storage.yaml`
+    system: Bytes  # size of the disk of a system node
+    others: Mapping[str, tuple[str, ...]] = {}  # other kinds, with the starts of the names of their machine types
+
+    def kind_of(self, machine: str) -> str:
+        """The kind of the boot disk of a machine type, by its name in the cloud."""
+        return next((kind for kind, starts in self.others.items() if machine.startswith(starts)), self.kind)
+
+
 class CloudRules(Row):
     """Features of node pools in one cloud; `load_balancers`, `admission` and `hidden`: None if unknown.
 
@@ -148,6 +160,7 @@ class CloudRules(Row):
     reserved_policy: bool = False  # whether a compact pool uses a reservation only with its placement policy
     gpu_zones: bool = False  # whether GPU pools must name zones if the cluster's are unknown
     local_disk: Bytes | None = None  # local disks' capacity is a multiple of it; None: not for ephemeral storage
+    boot_disk: BootDisk | None = None  # None if this program creates no nodes
     disk_key: bool = True  # whether each pool can have its own key for disks
     own_labels: tuple[str, ...] = ()  # domains of labels and taints that only the cloud may set
     empty_labels: bool = True  # whether a label can have an empty value
@@ -174,6 +187,15 @@ def clouds() -> Mapping[str, CloudRules]:
 def rules_of(service: str) -> CloudRules:
     """The rules of a Kubernetes service; if it is unknown, an existing cluster's rules (`model.checks.nodes` warns)."""
     return clouds().get(service) or clouds()["existing"]
+
+
+def boot_disk(cloud: str) -> BootDisk:
+    """The boot disks of a cloud's nodes. Raises ValueError for a cloud in which this program creates no nodes."""
+    found = rules_of(cloud).boot_disk
+    if found is None:
+        msg = f"gpu_tenancy/model/catalogue/clouds.yaml: {cloud} has no bootDisk; add it"
+        raise ValueError(msg)
+    return found
 
 
 class FixedPrice(Fact):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from gpu_tenancy.base.problems import dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.model.catalogue.clouds import rules_of
+from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.outlook.bill import Bill, bill
 from gpu_tenancy.model.outlook.data import (
     CacheOutlook,
     DataAccess,
@@ -27,9 +29,10 @@ from gpu_tenancy.model.outlook.shares import (
     grace_of,
     holdings,
 )
-from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
+from gpu_tenancy.model.plan.costs import pool_costs, prices
 from gpu_tenancy.model.plan.coverage import guarantee_warnings
 from gpu_tenancy.model.plan.guards import pull_rights
+from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.object_storage import egress_of_datasets
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
@@ -46,7 +49,7 @@ from gpu_tenancy.model.spec.cluster import service_of
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A node pool, with prices in US dollars per hour; None if they are unknown."""
+    """A node pool, with the price of a node in US dollars per hour; None if it is unknown."""
 
     name: str
     machine: str  # empty for custom nodes
@@ -57,8 +60,6 @@ class Pool:
     nodes: Span
     capacity: str  # capacity type, such as `spot`
     node_price: float | None
-    floor: float | None  # price of the minimum of nodes
-    ceiling: float | None  # price of the maximum of nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ class StackOutlook:
     environment: str
     production: bool
     standing: str  # with consequences: `environment prod-us: production (protected, guards deny)`
+    expects: str  # what somebody else installs, and the command that checks it; empty if nothing
     grace: str  # when the pods of a preempted workload stop
     fairness: str
     root: str
@@ -165,6 +167,7 @@ class StackOutlook:
     pools: tuple[Pool, ...]
     teams: tuple[TeamOutlook, ...]
     cost_centers: dict[str, Cost]
+    bill: Bill
     serving: tuple[Serving, ...]
     ways_in: tuple[WayIn, ...]
     access: tuple[Access, ...]
@@ -183,7 +186,6 @@ class StackOutlook:
     priority_warnings: tuple[str, ...] = ()  # classes of teams with which the scheduler ends pods
     cluster: str = ""  # service and name, such as `EKS ml-prod`
     kubernetes: str = ""  # minor version of a created cluster; empty for others
-    fixed: tuple[FixedCost, ...] = ()  # fixed costs of a created cluster, which are part of no team's cost
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -210,6 +212,7 @@ def outlook(stack: Stack) -> StackOutlook:
     prices_of = prices(tree.flavors, counted, pool_costs(tree))
     outlooks = {measure: Outlook(tree, measure) for measure in counted}
     teams = tuple(_team(tree, name, outlooks, prices_of) for name in stack.teams)
+    supply = {measure: _supply(tree, measure, teams, prices_of[measure.label]) for measure in counted}
     centers: dict[str, Cost] = {}
     for team in teams:
         centers[team.cost_center] = centers.get(team.cost_center, NOTHING) + team.cost
@@ -217,15 +220,17 @@ def outlook(stack: Stack) -> StackOutlook:
         environment=stack.environment,
         production=stack.is_production,
         standing=f"environment {stack.environment}: {stack.standing}",
+        expects=_expects(tree),
         grace=grace_of(stack),
         fairness=stack.fairness.kind,
         root=tree.root,
         borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root) if stack.fairness.even else (),
         groups=tuple(_group(tree, name, counted) for name in tree.parents),
-        supply=tuple(_supply(tree, measure, teams, prices_of[measure.label]) for measure in counted),
+        supply=tuple(supply.values()),
         pools=tuple(_pools(tree)),
         teams=teams,
         cost_centers=centers,
+        bill=bill(tree, [(measure, one.guaranteed, one.limits) for measure, one in supply.items()]),
         serving=tuple(_serving(tree)),
         ways_in=tuple(_ways_in(tree.stack)),
         access=tuple(_access(stack, name) for name in stack.teams),
@@ -244,8 +249,16 @@ def outlook(stack: Stack) -> StackOutlook:
         priority_warnings=tuple(_priority_warnings(stack)),
         cluster=f"{rules_of(service_of(stack.cluster)).title} {getattr(stack.cluster, 'name', '')}".strip(),
         kubernetes=stack.cluster.kubernetes or "",
-        fixed=fixed_costs(stack),
     )
+
+
+def _expects(tree: Tree) -> str:
+    expected = [operator for name, operator in operators().items() if installed_by(tree, name) == "installed"]
+    versions = [f"{operator.title} {operator.charts[operator.release].version}" for operator in expected]
+    groups = [group for operator in expected for group in operator.charts[operator.release].serves]
+    provided = f"; {', '.join(tree.stack.cluster.provides)} (cluster.provides)" if tree.stack.cluster.provides else ""
+    check = f"; `kubectl api-versions` must list {', '.join(groups)}" if groups else ""
+    return f"Expected in the cluster, not checked: {', '.join(versions)}{provided}{check}" if expected else ""
 
 
 def _priority_warnings(stack: Stack) -> Iterator[str]:
@@ -314,8 +327,6 @@ def _pools(tree: Tree) -> Iterator[Pool]:
                 nodes=Span(pool.min_nodes, pool.max_nodes),
                 capacity=pool.capacity,
                 node_price=costs[name].node,
-                floor=costs[name].floor,
-                ceiling=costs[name].ceiling,
             )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from gpu_tenancy.base.guarantee import Guarantee
 from gpu_tenancy.base.quantity import MEMORY, equal_parts, format_duration
+from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.kueue import PodSet, Quotas, Simulation, Workload
 from gpu_tenancy.model.names import DEFAULT_GRACE
 from gpu_tenancy.model.plan.costs import storage_cost
@@ -24,6 +25,7 @@ from gpu_tenancy.model.plan.queues import (
     unlimited_queue,
 )
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
+from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
@@ -293,31 +295,20 @@ HOURS: Final = 730
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """US dollars per month of guarantees, limits and claims (`storage`, part of neither); None if a price is unknown.
+    """US dollars per month of guarantees, limits and claims (`storage`, part of neither).
 
     A GPU costs its part of its node. Without GPUs, a CPU costs its part of the node, and memory is included.
     """
 
-    guaranteed: float | None
-    limit: float | None
-    storage: float | None = 0.0
+    guaranteed: Usd = NONE
+    limit: Usd = NONE
+    storage: Usd = NONE
 
     def __add__(self, other: "Cost") -> "Cost":
-        pairs = ((self.guaranteed, other.guaranteed), (self.limit, other.limit), (self.storage, other.storage))
-        return Cost(*(None if left is None or right is None else left + right for left, right in pairs))
+        return Cost(self.guaranteed + other.guaranteed, self.limit + other.limit, self.storage + other.storage)
 
 
-NOTHING: Final = Cost(0.0, 0.0)
-
-
-def spent(lines: Iterable[tuple[float, float | None]]) -> float | None:
-    """The sum of GPU-hours by their prices; None if the price of some is unknown."""
-    total = 0.0
-    for hours, price in lines:
-        if hours and price is None:
-            return None
-        total += hours * (price or 0.0)
-    return total
+NOTHING: Final = Cost()
 
 
 def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> Cost:
@@ -325,10 +316,14 @@ def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> 
     total = NOTHING
     for holding in holdings:
         price, units = prices.get(holding.flavor), (holding.guaranteed, holding.limit)
-        total += Cost(*(0.0 if not unit else None if price is None else price * unit * HOURS for unit in units))
+        total += Cost(*(Usd.of(unit * HOURS, price, holding.flavor) for unit in units))
     return total
 
 
 def cost_of_storage(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Iterable[Storage]) -> Cost:
     """Monthly cost of a team's claims, at their size."""
-    return sum((Cost(0.0, 0.0, storage_cost(cluster, prices, claim)) for claim in storage), NOTHING)
+    costs = (
+        (storage_cost(cluster, prices, claim), claim.storage_class or service_of(cluster, claim)[0])
+        for claim in storage
+    )
+    return sum((Cost(storage=Usd.of(1, cost, kind or "storage")) for cost, kind in costs), NOTHING)

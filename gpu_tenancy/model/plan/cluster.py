@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_tenancy.model.catalogue import Machine, Network, find_machine
+from gpu_tenancy.model.catalogue.clouds import boot_disk
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import node_pages
 from gpu_tenancy.model.plan.identities import (
@@ -70,6 +71,7 @@ class SystemNodes:
     machine: Machine
     minimum: int
     maximum: int
+    disk: int  # size of a boot disk in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,9 @@ def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> C
         protect=stack.is_production,
         tags={"environment": stack.environment, "managed-by": "gpu-tenancy", **getattr(stack.cluster, "tags", {})},
         pools=tuple(_node_pool(pool) for pool in environment.pools.values()) if stack.cluster.NODES_MADE else (),
-        system=SystemNodes(machine, creation.system.nodes.min, creation.system.nodes.max)
+        system=SystemNodes(
+            machine, creation.system.nodes.min, creation.system.nodes.max, boot_disk(stack.cluster.cloud).system
+        )
         if creation and machine
         else None,
         gpu_operator=operator_values(environment),

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import MEMORY
-from gpu_tenancy.model.catalogue import Price, find_machine, price_table
+from gpu_tenancy.model.catalogue import Machine, Price, find_machine, price_table
 from gpu_tenancy.model.catalogue.clouds import fixed_prices
 from gpu_tenancy.model.catalogue.rows import Fact
+from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.plan.environment import Environment, Flavor
 from gpu_tenancy.model.plan.pools import POOL_LABEL, ResolvedPool
 from gpu_tenancy.model.plan.shares import Measure, Tree
-from gpu_tenancy.model.plan.storage import service_of, storage_classes
+from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
@@ -28,14 +29,31 @@ _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
 """The price of each kind of capacity; capacity blocks and flex-start have separate prices, which are unknown."""
 
 
+OWN: Final = "prices"  # source of a price of the stack
+
+
+@dataclass(frozen=True, slots=True)
+class PriceOf:
+    """A price in US dollars (None if it is unknown), its source with the date, and its region."""
+
+    usd: float | None
+    source: str = ""
+    region: str = ""  # empty for a price of the stack
+
+
 @dataclass(frozen=True, slots=True)
 class PoolCost:
     """The cost of a pool and of one of its nodes, in US dollars per hour; None if a price is unknown."""
 
     pool: str
-    node: float | None
+    price: PriceOf
     min_nodes: int
     max_nodes: int
+
+    @property
+    def node(self) -> float | None:
+        """Cost of a node."""
+        return self.price.usd
 
     @property
     def floor(self) -> float | None:
@@ -59,7 +77,9 @@ def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
     for name, pool in environment.pools.items():
         nodes = pool.pool.nodes
         costs.append(PoolCost(name, _node(stack.prices, pool), nodes.min, nodes.max if pool.grows else nodes.min))
-    elsewhere = (PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items())
+    elsewhere = (
+        PoolCost(name, PriceOf(None), pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()
+    )
     return (*costs, *elsewhere)
 
 
@@ -102,24 +122,29 @@ def opencost_prices(environment: Environment) -> str:
     return "\n".join([_OPENCOST, *lines, ""])
 
 
+def storage_price(cloud: str, prices: Mapping[str, PriceEntry], kind: str) -> PriceOf:
+    """The price of a GiB in a month, by the stack, else the catalogue; `cloud` is empty for other classes."""
+    if own := prices.get(kind):
+        return PriceOf(own.gib_month, OWN)
+    row = storage_services().get(cloud, {}).get(kind)
+    return PriceOf(row.price.gib_month, _read(row.price), row.price.region) if row and row.price else PriceOf(None)
+
+
 def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Storage) -> float | None:
     """US dollars per month for a claim; None if unknown, as for the default class of an existing cluster."""
     kind, service = service_of(cluster, storage)
-    own = prices.get(storage.storage_class or kind)
-    listed = service.price.gib_month if service and service.price else None
-    price = own.gib_month if own else listed
+    price = storage_price(cluster.cloud if service else "", prices, storage.storage_class or kind).usd
     return None if price is None else price * storage.size / _GIB
 
 
 @dataclass(frozen=True, slots=True)
 class FixedCost:
-    """A fixed cost of a created cluster in US dollars per `hour` for one of `number`; None if the price is unknown."""
+    """A fixed part of a created cluster, of which one costs `price` per hour."""
 
     name: str  # key under `prices` of the stack
     title: str
     number: int
-    hour: float | None
-    source: str  # with the date of the price; `prices` for a price of the stack
+    price: PriceOf
 
 
 def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:
@@ -131,13 +156,20 @@ def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:
     control_plane = next(name for name in listed if name.endswith("control-plane"))
     numbers = {control_plane: 1, **cluster.ways_out}
     facts = [(name, listed[name], number) for name, number in numbers.items()]
-    parts = [FixedCost(name, fact.title, number, fact.hour, _read(fact)) for name, fact, number in facts]
-    machine, system = find_machine(creation.system.machine, cluster.cloud), creation.system
-    if machine:
-        title, read = f"system nodes, {machine.name}", _read(price_table(cluster.cloud))
-        parts.insert(1, FixedCost(machine.name, title, system.nodes.min, machine.price.on_demand, read))
-    own = {name: price.on_demand for name, price in stack.prices.items() if price.on_demand}
-    return tuple(replace(part, hour=own[part.name], source="prices") if part.name in own else part for part in parts)
+    parts = [
+        FixedCost(name, row.title, number, PriceOf(row.hour, _read(row), row.region)) for name, row, number in facts
+    ]
+    if machine := find_machine(creation.system.machine, cluster.cloud):
+        price, number = _listed(machine, machine.price.on_demand), creation.system.nodes.min
+        parts.insert(1, FixedCost(machine.name, f"system nodes, {machine.name}", number, price))
+    own = {name: PriceOf(price.on_demand, OWN) for name, price in stack.prices.items() if price.on_demand}
+    return tuple(replace(part, price=own.get(part.name, part.price)) for part in parts)
+
+
+def _listed(machine: Machine, usd: float | None) -> PriceOf:
+    """A price of the catalogue for a machine type of a cloud."""
+    table = price_table(machine.cloud)
+    return PriceOf(usd, _read(table), machine.price.region or table.region)
 
 
 def _read(fact: Fact) -> str:
@@ -156,30 +188,16 @@ def counted_on_demand(stack: Stack, resolved: ResolvedPool) -> bool:
     return bool(resolved.pool.capacity.kind == "spot" and price and price.on_demand and not price.spot)
 
 
-def _node(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> float | None:
-    price = _price(prices, resolved)
+def _node(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> PriceOf:
+    price, machine = _price(prices, resolved), resolved.machine
     kind = _PRICED_AS.get(resolved.pool.capacity.kind)
     # The stack's price applies to every kind of contract.
-    if price is None or (kind is None and isinstance(price, Price)):
-        return None
-    return (price.spot if kind == "spot" else None) or price.on_demand
+    if price is None or machine is None or (kind is None and isinstance(price, Price)):
+        return PriceOf(None)
+    usd = (price.spot if kind == "spot" else None) or price.on_demand
+    return PriceOf(usd, OWN) if isinstance(price, PriceEntry) or not machine.cloud else _listed(machine, usd)
 
 
 def _price(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> Price | PriceEntry | None:
     machine = resolved.machine
     return None if machine is None else prices.get(machine.name) or machine.price
-
-
-def price_note(stack: Stack) -> str:
-    """Sources and dates of the prices: the stack, then the tables of the pools' clouds, and classes of storage."""
-    pools = Environment(stack).pools
-    machines = [pool.machine for pool in pools.values() if pool.machine]
-    tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
-    of_machines = [f"{table.region}, {_read(table)}" for table in tables]
-    of_storage = {made.kind: made.service.price for made in storage_classes(stack.cluster, stack.teams.values())}
-    of_classes = [f"{kind}: {price.region}, {_read(price)}" for kind, price in of_storage.items() if price]
-    listed = "; ".join([*of_machines, *of_classes])
-    own = "from the stack, then " if stack.prices else ""
-    spot = [name for name, pool in pools.items() if counted_on_demand(stack, pool)]
-    bounds = f"; spot nodes of {', '.join(spot)} at the price on demand, the most that they cost" if spot else ""
-    return f"prices: {own}{listed}; custom machines without a price in the stack are unknown{bounds}" if listed else ""

@@ -19,7 +19,8 @@ class ExistingCluster(ClusterSection):
     NODES_MADE: ClassVar[bool] = False
 
     cloud: Literal["existing"]
-    """`existing`: only objects in the cluster are created here."""
+    """`existing`: only objects in the cluster are created here. Kueue and other operators that the stack needs count as
+    installed there: a preview lists them and does not check them. `operators` changes who installs each."""
     kubeconfig: str | None = None
     """Path of the kubeconfig; default: as for kubectl (`KUBECONFIG`, then `~/.kube/config`)."""
     context: str | None = None

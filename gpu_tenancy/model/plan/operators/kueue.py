@@ -14,7 +14,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.access import Rule, Verb
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.names import CLAIM_CLASSES, USER
+from gpu_tenancy.model.names import CLAIM_CLASSES, UNCOVERED, USER
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.needs import OF_JOBS, installed_by, there
@@ -24,10 +24,6 @@ from gpu_tenancy.model.spec.tenancy import MultiKueue, Usage
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
-UNCOVERED: Final = ("ephemeral-storage", "hugepages-", "networking.gke.io.networks/", "rdma/", "vpc.amazonaws.com/efa")
-"""Prefixes of resources that no queue covers. Kueue never admits a workload that requests a resource which is neither
-covered nor excluded ("resource … unavailable"). Networks between GPUs need no quota, because they belong to machines
-whose GPUs have one."""
 _FRAMEWORKS: Final = ("batch/job", "pod", "deployment", "statefulset")
 """Always on: otherwise a pod that Kueue does not manage would use GPUs that are guaranteed to others."""
 GANG: Final = "Job.v1alpha1.batch.volcano.sh"
