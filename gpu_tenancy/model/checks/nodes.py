@@ -1,6 +1,7 @@
 """Checks of node pools against their cloud: unsupported options, and missing ones."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from pydantic.alias_generators import to_snake
@@ -48,7 +49,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
             yield from _made(pool, rules)
             yield from empty_pool_problems(pool, rules)
         elif service == stack.cluster.cloud:
-            yield from _somebody_elses(name, pool.pool)
+            yield from (replace(problem, about=(("cluster",),)) for problem in _somebody_elses(name, pool.pool))
         if pool.pool.alternatives:
             yield from _alternatives(pool, rules)
         yield from capacity_problems(pool, rules)
@@ -109,7 +110,7 @@ def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
         yield from placement_problems(resolved, machine, rules)
     for index, zone in enumerate(pool.zones):
         if wrong := resolved.cluster.zone_rule(zone):
-            yield Problem(("pools", name, "zones", index), *wrong, zone)
+            yield Problem(("pools", name, "zones", index), *wrong, zone, about=(("cluster",),))
     yield from _disk(name, pool, rules)
     yield from _labels(name, pool, rules)
 
@@ -181,7 +182,7 @@ def _network(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Ite
     elif pool.fabric == "dranet":
         yield from _dranet(resolved, fabric)
     elif lacking := resolved.cluster.fabric_rule(fabric, network.interfaces):
-        yield Problem(place, *lacking)
+        yield Problem(place, *lacking, about=(("cluster", "fabricNetworks"),))
 
 
 def _dranet(resolved: ResolvedPool, fabric: str) -> Iterator[Problem]:

@@ -142,7 +142,7 @@ def placement_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRul
         yield Problem(place, rule, fix)
     elif pool.compact and rules.compact_zones and len(zones) not in rules.compact_zones:
         rule = f"{rules.title} supports compact placement only in one zone"
-        yield Problem(place, rule, f"set one zone under pools.{name}.zones")
+        yield Problem(place, rule, f"set one zone under pools.{name}.zones", about=(("pools", name, "zones"),))
     elif pool.compact and of_reservation and policy is None:
         rule = (
             f"{rules.title} uses a reservation only for machines with the reservation's own placement policy, so the"
@@ -194,7 +194,8 @@ def capacity_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Pro
             yield Problem((*place, "reservation"), *lacking, reservation)
     if rule.zones is not None and len(pool.zones) != rule.zones and made:
         broken = f"needs exactly {rule.zones} zone, but the pool has {len(pool.zones) or 'no'} zones"
-        yield Problem(place, broken, f"set the reservation's zone under pools.{name}.zones", kind)
+        fix, about = f"set the reservation's zone under pools.{name}.zones", (("pools", name, "zones"),)
+        yield Problem(place, broken, fix, kind, about=about)
     if rule.min is not None and pool.nodes.min != rule.min:
         broken = f"must be {rule.min} with capacity {kind}, which provisions nodes only on demand"
         yield Problem(("pools", name, "nodes", "min"), broken, f"set {rule.min}", str(pool.nodes.min))
