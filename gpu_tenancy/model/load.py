@@ -1,7 +1,7 @@
 """Loads a stack: from its source to typed data, with every problem found in it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final, cast
@@ -14,7 +14,7 @@ from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.names import UNREAD
-from gpu_tenancy.model.schema import known_keys, meaning
+from gpu_tenancy.model.schema import example, known_keys, meaning
 from gpu_tenancy.model.source import Source, value_at
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import manager_problems, with_workers
@@ -43,20 +43,19 @@ def draft(source: Source) -> Draft:
     if any(len(problem.path) >= DEEPEST for problem in unreadable):
         return Draft(None, tuple(problems), Places([()]))
     data = _in_order(source.sections)
-    unsure = Places(_leave_out(problem.path, data) for problem in unreadable)
+    filled: set[Path] = set()
+    unsure = Places(_leave_out(problem.path, data, filled) for problem in unreadable)
     unread = Places(source.unread)
-    while True:
+    while True:  # Each round removes what the user wrote, or fills a place once: see `_leave_out`.
         try:
             return Draft(Stack.model_validate(data), tuple(problems), unsure)
         except ValidationError as error:
             details = error.errors()
         # Collect all places first: removing one may change the path of the next.
         places = [_place(detail, data) for detail in details]
-        for detail, place in zip(details, places, strict=True):
-            if not unsure.touch(place) and not unread.touch(place):
-                value = None if detail["type"] in _NAMES_ITS_VALUE else _short(detail["input"])
-                problems.append(_located(Problem(place, *_rule_and_fix(detail, place), value), source))
-        left_out = [_leave_out(place, data) for place in places]
+        found = [pair for pair in zip(details, places, strict=True) if not unsure.touch(pair[1])]
+        problems += [_located(problem, source) for problem in _problems(found, data) if not unread.touch(problem.path)]
+        left_out = [_leave_out(place, data, filled) for place in places]
         if () in left_out:
             return Draft(None, tuple(problems), Places([()]))
         unsure.update((*places, *left_out))
@@ -93,29 +92,53 @@ def _place(detail: ErrorDetails, data: Mapping[str, Any]) -> Path:
     return (*place, detail["loc"][-1]) if detail["type"] == "missing" else place
 
 
-def _leave_out(place: Path, data: Any) -> Path:
+def _leave_out(place: Path, data: Any, filled: set[Path]) -> Path:
     """Removes the place from the data so that the rest can be read; returns the removed path, `()` for everything.
 
-    A missing key gets a placeholder, and if this is invalid too, the section around it is removed.
+    A missing key gets a placeholder, once; if this is invalid too, what is around it is removed. So each call changes
+    the data, unless an earlier one of the same round removed the place already.
     """
     if not place:
         return ()
-    around, key = value_at(data, place[:-1]), place[-1]
-    if not isinstance(around, list | dict):
-        return place  # Already removed with the section around it.
-    is_section = len(place) == 1
-    if isinstance(around, list) or (value_at(data, place) == UNREAD and not is_section):
-        # Removing one entry would change the positions of the others, so the whole list is removed.
-        return _leave_out(place[:-1], data)
+    around, key = value_at(data, place[:-1], _MISSING), place[-1]
+    if around is _MISSING:
+        return place  # Already removed with what is around it.
+    if not isinstance(around, dict) or place in filled:
+        # A list, in which the other entries would get other positions; a plain value in place of a mapping.
+        return _leave_out(place[:-1], data, filled)
     section = cast("dict[str | int, Any]", around)
     if key in section:
         del section[key]
     else:
-        section[key] = {} if is_section else UNREAD
+        section[key] = {} if len(place) == 1 else UNREAD
+        filled.add(place)
     return place
 
 
-_MAPPING: Final = "a mapping"
+def _problems(found: Iterable[tuple[ErrorDetails, Path]], data: Any) -> Iterator[Problem]:
+    """One problem for each place, also if several keys are missing there."""
+    missing: dict[Path, list[tuple[str | int, ErrorDetails]]] = {}
+    for detail, place in found:
+        if detail["type"] == "missing":
+            missing.setdefault(place[:-1], []).append((place[-1], detail))
+        else:
+            kind, value = detail["type"], detail["input"]
+            shown = kind not in _NAMES_ITS_VALUE and (kind in _TYPES or not isinstance(value, Mapping | list))
+            yield Problem(place, *_rule_and_fix(detail, place), _short(value) if shown else None)
+    for around, keys in missing.items():
+        names, (key, detail) = ", ".join(str(key) for key, _ in keys), keys[0]
+        plain = value_at(data, around)
+        if not isinstance(plain, dict):  # The plain value of a section, which stands for some of its keys.
+            written = {**detail["input"], **{key: "…" for key, _ in keys}}
+            fix = f"write {{{', '.join(f'{key}: {value}' for key, value in written.items())}}}"
+            yield Problem(around, f"needs {names}", fix, _short(plain))
+        elif around and len(keys) > 1:
+            yield Problem(around, f"missing {names}", "add them")
+        else:
+            yield Problem((*around, key), *_rule_and_fix(detail, (*around, key)))
+
+
+_MAPPINGS: Final = ("dict_type", "model_type", "model_attributes_type")
 _TYPES: Final = {
     "int_type": "an integer",
     "int_from_float": "an integer",
@@ -123,7 +146,6 @@ _TYPES: Final = {
     "string_type": "a string",
     "bool_type": "true or false",
     "list_type": "a list",
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
 }
 _SPECIAL: Final = {
     "limits.nvidia.com/gpu": (
@@ -136,7 +158,10 @@ _MUST: Final = re.compile(r"^(Input|String|List|Dictionary|Set|Value) should ")
 """Start of pydantic's messages about values."""
 
 
-_NAMES_ITS_VALUE: Final = ("missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found")
+_NAMES_ITS_VALUE: Final = (
+    *("missing", "extra_forbidden", "literal_error", "union_tag_invalid", "union_tag_not_found"),
+    *_MAPPINGS,
+)
 """Types of errors whose rule shows the value already, or that have none."""
 
 
@@ -147,13 +172,14 @@ def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:
     if detail["type"] in {"extra_forbidden", "literal_error", "union_tag_invalid"}:
         return _unknown(detail, place)
     what = f": {description}" if (description := meaning(place)) else ""
-    if detail["type"] == "missing":
-        return "required key is missing", f"add it{what}"
-    if detail["type"] == "union_tag_not_found":
-        return f"required key {context['discriminator']} is missing", f"add it{what}"
+    if detail["type"] in {"missing", "union_tag_not_found"}:
+        key = f"key {context['discriminator']}" if context else "key"
+        return f"required {key} is missing", f"add it{what}"
+    if detail["type"] in _MAPPINGS:
+        got = _short(detail["input"])
+        return f"expected a mapping such as {example(place, got)}, got {got}", f"change it{what}"
     if expected := _TYPES.get(detail["type"]):
-        # Many mappings have a shorthand, which their description names.
-        return f"is not {expected}", f"{'change it' if expected == _MAPPING else f'set {expected}'}{what}"
+        return f"is not {expected}", f"set {expected}{what}"
     return _MUST.sub("must ", detail["msg"]).removesuffix("."), f"change it{what}"
 
 
@@ -163,17 +189,18 @@ def _unknown(detail: ErrorDetails, place: Path) -> tuple[str, str]:
         key = str(place[-1])
         return _SPECIAL.get(key) or unknown("key", key, known_keys(place[:-1]), _KEYS_LISTING)
     if detail["type"] == "literal_error":
-        return unknown("value", _short(detail["input"]) or "(mapping)", _options(context["expected"]))
-    return unknown(context["discriminator"].strip("'"), str(context["tag"]), _options(context["expected_tags"]))
+        return unknown("value", _short(detail["input"]), _options(context["expected"]))
+    kind = context["discriminator"].strip("'")
+    return unknown(kind, _short(detail["input"][kind]), _options(context["expected_tags"]))
 
 
 def _options(expected: str) -> list[str]:
     return [word.strip().strip("'") for word in expected.replace(" or ", ",").split(",")]
 
 
-def _short(value: Any) -> str | None:
+def _short(value: Any) -> str:
     if isinstance(value, Mapping | list):
-        return None
+        return "a mapping" if isinstance(value, Mapping) else "a list"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = shortened("(secret)" if value == UNREAD else str(value), 58)  # in quotes too, it fits a line of a terminal

@@ -1,6 +1,7 @@
 """The JSON schema of a stack's file: for editors, and for the descriptions in errors."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
@@ -82,7 +83,7 @@ def _choices(schema: Schema) -> Iterator[Schema]:
     if "$ref" in schema:
         yield from _choices(_sections()["$defs"][schema["$ref"].rpartition("/")[2]])
     yield schema
-    for branch in schema.get("anyOf", []):
+    for branch in (*schema.get("anyOf", []), *schema.get("oneOf", [])):
         yield from _choices(branch)
 
 
@@ -114,3 +115,15 @@ def meaning(path: Path) -> str:
             if "description" in choice:
                 return str(choice["description"]).replace("\n", " ").split(". ")[0].rstrip(".").split("; ")[0]
     return ""
+
+
+def example(path: Path, plain: str) -> str:
+    """A mapping with the required keys of a place, or else with its first key, whose value is `plain` if it can be."""
+    for schema in _at(path):
+        for choice in _choices(schema):
+            keys: Schema = choice.get("properties", {})
+            if names := choice.get("required") or [*keys][:1]:
+                alone = len(names) == 1 and re.search(keys[names[0]].get("pattern", "$^"), plain)
+                values = [keys[name].get("const", plain if alone else "…") for name in names]
+                return f"{{{', '.join(f'{name}: {value}' for name, value in zip(names, values, strict=True))}}}"
+    return "{NAME: …}"

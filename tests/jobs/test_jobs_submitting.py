@@ -320,7 +320,7 @@ def test_arguments_go_to_container_or_ray_entrypoint(tmp_path: Path) -> None:
         ("j: {image: 'i:1'}\nk: {image: 'i:1'}\n", "job.yaml: has 2 jobs; write one, as NAME: KEYS"),
         ("{}", "job.yaml: has 0 jobs; write one, as NAME: KEYS"),
         ("", "job.yaml: has 0 jobs; write one, as NAME: KEYS"),
-        ("- j", "job.yaml:1: teams.a.training: is not a mapping; "),
+        ("- j", "job.yaml:1: teams.a.training: expected a mapping such as {NAME: …}, got a list; "),
         ("j: [", "job.yaml:1: "),
     ],
 )  # fmt: skip

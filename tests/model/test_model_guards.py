@@ -21,6 +21,7 @@ DEFINITION = ROOT / "gpu_tenancy" / "model" / "spec" / "__init__.py"
         ({"environment": "prod-us"}, True),
         ({"environment": "production-eu"}, True),
         ({"environment": "live"}, True),
+        ({"environment": "prd-eu"}, True),
         ({"environment": "dev"}, False),
         ({"environment": "staging"}, False),
         ({}, False),

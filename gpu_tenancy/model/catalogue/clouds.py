@@ -49,6 +49,7 @@ class CapacityRule(Row):
     reservation: Form | None = None  # form of the reservation's name; None if no reservation is needed
     zones: int | None = None  # required number of zones; None for any number
     min: int | None = None  # required value of `nodes.min`; None for any value
+    shortest: Seconds | None = None  # minimum of the maximum lifetime of a node in seconds
     longest: Seconds | None = None  # maximum lifetime of a node in seconds
     bought_as: CapacityType | None = None  # capacity type under which its machines are bought; None for itself
     taints: tuple[str, ...] = ()  # taints that the cloud itself adds to these nodes, as `key=value:effect`
@@ -63,6 +64,7 @@ class SharingRule(Row):
     whole: bool = False  # whether pods request a partition by the resource name of a whole GPU
     least_memory: bool = False  # whether, of profiles with as many slices, only the smallest in memory is supported
     grows: bool = True  # whether the autoscaler can add such nodes
+    gpus: tuple[str, ...] = ()  # models that it is documented for; empty for all that can be shared
     labels: Mapping[str, str] = {}  # node labels; `{profile}` and `{turns}` are placeholders
 
 
@@ -77,6 +79,12 @@ class DriverMode(Row):
     mps: SharingRule | None = None  # likewise
     without_mps: str = ""  # why MPS is not supported
     source: str
+
+    @property
+    def node_labels(self) -> Mapping[str, str]:
+        """Labels of nodes of the mode, also of those whose GPUs are shared."""
+        rules = (self.mig, self.time_slicing, self.mps)
+        return {**self.labels, **{key: value for rule in rules if rule for key, value in rule.labels.items()}}
 
     def sharing(self, way: Literal["mig", "timeSlicing", "mps"]) -> SharingRule | None:
         """The rule for GPU sharing in this way; None if it is not supported."""
@@ -163,6 +171,7 @@ class CloudRules(Row):
     boot_disk: BootDisk | None = None  # None if this program creates no nodes
     disk_key: bool = True  # whether each pool can have its own key for disks
     own_labels: tuple[str, ...] = ()  # domains of labels and taints that only the cloud may set
+    own_tags: tuple[str, ...] = ()  # beginnings of tags (labels of GCP's resources) that only the cloud may set
     empty_labels: bool = True  # whether a label can have an empty value
     names_gpus: bool = False  # whether a pool needs the cloud's own name of the GPU, in addition to the machine type
     fabrics: tuple[str, ...]

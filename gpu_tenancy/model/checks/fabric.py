@@ -240,6 +240,10 @@ def _cut(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
         if way == "mps" and mode.without_mps:
             rule += f": {mode.without_mps}"
         yield Problem(place, rule, f"set driver: {' or '.join(able)}" if able else "remove it")
+    elif rule_of.gpus and gpu not in rule_of.gpus:
+        rule = f"is supported on {rules.title} only for {', '.join(rule_of.gpus)}, and the pool has {gpu}"
+        able = [driver for driver, row in rules.drivers.items() if (of := row.sharing(way)) and not of.gpus]
+        yield Problem(place, rule, f"set driver: {' or '.join(able)}" if able else "remove it")
     if pool.sharing.pods and (lacking := resolved.cluster.time_slicing_rule()):
         yield Problem(place, *lacking)
     if rule_of and not rule_of.grows and pool.nodes.min != pool.nodes.max:

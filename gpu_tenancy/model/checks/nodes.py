@@ -1,6 +1,7 @@
 """Checks of node pools against their cloud: unsupported options, and missing ones."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from pydantic.alias_generators import to_snake
@@ -19,8 +20,9 @@ from gpu_tenancy.model.checks.pools import (
     placement_problems,
     zone_problems,
 )
+from gpu_tenancy.model.plan.cluster import fixed_tags
 from gpu_tenancy.model.plan.needs import has_claims
-from gpu_tenancy.model.plan.pools import ResolvedPool, uses_local_disks
+from gpu_tenancy.model.plan.pools import MIG_CONFIG_LABEL, PLUGIN_CONFIG_LABEL, ResolvedPool, uses_local_disks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.spec import Stack
@@ -43,12 +45,13 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     if stack.cluster.creation:
         yield from _system(stack.cluster.creation.system.machine, service)
     yield from _prices(stack, service)
+    yield from _tags(stack, rules)
     for name, pool in tree.pools.items():
         if stack.cluster.NODES_MADE:
             yield from _made(pool, rules)
             yield from empty_pool_problems(pool, rules)
         elif service == stack.cluster.cloud:
-            yield from _somebody_elses(name, pool.pool)
+            yield from (replace(problem, about=(("cluster",),)) for problem in _somebody_elses(name, pool.pool))
         if pool.pool.alternatives:
             yield from _alternatives(pool, rules)
         yield from capacity_problems(pool, rules)
@@ -122,17 +125,17 @@ def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
         yield from placement_problems(resolved, machine, rules)
     for index, zone in enumerate(pool.zones):
         if wrong := resolved.cluster.zone_rule(zone):
-            yield Problem(("pools", name, "zones", index), *wrong, zone)
+            yield Problem(("pools", name, "zones", index), *wrong, zone, about=(("cluster",),))
     yield from _disk(name, pool, rules)
-    yield from _labels(name, pool, rules)
+    yield from _labels(resolved, rules)
 
 
 def _machine(name: str, pool: Pool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
     if pool.cpu is not None or pool.memory is not None:
         rule = f"sets cpu or memory, which machine type {machine.name} determines"
         yield Problem(("pools", name), rule, "remove cpu and memory, or override the machine type under machines")
-    if pool.numa and not machine.gpus:
-        rule = f"is for GPUs, and machine type {machine.name} has none"
+    if pool.numa and machine.gpus < _FEWEST_ALIGNED:
+        rule = f"is for several GPUs, and machine type {machine.name} has {machine.gpus or 'none'}"
         yield Problem(("pools", name, "numa"), rule, "remove it", pool.numa)
     if rules.names_gpus and machine.gpus and machine.accelerator is None:
         rule = f"has GPUs, but no accelerator type, which {rules.title} needs"
@@ -155,25 +158,50 @@ def _disk(name: str, pool: Pool, rules: CloudRules) -> Iterator[Problem]:
         yield Problem(("pools", name, "disk", "key"), rule, fix, pool.disk.key)
 
 
+_FEWEST_ALIGNED: Final = 2  # GPUs of a machine, of which a container can get some of another NUMA node
+_PROGRAM: Final = "gpu-tenancy.dev"  # domain of this program's own labels and taints
+_SHARING_LABELS: Final = frozenset({MIG_CONFIG_LABEL, PLUGIN_CONFIG_LABEL})
 _KUBERNETES: Final = ("kubernetes.io", "k8s.io")
 _KUBELETS_OWN: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 """Domains of Kubernetes in which a kubelet can set labels of its own node:
 https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction."""
 
 
-def _labels(name: str, pool: Pool, rules: CloudRules) -> Iterator[Problem]:
+def _labels(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
+    name, pool, added = resolved.name, resolved.pool, resolved.bare.node_labels
+    of_modes = {key for mode in rules.drivers.values() for key in mode.node_labels}
     keys: list[tuple[str, str | int, str]] = [("labels", key, key) for key in pool.labels]
     keys += [("taints", index, taint.key) for index, taint in enumerate(pool.taints)]
     for section, place, key in keys:
         domain = key.rpartition("/")[0]
-        of_kubernetes = _under(domain, _KUBERNETES) and not _under(domain, _KUBELETS_OWN)
-        if of_kubernetes or _under(domain, rules.own_labels):
+        of_kubelet = section == "labels" and _under(domain, _KUBELETS_OWN)
+        if key in added:
+            if section == "labels" and pool.labels[key] != added[key]:
+                rule = f"contradicts the label that nodes of this pool have already ({key}={added[key]})"
+                yield Problem(("pools", name, section, place), rule, "remove it", pool.labels[key])
+        elif domain == _PROGRAM or key in _SHARING_LABELS | of_modes:
+            rule = "is a label or taint that this program sets for the options of a pool"
+            yield Problem(
+                ("pools", name, section, place), rule, "remove it, and set driver or sharing of the pool", key
+            )
+        elif (_under(domain, _KUBERNETES) and not of_kubelet) or _under(domain, rules.own_labels):
             rule = f"uses the reserved domain {domain}/, which {rules.title} rejects for node pools"
             yield Problem(("pools", name, section, place), rule, "use your own domain, such as example.com/")
     for key, value in pool.labels.items():
         if not value and not rules.empty_labels:
             rule = f"has no value, which {rules.title} requires"
             yield Problem(("pools", name, "labels", key), rule, 'set a value, such as "true"')
+
+
+def _tags(stack: Stack, rules: CloudRules) -> Iterator[Problem]:
+    fixed = fixed_tags(stack.environment)
+    for key, value in getattr(stack.cluster, "tags", dict[str, str]()).items():
+        if value != fixed.get(key, value):
+            rule = f"contradicts the tag that all resources have ({key}={fixed[key]})"
+            yield Problem(("cluster", "tags", key), rule, "remove it", value)
+        elif key.startswith(rules.own_tags):
+            rule = f"begins like a tag of the cloud itself ({', '.join(rules.own_tags)})"
+            yield Problem(("cluster", "tags", key), rule, "rename it", key)
 
 
 def _under(domain: str, parents: tuple[str, ...]) -> bool:
@@ -194,7 +222,7 @@ def _network(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Ite
     elif pool.fabric == "dranet":
         yield from _dranet(resolved, fabric)
     elif lacking := resolved.cluster.fabric_rule(fabric, network.interfaces):
-        yield Problem(place, *lacking)
+        yield Problem(place, *lacking, about=(("cluster", "fabricNetworks"),))
 
 
 def _dranet(resolved: ResolvedPool, fabric: str) -> Iterator[Problem]:

@@ -58,7 +58,9 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
             yield Problem(place, rule, f'add {key}: "{value}"', about=about)
     if stack.metrics.storage and (by := installed_by(tree, "prometheus")) != "here":
         rule = f"has no effect: prometheus is {by}"
-        yield Problem(("metrics", "storage"), rule, "set operators.prometheus: here, or remove it")
+        yield Problem(
+            ("metrics", "storage"), rule, "set operators.prometheus: here, or remove it", about=(("cluster",),)
+        )
 
 
 def _place(name: str) -> Path:

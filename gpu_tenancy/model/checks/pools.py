@@ -21,6 +21,7 @@ def pool_problems(tree: Tree) -> Iterator[Problem]:
     """Problems of a stack's pools, and of the flavors that they form."""
     for pool in tree.pools.values():
         yield from _unknown_parts(pool, tree.stack.machines)
+        yield from _taints(pool)
     for flavor in tree.flavors.values():
         first, *others = flavor.pools
         for pool in others:
@@ -69,11 +70,27 @@ def _fits_kueue(flavor: Flavor) -> Iterator[Problem]:
     if taints > _MOST:
         rule = f"has {taints} taints, but Kueue supports {_MOST}"
         yield Problem((*place, "taints"), rule, f"remove {taints - _MOST} or more")
-    for (key, effect), count in Counter((taint.key, taint.effect) for taint in flavor.taints).items():
+    # Twice in one pool is reported there.
+    of_pools = ({(taint.key, taint.effect): taint for taint in pool.taints}.values() for pool in flavor.pools)
+    distinct = {taint for taints in of_pools for taint in taints}
+    for (key, effect), count in Counter((taint.key, taint.effect) for taint in distinct).items():
         if count > 1:
-            rule = f"flavor {flavor.name} has taint {key}:{effect} {count} times, but a node can have it only once"
-            fix = "keep one value" if key != flavor.resource else "remove it: GPU nodes have this taint already"
-            yield Problem((*place, "taints"), rule, fix)
+            rule = f"flavor {flavor.name} has taint {key}:{effect} with {count} values, but Kueue supports one"
+            yield Problem((*place, "taints"), rule, "set the same value in all pools of the flavor")
+
+
+def _taints(resolved: ResolvedPool) -> Iterator[Problem]:
+    """Taints that the pool's nodes have already: clouds refuse a pool that names one twice."""
+    supply, seen = resolved.bare.supply, set[tuple[str, str]]()
+    added = {taint.key: taint for taint in supply.taints} if supply else {}
+    for index, taint in enumerate(resolved.pool.taints):
+        place, shown = ("pools", resolved.name, "taints", index), f"{taint.key}={taint.value}:{taint.effect}"
+        if has := added.get(taint.key):
+            rule = f"repeats a taint that nodes of this pool have already ({has.key}={has.value}:{has.effect})"
+            yield Problem(place, rule, "remove it", shown)
+        elif (taint.key, taint.effect) in seen:
+            yield Problem(place, "repeats a key and effect, which a node can have only once", "keep one value", shown)
+        seen.add((taint.key, taint.effect))
 
 
 _MOST: Final = 8
@@ -149,7 +166,7 @@ def placement_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRul
         yield Problem(place, rule, fix)
     elif pool.compact and rules.compact_zones and len(zones) not in rules.compact_zones:
         rule = f"{rules.title} supports compact placement only in one zone"
-        yield Problem(place, rule, f"set one zone under pools.{name}.zones")
+        yield Problem(place, rule, f"set one zone under pools.{name}.zones", about=(("pools", name, "zones"),))
     elif pool.compact and of_reservation and policy is None:
         rule = (
             f"{rules.title} uses a reservation only for machines with the reservation's own placement policy, so the"
@@ -201,7 +218,8 @@ def capacity_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Pro
             yield Problem((*place, "reservation"), *lacking, reservation)
     if rule.zones is not None and len(pool.zones) != rule.zones and made:
         broken = f"needs exactly {rule.zones} zone, but the pool has {len(pool.zones) or 'no'} zones"
-        yield Problem(place, broken, f"set the reservation's zone under pools.{name}.zones", kind)
+        fix, about = f"set the reservation's zone under pools.{name}.zones", (("pools", name, "zones"),)
+        yield Problem(place, broken, fix, kind, about=about)
     if rule.min is not None and pool.nodes.min != rule.min:
         broken = f"must be {rule.min} with capacity {kind}, which provisions nodes only on demand"
         yield Problem(("pools", name, "nodes", "min"), broken, f"set {rule.min}", str(pool.nodes.min))
@@ -222,6 +240,10 @@ def _lifetime(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterato
     if queued and queued.lifetime is False:
         broken = f"is not supported on {title}, where a node stays until it is empty"
         yield Problem((*place, "maxRun"), broken, "remove it", days)
+    if rule.shortest is not None and longest < rule.shortest:
+        least = f"{rule.shortest / 60:g}m"
+        broken = f"is less than the minimum lifetime of {kind} nodes on {title} ({least})"
+        yield Problem((*place, "maxRun"), broken, f"set {least} or more", f"{longest / 60:g}m")
     if rule.longest is not None and longest > rule.longest:
         most = f"{rule.longest / _DAY:g}d"
         broken = f"exceeds the maximum lifetime of {kind} nodes on {title} ({most})"

@@ -97,9 +97,10 @@ def _cohorts(tree: Tree) -> Iterator[Problem]:
             rule = "creates a cycle of cohorts, in which Kueue admits no workloads"
             yield Problem(place, rule, "set a parent that is closer to the root", cohort.parent)
     if root and (cohorts[root].gpus or cohorts[root].quota):
-        key = "gpus" if cohorts[root].gpus else "quota"
+        place = ("cohorts", root, "gpus" if cohorts[root].gpus else "quota")
         rule = "must not be set for the root cohort, whose quota is the supply of the pools"
-        yield Problem(("cohorts", root, key), rule, "remove it, or set it for a cohort below the root")
+        about = (("cohorts", root, "parent"),)
+        yield Problem(place, rule, "remove it, or set it for a cohort below the root", about=about)
 
 
 def loops(tree: Tree, cohort: str) -> bool:
@@ -148,7 +149,7 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         yield from known_in(team.cohort, stack.cohorts, "cohort", (*path, "cohort"), ("cohorts",))
     elif team.cohort not in {None, tree.root}:
         rule = f"unknown cohort '{team.cohort}': the stack defines no cohorts"
-        yield Problem((*path, "cohort"), rule, "define it under cohorts")
+        yield Problem((*path, "cohort"), rule, "define it under cohorts", about=(("cohorts",),))
     yield from _priority(stack, team.priority, (*path, "priority"))
     for index, priority in enumerate(team.compute.priorities):
         yield from _priority(stack, priority, (*path, "compute", "priorities", index))
@@ -210,7 +211,7 @@ def people_problems(tree: Tree) -> Iterator[Problem]:
         if found is None:
             yield from known_in(entry, stack.people.names, "name", path, ("people", "names"))
         else:
-            yield from _form(stack, found, path)
+            yield from (replace(problem, about=(("cluster",),)) for problem in _form(stack, found, path))
             if found.kind == "serviceaccount":
                 yield from _account(stack, found, path)
     # Service accounts whose account is that of pods, or whose cloud identity cannot be.
@@ -257,7 +258,7 @@ def _form(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:
             yield Problem(path, rule, fix, value)
         elif isinstance(cluster, AwsCluster) and who.name == cluster.node_role:
             rule = "is the role of the nodes, whose access entry cannot have groups"
-            yield Problem(path, rule, "write the role that people assume", value, about=(("cluster", "nodeRole"),))
+            yield Problem(path, rule, "write the role that people assume", value)
     elif form is None:
         rule = f"is a {who.kind}, but clusters on {cluster.cloud} know only IAM roles and users"
         yield Problem(path, rule, "write the ARN of the role that its members assume", value)

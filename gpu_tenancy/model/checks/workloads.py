@@ -61,7 +61,7 @@ def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> It
     if allowed and priority not in allowed:
         rule = f"is not among the priority classes that the namespace allows ({', '.join(allowed)})"
         fix = f"set one of them, or add it to teams.{name}.compute.priorities"
-        about = (("teams", name, "compute"),)
+        about = (("teams", name, "compute"), ("teams", name, "priority"))
         yield Problem((*path, "priority"), rule, fix, priority or "no priority class", about=about)
     if isinstance(workload, ResolvedServer):
         yield from _metric(tree, path, workload)

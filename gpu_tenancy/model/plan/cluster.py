@@ -110,6 +110,11 @@ class ClusterPlan:
         return (*named, *of_readers, *dict.fromkeys(of_storage))
 
 
+def fixed_tags(environment: str) -> dict[str, str]:
+    """Tags that all cloud resources of an environment have."""
+    return {"environment": environment, "managed-by": "gpu-tenancy"}
+
+
 def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> ClusterPlan:
     """The plan of the cluster and pools of a stack that passes `gpu_tenancy.model.checks`, with people who log in."""
     stack, creation = environment.stack, environment.stack.cluster.creation
@@ -118,7 +123,7 @@ def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> C
         environment=stack.environment,
         section=stack.cluster,
         protect=stack.is_production,
-        tags={"environment": stack.environment, "managed-by": "gpu-tenancy", **getattr(stack.cluster, "tags", {})},
+        tags={**fixed_tags(stack.environment), **getattr(stack.cluster, "tags", {})},
         pools=tuple(_node_pool(pool) for pool in environment.pools.values()) if stack.cluster.NODES_MADE else (),
         system=SystemNodes(
             machine, creation.system.nodes.min, creation.system.nodes.max, boot_disk(stack.cluster.cloud).system

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -239,6 +239,11 @@ class ResolvedPool:
         of_driver: Mapping[str, str] = self.mode.labels if self.driver and self.mode else {}
         of_pool = self.supply.node_labels if self.supply else {}
         return dict(sorted({**of_pool, **of_driver, **of_sharing}.items()))
+
+    @property
+    def bare(self) -> "ResolvedPool":
+        """The pool without labels and taints of its own: its nodes have those of this program and of the cloud."""
+        return replace(self, pool=self.pool.model_copy(update={"labels": {}, "taints": []}))
 
     @property
     def disk(self) -> NodeDisk:

@@ -16,7 +16,7 @@ from gpu_tenancy.model.spec.tenancy import Cohort, Fairness, MultiKueue, Priorit
 
 NAMESPACE = "gpu-tenancy"
 """Namespace of the Pulumi config keys: the project's name."""
-_PRODUCTION: Final = ("prod", "live")
+_PRODUCTION: Final = ("prod", "prd", "live")
 """How the names of production environments begin, for stacks without the key `production`."""
 
 
@@ -46,7 +46,7 @@ class Stack(Section):
     production: Annotated[bool | None, BeforeValidator(_of_config)] = None
     """Whether this is production: Pulumi then refuses to delete clusters, pools, keys and buckets, guards `deny` by
     default, and policy packs named in `tenancy preview` have their settings for production. Default: true if
-    `environment` begins with `prod` or `live`."""
+    `environment` begins with `prod`, `prd` or `live`."""
     cluster: Cluster = ExistingCluster(cloud="existing")
     """The cluster: created here, or an existing one."""
     pools: dict[Name, Pool]
