@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any, Final, cast
 
 import pytest
-from researchers import TEAM, Researcher, sections
+from researchers import TEAM, Researcher, sections, weakened
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, amounts
@@ -27,7 +27,6 @@ pytestmark = pytest.mark.platform
 GPU: Final = "nvidia.com/gpu"
 STAYS: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-BINDING: Final = ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", "gpu-tenancy-default-resources")
 UNCOUNTED: Final = "and Kueue would count 0; set the same number under requests"
 FRAMEWORKS: Final = frozenset(integrations(Tree(load(Source(sections()))))["frameworks"])
 INTEGRATED: Final = {kind.kind: kind for kind in kinds().values() if kind.integration in FRAMEWORKS}
@@ -236,8 +235,6 @@ def test_whoever_sets_one_of_the_annotations_decides_about_both(boss: Researcher
 @pytest.fixture(scope="module")
 def uncompleted(boss: Researcher) -> Iterator[Researcher]:
     """The same without the policy that completes resources, as on Kubernetes before 1.36."""
-    binding: Any = boss.cluster.get(*BINDING)
-    boss.cluster.delete(Reference(*BINDING))
     plain = written(INTEGRATED["Job"], "limits")
 
     def is_refused() -> bool:
@@ -247,9 +244,9 @@ def uncompleted(boss: Researcher) -> Iterator[Researcher]:
             return True
         return False
 
-    boss.cluster.wait_for(lambda: is_refused() or None, what="the default to be gone")
-    yield boss
-    boss.cluster.create({**binding, "metadata": {"name": binding["metadata"]["name"]}})
+    with weakened(boss.cluster, "default-workloads", "completed"):
+        boss.cluster.wait_for(lambda: is_refused() or None, what="the default to be gone")
+        yield boss
 
 
 @pytest.mark.parametrize("kind", [kind for kind in AROUND if kind not in IN_RAY])
