@@ -18,7 +18,7 @@ from gpu_tenancy.model.plan.guards import USUAL_LIMITS, USUAL_SIZES, GuardsPlan,
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
-from gpu_tenancy.model.plan.workloads import SHIPPED
+from gpu_tenancy.model.plan.workloads import SHIPPED, WAITS_FOR_RAY
 from gpu_tenancy.model.yaml import read_table
 
 from ..objects import Component, Options
@@ -291,6 +291,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
         "stays": STAYS,
+        "waitsForRay": format_amounts(WAITS_FOR_RAY),
         "margin": MARGIN,
         # Whose spec, of what Kueue queues, has the field.
         "endingThemselves": [
