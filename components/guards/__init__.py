@@ -18,7 +18,7 @@ from gpu_tenancy.model.plan.guards import USUAL_LIMITS, USUAL_SIZES, GuardsPlan,
 from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
-from gpu_tenancy.model.plan.workloads import SHIPPED
+from gpu_tenancy.model.plan.workloads import SHIPPED, WAITS_FOR_RAY
 from gpu_tenancy.model.yaml import read_table
 
 from ..objects import Component, Options
@@ -35,10 +35,9 @@ from .cel import (
     queue_place,
     secret_names,
     sizes,
-    template_places,
 )
 
-DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
+DEFAULTS: Final = ("workloads", "ray", "running", "deadline", "pull-secrets")
 """Names of the MutatingAdmissionPolicies."""
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
@@ -62,8 +61,7 @@ class Guards(Component):
     def __init__(self, name: str, guards: GuardsPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Guards", name, opts)
         guarding = [self._policy(f"{name}-{rule}", rule, action, guards) for rule, action in actions(guards).items()]
-        # Without taints there is nothing to tolerate, and CEL has no type for the keys of an empty map.
-        completed = [what for what in DEFAULTS if guards.defaults and (guards.taints or what != "tolerations")]
+        completed = DEFAULTS if guards.defaults else ()
         defaults = [self._default(f"{name}-default-{what}", what, guards) for what in completed]
         self.bindings: list[pulumi.Resource] = [*guarding, *defaults]
 
@@ -155,23 +153,19 @@ def mutation(name: str, guards: GuardsPlan, values: Mapping[str, str] | None = N
     """The spec of the MutatingAdmissionPolicy `gpu-tenancy-default-<name>`; `values` as for `spec`."""
     # If it cannot be evaluated, the object stays as it is, and the guards name the fix.
     source, values = read_source(name, "defaults"), values or cel_values(guards)
-    variables, patches = (_filled(source, source[texts], values) for texts in ("variables", "patches"))
-    read = (source["onlyIf"], *variables.values(), *patches.values())
+    variables = _filled(source, source.get("variables", {}), values)
+    # Of a policy, each mutation sees what those before it have changed, but no patch what others of its mutation do.
+    expressions = [
+        f"!({mutation['onlyIf']}) ? [] :\n"
+        + "\n+ ".join(f"({patch})" for patch in _filled(source, mutation["patches"], values).values())
+        for mutation in source["mutations"].values()
+    ]
     return {
         "failure_policy": "Ignore",
         "reinvocation_policy": "Never",
         **_matching(source, guards, values),
-        "variables": _expressions({**_shared(source, read, values), **variables}),
-        # One mutation: the expressions of a second one would see what the first has changed.
-        "mutations": [
-            {
-                "patch_type": "JSONPatch",
-                "json_patch": {
-                    "expression": f"!({source['onlyIf']}) ? [] :\n"
-                    + "\n+ ".join(f"({patch})" for patch in patches.values())
-                },
-            }
-        ],
+        "variables": _expressions({**_shared(source, (*variables.values(), *expressions), values), **variables}),
+        "mutations": [{"patch_type": "JSONPatch", "json_patch": {"expression": text}} for text in expressions],
     }
 
 
@@ -276,7 +270,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "spared": guards.spared,
         "gpuResources": guards.names,
         "gpuTaints": list(dict.fromkeys(taint for taints in guards.taints.values() for taint in taints)),
-        "taintsOf": guards.taints,
+        "taintsOf": guards.taints or {"": [""]},  # CEL has no type for the keys of an empty map
         "taintValue": GPU_TAINT_VALUE,
         "claimsAreGpus": not guards.claims,
         "uncovered": UNCOVERED,
@@ -297,6 +291,7 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
         "stays": STAYS,
+        "waitsForRay": format_amounts(WAITS_FOR_RAY),
         "margin": MARGIN,
         # Whose spec, of what Kueue queues, has the field.
         "endingThemselves": [
@@ -331,7 +326,6 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         **pod_counts(),
         "patches": patches(),
         "secretNames": secret_names(),
-        "templatePlaces": template_places(),
     }
 
 

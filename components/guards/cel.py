@@ -1,9 +1,9 @@
 """CEL of plain values, and of the places of pods in kinds: https://kubernetes.io/docs/reference/using-api/cel/."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, cast
 
-from gpu_tenancy.model.kinds import Pods, Queued, Step, WorkloadKind, kinds
+from gpu_tenancy.model.kinds import Queued, Step, WorkloadKind, kinds
 
 KINDS: Final = tuple(kind for kind in kinds().values() if kind.guarded)
 """Kinds that contain pods. The pods of any other kind are evaluated when its controller creates them."""
@@ -46,59 +46,39 @@ def _joined(items: Iterable[str]) -> str:
 
 
 def places_of_pods() -> dict[str, str]:
-    """CEL of the places of pods in the object `o`: lists of optional values, at all paths of all kinds."""
-    # The API server removes fields that a kind does not have, so they are of the object's own kind.
-    pods = [(kind, pods) for kind in KINDS for pods in kind.pods]
+    """CEL of the places of pods in the object `o`, at all paths of all kinds: lists of optional values.
+
+    `templatePlaces` are the pod templates of `object` with their JSON pointers, as a list of maps.
+    """
+    pods = [pods for kind in KINDS for pods in kind.pods]
+    parents: dict[str, None] = {}
+    alone: dict[str, None] = {}
+    items: dict[str, dict[str, None]] = {}  # fields of lists and maps, by the path in an item
+    for of in pods:
+        template = _dotted(of.template)
+        if of.at and of.at[-1].form in {"[]", "{}"}:
+            parents[_dotted(of.at[:-1])] = items.setdefault(template, {})[of.at[-1].field] = None
+        elif template:
+            parents[_dotted(of.at)] = alone[template] = None
+    # Every field is read in every parent `s`: the API server removes those that a kind does not have.
+    roots = _joined(f"?'{_pointer(at)}': object{_optional(at)}" for at in parents)
+    templates = [_list(f"s{_optional(at)}" for at in alone)]
+    pointed = ["[{", _joined(f"?(p + '{_pointer(at)}'): s{_optional(at)}" for at in alone), "}]"]
+    for at, fields in items.items():
+        each = f"\n    + {literal([*fields])}.map(f, s[?f].orValue([])"
+        below = f"p + '/' + f + '/' + string(k).replace('~', '~0').replace('/', '~1') + '{_pointer(at)}'"
+        templates.append(f"{each}.transformList(k, i, i{_optional(at)})).flatten()")
+        pointed.append(f"{each}.transformMapEntry(k, i,\n      {{?({below}): i{_optional(at)}}}))")
     return {
-        "templates": "\n    + ".join(_templates(pods)),
-        "resources": _list(f"{_at(of.at)}.?{of.resources}" for _, of in pods if of.resources),
-        "rayClusters": _list(_at(of.at) for _, of in pods if of.adds == "ray"),
+        "templates": f"{_list(f'o{_optional(at)}' for at in parents)}.map(s, {''.join(templates)}).flatten()",
+        "templatePlaces": f"{{{roots}}}.transformList(p, s, {''.join(pointed)}).flatten()",
+        "resources": _list(f"{_at(of.at)}.?{of.resources}" for of in pods if of.resources),
+        "rayClusters": _list(_at(of.at) for of in pods if of.adds == "ray"),
     }
 
 
-def _templates(pods: Iterable[tuple[WorkloadKind, Pods]]) -> Iterator[str]:
-    """Lists of templates: of paths without lists, of lists of templates, and of kinds with a map of templates."""
-    alone: list[str] = []
-    lists: dict[str, list[str]] = {}
-    maps: dict[tuple[str, str], dict[str, str]] = {}
-    for kind, path in ((kind, of.path) for kind, of in pods if of.template):
-        many = _many(path)
-        if many is None:
-            alone.append(_at(path))
-        elif path[many].form == "[]":
-            lists.setdefault(_fields(path[many + 1 :]), []).append(f"{_at(path[: many + 1])}.orValue([])")
-        else:
-            place = _at(path[:many]), _fields(path[many + 1 :])
-            maps.setdefault(place, {})[key(kind)] = path[many].field
-    yield _list(alone)
-    for rest, found in lists.items():
-        items = "\n      + ".join(dict.fromkeys(found))
-        yield f"({items}).map(i, i{rest})"
-    for (parent, rest), fields in maps.items():
-        found = f"{parent}[?{literal(fields)}[?variables.kind].orValue('')].orValue({{}})"
-        yield f"[{found}]\n      .map(m, m.map(k, m[k]{rest}))[0]"
-
-
-def template_places() -> str:
-    """CEL of the pod templates of `object`, with JSON pointers, as a list of maps; a pod is its own template."""
-    alone: dict[str, None] = {}
-    several: dict[str, None] = {}
-    for path in (pods.path for kind in KINDS for pods in kind.pods if pods.template):
-        many = _many(path)
-        if many is None:
-            alone[f"?'{_pointer(path)}': object{_fields(path)}"] = None
-            continue
-        empty = "[]" if path[many].form == "[]" else "{}"
-        name = "string(k)" if empty == "[]" else "k.replace('~', '~0').replace('/', '~1')"
-        pointer = f"'{_pointer(path[: many + 1])}/' + {name} + '{_pointer(path[many + 1 :])}'"
-        items = f"object{_fields(path[: many + 1])}.orValue({empty})"
-        several[f"{items}\n    .transformMapEntry(k, v, {{?({pointer}): v{_fields(path[many + 1 :])}}})"] = None
-    listed = ",\n  ".join((f"{{{_joined(alone)}}}", *several))
-    return f"[{listed}]"
-
-
-def _pointer(path: Iterable[Step]) -> str:
-    return "".join(f"/{step.field}" for step in path)
+def _pointer(path: str) -> str:
+    return f"/{path.replace('.', '/')}"
 
 
 def gang_specs() -> str:

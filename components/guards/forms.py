@@ -32,7 +32,7 @@ _OF_EVERY_STACK: Final = (
         "taintValue",
         "teamLabel",
     ),
-    *("teamLabelValue", "uncovered", "usualLimits", "workloadAccount"),
+    *("teamLabelValue", "uncovered", "usualLimits", "waitsForRay", "workloadAccount"),
 )
 """Literals of the policies that are equal in all stacks; stacks decide the others. Logic is of every stack."""
 _STACK: Final = Path(__file__).parents[2] / "stacks" / "Pulumi.example-three-teams.yaml"

@@ -27,7 +27,8 @@ from gpu_tenancy.model.kinds import kinds
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "LocalQueue", "Node", "Pod", "PodGroup", "Queue", "ResourceFlavor", "Workload",
 )  # fmt: skip
-FIX: Final = "delete them, or give them the size that was admitted"
+_FIX: Final = "delete them, or give them the size that was admitted"
+_SERVERS: Final = ("Deployment", "StatefulSet")  # pods of one that is older than Kueue are never counted
 _PAUSE: Final = 1.0  # seconds between two reads
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"  # annotation that Kueue adds to the pods of an admitted Workload
 
@@ -57,10 +58,22 @@ class Breach:
         pods = first_names([name(pod).rpartition("/")[2] for pod in self.pods], 4)
         return f"{of}on nodes{ending}, {self.counted} counted: {first_names(owners, 3)} (pods {pods})"
 
+    def fix(self, name: Callable[[str], str] = str) -> str:
+        """What ends the breach; new pods of a server that Kueue does not count are not counted either."""
+        of_kinds = [(kind, name(owner).partition("/")) for kind, owner in (one.split(" ", 1) for one in self.owners)]
+        again = [
+            f"`kubectl get {kind.lower()} {own} -n {space} -o yaml | kubectl replace --force -f -`"
+            for kind, (space, _, own) in of_kinds
+            if kind in _SERVERS
+        ]
+        fixes = [_FIX] if len(again) < len(self.owners) else []
+        fixes += [f"deleted pods come back uncounted, so create the owner again: {', '.join(again)}"] if again else []
+        return "; ".join(fixes)
+
     @property
     def text(self) -> str:
         """The breach in one line."""
-        return f"queue {self.queue}: {self.bound} {self.resource} {self.problem()}; {FIX}"
+        return f"queue {self.queue}: {self.bound} {self.resource} {self.problem()}; {self.fix()}"
 
 
 def read_checked(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", team: str = "") -> State:
@@ -164,5 +177,8 @@ def owner_title(pod: Manifest, known: Mapping[tuple[str, str], str]) -> str:
     keys = [text_at(pod, "metadata", *path) for path in (("annotations", _WORKLOAD), ("uid",))]
     titles = [known.get((space, key), "") for key in (*keys, *owners(pod))]
     titles += [f"{kind.kind} {space}/{name}" for kind in kinds().values() if (name := label(pod, kind.label))]
-    titles += [f"{text_at(one, 'kind')} {space}/{text_at(one, 'name')}" for one in refs]
+    names = [(text_at(one, "kind"), text_at(one, "name")) for one in refs]
+    if revision := label(pod, "pod-template-hash"):  # ends the name of a Deployment's ReplicaSet
+        names = [("Deployment", name.removesuffix(f"-{revision}")) for _, name in names]
+    titles += [f"{kind} {space}/{name}" for kind, name in names]
     return next(filter(None, titles), f"Pod {space}/{name_of(pod)}")

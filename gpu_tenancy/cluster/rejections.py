@@ -9,7 +9,7 @@ from typing import Final
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.cluster.budgets import exceeded_quota
 from gpu_tenancy.cluster.pods import Manifest, namespace_of
-from gpu_tenancy.cluster.workloads import Reason
+from gpu_tenancy.cluster.workloads import Reason, Workload
 from gpu_tenancy.model.kinds import kinds
 
 # Reasons of Kubernetes and LeaderWorkerSet (FailedCreate), Trainer (TrainJobResourcesCreationFailed), JobSet
@@ -20,11 +20,15 @@ _REFUSED: Final = re.compile(r'(?s)([\w.-]+) "[^"]*" is (?:forbidden|invalid): (
 _RATIO: Final = re.compile(r"(\w+) max limit to request ratio per Container is (\S+), but provided ratio is ([\d.]+)")
 
 
-def rejections(events: Iterable[Manifest], owners: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def rejections(
+    events: Iterable[Manifest], workloads: Iterable[Workload], others: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
     """The last messages about refused creations, newest first, by owner; none if a creation has succeeded since.
 
-    `owners` are `namespace/name` by uid. A child without a uid here has the owner with which its name begins.
+    Owners, as `namespace/name`, are those of Workloads, and `others` by uid. A child without a uid here has the owner
+    with which its name begins.
     """
+    owners = {uid: one.label for one in workloads for uid in one.owners} | dict(others)
     names, found = {*owners.values()}, defaultdict[str, list[tuple[str, str]]](list)
     creating = (event for event in events if _CREATES.search(text_at(event, "reason")))
     for event in sorted(creating, key=happened, reverse=True):

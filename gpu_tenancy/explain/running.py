@@ -53,9 +53,9 @@ def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
         return ()
     namespace = namespace_of(target.manifest)
     own = f"{namespace}/{name_of(target.manifest)}"
-    known = {uid: one.label for one in read_workloads(state.of("Workload", namespace)) for uid in one.owners}
-    known |= dict.fromkeys((target.uid, *(owner for pod in target.pods for owner in owners(pod))), own)
-    return rejections(state.of("Event", namespace), known).get(own, ())
+    own_uids = dict.fromkeys((target.uid, *(owner for pod in target.pods for owner in owners(pod))), own)
+    workloads = read_workloads(state.of("Workload", namespace))
+    return rejections(state.of("Event", namespace), workloads, own_uids).get(own, ())
 
 
 def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:

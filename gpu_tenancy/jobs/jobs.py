@@ -106,7 +106,7 @@ class Jobs:
     def refused(self) -> dict[str, tuple[str, ...]]:
         """Messages about refused pods and children of objects, newest first, by `namespace/name` of the root."""
         names = {uid_of(manifest): f"{self.namespace}/{name_of(manifest)}" for manifest in self.objects}
-        return rejections(self.events, {uid: names[above[-1]] for uid, above in self._above.items()})
+        return rejections(self.events, self.workloads, {uid: names[above[-1]] for uid, above in self._above.items()})
 
     def pods_of(self, workload: Workload) -> tuple[Manifest, ...]:
         """Running pods of one of Kueue's Workloads."""

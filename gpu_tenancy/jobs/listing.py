@@ -136,7 +136,7 @@ def require_readable(state: State, team: str) -> None:
 
 def _refused(state: State, workloads: Sequence[Workload], team: str) -> Iterator[str]:
     """Jobs whose pods or children the API server refuses; a state without events has none."""
-    found = rejections(state.of("Event", team), {uid: one.label for one in workloads for uid in one.owners})
+    found = rejections(state.of("Event", team), workloads, {})
     for workload in workloads:
         if workload.label in found and workload.stage != "finished":
             reason = refusal(found[workload.label][0], admitted=workload.stage == "admitted")

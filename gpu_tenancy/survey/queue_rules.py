@@ -7,7 +7,6 @@ from typing import Final
 from gpu_tenancy.base.json import at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.cluster.bound import FIX
 from gpu_tenancy.cluster.demand import owners
 from gpu_tenancy.cluster.pods import name_of, namespace_of, scheduler, selects
 from gpu_tenancy.cluster.supply import Facts, unplaced
@@ -74,7 +73,7 @@ def _running_unqueued(facts: Facts) -> Iterator[Finding]:
 def _beyond_counted(facts: Facts) -> Iterator[Finding]:
     for breach in facts.state.breaches:
         value, problem = f"{breach.bound} {breach.resource}", breach.problem(facts.name)
-        yield Finding(f"queue {facts.name(breach.queue)}", value, problem, FIX)
+        yield Finding(f"queue {facts.name(breach.queue)}", value, problem, breach.fix(facts.name))
 
 
 def _two_schedulers(facts: Facts) -> Iterator[Finding]:

@@ -222,7 +222,7 @@ def test_pods_of_a_gang_stay_with_what_volcano_counts_them_by(cluster: Cluster, 
     child = pod(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-critical"))
     child["metadata"] |= {"name": "g-w-0", "ownerReferences": [{**owner, "controller": True}]}
     made = cluster.create(child)
-    words = "changes metadata.ownerReferences of a pod that belongs to Job g, by which Kueue counts its GPUs"
+    words = "changes metadata.ownerReferences of a pod that belongs to Job g, by which Volcano counts its GPUs"
     ghost = {"scheduling.k8s.io/group-name": "ghost"}
     assert words in tenant.patch_refusal(made, {"metadata": {"ownerReferences": None, "annotations": ghost}})
     assert not tenant.patch_refusal(made, {"metadata": {"labels": {"note": "x"}}})

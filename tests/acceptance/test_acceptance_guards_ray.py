@@ -116,6 +116,23 @@ def test_a_worker_group_has_no_more_pods_than_kueue_counts(person: Person, make:
     )
 
 
+@pytest.mark.parametrize("make", [ray_cluster, ray_job, ray_service])
+@pytest.mark.parametrize(
+    ("requested", "lacking"),
+    [
+        ({"cpu": "100m", "memory": "1Gi"}, "cpu"),
+        ({"memory": "255Mi"}, "memory"),
+        ({"cpu": "0.2", "memory": "256Mi"}, ""),
+    ],
+)
+def test_ray_workers_request_what_kuberay_adds(person: Person, make: Any, requested: Any, lacking: str) -> None:
+    pods = pod_of(1)
+    pods["containers"][0]["resources"] = {"requests": {GPU: "1", **requested}, "limits": {GPU: "1", **requested}}
+    attempt = ray(make, pods, **({"upgradeStrategy": {"type": "None"}} if make is ray_service else {}))
+    refused = person.refusal(attempt)
+    assert f"requests less {lacking} for a Ray worker than 2" in refused if lacking else not refused
+
+
 def test_the_pods_of_a_running_cluster_stay_as_counted(person: Person, kept: Callable[..., Any]) -> None:
     own, pending = kept(ray(ray_cluster), "running"), kept(ray(ray_cluster, suspend=True), "pending")
     (group,) = deepcopy(own["spec"]["workerGroupSpecs"])

@@ -60,7 +60,7 @@ def test_an_edit_changes_and_prunes_only_its_objects(cluster: Cluster, tmp_path:
         "ResourceQuota ml-research/budget",
         "HorizontalPodAutoscaler ml-serving/model-server",
         "ValidatingAdmissionPolicy /gpu-tenancy-scheduling",  # it lists the classes, of which one is new
-        "MutatingAdmissionPolicy /gpu-tenancy-default-priority",  # the classes of priority, likewise
+        "MutatingAdmissionPolicy /gpu-tenancy-default-workloads",  # the classes of priority, likewise
         "FlowSchema /gpu-tenancy-teams",  # it lists the namespaces of service accounts
     }
     assert (

@@ -203,3 +203,14 @@ def test_every_read_must_have_a_breach() -> None:
         "queue research: 16 nvidia.com/gpu of flavor a100 on nodes, 8 counted: Job research/train (pods b, c);"
         " delete them, or give them the size that was admitted"
     )
+
+
+def test_a_server_without_a_queue_is_created_again() -> None:
+    replica_set = {"kind": "ReplicaSet", "name": "api-5f6d", "uid": "uid-api"}
+    pod = on_node("api-5f6d-x", ownerReferences=[replica_set], labels={"pod-template-hash": "5f6d"})
+    again = "kubectl get deployment api -n research -o yaml | kubectl replace --force -f -"
+    (breach,) = breaches(state(Pod=[pod]))
+    assert breach.owners == ("Deployment research/api",)
+    assert breach.text.endswith(f"; deleted pods come back uncounted, so create the owner again: `{again}`")
+    (both,) = breaches(state(Pod=[pod, on_node("b")]))
+    assert "; delete them, or give them the size that was admitted; deleted pods" in both.text

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.demand import target_of
@@ -16,7 +17,7 @@ from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.jobs.requeueing import requeue
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import WaitTimeoutError
+from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.api import REQUIRED
 from gpu_tenancy.local.checks.check import Check
@@ -110,7 +111,7 @@ def _of_job(job: JobPlan) -> Iterator[_Placed]:
 
 
 def _requeued(cluster: Cluster, job: JobPlan, placed: _Placed) -> str:
-    """Requeues a job whose nodes other pods have taken, so that Kueue assigns others; says so, or is empty.
+    """Requeues a job whose nodes other pods have taken, so that Kueue assigns others; says so, or why not, or is empty.
 
     Kueue knows the pods that run when it assigns nodes to a job, but Volcano can place a gang there a moment later. The
     scheduler ends no pod for another one, so the job would stay without nodes.
@@ -119,14 +120,18 @@ def _requeued(cluster: Cluster, job: JobPlan, placed: _Placed) -> str:
     if not any(text_at(condition(pod, "PodScheduled"), "reason") == "Unschedulable" for pod in pods):
         return ""
     workloads = read_workloads(cluster.list(KUEUE, "Workload", namespace=placed.team))
-    requeue(cluster, cluster.get(*JOBS[job.framework].api, placed.name, placed.team) or {}, workloads)
+    done = "requeued once, because other pods had taken its nodes"
+    try:
+        requeue(cluster, cluster.get(*JOBS[job.framework].api, placed.name, placed.team) or {}, workloads)
+    except (ApiError, ConsoleError) as error:  # such as that Kueue has evicted it at the same moment
+        done = f"not requeued: {error}"
     with suppress(WaitTimeoutError):  # the check that follows says which pods have no node
         cluster.wait_for(
             lambda: len([pod for pod in _pods(cluster, placed) if text_at(pod, "spec", "nodeName")]) == placed.pods,
             timeout=_MOVES,
             what=f"the pods of {placed.name} to have nodes",
         )
-    return "; requeued once, because other pods had taken its nodes"
+    return f"; {done}"
 
 
 def _pods(cluster: Cluster, placed: _Placed) -> list[Manifest]:

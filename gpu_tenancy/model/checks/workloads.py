@@ -1,6 +1,6 @@
 """Checks of workloads against their team: flavor, node size, LimitRange, queue, budgets and metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
@@ -14,12 +14,11 @@ from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import metric_name, monitor
+from gpu_tenancy.model.plan.workloads import WAITS_FOR_RAY
 from gpu_tenancy.model.resolve import ResolvedServer
+from gpu_tenancy.model.spec.roles import HEAD
 from gpu_tenancy.model.spec.workloads import Server, Training
 
-_WAITING: Final = {CPU: 200, MEMORY: 256 * 2**20}
-"""Requests and limits of the init container `wait-gcs-ready` of Ray's workers:
-https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/common/pod.go."""
 _COUNTED: Final = {
     "services": "Services of the team's servers and distributed jobs",
     "pods": "pods of the team's servers at their peak and its largest job",
@@ -72,7 +71,7 @@ def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> It
         yield from part_problems(tree, (*path, "roles", role) if own else path, part, sizes.get(role))
     if isinstance(workload, Training):
         if workload.kind.submits:
-            yield from _ray(tree, path, workload)
+            yield from _ray(tree, path, workload, sizes)
         if len(sizes) == len(roles):
             yield from _whole_job(tree, path, workload, sizes)
 
@@ -212,13 +211,19 @@ def _beyond(
     return Problem((*path, key), f"{rule}: the job would stay pending", fix, str(sum(pods)), about=about)
 
 
-def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
+def _ray(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -> Iterator[Problem]:
     """Names that KubeRay rejects, and the container that it adds to workers whatever the bounds of the team."""
     team, name = str(path[1]), str(path[-1])
     if len(name) > _RAY_NAME:
         rule = f"is the name of a RayJob, which has at most {_RAY_NAME} characters"
         yield Problem(path, rule, "shorten the name", name)
-    for resource, amount in _WAITING.items():
+    for resource, amount in WAITS_FOR_RAY.items():
+        if any(size.amounts[resource] < amount for role, size in sizes.items() if role != HEAD):
+            needed_amount = format_amount(resource, amount)
+            rule = (
+                f"is below the {needed_amount} of the container that KubeRay adds to workers, and Kueue does not count"
+            )
+            yield Problem((*path, resource), rule, f"set {needed_amount} or more")
         minimum = getattr(tree.stack.teams[team].containers.min, resource)
         if minimum is not None and minimum > amount:
             needs, bound = format_amount(resource, amount), format_amount(resource, minimum)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpu_tenancy.base.quantity import Amounts, is_extended
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, is_extended
 from gpu_tenancy.model.catalogue.pods import Engine
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import ACCOUNT
@@ -39,6 +39,9 @@ GANG: Final = kinds()["batch.volcano.sh", "Job"].api  # API version and kind of 
 OF_JOB = "job-"  # start of the names of the runtimes of jobs; no runtime of a priority class starts with it
 SHIPPED: Final[Mapping[Framework, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}
 """Trainer's own runtimes, which users can name in their TrainJobs, by framework."""
+WAITS_FOR_RAY: Final = {CPU: 200, MEMORY: 256 * 2**20}
+"""Requests and limits of the init container `wait-gcs-ready` of Ray's workers:
+https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/common/pod.go."""
 READY_AFTER = 30  # initial delay of the readiness probe, in seconds
 ALIVE_AFTER = 60  # initial delay of the liveness probe, in seconds
 

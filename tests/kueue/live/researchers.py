@@ -1,5 +1,6 @@
 """Researchers of the stack `local`, with its real flavors, guards, defaults and roles, without its servers and jobs."""
 
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -97,6 +98,21 @@ def researching(
     remove(cluster, objects)
     bring_nodes(cluster, ())
     queueing.run(load(Source(stack())))
+
+
+@contextmanager
+def weakened(cluster: Cluster, name: str, variable: str) -> Generator[None]:
+    """A guard, or an admission policy of defaults, without the rule or mutation that reads a variable."""
+    kind, field = ("Mutating", "mutations") if name.startswith("default-") else ("Validating", "validations")
+    policy = Reference("admissionregistration.k8s.io/v1", f"{kind}AdmissionPolicy", f"gpu-tenancy-{name}")
+    rules: Any = at(cluster.get(*policy) or {}, "spec", field)
+    others = [rule for rule in rules if not re.search(rf"\bvariables\.{variable}\b", str(rule))]
+    assert len(others) == len(rules) - 1
+    cluster.patch(policy, {"spec": {field: others}})
+    try:
+        yield
+    finally:
+        cluster.patch(policy, {"spec": {field: rules}})
 
 
 def identified(researcher: Researcher, person: Person, folder: Path) -> Path:

@@ -9,6 +9,7 @@ import pytest
 from builders import Data, job, pool, server, stack, team
 from queueing import Queueing
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.cluster.demand import demand, target_of
 from gpu_tenancy.cluster.pods import ended
@@ -17,8 +18,10 @@ from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.explain import fit
 from gpu_tenancy.explain.running import Why
 from gpu_tenancy.explain.why import KINDS, OWN, why
+from gpu_tenancy.jobs.requeueing import requeue
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks import workloads
 from gpu_tenancy.local.checks.workloads import check_topology
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
@@ -141,8 +144,16 @@ def test_fit_and_why_name_a_missing_annotation(placed: Placed) -> None:
         placed.cluster.delete(Reference.of(plain))
 
 
-def test_a_job_whose_node_is_taken_is_requeued(placed: Placed) -> None:
-    """As by a gang of Volcano, which Kueue does not see before it assigns the nodes."""
+@pytest.mark.parametrize("evicted", [False, True])
+def test_a_job_whose_node_is_taken_is_requeued(placed: Placed, monkeypatch: Any, *, evicted: bool) -> None:
+    """As by a gang of Volcano, which Kueue does not see before it assigns the nodes; Kueue can be first to evict it."""
+
+    def requeue_late(*job: Any) -> str:
+        requeue(*job)
+        raise ConsoleError("Job fits: is pending in its queue already", "no action needed")
+
+    if evicted:
+        monkeypatch.setattr(workloads, "requeue", requeue_late)
     run_whole(placed, "fits", 4)
     (taken, *_) = nodes_of(placed.cluster, "fits")
     container = {"name": "c", "image": "a:1", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
@@ -159,6 +170,6 @@ def test_a_job_whose_node_is_taken_is_requeued(placed: Placed) -> None:
         )
         (fits, _) = check_topology(placed.cluster, placed.plan)
         assert fits.holds, fits.seen
-        assert "requeued once, because other pods had taken its nodes" in fits.seen
+        assert ("not requeued: Job fits: is pending" if evicted else "requeued once, because other") in fits.seen
     finally:
         placed.cluster.delete(Reference.of(blocker), grace=0, wait=0)

@@ -7,9 +7,9 @@ for them, by three accounts. `make attempts` tries thousands, of another seed ea
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from researchers import TEAM, Researcher
+from researchers import TEAM, Researcher, weakened
 from test_live_counted import AROUND, INTEGRATED, KUEUE, within, written
 
 from gpu_tenancy.base.json import maps_at, text_at
@@ -32,15 +32,24 @@ from gpu_tenancy.kube.references import Reference
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow]
 ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "100"))
+KNOWN: Final = 400  # attempts that must find a known way
 SEED: Final = os.environ.get("GPU_TENANCY_SEED", str(time.time_ns()) if "GPU_TENANCY_ATTEMPTS" in os.environ else "0")
 AT_ONCE: Final = 12  # objects
 SECOND: Final = 1.0  # for which more GPUs can be bound than are counted
 REST: Final = 1.5  # seconds after an accepted change
 CHANGES: Final = 5  # accepted changes of an object, before another one takes its place
+LATE: Final = 5.0  # seconds until Volcano has written what it counts
+GANG: Final = "Gang"  # a Job of Volcano
 API: Final = {
-    **{one.kind: f"{one.group}/{one.version}".lstrip("/") for one in INTEGRATED.values()},
-    "ReplicaSet": "apps/v1",
-    "Workload": KUEUE,
+    **{one.kind: one.api for one in INTEGRATED.values()},
+    **{kind: (version, kind) for kind, version in (("ReplicaSet", "apps/v1"), ("Workload", KUEUE))},
+    "PodGroup": ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+    GANG: ("batch.volcano.sh/v1alpha1", "Job"),
+}
+FRESH: Final[tuple[Kind, ...]] = ("Pod", "PodGroup", "Workload")
+# By known way: kinds whose random changes must find it without these rules of guards, and a field that they change.
+WAYS: Final = {
+    "sizes of children": (["JobSet", "TrainJob", "RayJob"], [("sizes", "owned")], ""),
 }
 
 
@@ -52,14 +61,18 @@ def places(found: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 TABLE: Final = yaml.safe_load(Path(__file__).with_name("attempts.yaml").read_text(encoding="utf-8"))
-OF: Final = {"pods": {path[-1] for path, _ in places(TABLE["pods"])}, "sizes": TABLE["sizes"]}
+OF: Final = {
+    "pods": {path[-1] for path, _ in places(TABLE["pods"])},
+    "sizes": TABLE["sizes"],
+    "starts": ["+", "schedulingGates"],
+}
 
 
 def groups(kind: str) -> list[list[Any]]:
-    """The places of a kind: metadata, parts of pod templates, others, and twice the sizes."""
+    """The places of a kind: metadata, parts of pod templates, others, what starts pods, and twice the sizes."""
     found: dict[str, list[Any]] = {}
     for path, values in places(TABLE[kind]):
-        group = path[0] if path[0] == "metadata" else next((name for name in OF if path[-1] in OF[name]), "")
+        group = path[0] if path[0] == "metadata" else next((name for name in reversed(OF) if path[-1] in OF[name]), "")
         found.setdefault(group, []).append((path, values))
     return [*found.values(), *([found["sizes"]] if "sizes" in found else [])]
 
@@ -72,13 +85,13 @@ class Live(dict[str, dict[str, Any]]):
 
     def __init__(self, cluster: Cluster, state: State) -> None:
         self.cluster = cluster
-        self.state = state.joined(read(cluster, (), TEAM, only=("Pod", "Workload")))
+        self.state = state.joined(read(cluster, ("Queue",), TEAM, only=FRESH))
 
     def __missing__(self, kind: str) -> dict[str, Any]:
-        own = {"apiVersion": API[kind], "kind": kind}
-        known = {"Pod": self.state.of("Pod"), "Workload": self.state.of("Workload")}
-        listed = known.get(kind) or self.cluster.list(API[kind], kind, namespace=TEAM)
-        self[kind] = {text_at(one, "metadata", "name"): {**one, **own} for one in listed}
+        version, name = API[kind]
+        known: dict[str, tuple[Manifest, ...]] = {one: self.state.of(one) for one in FRESH}
+        listed = known.get(kind) or self.cluster.list(version, name, namespace=TEAM)
+        self[kind] = {text_at(one, "metadata", "name"): {**one, "apiVersion": version, "kind": name} for one in listed}
         return self[kind]
 
     def remove(self, name: str, kinds: Iterable[str]) -> None:
@@ -87,11 +100,14 @@ class Live(dict[str, dict[str, Any]]):
                 self.cluster.patch(Reference.of(one), {"metadata": {"finalizers": None}})
                 self.cluster.delete(Reference.of(one), grace=0, wait=0)
 
-    def uncounted(self, name: str) -> str:
-        """The breach of the object and its pods alone; empty if there is none."""
+    def uncounted(self, walk: "Walk") -> str:
+        """The breach of the object and its pods alone, for gangs of their queue; empty if there is none."""
+        if walk.kind == GANG:
+            found = breaches(self.state)
+            return "; ".join(one.text for one in found if any(walk.name in owner for owner in one.owners))
         kinds: tuple[Kind, ...] = ("Pod", "Workload")
         own: dict[Kind, tuple[Manifest, ...]] = {
-            kind: tuple(one for one in self.state.of(kind) if name in name_of(one)) for kind in kinds
+            kind: tuple(one for one in self.state.of(kind) if walk.name in name_of(one)) for kind in kinds
         }
         return "; ".join(one.text for one in breaches(self.state.joined(State(own))))
 
@@ -106,9 +122,12 @@ def changed(old: Any, new: Any) -> Any:
     return found
 
 
-def drawn(draw: Random, name: str) -> Any:
-    """An object of some kind, which Kueue admits or whose flavor has no quota."""
-    kind, pending, elastic = draw.choice([*AROUND]), draw.random() < 0.5, draw.random() < 0.4
+def drawn(draw: Random, name: str, kinds: Sequence[str]) -> tuple[str, Any]:
+    """An object of some kind, which Kueue admits or whose flavor has no quota, or a gang."""
+    kind, _, always = draw.choice(kinds).partition(" ")
+    pending, elastic = draw.random() < 0.5, draw.random() < 0.4 or always
+    if kind == GANG:
+        return kind, {**deepcopy(TABLE["gang"]), "metadata": {"name": name}}
     found = written(INTEGRATED[kind], "both")
     found["metadata"]["name"] = name
     resources = TABLE["small"]
@@ -122,7 +141,7 @@ def drawn(draw: Random, name: str) -> Any:
         found["spec"] |= {"runtimePatches": TABLE["patches"]} if pending else {}
     if elastic and kind in {"Job", "RayCluster", "RayJob"}:
         found["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
-    return found
+    return kind, found
 
 
 @dataclass
@@ -130,6 +149,7 @@ class Walk:
     """An object and its changes."""
 
     name: str
+    kind: str
     draw: Random
     made: Any
     rests: float  # until then
@@ -137,11 +157,11 @@ class Walk:
 
     @property
     def kinds(self) -> list[str]:
-        kind = self.made["kind"]
-        return [kind, *TABLE["made"].get(kind, ()), *(() if kind == "Pod" else ("Pod",)), "Workload"]
+        pods = () if self.kind == "Pod" else ("Pod",)
+        return [self.kind, *TABLE["made"].get(self.kind, ()), *pods, "Workload"]
 
     def is_over(self, live: Live) -> bool:
-        return len(self.history) >= CHANGES or self.name not in live[self.made["kind"]]
+        return len(self.history) >= CHANGES or self.name not in live[self.kind]
 
     def attempts(self, live: Live, people: dict[str, Cluster]) -> int:
         """Changes it once, after at most five refusals; returns the number of attempts."""
@@ -158,7 +178,7 @@ class Walk:
         """Whether a change was accepted; None if there is nothing to change. Draws depend on the seed only."""
         draw, kinds = self.draw, self.kinds
         kind, who = draw.choice([*kinds, *kinds[:-2], *kinds[:-2]]), draw.choice(["rita", "rita", "edit", "boss"])
-        who = "boss" if kind in TABLE["boss"] else "rita" if who == "edit" and "." in API[kind] else who
+        who = "boss" if kind in TABLE["boss"] else "rita" if who == "edit" and "." in API[kind][0] else who
         which, act, size = draw.random(), draw.random(), draw.choice([0, 1, 4])
         phase = draw.choice(["Succeeded", "Failed"])
         parts = [draw.choice(draw.choice(VALUES[kind])) for _ in range(draw.choice([1, 1, 1, 2]))]
@@ -194,29 +214,33 @@ class Walk:
         return True
 
 
-def started(rita: Researcher, number: int) -> Walk | None:
+def started(rita: Researcher, kinds: Sequence[str], number: int) -> Walk | None:
     """A new object; None if it is refused."""
     name, draw = f"x{number:05}", Random(f"{SEED} {number}")  # noqa: S311 - repeatable
-    made = drawn(draw, name)
+    kind, made = drawn(draw, name, kinds)
     try:
         rita.submit(made)
     except ApiError:
         return None
-    return Walk(name, draw, made, time.monotonic() + 2 * REST)
+    return Walk(name, kind, draw, made, time.monotonic() + 2 * REST)
 
 
-def walked(rita: Researcher, people: dict[str, Cluster]) -> Iterator[str]:
-    """Objects with GPUs that Kueue does not count for a second, each with its changes."""
+def walked(
+    rita: Researcher, people: dict[str, Cluster], kinds: Sequence[str] = (*AROUND, GANG), attempts: int = ATTEMPTS
+) -> Iterator[str]:
+    """Objects with GPUs that no queue counts for a second, each with its changes."""
     walks: dict[str, Walk] = {}
     since: dict[str, float] = {}
     tried = number = 0
     state = read(rita.cluster, KINDS)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        while tried < ATTEMPTS:
+        while tried < attempts:
             live, now = Live(rita.cluster, state), time.monotonic()
-            found = {name: live.uncounted(name) for name in walks}
+            found = {name: live.uncounted(walk) for name, walk in walks.items()}
             since = {name: since.get(name, now) for name in found if found[name]}
-            over = [name for name, start in since.items() if now - start > SECOND]
+            over = [
+                name for name, start in since.items() if now - start > (LATE if walks[name].kind == GANG else SECOND)
+            ]
             for name in over:
                 title = f"{found[name]}\nafter {tried} attempts of seed {SEED}"
                 yield "\n".join((title, json.dumps(walks[name].made), *walks[name].history))
@@ -226,7 +250,7 @@ def walked(rita: Researcher, people: dict[str, Cluster]) -> Iterator[str]:
             tried += sum(pool.map(partial(Walk.attempts, live=live, people=people), going))
             missing = range(number, number + AT_ONCE - len(walks))
             number = missing.stop
-            made = pool.map(partial(started, rita), missing)
+            made = pool.map(partial(started, rita, kinds), missing)
             walks |= {walk.name: walk for walk in made if walk}
             list(pool.map(live.remove, [walk.name for walk in gone], [walk.kinds for walk in gone]))
 
@@ -235,3 +259,15 @@ def test_no_change_binds_more_gpus_than_kueue_counts(researcher: Researcher, peo
     found = [*walked(researcher, people)]
     Live(researcher.cluster, State()).remove("x0", API)
     assert not found, "\n\n".join(found)
+
+
+@pytest.mark.parametrize(("kinds", "rules", "field"), WAYS.values(), ids=WAYS)
+def test_changes_find_a_known_way_without_its_rule(
+    researcher: Researcher, people: dict[str, Cluster], kinds: list[str], rules: list[tuple[str, str]], field: str
+) -> None:
+    with ExitStack() as removed:
+        for policy, rule in rules:
+            removed.enter_context(weakened(researcher.cluster, policy, rule))
+        found = next((one for one in walked(researcher, people, kinds, KNOWN) if field in one), "")
+        Live(researcher.cluster, State()).remove("x0", API)
+    assert found, f"no breach in {KNOWN} attempts of seed {SEED}"
