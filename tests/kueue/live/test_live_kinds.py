@@ -94,12 +94,15 @@ SECTIONS: Final = stack_of()
 POD: Final = {"containers": [{"name": "c", "image": KEYS["image"]}]}
 IN_STACK: Final = tuple(SECTIONS["teams"][TEAM]["training"])
 SUBMITTED: Final = {
-    f"s-{framework}-{flavor}": (framework, flavor)
+    f"s-{framework}-{flavor}": (framework, flavor, int(flavor not in {"cpu", "kept"}))
     for framework in get_args(Runtime)
     for flavor in ("cpu", "kept", "spot", "mig", "any")
-}
+} | {"s-idle-spot": ("job", "spot", 0), "s-gpu-kept": ("pytorch", "kept", 1)}
 WRITTEN: Final = {f"h-{kind.lower()}-{flavor}": (kind, flavor) for kind in BY_HAND for flavor in ("spot", "mig")}
-REFUSED: Final[dict[str, str]] = {}
+REFUSED: Final = {
+    "s-idle-spot": "flavor spot: queue ml-research has no CPUs of it",
+    "s-gpu-kept": "flavor kept: queue ml-research has no GPUs of it",
+}
 """The reason for each job that does not run."""
 
 
@@ -116,12 +119,12 @@ def submitted(rita: Researcher) -> Iterator[tuple[str, Callable[[], Manifest]]]:
     """Jobs of `tenancy submit`."""
     state = fit_state = read(rita.own, fit.KINDS, TEAM, only=fit.OWN)
     terms = read_terms(rita.own, TEAM, fit_state, KEYS["image"])
-    for name, (framework, flavor) in SUBMITTED.items():
+    for name, (framework, flavor, count) in SUBMITTED.items():
         wish = Wish(
             KEYS["image"],
             ["/train"],
             name,
-            gpus=int(flavor in GPUS or flavor == "any"),
+            gpus=count,
             nodes=2 if framework != "ray" else 1,
             flavor="" if flavor == "any" else flavor,
             framework=framework,
