@@ -54,7 +54,7 @@ def belongs(pod: Manifest, made: Manifest) -> bool:
 
 @pytest.mark.parametrize("kind", AROUND)
 def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kind: str) -> None:
-    forms = ["limits", "cpu-limits"] if kind == "TrainJob" else [form for form in FORMS if form != "both"]
+    forms = ["both", "limits", "cpu-limits"] if kind == "TrainJob" else [*FORMS]
     made: dict[str, Manifest] = {}
     try:
         for form in forms:
