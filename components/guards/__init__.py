@@ -269,8 +269,10 @@ def cel_values(guards: GuardsPlan) -> dict[str, str]:
         "teamLabelValue": guards.label[1],
         "spared": guards.spared,
         "gpuResources": guards.names,
-        "gpuTaints": list(dict.fromkeys(taint for taints in guards.taints.values() for taint in taints)),
-        "taintsOf": guards.taints or {"": [""]},  # CEL has no type for the keys of an empty map
+        "gpuTaints": list(dict.fromkeys(taints[0] for taints in guards.taints.values())),
+        # CEL has no type for the keys of an empty map.
+        "gpuTaintOf": {resource: taints[:1] for resource, taints in guards.taints.items()} or {"": [""]},
+        "taintsOf": guards.taints or {"": [""]},
         "taintValue": GPU_TAINT_VALUE,
         "claimsAreGpus": not guards.claims,
         "uncovered": UNCOVERED,

@@ -365,7 +365,8 @@ def belongs(pod: Manifest, manifest: Manifest) -> bool:
         return True
     carried: Mapping[str, str] = texts_at(pod, "metadata", "labels")
     if kind and kind.label:
-        owner = text_at(manifest, *(step.field for step in kind.named)) if kind.named else name_of(manifest)
-        return bool(owner) and carried.get(kind.label) == owner
+        statuses = [text_at(manifest, *(step.field for step in path)) for path in kind.named]
+        owner = carried.get(kind.label, "")
+        return bool(owner) and owner in (statuses if kind.named else [name_of(manifest)])
     selector = at(manifest, "spec", "selector")
     return bool(selector) and selects(selector, carried)

@@ -171,7 +171,8 @@ def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
         return Why(lines, "its pods are not readable by you", f"ask {state.missing['Pod'].who}")
     if at(target.manifest, "spec", "suspend") is True:
         return Why(lines, "suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
-    return Why(lines, "no pods created yet", "check the events of its controller: `kubectl describe`")
+    admitted = "admitted, but " if target.workloads else ""
+    return Why(lines, f"{admitted}no pods created yet", "check the events of its controller: `kubectl describe`")
 
 
 def explain_rejection(target: Target, message: str) -> Why:

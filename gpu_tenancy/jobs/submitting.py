@@ -190,11 +190,11 @@ def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) ->
 
 
 def _head(wish: Wish, worker: PodPlan, team: str, state: State) -> PodPlan:
-    """The head of a Ray cluster runs on nodes without GPUs, if the queue has any and no flavor is chosen."""
-    _, place = placed(replace(wish, gpus=0, cpu="", memory=""), team, state) if not wish.flavor else ("", None)
+    """The head of a Ray cluster runs on nodes without GPUs, if the queue has any."""
+    _, place = placed(replace(wish, gpus=0, cpu="", memory="", flavor="" if wish.gpus else wish.flavor), team, state)
     sizes = _defaults(state) or _HEAD
     head = replace(worker, amounts=sizes, shared_memory=wish.shared_memory or 0)
-    if place is None or not place.flavors:
+    if not place.flavors:
         return head
     return replace(head, node_labels=dict(place.labels), tolerated=place.taints, topology=place.topology)
 
@@ -282,15 +282,14 @@ def _place(wish: Wish, queues: Queues, name: str) -> Place:
     # Each flavor of a group lists all of its resources, with 0 of those that its nodes do not have.
     offered = [line for line, quota in queue.spec.quotas.items() if quota.nominal or quota.borrowing_limit != 0]
     with_gpus = {flavor for flavor, resource in offered if _is_gpu(resource)}
-    lines = [line for line in offered if _is_gpu(line[1]) == bool(wish.gpus)]
+    # Pods without GPUs stay away from nodes with GPUs, whose taint only pods with GPUs may tolerate.
+    lines = [(of, name) for of, name in offered if (_is_gpu(name) if wish.gpus else of not in with_gpus)]
     known = dict.fromkeys(flavor for flavor, _ in lines)
     if wish.flavor and wish.flavor not in known:
         of_gpus = "GPUs" if wish.gpus else "CPUs"
         problem = f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it"
         raise ConsoleError(problem, nearest(wish.flavor, known))
-    # Pods without GPUs stay away from nodes with GPUs, unless a person chooses these.
-    avoided = with_gpus if not wish.gpus else set[str]()
-    lines = [line for line in lines if (line[0] == wish.flavor if wish.flavor else line[0] not in avoided)]
+    lines = [line for line in lines if wish.flavor in {"", line[0]}]
     if wish.gpus and not lines:
         raise ConsoleError(f"queue {queue.name} has no GPUs", "ask the platform team for a guarantee, or set --gpus 0")
     names = dict.fromkeys(flavor for flavor, _ in lines)

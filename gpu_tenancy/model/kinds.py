@@ -132,7 +132,7 @@ class WorkloadKind(_Row):
     counted_by: Literal["template", "pods"] | None = None
     partition: Steps = ()
     label: str = ""
-    named: Steps = ()
+    named: tuple[Steps, ...] = ()
     ready: str = ""
 
     @property

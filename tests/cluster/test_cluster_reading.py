@@ -9,6 +9,7 @@ from live_builders import Data, came, cluster_queue, cohort, condition, counted,
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.cluster.contexts import connect, kubeconfig, uses_embedded
+from gpu_tenancy.cluster.demand import belongs
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import with_devices
 from gpu_tenancy.cluster.snapshot import Participant, Snapshot, take_snapshot
@@ -315,3 +316,11 @@ def test_embedded_excludes_another_kubeconfig(tmp_path: Path) -> None:
         ConsoleError, match="--embedded cannot be combined with --kubeconfig or --context; remove one of them"
     ):
         connect(a_file(tmp_path, "one"), None, embedded=True)
+
+
+@pytest.mark.parametrize(("status", "own"), [("active", True), ("pending", True), ("", False)])
+def test_pods_of_both_clusters_of_a_ray_service(status: str, own: bool) -> None:  # noqa: FBT001 - a column
+    """Of the cluster that serves and of the one that starts; neither is known at first."""
+    found: Json = {f"{status}ServiceStatus": {"rayClusterName": "chat-abcde"}} if status else {}
+    service: Manifest = {"apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "chat"}, "status": found}
+    assert belongs({"metadata": {"uid": "uid-1", "labels": {"ray.io/cluster": "chat-abcde"}}}, service) == own

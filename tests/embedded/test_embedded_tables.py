@@ -136,7 +136,7 @@ def test_each_path_of_a_kind_is_a_field_of_its_definition(definitions: list[Any]
 
 def paths(kind: WorkloadKind) -> Iterator[str]:
     """All paths of a kind, except paths that an older version of its API has."""
-    steps = [*(pods.path for pods in kind.pods), kind.gang, kind.deadline, kind.named, kind.suspend, *kind.patches[:1]]
+    steps = [*(pods.path for pods in kind.pods), kind.gang, kind.deadline, *kind.named, kind.suspend, *kind.patches[:1]]
     steps += [(*secrets.at, *name) for secrets in kind.secrets for name in secrets.names]
     yield from (text(path) for path in steps if path)
     for pods in kind.pods:

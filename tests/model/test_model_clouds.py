@@ -186,10 +186,15 @@ def test_turns_by_gke_are_an_input_of_the_pool() -> None:
 # What goes on the nodes.
 
 
-def test_flavor_tolerates_the_spot_taint_of_aks() -> None:
-    (flavor,) = planned(on("azure", capacity="spot")).queues.flavors
-    (taint,) = flavor.tolerated
-    assert (taint.key, taint.value) == ("kubernetes.azure.com/scalesetpriority", "spot")
+def test_flavors_tolerate_taints_of_cpu_nodes_only() -> None:
+    sections = on("azure", capacity="spot")
+    sections["pools"]["cpu"] = pool("Standard_D32s_v5", capacity="spot", labels={"node-type": "cpu"})
+    tolerated = {flavor.name: [taint.key for taint in flavor.tolerated] for flavor in planned(sections).queues.flavors}
+    assert tolerated == {"cpu": ["kubernetes.azure.com/scalesetpriority"], "h100": []}
+    assert planned(sections).guards.taints["nvidia.com/gpu"] == (
+        "nvidia.com/gpu",
+        "kubernetes.azure.com/scalesetpriority",
+    )
 
 
 def test_resource_of_amd_gpus_follows_from_the_machine() -> None:

@@ -13,7 +13,7 @@ from gpu_tenancy.cluster.pods import Manifest, deleted, ended
 from gpu_tenancy.cluster.reading import KUEUE, read
 from gpu_tenancy.cluster.workloads import read_workloads
 from gpu_tenancy.explain.pending import CHECK_CONTROLLER
-from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.running import Why, rejected_pods
 from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.jobs.requeueing import requeue
 from gpu_tenancy.kube.client import Cluster
@@ -26,14 +26,19 @@ from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import GANG, JobPlan
 from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
+_PENDING: Final = frozenset({"waiting", "checked"})  # stages of a Workload for which Kueue or its checks have a reason
+_PATIENCE: Final = 60.0  # seconds until controllers have created the pods of a workload, or they have nodes
 
-def check_workloads(cluster: Cluster, plan: Plan, why_not: Callable[[str], str]) -> Iterator[Check]:
+
+def check_workloads(
+    cluster: Cluster, plan: Plan, why_not: Callable[[str], str], within: float = _PATIENCE
+) -> Iterator[Check]:
     """Asks `tenancy why` about each workload of the stack; workloads whose operator does not run are not checked.
 
     Jobs that finish are deleted after a while. `why_not` is why an operator does not run, by its field in `operators`;
-    empty if it does.
+    empty if it does. Controllers have `within` seconds to create the pods of what is admitted.
     """
-    answers: dict[str, Why] = {}
+    answers: dict[str, tuple[Why, bool]] = {}
     for team in plan.teams:
         namespace = team.namespace.name
         gangs = {job.name for job in team.jobs if job.gang} | {gang.name for gang in team.gangs}
@@ -42,24 +47,50 @@ def check_workloads(cluster: Cluster, plan: Plan, why_not: Callable[[str], str])
             *((job.name, JOBS[job.framework].api) for job in team.jobs),
             *((gang.name, GANG) for gang in team.gangs),
         ]
+        asked: list[tuple[str, tuple[str, str]]] = []
         for name, api in named:
             operators = (kind_at(api).operator, "volcano" if name in gangs else None)
             if missing := next((reason for one in operators if one and (reason := why_not(one))), ""):
                 promise = f"{namespace}/{name} runs, or is pending for a reason of its quota"
                 yield Check(promise, missing, holds=None)
-            elif manifest := cluster.get(*api, name, namespace):
-                state = read(cluster, KINDS, namespace, only=OWN)
-                answers[f"{namespace}/{name}"] = why(target_of(manifest, state), state)
+            else:
+                asked.append((name, api))
+        if asked:
+            answers |= _answers(cluster, namespace, asked, within)
     if not answers:
         return
-    waiting = {title: answer for title, answer in answers.items() if answer.waits}
+    waiting = {title: answer for title, (answer, _) in answers.items() if answer.waits}
     running = plural(len(answers) - len(waiting), "workload")
     yield Check(
         f"{plural(len(answers), 'workload')} of the stack run, or are pending for a reason of their quota",
         "; ".join([f"{running} admitted", *(f"{title} pending: {one.reason}" for title, one in waiting.items())]),
-        # Something blocks each pending workload; otherwise its controller should have admitted it.
-        holds=not any(answer.fix == CHECK_CONTROLLER for answer in waiting.values()),
+        holds=all(explained for _, explained in answers.values()),
     )
+
+
+def _answers(
+    cluster: Cluster, namespace: str, named: Sequence[tuple[str, tuple[str, str]]], within: float
+) -> dict[str, tuple[Why, bool]]:
+    """What `why` answers about each workload, and whether it runs or is pending for its quota or for nodes.
+
+    Otherwise a controller or the API server stops it: for example, it is admitted and its pods are refused.
+    """
+    answers: dict[str, tuple[Why, bool]] = {}
+
+    def explained() -> bool:
+        state = read(cluster, KINDS, namespace, only=OWN)
+        for name, api in named:
+            if manifest := cluster.get(*api, name, namespace):
+                target = target_of(manifest, state)
+                answer = why(target, state)
+                begun = target.pods or target.groups or any(one.stage in _PENDING for one in target.workloads)
+                fine = bool(begun) and answer.fix != CHECK_CONTROLLER and not rejected_pods(target, state)
+                answers[f"{namespace}/{name}"] = answer, not answer.waits or fine
+        return all(fine for _, fine in answers.values())
+
+    with suppress(WaitTimeoutError):
+        cluster.wait_for(explained, timeout=within, poll=2, what=f"the pods of {namespace}")
+    return answers
 
 
 def check_models(astray: Sequence[str]) -> Check:
@@ -75,7 +106,6 @@ def check_models(astray: Sequence[str]) -> Check:
 _OF_JOB: Final = "app.kubernetes.io/name"
 # Labels of pods in groups; each group has its own part of the network.
 _GROUPS: Final = tuple(kind.groups.index for kind in kinds().values() if kind.groups)
-_MOVES: Final = 60.0  # seconds until the pods of a requeued job have nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +158,7 @@ def _requeued(cluster: Cluster, job: JobPlan, placed: _Placed) -> str:
     with suppress(WaitTimeoutError):  # the check that follows says which pods have no node
         cluster.wait_for(
             lambda: len([pod for pod in _pods(cluster, placed) if text_at(pod, "spec", "nodeName")]) == placed.pods,
-            timeout=_MOVES,
+            timeout=_PATIENCE,
             what=f"the pods of {placed.name} to have nodes",
         )
     return f"; {done}"

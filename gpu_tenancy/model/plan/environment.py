@@ -33,11 +33,6 @@ class Flavor:
         """Levels of the network that all its pools have; empty without a topology."""
         return self.pools[0].levels
 
-    @property
-    def tolerated(self) -> tuple[NodeTaint, ...]:
-        """The taints of its nodes without GPU taints, each once."""
-        return tuple(dict.fromkeys(taint for pool in self.pools for taint in pool.tolerated))
-
     @cached_property
     def capacity(self) -> dict[str, int]:
         """Maximum supply of its pools, by resource."""

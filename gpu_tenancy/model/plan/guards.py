@@ -114,7 +114,7 @@ class GuardsPlan:
     external: tuple[str, ...]  # kinds (`group/Kind`) whose children Kueue leaves to their operator
     trainer: str | None  # group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer
     priorities: Mapping[str, int]  # values of the priority classes
-    taints: Mapping[str, tuple[str, ...]]  # keys of the nodes' GPU taints, by resource; flavors tolerate the others
+    taints: Mapping[str, tuple[str, ...]]  # keys of the nodes' taints by GPU resource, the GPU taint first
     names: tuple[str, ...]  # prefixes of GPU resources
     max_per_node: Mapping[str, int]  # maximum of each GPU resource on any node of the stack
     members: bool  # whether teams have members, whose rights the policies complete
@@ -187,8 +187,9 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
 
 def _taints(tree: Tree) -> dict[str, tuple[str, ...]]:
     keys: dict[str, dict[str, None]] = {}
-    for pool in (pool for pool in tree.all_pools.values() if pool.gpus):
-        keys.setdefault(pool.cut.resource if pool.cut else pool.resource, {})[pool.resource] = None
+    for flavor in tree.flavors.values():
+        if flavor.resource:
+            keys.setdefault(flavor.resource, {}).update(dict.fromkeys(taint.key for taint in flavor.taints))
     return {resource: tuple(keys[resource]) for resource in sorted(keys)}
 
 

@@ -34,18 +34,20 @@ def is_gang(workload: Workload) -> bool:
 def parts(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[str, ResolvedServer | Training]:
     """A workload's roles, each as a workload with the keys of its pods; a server of one node has one without a name.
 
-    A role without GPUs runs on the flavor of the others' GPUs, if the team has no flavor of CPUs only.
+    A role without GPUs runs on a flavor of CPUs, or on that of the others' GPUs if the team has none. It does not have
+    the job's flavor of GPUs: Kueue would assign one of CPUs to it, and no node has the labels of both.
     """
     if isinstance(workload, ResolvedServer):
         return {**with_engine(workload)}
     roles = workload.parts
     for_gpus = next((part for part in roles.values() if part.gpus), None)
-    if for_gpus is None or len(roles) == 1:
+    if for_gpus is None or len(roles) == 1 or is_gang(workload):
         return dict(roles)
-    flavor = flavor_of(tree, team, for_gpus)
+    flavor, placed = flavor_of(tree, team, for_gpus), {name for name, role in workload.roles.items() if role.flavor}
+    of_gpus = {None, *(name for name, one in tree.flavors.items() if one.resource)}
     return {
-        name: part.model_copy(update={"flavor": flavor.name})
-        if flavor and part.flavor is None and not part.gpus and not choices(tree, team, part)
+        name: part.model_copy(update={"flavor": None if choices(tree, team, part) else flavor.name})
+        if flavor and not part.gpus and name not in placed and part.flavor in of_gpus
         else part
         for name, part in roles.items()
     }

@@ -93,11 +93,6 @@ class PoolSupply:
     levels: Levels = ()
 
     @property
-    def tolerated(self) -> tuple[NodeTaint, ...]:
-        """The taints without the first one of nodes with GPUs, which only pods with GPUs tolerate."""
-        return self.taints[1:] if self.resource else self.taints
-
-    @property
     def node_labels(self) -> dict[str, str]:
         """The labels of a node of the pool, without its driver's: see `ResolvedPool.node_labels`."""
         return {**self.labels, POOL_LABEL: self.name, CAPACITY_LABEL: self.capacity}

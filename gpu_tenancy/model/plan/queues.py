@@ -25,9 +25,11 @@ from gpu_tenancy.model.spec.teams import Gang
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A Kueue ResourceFlavor; it tolerates all taints of its nodes but the GPU taint, which pods with GPUs tolerate.
+    """A Kueue ResourceFlavor; it tolerates the taints of CPU nodes only. Pods with GPUs tolerate those of GPU nodes.
 
-    So CPU workloads never run on GPU nodes, even if the CPU nodes are full.
+    So CPU workloads never run on GPU nodes, even if the CPU nodes are full. And Kueue replaces all tolerations of a
+    TrainJob by those of its flavor, if the flavor has any (before Kueue 0.19.4):
+    https://github.com/kubernetes-sigs/kueue/issues/15195.
     """
 
     name: str
@@ -129,7 +131,7 @@ def resource_flavors(tree: Tree) -> tuple[ResourceFlavor, ...]:
             name=flavor.name,
             node_labels=dict(flavor.node_labels),
             taints=flavor.taints if of_nodes else (),
-            tolerated=flavor.tolerated if of_nodes else (),
+            tolerated=flavor.taints if of_nodes and not flavor.resource else (),
             topology=tuple(level.label for level in flavor.levels),
         )
         for flavor in tree.flavors.values()

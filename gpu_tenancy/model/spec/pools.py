@@ -268,7 +268,8 @@ class Pool(Section):
     """Additional node labels; a flavor selects its nodes by the labels that all its pools have. Recommended for CPU
     pools too: without a label, CPU workloads that tolerate a GPU taint can be scheduled on GPU nodes."""
     taints: list[Taint] = []
-    """Additional node taints; the flavor adds tolerations for them to its pods."""
+    """Additional node taints. Jobs and servers of the stack and of `tenancy submit` tolerate them. On Kubernetes 1.36,
+    what members submit with kubectl does, too; before, its pods with GPUs need a toleration."""
     capacity: Annotated[Capacity, Shorthand(str, ("kind",))] = OnDemand(kind="on-demand")
     """Purchase option: `on-demand`, `spot`, or `{kind, …}` for options with parameters."""
     zones: list[str] = []

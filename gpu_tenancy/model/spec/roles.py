@@ -105,7 +105,7 @@ class Role(Section):
     env: Variables = {}
     """Environment variables, in addition to the job's: texts, or references as in the job's."""
     flavor: Name | None = None
-    """Flavor to run on."""
+    """Flavor to run on; default: the job's. A role without GPUs runs on CPU nodes, if the team has a quota of any."""
     gpus: Count | None = None
     """GPUs per pod; default: the job's, and 0 for a launcher and a head."""
     cpu: Cpu | None = None

@@ -42,6 +42,7 @@ class Researcher:
     cluster: Cluster  # as its administrator
     kubeconfig: Path
     objects: Sequence[Manifest]  # of the stack, as applied, in this order
+    work: Sequence[Manifest] = ()  # its servers, jobs and their data, which are not applied
 
     def submit(self, manifest: Any, *, dry_run: bool = False) -> Manifest:
         return self.own.create({**manifest, "metadata": {**manifest["metadata"], "namespace": TEAM}}, dry_run=dry_run)
@@ -83,7 +84,9 @@ def researching(
     queueing.run(declared)
     cluster = queueing.cluster
     made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack="submitting", config=to_config(source)))
-    objects: list[Manifest] = [dict(item.manifest) for wave in waves(made) for item in wave if item.kind not in WORK]
+    ordered: list[Manifest] = [dict(item.manifest) for wave in waves(made) for item in wave]
+    objects = [manifest for manifest in ordered if manifest["kind"] not in WORK]
+    work = [manifest for manifest in ordered if manifest["kind"] in WORK]
     bring_nodes(cluster, node_shapes(declared))
     for manifest in objects:
         cluster.apply(manifest)
@@ -92,7 +95,7 @@ def researching(
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
     with Cluster(kubeconfig) as own:
-        rita = Researcher(own, cluster, kubeconfig, objects)
+        rita = Researcher(own, cluster, kubeconfig, objects, work)
         cluster.wait_for(lambda: _is_completed(own, team) or None, what="defaults, guards and roles to be in force")
         yield rita
     remove(cluster, objects)

@@ -81,7 +81,7 @@ def submitted(researcher: Researcher, name: str, framework: str, *words: object)
 
 
 @pytest.mark.usefixtures("restricted")
-@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("jax", 2), ("ray", 2), ("job", 1)])
+@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("ray", 2)])
 def test_one_line_submits_a_job_that_runs_and_is_listed(researcher: Researcher, framework: str, pods: int) -> None:
     """In a namespace of the strictest level; the tests below are in one of the level `baseline`."""
     made = submitted(researcher, "by-word", framework, "--nodes", pods)

@@ -19,8 +19,9 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from kinds_by_hand import AROUND, INTEGRATED, within, written
 from researchers import TEAM, Researcher, weakened
-from test_live_counted import AROUND, INTEGRATED, KUEUE, within, written
+from test_live_counted import KUEUE
 
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.cluster.bound import KINDS, breaches
