@@ -12,6 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.catalogue.operators import charts
 
 # Tests that use one of them, also by other fixtures, see leftovers of other tests.
@@ -150,13 +151,17 @@ class AsFound:
         return [one for kind in self.kinds for one in self.cluster.list(*kind, metadata_only=True)]
 
     def _settled(self) -> list[Manifest] | None:
+        """Waits for each deletion on its own: to list all kinds again and again takes seconds of processor time."""
         brought = {chart.namespace for chart in charts().values()}
         others = [
             one
             for one in self._listed()
             if one["kind"] != "Namespace" or not (_name(one).startswith(OWN) or _name(one) in brought)
         ]
-        return None if any(at(one, "metadata", "deletionTimestamp") for one in others) else others
+        pending = [Reference.of(one) for one in others if at(one, "metadata", "deletionTimestamp")]
+        for one in pending:
+            self.cluster.wait_gone(one, timeout=120)
+        return None if pending else others
 
 
 def _name(one: Manifest) -> str:
