@@ -1,4 +1,4 @@
-"""The platforms that tests share, three to a run: each file leaves its platform unchanged.
+"""The platforms that tests share, four to a run: each file leaves its platform unchanged.
 
 So the files can run in any order and in any selection.
 """
@@ -20,6 +20,9 @@ FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 
 DEPLOYMENTS: Final = ("deployment", "research")  # fixtures of stacks that several files share, one after another
 
+# The longest files with platforms of their own: minutes.
+LONGEST: Final = ("tests/docs/test_docs_running.py", "tests/cli/test_cli_commands.py")
+
 NEXT: Final = pytest.StashKey[pytest.Item | None]()  # the next test
 
 SHARING: Final[Mapping[str, tuple[str, ...]]] = {
@@ -30,6 +33,8 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/gitops/test_gitops_cluster.py",
         "tests/explain/test_explain_cluster.py",
         "tests/access/",
+    ),
+    "the Pulumi CLI": (
         "tests/deploy/test_deploy_pulumi.py",
         "tests/deploy/test_deploy_repairing.py",
         "tests/cli/test_cli_pulumi",
@@ -40,6 +45,9 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
 """Folders of such tests, for the distribution of files before tests request fixtures: the files that share a platform.
 With one platform for all, tests would wait for others' controllers; each further platform is another fifteen seconds
 of work."""
+
+# Files of these folders that start their own platforms only, each for its own process.
+APART: Final = ("tests/embedded/test_embedded_admission.py", "tests/kueue/live/test_live_multikueue.py")
 
 # Cluster-scoped kinds; other objects are deleted with their namespace.
 OF_ALL: Final = (
@@ -98,7 +106,8 @@ def platforms_of(item: pytest.Item) -> frozenset[str]:
 
 def sharing(nodeid: str) -> str | None:
     """The platform's name for a test or a file; None if it shares none."""
-    return next((name for name, files in SHARING.items() if nodeid.startswith(files)), None)
+    found = (name for name, files in SHARING.items() if nodeid.startswith(files))
+    return None if nodeid.startswith(APART) else next(found, None)
 
 
 def shared_deployment(item: pytest.Item | None) -> str | None:
