@@ -14,7 +14,7 @@ from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.platform import Platform
 
 # More memory for the garbage collectors of a platform's programs; four platforms fit at once.
-GARBAGE: Final = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
+GARBAGE: Final = {"GOGC": "400", "GOMEMLIMIT": "1400MiB"}
 
 
 @contextmanager
