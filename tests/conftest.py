@@ -1,8 +1,9 @@
 """Fixtures for tests of every room: a real API server, started once for all that share it."""
 
+import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from shutil import rmtree
 from tempfile import mkdtemp
 
@@ -14,7 +15,18 @@ from platforms import running
 from pulumi_tool import read_schema
 from queueing import Queueing, definitions_of
 from rendered_stacks import SHARED
-from shared_platform import NEXT, OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, shared_deployment, sharing
+from shared_platform import (
+    LONGEST,
+    NEXT,
+    OWN,
+    QUEUEING,
+    WORKING,
+    AsFound,
+    Sharing,
+    platforms_of,
+    shared_deployment,
+    sharing,
+)
 from starts import guarded
 from xdist.remote import Producer
 
@@ -46,6 +58,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: rmtree(os.environ.pop(SHARED)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Takes modules and tests, which stay, out of what the garbage collector looks through again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks tests of a shared platform, and orders them: sharers of a platform first, of a deployment together."""
@@ -56,8 +79,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     deployed = {item.path for item in items if shared_deployment(item)}
 
     def turn(item: pytest.Item) -> int:
-        sharer = 0 if item.path in deployed else 1
-        return sharer if item.path in shared else 2 if item.get_closest_marker("platform") else 3
+        if item.path in shared:
+            return 0 if item.path in deployed else 1
+        # The longest files first, so that no process of tests is alone at the end.
+        return 2 if item.nodeid.startswith(LONGEST) else 3 if item.get_closest_marker("platform") else 4
 
     items.sort(key=turn)
 

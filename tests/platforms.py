@@ -13,8 +13,8 @@ from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.platform import Platform
 
-# More memory for the garbage collectors of a platform's programs; three platforms fit at once.
-GARBAGE: Final = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
+# More memory for the garbage collectors of a platform's programs; four platforms fit at once.
+GARBAGE: Final = {"GOGC": "400", "GOMEMLIMIT": "1400MiB"}
 
 
 @contextmanager

@@ -18,5 +18,6 @@ def remove(cluster: Cluster, manifests: Iterable[Mapping[str, Json]]) -> None:
         cluster.delete(one, wait=0)
         if is_namespace(one):
             empty(cluster, one.name)
-    outside = [one for one in references if not one.namespace]
-    cluster.wait_for(lambda: not any(cluster.exists(*one) for one in outside), timeout=120, what="all of it to be gone")
+    for one in references:
+        if not one.namespace:
+            cluster.wait_gone(one, timeout=120)

@@ -1,4 +1,4 @@
-"""The platforms that tests share, three to a run: each file leaves its platform unchanged.
+"""The platforms that tests share, four to a run: each file leaves its platform unchanged.
 
 So the files can run in any order and in any selection.
 """
@@ -12,12 +12,16 @@ from xdist.scheduler import LoadFileScheduling
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.catalogue.operators import charts
 
 # Tests that use one of them, also by other fixtures, see leftovers of other tests.
 FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 
 DEPLOYMENTS: Final = ("deployment", "research")  # fixtures of stacks that several files share, one after another
+
+# The longest files with platforms of their own: minutes.
+LONGEST: Final = ("tests/docs/test_docs_running.py", "tests/cli/test_cli_commands.py")
 
 NEXT: Final = pytest.StashKey[pytest.Item | None]()  # the next test
 
@@ -29,6 +33,8 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/gitops/test_gitops_cluster.py",
         "tests/explain/test_explain_cluster.py",
         "tests/access/",
+    ),
+    "the Pulumi CLI": (
         "tests/deploy/test_deploy_pulumi.py",
         "tests/deploy/test_deploy_repairing.py",
         "tests/cli/test_cli_pulumi",
@@ -39,6 +45,9 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
 """Folders of such tests, for the distribution of files before tests request fixtures: the files that share a platform.
 With one platform for all, tests would wait for others' controllers; each further platform is another fifteen seconds
 of work."""
+
+# Files of these folders that start their own platforms only, each for its own process.
+APART: Final = ("tests/embedded/test_embedded_admission.py", "tests/kueue/live/test_live_multikueue.py")
 
 # Cluster-scoped kinds; other objects are deleted with their namespace.
 OF_ALL: Final = (
@@ -97,7 +106,8 @@ def platforms_of(item: pytest.Item) -> frozenset[str]:
 
 def sharing(nodeid: str) -> str | None:
     """The platform's name for a test or a file; None if it shares none."""
-    return next((name for name, files in SHARING.items() if nodeid.startswith(files)), None)
+    found = (name for name, files in SHARING.items() if nodeid.startswith(files))
+    return None if nodeid.startswith(APART) else next(found, None)
 
 
 def shared_deployment(item: pytest.Item | None) -> str | None:
@@ -150,13 +160,17 @@ class AsFound:
         return [one for kind in self.kinds for one in self.cluster.list(*kind, metadata_only=True)]
 
     def _settled(self) -> list[Manifest] | None:
+        """Waits for each deletion on its own: to list all kinds again and again takes seconds of processor time."""
         brought = {chart.namespace for chart in charts().values()}
         others = [
             one
             for one in self._listed()
             if one["kind"] != "Namespace" or not (_name(one).startswith(OWN) or _name(one) in brought)
         ]
-        return None if any(at(one, "metadata", "deletionTimestamp") for one in others) else others
+        pending = [Reference.of(one) for one in others if at(one, "metadata", "deletionTimestamp")]
+        for one in pending:
+            self.cluster.wait_gone(one, timeout=120)
+        return None if pending else others
 
 
 def _name(one: Manifest) -> str:

@@ -1,7 +1,9 @@
 """Objects of stacks for a real API server, and valid objects of which a test breaks one part."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
 import pytest
@@ -126,3 +128,28 @@ def refused_soon(cluster: Cluster, words: str, pod: Any) -> None:
         return False
 
     cluster.wait_for(refused, what=f"a refusal with {words!r}")
+
+
+@dataclass
+class Server:
+    """An API server that is asked about each object once."""
+
+    cluster: Cluster
+    namespace: str
+    asked: set[str] = field(default_factory=set[str])
+
+    def refusals(self, objects: Sequence[KubernetesObject]) -> list[str]:
+        """Its refusals; namespaces of the stack need not exist."""
+        return [refusal for one in objects if (refusal := self._refusal(one.manifest))]
+
+    def _refusal(self, manifest: Any) -> str:
+        sent = moved(manifest, self.namespace) if "namespace" in manifest["metadata"] else manifest
+        written = json.dumps(sent, sort_keys=True)
+        if written in self.asked:
+            return ""
+        self.asked.add(written)
+        try:
+            self.cluster.apply(sent, dry_run=True, force=True)
+        except ApiError as error:
+            return f"{manifest['kind']}: {error}"
+        return ""

@@ -3,18 +3,16 @@
 Each run tries the same few hundred files; `make fuzz` tries 10,000 others.
 """
 
-import json
 import os
 import resource
 import signal
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from acceptance_builders import declared, moved, only
+from acceptance_builders import Server, declared, only
 from builders import stack as stack_with_one_team
 from cli_builders import Project
 from hypothesis import HealthCheck, Phase, event, given, settings
@@ -26,7 +24,6 @@ from gpu_tenancy.base.texts import hidden
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import rendered
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import Declared, project_name
 from gpu_tenancy.model.source import read_file
@@ -77,31 +74,6 @@ def bounded() -> Generator[None]:
 def _address_space() -> int:
     """Bytes of this process; https://man7.org/linux/man-pages/man5/proc_pid_statm.5.html."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-
-
-@dataclass
-class Server:
-    """An API server that is asked about each object once."""
-
-    cluster: Cluster
-    namespace: str
-    asked: set[str] = field(default_factory=set[str])
-
-    def refusals(self, objects: Sequence[KubernetesObject]) -> list[str]:
-        """Its refusals; namespaces of the stack need not exist."""
-        return [refusal for one in objects if (refusal := self._refusal(one.manifest))]
-
-    def _refusal(self, manifest: Any) -> str:
-        sent = moved(manifest, self.namespace) if "namespace" in manifest["metadata"] else manifest
-        written = json.dumps(sent, sort_keys=True)
-        if written in self.asked:
-            return ""
-        self.asked.add(written)
-        try:
-            self.cluster.apply(sent, dry_run=True, force=True)
-        except ApiError as error:
-            return f"{manifest['kind']}: {error}"
-        return ""
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
-ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "150"))
+ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "75"))
 AT_ONCE: Final = 8
 DRAWN: Final = settings(
     # Hypothesis repeats itself: about one of three.

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import EXISTING
 from cli_builders import Project, small
 from pulumi_tool import pulumi, run_here
 from repository import ROOT
@@ -114,9 +113,6 @@ def test_pulumis_errors_are_shown_verbatim(project: Project, tmp_path: Path) -> 
     assert "fix the error and run the same command again" in str(refused.value)
 
 
-CANARY = "hunter2-canary"
-
-
 def secretly(project: Project, *arguments: str, cluster: Path) -> tuple[int, str]:
     """Runs the CLI in a user's own project; returns its exit code and its output."""
     run_here(project)
@@ -129,37 +125,6 @@ def having(folder: Path, text: str) -> list[Path]:
     forms = [text.encode(), base64.b64encode(text.encode())]
     files = [file for file in folder.rglob("*") if file.is_file()]
     return [file for file in files if any(form in file.read_bytes() for form in forms)]
-
-
-@pytest.mark.pulumi
-def test_config_secret_is_in_cluster_but_no_file_or_output(
-    platform: Platform, cluster: Cluster, project: Project
-) -> None:
-    def run(*arguments: str) -> tuple[int, str]:
-        return secretly(project, *arguments, cluster=platform.kubeconfig)
-
-    def with_secret(place: str) -> None:
-        code, text = run("config", "set", "--secret", "--path", f"gpu-tenancy:teams.vision.{place}", CANARY)
-        assert code == 0, text
-
-    project.write("good", small(cluster={**EXISTING, "kubeconfig": str(platform.kubeconfig)}))
-    assert run("stack", "init")[0] == 0
-    with_secret("serving.api.env.TOKEN")
-    code, text = run("up", "--yes", "--diff")
-    assert code == 0, text
-    server: Any = cluster.get("apps/v1", "Deployment", "api", "vision")
-    assert CANARY in [one.get("value") for one in server["spec"]["template"]["spec"]["containers"][0]["env"]]
-    refreshed = run("refresh", "--yes", "--diff")
-    assert refreshed[0] == 0, refreshed[1]
-    exported = run("stack", "export")[1]
-    assert [output for output in (text, refreshed[1], exported) if CANARY in output] == []
-    assert having(project.folder, CANARY) == []
-
-    with_secret("costCenter")
-    code, text = run("preview", "--diff")
-    assert code != 0
-    assert "teams.vision.costCenter: is secret, but the names and amounts of a plan are plain values" in text
-    assert CANARY not in text
 
 
 def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:

@@ -17,8 +17,8 @@ from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 
-FIRST, SECOND, REFUSED = "hunter2-canary-first", "hunter2-canary-second", "hunter2-canary-refused"
-CANARIES: Final = (FIRST, SECOND, REFUSED)
+FIRST, SECOND, REFUSED, KEY = (f"hunter2-canary-{name}" for name in ("first", "second", "refused", "key"))
+CANARIES: Final = (FIRST, SECOND, REFUSED, KEY)
 TOKEN: Final = {"secret": "wandb", "key": "TOKEN"}
 
 
@@ -49,6 +49,10 @@ class Author:
     def set(self, value: str) -> None:
         self.pulumi("config", "set", "--secret", "secrets:wandb-vision", value)
 
+    def set_key(self, place: str) -> None:
+        """Encrypts a value of the stack."""
+        self.pulumi("config", "set", "--secret", "--path", f"gpu-tenancy:teams.vision.{place}", KEY)
+
     def shows_none(self) -> None:
         """No output has a canary, nor a file: state, backups, history, the stack's own, reports."""
         encoded = [base64.b64encode(canary.encode()).decode() for canary in CANARIES]
@@ -77,13 +81,15 @@ def checksum(cluster: Cluster) -> str:
 def test_config_values_reach_secret_but_no_file_or_output(author: Author, cluster: Cluster) -> None:
     author.pulumi("stack", "init")
     author.set(FIRST)
+    author.set_key("serving.api.env.PLAIN")
     author.pulumi("preview", "--diff")
     author.pulumi("up", "--yes", "--diff")
     assert value(cluster) == FIRST
+    live: Any = cluster.get("apps/v1", "Deployment", "api", "vision")
+    assert KEY in [one.get("value") for one in live["spec"]["template"]["spec"]["containers"][0]["env"]]
     before = checksum(cluster)
 
     author.set(SECOND)
-    author.pulumi("preview", "--diff")
     preview = author.pulumi("preview", "--json")
     is_reported_without_its_value(author, preview)
     author.pulumi("up", "--yes", "--diff")
@@ -93,6 +99,9 @@ def test_config_values_reach_secret_but_no_file_or_output(author: Author, cluste
     author.pulumi("stack", "export")
     author.pulumi("stack", "output", "--json")
     author.pulumi("stack", "history", "--json")
+    author.set_key("costCenter")
+    text = author.pulumi("preview", "--diff", fails=True)
+    assert "teams.vision.costCenter: is secret, but the names and amounts of a plan are plain values" in text
     author.shows_none()
 
 

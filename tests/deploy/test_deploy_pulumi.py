@@ -77,31 +77,51 @@ def uid(cluster: Cluster, one: Reference) -> str:
 
 
 @pytest.mark.pulumi
-def test_splits_and_joins_without_changes_in_the_cluster(
-    deployed: Project, platform: Platform, cluster: Cluster
-) -> None:
-    write(deployed, platform)
+def test_deploys_asks_splits_joins_and_destroys(deployed: Project, platform: Platform, cluster: Cluster) -> None:
+    # One test: each step needs the one before it, and a deployment of its own for each would take a minute more.
+    asks_with_changes_and_verdict(deployed, platform, cluster)
     done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good": {"create"}}, done.stderr
     assert "encryptionsalt: " in (deployed.folder / "stacks" / "Pulumi.good.yaml").read_text()
     uids = {one: uid(cluster, one) for one in references(deployed)}
+    splits_and_joins(deployed, platform)
+    shows_a_change_and_deploys_it(deployed, platform)
+    assert {one: uid(cluster, one) for one in uids} == uids
+    assert succeeded(tenancy(deployed, "stack", "repair", "good")).startswith("OK: ")
+    done = tenancy(deployed, "stack", "destroy", "good", "--yes")
+    assert counts(done.stderr) == {"good": {"delete"}}, done.stderr
+    assert not [one for one in references(deployed) if cluster.get(*one)]
 
+
+def asks_with_changes_and_verdict(deployed: Project, platform: Platform, cluster: Cluster) -> None:
+    write(deployed, platform)
+    code, shown = at_80_columns(deployed, "n", "up", "good")
+    assert code == 1, shown
+    assert "good: new\n" in shown
+    assert re.search(r"Policies: \d+ passed, no mandatory violations", shown), shown
+    assert "Deploy stack good to the cluster of kubeconfig" in " ".join(shown.split())
+    assert [one for one in references(deployed) if cluster.get(*one)] == []
+
+
+def splits_and_joins(deployed: Project, platform: Platform) -> None:
     write(deployed, platform, split=True)
     done = tenancy(deployed, "up", "good", "--yes")
     assert re.search(r"stack good has \d+ resources, but the environment is deployed as good\.tenancy;", done.stderr)
     rename(deployed, "good", "good.tenancy")
     done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good.tenancy": {"same"}}, done.stderr
-
     rename(deployed, "good.tenancy", "good")
-    write(deployed, platform, one="b")
-    done = tenancy(deployed, "up", "good", "--yes")
-    assert counts(done.stderr) == {"good": {"same", "update"}}, done.stderr  # the cohort of team one
-    assert {one: uid(cluster, one) for one in uids} == uids
 
-    done = tenancy(deployed, "stack", "destroy", "good", "--yes")
-    assert counts(done.stderr) == {"good": {"delete"}}, done.stderr
-    assert not [one for one in references(deployed) if cluster.get(*one)]
+
+def shows_a_change_and_deploys_it(deployed: Project, platform: Platform) -> None:
+    write(deployed, platform, one="b")  # a team changes its cohort
+    code, shown = at_80_columns(deployed, "y", "up", "good")
+    assert code == 0, shown
+    before, _, after = shown.partition("[y/N]")
+    assert re.search(r"^team of good +update$", before, re.MULTILINE), shown
+    assert re.search(r"good: \d+ same, 1 update \(\d+ s\)", after), shown
+    long = [line for line in shown.splitlines() if len(line) > 80 and "[y/N]" not in line]
+    assert long == []
 
 
 def rename(project: Project, before: str, after: str) -> None:
@@ -116,28 +136,6 @@ def test_nothing_happens_without_a_confirmation(project: Project, platform: Plat
     assert done.returncode == 1
     assert "nothing was changed; confirm with --yes, because there is no terminal to ask" in done.stderr
     assert not list((project.folder / "backend").rglob("good*.json"))
-
-
-@pytest.mark.pulumi
-def test_shows_changes_and_verdict_before_the_question(deployed: Project, platform: Platform, cluster: Cluster) -> None:
-    write(deployed, platform)
-    code, shown = at_80_columns(deployed, "n", "up", "good")
-    assert code == 1, shown
-    assert "good: new\n" in shown
-    assert re.search(r"Policies: \d+ passed, no mandatory violations", shown), shown
-    assert "Deploy stack good to the cluster of kubeconfig" in " ".join(shown.split())
-    assert [one for one in references(deployed) if cluster.get(*one)] == []
-
-    succeeded(tenancy(deployed, "up", "good", "--yes"))
-    write(deployed, platform, one="b")  # a team changes its cohort
-    code, shown = at_80_columns(deployed, "y", "up", "good")
-    assert code == 0, shown
-    before, _, after = shown.partition("[y/N]")
-    assert re.search(r"^team of good +update$", before, re.MULTILINE), shown
-    assert re.search(r"good: \d+ same, 1 update \(\d+ s\)", after), shown
-    long = [line for line in shown.splitlines() if len(line) > 80 and "[y/N]" not in line]
-    assert long == []
-    assert succeeded(tenancy(deployed, "stack", "repair", "good")).startswith("OK: ")
 
 
 @pytest.mark.pulumi

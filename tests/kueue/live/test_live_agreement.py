@@ -58,7 +58,7 @@ def borrowing(name: str, priorities: tuple[str, str], *, fair: bool) -> dict[str
     usual: dict[str, Any] = {"cohort": "root", "strategy": "BestEffortFIFO", "preemption": {}}
     nominal = {key: value for key, value in quota.items() if key != "cohort"}
     taker = {**usual, "name": "taker", "cohort": quota.get("cohort", "root"), "preemption": policies}
-    held = [{"name": f"w{at}", "queue": "borrower", "priority": priorities[0]} for at in range(4)]
+    held = [{"name": f"w{at}", "queue": "borrower", "priority": priorities[0]} for at in range(2)]
     amount = 4 if name == "kept" else 2
     return {
         "id": f"taker-{name}-{'on' if fair else 'off'}-{'-'.join(priorities)}",
@@ -74,7 +74,7 @@ def borrowing(name: str, priorities: tuple[str, str], *, fair: bool) -> dict[str
         ],
         "priorities": PRIORITIES,
         "steps": [
-            {"submit": [{**one, "requests": {LINE[1]: 1}} for one in held]},
+            {"submit": [{**one, "requests": {LINE[1]: 2}} for one in held]},
             {"submit": [{"name": "new", "queue": "taker", "priority": priorities[1], "requests": {LINE[1]: amount}}]},
         ],
     }
