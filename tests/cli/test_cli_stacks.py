@@ -70,8 +70,13 @@ def test_explains_numbers_of_team_by_lines_of_its_stack(project: Project) -> Non
     line = text.splitlines().index("        l4:") + 1
     found = [each for each in seen.stdout.splitlines() if "l4 nvidia.com/gpu nominalQuota" in each]
     assert len(found) == 1
-    for part in ("2", "set in the stack", f"stacks/Pulumi.good.yaml:{line} teams.speech.gpus.l4"):
-        assert part in found[0]
+    assert found[0].split()[-4:] == ["2", "line", str(line), "teams.speech.gpus.l4"]
+    assert "set in the stack" not in seen.stdout
+    assert "count/jobs.batch" not in seen.stdout
+    assert "-v shows the reasons, and " in seen.stdout
+    whole = run(project, "stack", "explain", "speech", "-v").stdout
+    assert "set in the stack" in whole
+    assert "count/jobs.batch" in whole
 
 
 def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> None:
@@ -96,7 +101,7 @@ def test_an_ambiguous_team_requires_the_stack(
         cohort = {"metadata": {"name": "org", "annotations": {STACK: stack}}}
         with serving(tmp_path, {(KUEUE, "Cohort"): [cohort]}) as kubeconfig:
             monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-            assert f"stacks/Pulumi.{stack}.yaml:" in run(project, "stack", "explain", "speech").stdout
+            assert f"stacks/Pulumi.{stack}.yaml\n" in run(project, "stack", "explain", "speech").stdout
 
 
 def test_the_stack_of_the_embedded_platform_explains_a_team(
@@ -111,7 +116,7 @@ def test_the_stack_of_the_embedded_platform_explains_a_team(
     platform.kubeconfig.touch()
     platform.places.carried.parent.mkdir(parents=True, exist_ok=True)
     platform.carry(Carried("other", "server-side apply", 1))
-    assert "stacks/Pulumi.other.yaml:" in run(project, "stack", "explain", "speech").stdout
+    assert "stacks/Pulumi.other.yaml\n" in run(project, "stack", "explain", "speech").stdout
 
 
 # The preview against a base.

@@ -204,7 +204,7 @@ def test_teams_of_a_file_are_those_of_the_stack(tmp_path: Path) -> None:
     named = {**to_config(inline), "gpu-tenancy:teams": "teams.yaml"}
     assert load(with_files(read_config(named), tmp_path)) == load(inline)
     (tmp_path / "teams.yaml").write_text("vision: {}\n")
-    with pytest.raises(StackError, match=r"^teams\.yaml:1: teams\.vision\.costCenter: "):
+    with pytest.raises(StackError, match=r"^teams\.yaml:1: teams\.vision: missing owner, costCenter; add them"):
         load(with_files(read_config(named), tmp_path))
 
 
@@ -231,7 +231,7 @@ def test_the_program_under_the_engine_reads_the_same_file(tmp_path: Path) -> Non
         ("people.yaml", "names: {", "stacks/people.yaml:1: people: invalid YAML"),
         ("people.yaml", "admins: []\nadmins: []\n", "stacks/people.yaml:2: people.admins: duplicate key"),
         ("people.yaml", "admins: {secure: v1:x}\n", "stacks/people.yaml:1: people.admins: is encrypted"),
-        ("people.yaml", "[rosa]", "stacks/people.yaml:1: people: is not a mapping"),
+        ("people.yaml", "[rosa]", "stacks/people.yaml:1: people: expected a mapping such as"),
     ],
 )
 def test_problems_of_a_people_file_are_reported(tmp_path: Path, name: str, people: str, problem: str) -> None:
