@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import yaml
 from acceptance_builders import a_binding, declared
 from builders import GPU
-from shared_platform import OWN
 from urllib3 import BaseHTTPResponse, HTTPSConnectionPool
 
 from gpu_tenancy.kube.client import Cluster
@@ -134,9 +133,8 @@ class Door:
 
     @contextmanager
     def let_in(self, name: str, role: str, *namespaces: str, home: str = "") -> Generator[Person]:
-        """Logs in a service account of `home`, which is deleted afterwards, or of a namespace that stays."""
-        own = f"{OWN}guards-{name}"  # its deletion would take five seconds
-        home = home or own
+        """Logs in a service account of `home`; a second one of that name needs another home: deletion takes a while."""
+        home = home or f"guards-{name}"
         self.cluster.apply(an_object("v1", "Namespace", home))
         made: list[Any] = [an_object("v1", "ServiceAccount", name, home), *_rights(name, home, role, namespaces)]
         for manifest in made:
@@ -153,8 +151,7 @@ class Door:
             yield Person(own, token, authority)
         for manifest in reversed(made):
             self.cluster.delete(Reference.of(manifest), wait=0)
-        if home != own:
-            self.cluster.delete(Reference("v1", "Namespace", home), wait=0)
+        self.cluster.delete(Reference("v1", "Namespace", home), wait=0)
 
     @contextmanager
     def newcomer(self, name: str, role: str, team: str, **facts: str) -> Generator[Person]:
