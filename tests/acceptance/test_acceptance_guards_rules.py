@@ -390,7 +390,7 @@ def test_a_tenant_changes_and_deletes_its_own_network_policies(tenant: Person, k
 def test_only_namespaces_of_teams_are_guarded(door: Door, tenant: Person) -> None:
     assert tenant
     # One of a team, a system namespace that says so, and one that does not.
-    names, marked = (RESEARCH, "kube-public", "test-guards-keeper"), Reference("v1", "Namespace", "kube-public")
+    names, marked = (RESEARCH, "kube-public", "guards-keeper"), Reference("v1", "Namespace", "kube-public")
     with door.let_in("keeper", "cluster-admin", *names) as keeper:
         changed: Any = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}
         theirs, system, other = (
