@@ -297,6 +297,7 @@ class NodeGroup(Group):
         "spot": "capacityType: ON_DEMAND",
         "taint": "taints: [{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}]",
         "size": "scalingConfig.desiredSize",
+        "labels": "labels",
     }
 
     @property

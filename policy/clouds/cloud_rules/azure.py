@@ -31,6 +31,7 @@ class AksPool(NodePool):
         "spot": "scaleSetPriority: Regular",
         "taint": "nodeTaints: ['nvidia.com/gpu=present:NoSchedule']",
         "size": "count",
+        "labels": "nodeLabels",
     }
 
     @property

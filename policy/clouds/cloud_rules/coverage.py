@@ -13,7 +13,19 @@ from typing import Any, Final
 
 from cloud_rules import aws, azure, gcp, karpenter, tags
 from cloud_rules.pools import Machines, MachineSource, NodePool, Nodes
-from rule_engine import Resource, Stack, Subject, Unknown, UnknownValueError, UnknownValues, View, read_table, rule
+from rule_engine import (
+    Part,
+    Resource,
+    Stack,
+    Subject,
+    Unknown,
+    UnknownValueError,
+    UnknownValues,
+    View,
+    kubernetes,
+    read_table,
+    rule,
+)
 
 _POOLS: Final[Mapping[str, Callable[[Resource], Iterable[NodePool]]]] = {
     **dict.fromkeys((*tags.EKS_POOLS, *tags.ASGS), aws.groups),
@@ -38,6 +50,12 @@ MACHINE_SOURCES: Final[Subject[MachineSource]] = Subject(
     tags.of_types(*_POOLS, *tags.LAUNCH_TEMPLATES),
     lambda resource: (aws.TEMPLATES if aws.TEMPLATES.selects(resource) else POOLS).find(resource),
 )
+SERVERS: Final = Subject(
+    "servers",
+    kubernetes("apps:Deployment", "leaderworkerset.x-k8s.io:LeaderWorkerSet"),
+    lambda one: [Part(one, one.props)],
+)
+SCALERS: Final = Subject("scalers", kubernetes("keda.sh:ScaledObject"), lambda one: [Part(one, one.props)])
 NODES: Final = Subject(
     "node configurations", tags.of_types(*_NODES), lambda resource: _NODES[tags.token(resource.type)](resource)
 )

@@ -35,6 +35,7 @@ class GkePool(NodePool, Nodes):
         "taint": "nodeConfig.taints: [{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}]; GKE adds it itself"
         " only where the cluster has a pool without GPUs when this one is made",
         "size": "nodeCount",
+        "labels": "nodeConfig.labels",
     }
 
     @property

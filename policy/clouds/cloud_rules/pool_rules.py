@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from cloud_rules.coverage import AKS_POOLS, GKE_POOLS, MACHINE_SOURCES, NODES, POOLS, TAGGED
+from cloud_rules.coverage import AKS_POOLS, GKE_POOLS, MACHINE_SOURCES, NODES, POOLS, SCALERS, SERVERS, TAGGED
 from cloud_rules.gcp import GkePool
 from cloud_rules.pools import REPELLING_EFFECTS, Machines, MachineSource, NodePool, Nodes, Prices, matches
 from cloud_rules.tags import plain, tag, tags, where
-from rule_engine import Resource, Settings, Stack, format_number, rule
+from rule_engine import Part, Resource, Settings, Stack, View, format_number, rule
 
 
 class _Taints(Machines):
@@ -79,13 +79,28 @@ class _MinimumSettings(Machines):
 
 @rule("pool-minimum-zero", POOLS)
 def pool_minimum_zero(pool: NodePool, settings: _MinimumSettings, stack: Stack) -> Iterator[str]:
-    """A GPU node pool must scale to zero when it is idle."""
+    """A GPU node pool must scale to zero when it is idle; one with a server that always runs is not."""
     if not settings.required or pool.gpus(settings, stack) == 0:
         return
-    if minimum := pool.minimum:
+    if (minimum := pool.minimum) and not stack.first(SERVERS, lambda server: _stays_on(pool, server.view, stack)):
         field = pool.writes["minimum"]
         count = format_number(minimum)
         yield f"minimum {pool.counted} is {count}, so idle nodes are kept; set {field}: 0, with an autoscaler"
+
+
+def _stays_on(pool: NodePool, server: View, stack: Stack) -> bool:
+    """Whether a server has replicas at all times, on nodes with labels of the pool."""
+    template = ("template",) if server.has("spec", "template") else ("leaderWorkerTemplate", "workerTemplate")
+    wanted = server.string_map("spec", *template, "spec", "nodeSelector")
+    if not (wanted and wanted.items() <= pool.labels.items()) or server.number("spec", "replicas") == 0:
+        return False
+    name = server.text("metadata", "name")
+
+    def ends(scaler: Part) -> bool:
+        spec = scaler.view.at("spec")
+        return spec.text("scaleTargetRef", "name") == name and not spec.number("minReplicaCount")
+
+    return server.has("spec", "replicas") or not stack.first(SCALERS, ends)
 
 
 @rule("size-left-to-autoscaler", POOLS)

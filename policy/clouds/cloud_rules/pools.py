@@ -186,6 +186,11 @@ class NodePool(MachineSource):
         return self.taints
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels that its nodes get from it; empty if another resource sets them."""
+        return self.view.string_map(*path.split(".")) if (path := self.writes.get("labels")) else {}
+
+    @property
     def bounded(self) -> bool:
         """Whether its number of nodes or resources has a limit."""
         return self.maximum is not None
