@@ -85,7 +85,7 @@ def _service_of(need: str) -> str:
 
 def _places(resources: Sequence["Registration"]) -> dict[str, tuple[Place, tuple[str, ...]]]:
     """What exists and gets rights, with the rights that this needs, by the URN of the right."""
-    facts, made = preflight().gcp, {one.inputs.get("name") for one in resources if one.type == _BUCKET}
+    facts, made = preflight().gcp, {str(one.inputs.get("name")) for one in resources if one.type == _BUCKET}
     found: dict[str, tuple[Place, tuple[str, ...]]] = {}
     for one in resources:
         if (place := facts.places.get(one.type)) and one.inputs.get("bucket") not in made:

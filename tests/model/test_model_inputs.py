@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -75,10 +75,11 @@ def keys(branch: Data) -> Data:
 def put(sections: Any, path: Path, value: Any) -> None:
     """Writes a value; mappings on the way are kept, and lists are replaced."""
     for part, below in zip(path, (*path[1:], None), strict=True):
-        new = value if below is None else [None] if isinstance(below, int) else {}
-        if below is None or not isinstance(sections, dict) or not isinstance(sections.get(part), type(new)):
+        new: Any = value if below is None else [None] if isinstance(below, int) else {}
+        old = cast("Data", sections).get(cast("str", part)) if isinstance(sections, dict) else None
+        if below is None or not isinstance(old, type(new)):
             sections[part] = new
-        sections = sections[part]
+        sections = cast("Any", sections[part])
 
 
 @cache
@@ -102,8 +103,13 @@ def places() -> tuple[Place, ...]:
             constant = {key: schema["const"] for key, schema in keys(branch).items() if "const" in schema}
             around = (*place.around, (place.path, {**required, **constant}))
             of_names = [branch.get("additionalProperties"), *branch.get("patternProperties", {}).values()]
-            below = [*keys(branch).items(), *(("x", schema) for schema in of_names), (0, branch.get("items"))]
-            waiting += [Place((*place.path, key), schema, around) for key, schema in below if isinstance(schema, dict)]
+            below: list[tuple[str | int, Any]] = [
+                *keys(branch).items(),
+                *(("x", schema) for schema in of_names),
+                (0, branch.get("items")),
+            ]
+            found = [(key, cast("Data", schema)) for key, schema in below if isinstance(schema, dict)]
+            waiting += [Place((*place.path, key), schema, around) for key, schema in found]
     return tuple(waiting)
 
 
@@ -151,7 +157,8 @@ def test_wrong_forms_are_refused_at_their_place(every: int, rounds: list[int]) -
 def written(value: Any, path: Path = ()) -> Iterator[Path]:
     if path:
         yield path
-    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    known: Any = value
+    below: Any = known.items() if isinstance(value, dict) else enumerate(known) if isinstance(value, list) else ()
     for key, entry in below:
         yield from written(entry, (*path, key))
 

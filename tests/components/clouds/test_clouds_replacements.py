@@ -223,7 +223,6 @@ def reviewed(folder: Path, before: Data, after: Data) -> Verdict:
 
 
 CHANGES: Final[Data] = yaml.safe_load(Path(__file__).with_name("changes.yaml").read_text(encoding="utf-8"))
-_NODES: Final = "pools a100, cpu, h100, h200, l4 and the system nodes (up to 27 nodes, up to 128 GPUs, used by ml-exp"
 _NODES: Final = ("Restarts ", "May restart ", "Replaces ", "Deletes ")
 
 
@@ -273,7 +272,9 @@ def _variants() -> Iterator[Data]:
 
 def _leaves(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict | list) and value:
-        items = cast("dict[str, Any]", value).items() if isinstance(value, dict) else [("", one) for one in value]
+        items: Any = (
+            cast("Any", value).items() if isinstance(value, dict) else [("", one) for one in cast("Any", value)]
+        )
         for key, inner in items:
             yield from _leaves(inner, ".".join(filter(None, (path, key))))
     else:
@@ -370,7 +371,7 @@ def test_a_reviewer_unlocks_the_restart_of_protected_nodes(tmp_path: Path) -> No
         assert result.title == title, result.sentences
 
 
-OPEN: Final = {"allowFrom": ["203.0.113.0/24"]}
+OPEN: Final[dict[str, Any]] = {"allowFrom": ["203.0.113.0/24"]}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Final, get_args
+from functools import partial
+from typing import Any, Final, cast, get_args
 
 import pytest
 from builders import GPU, pool, team
@@ -127,7 +128,7 @@ def submitted(rita: Researcher) -> Iterator[tuple[str, Callable[[], Manifest]]]:
             gpus=count,
             nodes=2 if framework != "ray" else 1,
             flavor="" if flavor == "any" else flavor,
-            framework=framework,
+            framework=cast("Runtime", framework),
             cpu="1",
             memory="2Gi",
             user="rita",
@@ -166,7 +167,7 @@ def results(rita: Researcher, tmp_path_factory: pytest.TempPathFactory) -> Itera
     made: dict[str, Manifest] = {}
     refused: dict[str, str] = {}
     with holding(rita, "cluster-admin", tmp_path_factory.mktemp("boss")) as boss:
-        applied = ((name, lambda one=one: rita.cluster.apply(one)) for name, one in of_stack(rita).items())
+        applied = ((name, partial(rita.cluster.apply, one)) for name, one in of_stack(rita).items())
         for name, create in (*applied, *submitted(rita), *by_hand(boss)):
             try:
                 made[name] = create()
