@@ -62,12 +62,14 @@ class Breach:
         """What ends the breach; new pods of a server that Kueue does not count are not counted either."""
         of_kinds = [(kind, name(owner).partition("/")) for kind, owner in (one.split(" ", 1) for one in self.owners)]
         again = [
-            f"`kubectl get {kind.lower()} {own} -n {space} -o yaml | kubectl replace --force -f -`"
+            f"`kubectl delete {kind.lower()} {own} -n {space}`"
             for kind, (space, _, own) in of_kinds
             if kind in _SERVERS
         ]
         fixes = [_FIX] if len(again) < len(self.owners) else []
-        fixes += [f"deleted pods come back uncounted, so create the owner again: {', '.join(again)}"] if again else []
+        if again:
+            how = f"delete their owner: {', '.join(again)}; then deploy its stack, or apply its manifest, again"
+            fixes.append(f"deleted pods come back uncounted, so {how}")
         return "; ".join(fixes)
 
     @property

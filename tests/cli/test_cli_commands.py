@@ -333,7 +333,7 @@ def queues_with_controllers(home: Home) -> None:
     older = home.up(controllers="all")
     assert older.returncode == 2, "Kueue does not count the pods of a Deployment that is older than it"
     assert "✗ no queue has more GPUs on nodes than it counts" in older.stdout
-    (again,) = re.findall("`(kubectl get deployment api -n vision .*?)`", " ".join(older.stdout.split()))
+    (again,) = re.findall("`(kubectl delete deployment api -n vision)`", " ".join(older.stdout.split()))
     if shutil.which("kubectl"):
         subprocess.run(["sh", "-c", again], check=True, env={**os.environ, "KUBECONFIG": str(home.kubeconfig)})
     else:  # as the command does

@@ -70,7 +70,7 @@ def test_explains_numbers_of_team_by_lines_of_its_stack(project: Project) -> Non
     line = text.splitlines().index("        l4:") + 1
     found = [each for each in seen.stdout.splitlines() if "l4 nvidia.com/gpu nominalQuota" in each]
     assert len(found) == 1
-    assert found[0].split()[-4:] == ["2", "line", str(line), "teams.speech.gpus.l4"]
+    assert found[0].split()[-4:] == ["2", "line", str(line), "gpus.l4"]
     assert "set in the stack" not in seen.stdout
     assert "count/jobs.batch" not in seen.stdout
     assert "-v shows the reasons, and " in seen.stdout

@@ -205,12 +205,15 @@ def test_every_read_must_have_a_breach() -> None:
     )
 
 
+AGAIN = "then deploy its stack, or apply its manifest, again"
+
+
 def test_a_server_without_a_queue_is_created_again() -> None:
     replica_set = {"kind": "ReplicaSet", "name": "api-5f6d", "uid": "uid-api"}
     pod = on_node("api-5f6d-x", ownerReferences=[replica_set], labels={"pod-template-hash": "5f6d"})
-    again = "kubectl get deployment api -n research -o yaml | kubectl replace --force -f -"
+    again = "kubectl delete deployment api -n research"
     (breach,) = breaches(state(Pod=[pod]))
     assert breach.owners == ("Deployment research/api",)
-    assert breach.text.endswith(f"; deleted pods come back uncounted, so create the owner again: `{again}`")
+    assert breach.text.endswith(f"; deleted pods come back uncounted, so delete their owner: `{again}`; {AGAIN}")
     (both,) = breaches(state(Pod=[pod, on_node("b")]))
     assert "; delete them, or give them the size that was admitted; deleted pods" in both.text

@@ -86,7 +86,8 @@ def explain(
         tree = shares.Tree(load.load(source))
         if team not in tree.stack.teams:
             raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
-        table = terminal.table("field…", "value#", "set by~", *(["reason~"] if verbose else []), title=str(source.file))
+        heads = ("field", "value#~", "set by~", *(["reason~"] if verbose else []))
+        table = terminal.table(*heads, title=str(source.file), drop=("set by",))
         fields: list[dict[str, object]] = []
         shown, counts = "", 0
         for reason in outlook_explain.explain(tree, team):
@@ -99,8 +100,9 @@ def explain(
             if reason.object != shown:
                 table.add_row(Text(reason.object, style="bold"))
             shown = reason.object
-            key = f"line {source.line(reason.paths[0])} {'.'.join(map(str, reason.paths[0]))}" if reason.paths else ""
-            table.add_row(f"  {reason.field}", reason.value, key, *([reason.because] if verbose else []))
+            path = reason.paths[0] if reason.paths else ()
+            key = f"line {source.line(path)} {'.'.join(map(str, path)).removeprefix(f'teams.{team}.')}" if path else ""
+            table.add_row(f" {reason.field}", reason.value, key, *([reason.because] if verbose else []))
         more = [Text(f"-v shows the reasons, and {plural(counts, 'count')} of objects", style="dim")] if counts else []
         answer(output, fields, table, *more)
 

@@ -58,7 +58,7 @@ def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kin
     try:
         for form in forms:
             if form == "small" and "Ray" in kind:
-                with pytest.raises(ApiError, match="less cpu for a Ray worker than 200m, which the container has"):
+                with pytest.raises(ApiError, match=r"less (cpu|memory) for a Ray worker than (200m|256Mi), which the"):
                     boss.submit(written(INTEGRATED[kind], form))
                 continue
             made[form] = boss.submit(written(INTEGRATED[kind], form))
