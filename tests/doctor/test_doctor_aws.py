@@ -242,7 +242,7 @@ RIGHTS: dict[str, tuple[Data, set[str], set[str]]] = {
     "a compact pool": ({**OLD, "pools": {"h100": {**OLD["pools"]["h100"], "compact": True}}},
                        {"ec2:CreatePlacementGroup"}, EXISTING),
     "Karpenter": (stack(create=CREATE, autoscaler="karpenter"), {"sqs:CreateQueue", "sqs:SetQueueAttributes",
-                  "events:PutRule", "events:PutTargets"}, {"autoscaling:CreateOrUpdateTags"}),
+                  "events:PutRule", "events:PutTargets"}, {"ec2:CreatePlacementGroup"}),
     "a network": (stack(create={**CREATE, "zones": ["us-west-2a", "us-west-2b"]}, subnets={}),
                   {"ec2:CreateVpc", "ec2:CreateNatGateway", "ec2:ModifyVpcAttribute"}, {"ec2:CreateSecurityGroup"}),
     "people": ({**OLD, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}},

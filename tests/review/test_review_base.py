@@ -458,7 +458,7 @@ def test_the_command_and_its_reports_name_what_the_change_hides(own_project: Pro
     assert (result.exit_code, result.stderr) == (2, "")
     lines = result.stdout.splitlines()
     weaker = "Policies weaker: 2 rules (few-pods: mandatory → advisory, named: mandatory → disabled)"
-    assert lines[1:4] == [BLOCKED, f"- {HIDDEN}", f"- {weaker}"]
+    assert lines[2:5] == [BLOCKED, f"- {HIDDEN}", f"- {weaker}"]  # after what the cluster must have
     assert "  few-pods, unspecified, own, reported by the policies at HEAD only" in lines
     assert "! named: mandatory → disabled (own)" in lines
     markdown, page, data = ((tmp_path / "out" / f"report.{kind}").read_text() for kind in ("md", "html", "json"))

@@ -168,7 +168,7 @@ class CloudRules(Row):
     reserved_policy: bool = False  # whether a compact pool uses a reservation only with its placement policy
     gpu_zones: bool = False  # whether GPU pools must name zones if the cluster's are unknown
     local_disk: Bytes | None = None  # local disks' capacity is a multiple of it; None: not for ephemeral storage
-    boot_disk: BootDisk | None = None  # None if this program creates no nodes
+    boot_disk: BootDisk | None = None  # None if nodes have none that is paid for
     disk_key: bool = True  # whether each pool can have its own key for disks
     own_labels: tuple[str, ...] = ()  # domains of labels and taints that only the cloud may set
     own_tags: tuple[str, ...] = ()  # beginnings of tags (labels of GCP's resources) that only the cloud may set

@@ -93,8 +93,8 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
         yield Problem((*path, "gpus"), rule, "set gpus: 0", str(workload.gpus))
         return
     if size.flavor.resource and not workload.gpus and not is_gang(workload) and (cpus := choices(tree, team, workload)):
-        rule = f"has GPUs, but the pods request none: Kueue would assign them to {cpus[0]}, and no node has both labels"
-        yield Problem((*path, "flavor"), rule, f"set {' or '.join(cpus)}, or request GPUs", size.flavor.name)
+        rule = f"on flavor {size.flavor.name}, with GPUs: Kueue would choose {cpus[0]}, and no node has both labels"
+        yield Problem((*path, "gpus"), rule, f"request GPUs, or set flavor: {' or '.join(cpus)}", "0")
     for resource, amount in size.amounts.items():
         of_node = size.flavor.node.get(resource, 0)
         if amount > of_node:

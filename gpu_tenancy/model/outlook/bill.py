@@ -8,7 +8,7 @@ from typing import Final, Self, TypeAlias
 
 from gpu_tenancy.base.usd import NONE, Usd
 from gpu_tenancy.model.catalogue import Machine, find_machine
-from gpu_tenancy.model.catalogue.clouds import boot_disk
+from gpu_tenancy.model.catalogue.clouds import boot_disk, rules_of
 from gpu_tenancy.model.outlook.shares import HOURS
 from gpu_tenancy.model.plan.costs import OWN, PriceOf, counted_on_demand, fixed_costs, pool_costs, storage_price
 from gpu_tenancy.model.plan.environment import Flavor
@@ -112,8 +112,9 @@ def _lines(tree: Tree, needs: tuple[Need, ...]) -> Iterator[BillLine]:
 def _add_disks(
     disks: dict[str, list[int]], tree: Tree, machine: Machine | None, size: int, nodes: Iterable[int]
 ) -> None:
-    if tree.stack.cluster.NODES_MADE and machine:
-        kind = boot_disk(tree.stack.cluster.cloud).kind_of(machine.type)
+    disk = rules_of(tree.stack.cluster.cloud).boot_disk
+    if tree.stack.cluster.NODES_MADE and machine and disk:
+        kind = disk.kind_of(machine.type)
         more = (number * -(-size // _GIB) for number in nodes)
         disks[kind] = [gib + added for gib, added in zip(disks.get(kind, [0] * 3), more, strict=True)]
 

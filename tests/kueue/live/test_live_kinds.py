@@ -247,7 +247,7 @@ DENIALS: Final[dict[str, tuple[list[Any], str]]] = {
     "policy": (DENIES, "admitted, but its pods are refused: no pods today"),
     "quota": (
         [{**NO_PODS, "spec": {"hard": {"pods": "0"}}}],
-        "0 of 2 pods created: ResourceQuota none has 0 of 0 pods",
+        "0 of 2 pods created: ResourceQuota none has ",
     ),
     "class": ([], "admitted, but its pods are refused: no PriorityClass with name gone was found"),
 }
