@@ -77,6 +77,7 @@ def test_explains_numbers_of_team_by_lines_of_its_stack(project: Project) -> Non
     whole = run(project, "stack", "explain", "speech", "-v").stdout
     assert "set in the stack" in whole
     assert "count/jobs.batch" in whole
+    assert run(project, "stack", "explain", "speech", "-o", "name").stdout.splitlines()[0] == "ClusterQueue speech"
 
 
 def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> None:

@@ -104,7 +104,7 @@ def explain(
             key = f"line {source.line(path)} {'.'.join(map(str, path)).removeprefix(f'teams.{team}.')}" if path else ""
             table.add_row(f" {reason.field}", reason.value, key, *([reason.because] if verbose else []))
         more = [Text(f"-v shows the reasons, and {plural(counts, 'count')} of objects", style="dim")] if counts else []
-        answer(output, fields, table, *more)
+        answer(output, fields, table, *more, names=dict.fromkeys(str(each["object"]) for each in fields))
 
 
 def move(
