@@ -78,6 +78,11 @@ class Hold:
         return f"held by {self.by} since {moment_text(self.since)}{end}"
 
     @property
+    def sentence(self) -> str:
+        """The same with the kind and the name of what is held."""
+        return f"{self.kind} {self.name} is {self.text}"
+
+    @property
     def fix(self) -> str:
         """How to end the hold."""
         release = f"ask the platform team for `tenancy cluster release {self.name}`"

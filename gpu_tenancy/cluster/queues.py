@@ -155,7 +155,7 @@ class Queues:
     def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Reason | None:
         """Why a ClusterQueue admits no workloads of a LocalQueue."""
         if queue.hold and queue.stop_policy:
-            return f"ClusterQueue {queue.name} is {queue.hold.text}", queue.hold.fix
+            return queue.hold.sentence, queue.hold.fix
         if queue.inactive:
             return f"ClusterQueue {queue.name} admits no workloads: {queue.inactive}", FIX_THIS
         return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)

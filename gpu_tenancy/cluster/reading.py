@@ -213,6 +213,10 @@ class State:
         """Kinds that the user may not read; excludes kinds that are not served."""
         return tuple(each for kind, each in self.missing.items() if each.who and (not kinds or kind in kinds))
 
+    def unread(self, team: str, *kinds: Kind) -> tuple[Missing, ...]:
+        """The same without kinds that were read of the team, if the answer is about one."""
+        return tuple(missing for missing in self.refused(*kinds) if not (team and missing.partly))
+
 
 _Read: TypeAlias = tuple[tuple[Manifest, ...], Missing | None]
 

@@ -38,8 +38,7 @@ def usage(usage: Usage, *, verbose: bool = False) -> Group:
         guaranteed, *amounts = row.amounts
         cells = (row.title, row.flavor, row.resource, row.scheduler, guaranteed)
         shares.add_row(*cells, *([row.with_up_to] if most else []), *amounts, str(row.workloads or ""))
-    parts: list[RenderableType] = [shares]
-    parts += [Text(""), Text(usage.total.text, style="bold")]
+    parts: list[RenderableType] = [shares, Text(""), Text(usage.total.text, style="bold")]
     if listed := usage.budgets if verbose else usage.spent:
         quotas = table("namespace…", "quota…", "resource", "used#", "limit#", drop=("quota",))
         for budget in listed:

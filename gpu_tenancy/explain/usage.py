@@ -185,7 +185,6 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
     _require(state, team)
     queues = queues or Queues(state)
     rows = rows_of(queues, team)
-    unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
     shown = {name for row in rows for name in (row.team, row.part_of, row.flavor)}
     kinds: tuple[Kind, ...] = ("ClusterQueue", "ResourceFlavor")
     holds = [hold for kind in kinds for hold in holds_of(state.of(kind)) if not team or hold.name in shown]
@@ -194,10 +193,10 @@ def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage
         tuple(_budgets(state, team)),
         _total(rows, queues, team),
         tuple(_notes(queues, rows)),
-        holds=tuple(f"{hold.kind} {hold.name} is {hold.text}" for hold in holds),
+        holds=tuple(hold.sentence for hold in holds),
         unusable=tuple(unusable(state, {row.flavor for row in rows} if team else None, gone=True)),
         interrupted=tuple(one for one in interrupted(queues.every_workload) if team in {"", one.team}),
-        unreadable=unreadable,
+        unreadable=state.unread(team, *_NEEDED),
         breaches=tuple(one.text for one in state.breaches),
     )
 

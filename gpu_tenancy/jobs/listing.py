@@ -96,9 +96,6 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     known = teams_of(state)
     if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
         raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
-    unread = [
-        missing for missing in state.refused("LocalQueue", "Workload", "ClusterQueue") if not (team and missing.partly)
-    ]
     queues = queues or Queues(state)
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
     expected, places = _waits(queues, workloads), _places(queues)
@@ -117,20 +114,16 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     lacking = (f"{named(names)} pending: {text}" for text, names in bound.items())
     breaches = (breach.text for breach in state.breaches)
     shown = {queues.queue_of(workload) for workload in workloads} | {*queues.homes.get(team, {}).values()}
-    holds = (
-        f"{hold.kind} {hold.name} is {hold.text}" for hold in holds_of(state.of("ClusterQueue")) if hold.name in shown
-    )
+    holds = (hold.sentence for hold in holds_of(state.of("ClusterQueue")) if hold.name in shown)
     refused = _refused(state, workloads, team)
-    return Listing(
-        tuple(jobs),
-        tuple(dict.fromkeys((*breaches, *holds, *refused, *lacking, *notes, *(missing.text for missing in unread)))),
-    )
+    unread = (missing.text for missing in state.unread(team, "LocalQueue", "Workload", "ClusterQueue"))
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*breaches, *holds, *refused, *lacking, *notes, *unread))))
 
 
 def require_readable(state: State, team: str) -> None:
     """Raises ConsoleError if the user may not read the jobs of a team."""
-    for missing in state.refused("Workload"):
-        if team and not missing.partly:
+    if team:
+        for missing in state.unread(team, "Workload"):
             raise ConsoleError(f"jobs of {team} are unknown: {missing.why}", f"ask {missing.who}")
 
 

@@ -29,7 +29,7 @@ METRICS: Final = ("metrics.k8s.io/v1beta1", "PodMetrics")
 _STAGES: Final = {"waiting": "pending", "checked": "reserved", "switched off": "stopped"}
 _STYLES: Final = {"running": "green", "pending": "yellow", "failed": "red", "refused": "red"}
 _ORDER: Final = ("running", "starting", "refused", "pending", "reserved", "stopped")
-_WAITING: Final = {"held back", "pending", "refused", "reserved", "starting", "stopped"}
+_WAITING: Final = {*_ORDER[1:], "held back"}
 _Row = TypeVar("_Row", QueuedJob, "JobRow")
 Use = Mapping[str, Mapping[str, int]]  # CPU and memory of pods, by name, in base units
 

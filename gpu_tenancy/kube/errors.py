@@ -32,6 +32,11 @@ class ApiError(Exception):
         self.status, self.reason, self.message, self.causes = status, reason, message, causes
         super().__init__(f"{message} ({status} {reason})")
 
+    @property
+    def denied(self) -> bool:
+        """Whether an admission policy or webhook rejected the request, and not a missing right."""
+        return self.status == FORBIDDEN and "denied request" in str(self)
+
 
 class UnknownKindError(ApiError):
     """The API server does not serve the kind, even after a new discovery."""

@@ -35,8 +35,8 @@ OK_WITH_FINDINGS: Final = "OK, with findings"
 REVIEW: Final = "Review needed"
 BLOCKED: Final = "Blocked"
 
-_UNCHANGED: Final = "unchanged"
 _Shares: TypeAlias = Mapping[str, tuple[int, int]]  # guarantee and limit by flavor
+_UNCHANGED: Final = "unchanged"
 NOT_EVALUATED: Final = "Policies not evaluated (use --policy)"
 
 

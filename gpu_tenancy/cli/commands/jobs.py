@@ -268,7 +268,7 @@ def _permitted(verb: str, manifest: "cluster_pods.Manifest") -> Generator[None]:
         yield
     except errors.ApiError as error:
         found = kinds.kind_of(manifest)
-        if error.status != errors.FORBIDDEN or found is None or "denied request" in str(error):
+        if error.status != errors.FORBIDDEN or found is None or error.denied:
             raise
         home = text_at(manifest, "metadata", "namespace")
         fix = f"`tenancy access who-can {verb} {found.resource} -n {home}` lists who may"

@@ -55,7 +55,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anythi
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]
 
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
-# By status of the API server, what is no matter of rights.
+# Fixes of errors that have another cause than missing rights, by status.
 _FIXES: Final = {
     400: "correct the field that the message names",
     401: "log in again, or specify another kubeconfig or context",
@@ -134,6 +134,11 @@ def user_of(cluster: "client.Cluster") -> str:
     return submitting.user_label(live_access.who_am_i(cluster).user)
 
 
+def fix_of(error: "errors.ApiError", rights: str = _RIGHTS) -> str:
+    """What to do about a rejected request; `rights` is the fix for a missing right."""
+    return "correct what the message names" if error.denied else _FIXES.get(error.status, rights)
+
+
 @contextmanager
 def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
@@ -147,8 +152,6 @@ def asking(
             with contexts.connect(kubeconfig, context, embedded=embedded) as cluster:
                 yield cluster
         except errors.ApiError as error:
-            denied = error.status == errors.FORBIDDEN and "denied request" in str(error)
-            fix = "correct what the message names" if denied else _FIXES.get(error.status, rights)
-            raise ConsoleError(f"API server: {error}", fix) from error
+            raise ConsoleError(f"API server: {error}", fix_of(error, rights)) from error
         except KeyboardInterrupt:
             return

@@ -185,9 +185,8 @@ def why(
     """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
 
     The first lines have the reason and the fix, the others the numbers; with -v, also what Kueue, the scheduler and the
-    API server say. For a workload that is pending in a queue of
-    Kueue, a simulation shows what would get it admitted, and how long it waits: by deadlines, and with --history by
-    durations of recorded jobs.
+    API server say. For a workload that is pending in a queue of Kueue, a simulation shows what would get it admitted,
+    and how long it waits: by deadlines, and with --history by durations of recorded jobs.
 
     [dim]tenancy why ml-research/nightly[/dim]
     """
@@ -269,5 +268,5 @@ def _why(cluster: "client.Cluster", namespace: str, kind: str, name: str) -> str
     except ConsoleError as error:
         return page.failed(error.what, error.fix)
     except errors.ApiError as error:
-        return page.failed(f"API server: {error}", "check your rights: `kubectl auth can-i --list`")
+        return page.failed(f"API server: {error}", options.fix_of(error))
     return page.explained(found, ui_server.time_text(datetime.now().astimezone()))

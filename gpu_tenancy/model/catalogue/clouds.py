@@ -199,7 +199,7 @@ def rules_of(service: str) -> CloudRules:
 
 
 def boot_disk(cloud: str) -> BootDisk:
-    """The boot disks of a cloud's nodes. Raises ValueError for a cloud in which this program creates no nodes."""
+    """The boot disks of a cloud's nodes. Raises ValueError for a cloud whose table has none."""
     found = rules_of(cloud).boot_disk
     if found is None:
         msg = f"gpu_tenancy/model/catalogue/clouds.yaml: {cloud} has no bootDisk; add it"

@@ -32,15 +32,9 @@ def forces_new(type_: str, path: str, declared: tuple[str, ...], provider: Mappi
     fields = [re.sub(r"\[([0-9]+)\]", r".\1", field) for field in declared]
     if type_.startswith("kubernetes:"):
         _, version, kind = type_.split(":")
-        mutable = provider.get(_MUTABLE.get(type_, "")) in {True, "true"}
-        fields += (
-            *NAMED_BY,
-            *(
-                ()
-                if mutable
-                else read_rows("updates", _Table).kubernetes.get(f"{version.partition('/')[0]}:{kind}", ())
-            ),
-        )
+        fields += NAMED_BY
+        if provider.get(_MUTABLE.get(type_, "")) not in {True, "true"}:
+            fields += read_rows("updates", _Table).kubernetes.get(f"{version.partition('/')[0]}:{kind}", ())
     return "*" in fields or _within(path, fields)
 
 
