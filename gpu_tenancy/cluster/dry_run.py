@@ -7,6 +7,7 @@ from typing import Final, cast
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.cluster.budgets import exceeded_quota
 from gpu_tenancy.cluster.demand import Demand, Template, demand
+from gpu_tenancy.cluster.gangs import QUEUE_NAME
 from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.cluster.reading import Answer, Check, Verdict
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -72,9 +73,9 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
     metadata: dict[str, Json] = {
         "generateName": f"{name}-",
         "namespace": text_at(wanted.manifest, "metadata", "namespace"),
-        # Its quota is that of its object, which a pod that somebody creates can only show by its own label.
+        # Its quota is that of its object, which a pod that somebody creates can only show by its own.
         "labels": {**({QUEUE_LABEL: wanted.queue} if wanted.queue else {}), **template.labels},
-        "annotations": dict(template.annotations),
+        "annotations": {**({QUEUE_NAME: wanted.gang} if wanted.gang else {}), **template.annotations},
     }
     spec: dict[str, Json] = {**template.spec}
     # Its controller adds volumes of the same names for the claims that it makes.

@@ -118,7 +118,10 @@ def test_gang_with_a_smaller_minimum_starts_with_it(rita: Researcher, tmp_path: 
     made["spec"]["minAvailable"] = 2
     file = tmp_path / "gang.json"
     file.write_text(json.dumps(made))
-    assert f"{GPU} 2 requested, 4 of 4 free" in asked(rita, "fit", TEAM, "--file", str(file))
+    rita.cluster.wait_for(lambda: not rows(rita, "Volcano").get("l4"), timeout=60, what="no gang left in the queue")
+    found = asked(rita, "fit", TEAM, "--file", str(file))
+    assert f"{GPU} 2 requested, 4 of 4 free" in found
+    assert "API server: accepts a pod of Job partial" in found  # with the queue that its controller gives it
     rita.submit(made)
     rita.cluster.wait_for(
         lambda: len([one for one in rita.pods("partial") if text_at(one, "spec", "nodeName")]) == 4 or None,
