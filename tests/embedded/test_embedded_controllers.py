@@ -1,6 +1,7 @@
 """Charts of operators, adapted to processes on loopback."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -176,6 +177,16 @@ def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platfor
     assert "--feature-gates=VisibilityOnDemand=false" in pod.arguments
     kinds = {str(item["kind"]) for item in plain(objects)}
     assert {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"} <= kinds
+
+
+def test_a_chart_is_copied_by_two_processes_at_once(platform: Platform, tmp_path: Path) -> None:
+    for wheel in platform.cache.glob("go-*"):  # so that nothing is downloaded
+        (tmp_path / wheel.name).symlink_to(wheel)
+    with ThreadPoolExecutor(2) as pool:
+        copies = {*pool.map(lambda _: chart_folder("kueue", KUEUE, tmp_path, quiet), range(2))}
+    (copy,) = copies
+    assert (copy / "Chart.yaml").is_file()
+    assert [one.name for one in copy.parent.iterdir()] == [copy.name]
 
 
 def test_rejected_chart_values_are_reported_with_helms_message(platform: Platform) -> None:
