@@ -73,7 +73,7 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
     metadata: dict[str, Json] = {
         "generateName": f"{name}-",
         "namespace": text_at(wanted.manifest, "metadata", "namespace"),
-        # Its quota is that of its object, which a pod that somebody creates can only show by its own.
+        # Its quota is that of its object: shown by Kueue's label or Volcano's annotation, since it has no owner.
         "labels": {**({QUEUE_LABEL: wanted.queue} if wanted.queue else {}), **template.labels},
         "annotations": {**({QUEUE_NAME: wanted.gang} if wanted.gang else {}), **template.annotations},
     }

@@ -179,7 +179,7 @@ def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platfor
     assert {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"} <= kinds
 
 
-def test_a_chart_is_copied_by_two_processes_at_once(platform: Platform, tmp_path: Path) -> None:
+def test_two_downloads_of_a_chart_at_once_make_one_copy(platform: Platform, tmp_path: Path) -> None:
     for wheel in platform.cache.glob("go-*"):  # so that nothing is downloaded
         (tmp_path / wheel.name).symlink_to(wheel)
     with ThreadPoolExecutor(2) as pool:

@@ -125,23 +125,27 @@ def module_of(row: Row) -> Module:
 
 def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
     """The folder of a chart in the cache, copied from its verified Go module; raises ConsoleError if that fails."""
-    module = module_of(row)
-    folder = cache / "charts" / f"{name}-{module.version}"
-    with alone(cache / "charts.lock", report, "downloading a chart"):
-        if folder.is_dir():
-            return folder
-        report(f"downloading the chart of {name} {module.version}")
-        sums = None if row.version else building.source_folder(row.source)
-        origin = module_folders([module], building.find_go(GO, cache, report), sums)[module] / module.folder
-        if not (origin / "Chart.yaml").is_file():
-            raise ConsoleError(f"module {module.query} has no chart {module.folder}", "correct the folder in the table")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
-            copy = shutil.copytree(origin, Path(unfinished) / "chart", copy_function=shutil.copyfile)
-            for place in (copy, *copy.rglob("*/")):
-                place.chmod(0o755)  # folders of Go's module cache are read-only
-            copy.rename(folder)
+    folder = cache / "charts" / f"{name}-{module_of(row).version}"
+    if not folder.is_dir():
+        with alone(cache / "charts.lock", report, "downloading a chart"):
+            if not folder.is_dir():  # another process may have copied it meanwhile
+                _copy_chart(name, row, folder, cache, report)
     return folder
+
+
+def _copy_chart(name: str, row: Row, folder: Path, cache: Path, report: Report) -> None:
+    module = module_of(row)
+    report(f"downloading the chart of {name} {module.version}")
+    sums = None if row.version else building.source_folder(row.source)
+    origin = module_folders([module], building.find_go(GO, cache, report), sums)[module] / module.folder
+    if not (origin / "Chart.yaml").is_file():
+        raise ConsoleError(f"module {module.query} has no chart {module.folder}", "correct the folder in the table")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+        copy = shutil.copytree(origin, Path(unfinished) / "chart", copy_function=shutil.copyfile)
+        for place in (copy, *copy.rglob("*/")):
+            place.chmod(0o755)  # folders of Go's module cache are read-only
+        copy.rename(folder)
 
 
 def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
