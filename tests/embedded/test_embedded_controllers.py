@@ -183,8 +183,8 @@ def test_two_downloads_of_a_chart_at_once_make_one_copy(platform: Platform, tmp_
     for wheel in platform.cache.glob("go-*"):  # so that nothing is downloaded
         (tmp_path / wheel.name).symlink_to(wheel)
     with ThreadPoolExecutor(2) as pool:
-        copies = {*pool.map(lambda _: chart_folder("kueue", KUEUE, tmp_path, quiet), range(2))}
-    (copy,) = copies
+        both = [pool.submit(chart_folder, "kueue", KUEUE, tmp_path, quiet) for _ in range(2)]
+    (copy,) = {one.result() for one in both}
     assert (copy / "Chart.yaml").is_file()
     assert [one.name for one in copy.parent.iterdir()] == [copy.name]
 
