@@ -95,6 +95,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
+    epilog="Exit codes: 0 OK, 1 error, 2 wrong usage, 3 Blocked or does not fit, 130 interrupted.",
 )
 for command in _EVERY_DAY:
     app.command(cls=_Command, rich_help_panel="Every day")(command)
@@ -123,7 +124,7 @@ def _options(  # pyright: ignore[reportUnusedFunction]
 
 
 def main() -> None:
-    """Runs the command; an unexpected error prints its traceback for a bug report and exits with code 3."""
+    """Runs the command; an unexpected error prints its traceback for a bug report."""
     try:
         app()
     except Exception as error:  # noqa: BLE001 - the last place that can report it
@@ -132,9 +133,9 @@ def main() -> None:
 
             if problem := missing(error, "this command"):
                 terminal.error_line(str(problem))
-                sys.exit(terminal.STACK_WRONG)
+                sys.exit(terminal.ExitCode.ERROR)
         terminal.err.print_exception(max_frames=20)
-        sys.exit(terminal.INTERNAL)
+        sys.exit(terminal.ExitCode.ERROR)
 
 
 _PROGRAM: Final = "kubectl-tenancy"

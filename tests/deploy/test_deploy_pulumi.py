@@ -144,7 +144,7 @@ def test_a_blocked_stack_is_not_deployed(project: Project) -> None:
     rules = {"image-pinned": {"enforcementLevel": "mandatory", "mutable": ["*"]}}
     (project.folder / "strict.json").write_text(json.dumps(rules))
     done = tenancy(project, "up", "good", "--yes", "--policy", "workloads=strict.json")
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.returncode == 3, done.stdout + done.stderr
     assert "Blocked" in done.stdout
     assert "image-pinned" in done.stdout
     assert not list((project.folder / "backend").rglob("good*.json"))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError, naming
+from gpu_tenancy.base.errors import ConsoleError, UsageError, naming
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural, visible
@@ -96,7 +96,7 @@ def adopt(
         terminal.report(f"stack: {out}")
         answer(output, adopt_show.data(found), *(Text(visible(line)) for line in adopt_show.lines(found)))
         if found.problems or found.incomplete:
-            raise typer.Exit(1)
+            raise typer.Exit(terminal.ExitCode.ERROR)
 
 
 def _exists(cluster: "client.Cluster") -> Callable[["references.Reference"], bool | None]:
@@ -198,7 +198,7 @@ def release(
         return
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
         if name and due:
-            raise ConsoleError(f"{name}: --due releases everything whose end has passed", "remove one of them")
+            raise UsageError(f"{name}: --due releases everything whose end has passed", "remove one of them")
         state = reading.read(cluster, holding.KINDS)
         if name:
             subject = holding.find(state, name)
@@ -254,7 +254,7 @@ def doctor(
 ) -> None:
     """Check before a deployment that tools, quotas, zones, subnets, rights and versions are there. Nothing is changed.
 
-    Exit code 2 if something is missing; what cannot be asked is unknown, with the right that you need to ask.
+    Exit code 3 if something is missing; what cannot be asked is unknown, with the right that you need to ask.
 
     With --live, a dozen harmless attempts in each team's namespace show whether each guard rejects what it is for, as a
     member of the team if you may impersonate one, and the policies of the cluster are compared with those of the stack.
@@ -316,7 +316,7 @@ def migrate(
 def charts(stack: StackName, *, project: ProjectFolder = None, output: Output = None) -> None:
     """Compare the Helm charts of a stack with their pinned digests, before a deployment. Downloads the archives.
 
-    Exit code 2 if an archive is not the pinned one. A chart without a digest is unknown.
+    Exit code 3 if an archive is not the pinned one. A chart without a digest is unknown.
 
     [dim]tenancy cluster charts prod-aws[/dim]
     """

@@ -103,7 +103,7 @@ def logs(
 ) -> None:
     """Print the logs of a job over all of its pods, each line with the number of its pod if there are several.
 
-    With --follow, exit code 2: the job failed.
+    With --follow, exit code 3: the job failed.
 
     [dim]tenancy logs nightly -f[/dim]
     """
@@ -132,7 +132,7 @@ def followed(
         return
     _note(f"{name}: {end.lower() or 'deleted'}")
     if end in demand.FAILED:
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def top(

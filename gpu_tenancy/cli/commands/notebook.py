@@ -51,7 +51,7 @@ def start(
     """Start a notebook in the queue of your team, or one that was stopped, as it was.
 
     Its home, /home/notebook, stays when it stops. It stops when it is idle, and after the longest time of your team.
-    Exit code 2: it can never be admitted.
+    Exit code 3: it can never be admitted.
 
     [dim]tenancy notebook start lab --size small[/dim]
     """
@@ -83,7 +83,7 @@ def start(
         terminal.out.print(show.fitting(result), highlight=False)
         if result.verdict == "never":
             terminal.error_line("not started, since it can never be admitted")
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
         cluster.create(manifest)
         stops = f"stops when idle for {format_duration(offer.idle)}, and after {format_duration(offer.longest)}"
         terminal.out.print(f"notebook {team}/{choice.name} submitted; it {stops}", highlight=False)

@@ -9,7 +9,7 @@ import typer
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import format_duration, format_rate, parse_duration, parse_rate
 from gpu_tenancy.base.terminal import ProjectFolder
@@ -214,7 +214,7 @@ def _of_server(tree: "plan_shares.Tree", text: str, asked: _Asked) -> _Sized:
 def _alone(asked: _Asked) -> "tuple[rollouts.Size, int, float | None]":
     if asked.rate is None or asked.per_replica is None:
         fix = "measure one replica under load, and specify --rate and --per-replica, or a server with `load`"
-        raise ConsoleError("--rate or --per-replica is missing", fix)
+        raise UsageError("--rate or --per-replica is missing", fix)
     return rollouts.Size(asked.rate, asked.per_replica, asked.surge), asked.gpus, asked.latency
 
 
@@ -224,7 +224,7 @@ def _flavor(tree: "plan_shares.Tree", name: str | None) -> "environments.Flavor"
         return next(iter(with_gpus.values()))
     if name is None:
         rule = "--flavor is missing: the rate of a replica is measured on one kind of GPU"
-        raise ConsoleError(rule, f"specify one of: {', '.join(with_gpus)}")
+        raise UsageError(rule, f"specify one of: {', '.join(with_gpus)}")
     if name not in with_gpus:
         raise ConsoleError(f"--flavor {name}: unknown flavor with GPUs", nearest(name, with_gpus))
     return with_gpus[name]

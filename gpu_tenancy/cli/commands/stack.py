@@ -64,7 +64,7 @@ def validate(
     lines = [Text.assemble(("✓", "green"), f" {stack}") for stack in valid]
     answer(output, [{"stack": stack, "valid": stack in valid} for stack in stacks], *lines, names=valid)
     if len(valid) < len(stacks):
-        raise typer.Exit(terminal.STACK_WRONG)
+        raise typer.Exit(terminal.ExitCode.ERROR)
 
 
 def explain(
@@ -239,7 +239,7 @@ def render(
         rendered = rendering.preview(stack, projects.project_folder(project)).rendered
         if refused := manifests.refusals(rendered):
             terminal.problems(refused, f"the manifests of stack {stack}")
-            raise typer.Exit(terminal.STACK_WRONG)
+            raise typer.Exit(terminal.ExitCode.ERROR)
         parts = manifests.pieces(rendered)
         written = files.write_texts(manifests.plain(parts), out)
         releases = sum(1 for part in parts if part.release)

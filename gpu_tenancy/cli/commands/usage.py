@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of, whose
 from gpu_tenancy.cli.lazy import lazily
@@ -97,7 +97,7 @@ def queue(
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
         if gpus and not only:
-            raise ConsoleError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
+            raise UsageError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
         durations, user = _durations(history), options.user_of(cluster) if me else ""
         smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
@@ -120,13 +120,13 @@ def fit(
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     history: HistoryFile = None,
-    now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Exit with code 3 also if it fits, but not now.")] = False,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Check a workload against quota, queue, nodes and a dry run of the API server.
 
-    Nothing is created. Exit code 0: it fits, now or when others end or release quota; 2: it does not fit.
+    Nothing is created. Exit code 0: it fits, now or when others end or release quota; 3: it does not fit.
 
     [dim]tenancy fit ml-research -f job.yaml[/dim]
     """
@@ -140,7 +140,7 @@ def fit(
         answer(output, show.data(results), *parts, names=[result.title for result in results])
         missed = {"never", "later"} if now else {"never"}
         if any(result.verdict in missed for result in results):
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def read_for_fit(cluster: "client.Cluster", team: str) -> "reading.State":

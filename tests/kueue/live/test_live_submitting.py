@@ -177,7 +177,7 @@ def test_a_job_follows_another_and_is_followed(researcher: Researcher, queueing:
 
 def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researcher) -> None:
     done = command(researcher, "submit", "--name", "by-word", "--image", "i:1", "--gpus", "8", "--nodes", "400")
-    assert done.exit_code == 2, done.output
+    assert done.exit_code == 3, done.output
     assert "exceeds the limit" in done.stdout
     assert "not submitted, since it can never be admitted" in done.stderr
     assert "no jobs" in command(researcher, "queue", TEAM).stdout
