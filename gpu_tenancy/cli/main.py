@@ -39,7 +39,7 @@ _GROUPS: Final[Mapping[str, tuple[str, Sequence[Callable[..., None]]]]] = {
     "stack": (
         "Stack files: create a project, check, explain and publish them.",
         (
-            stack.init, stack.validate, stack.explain, stack.move, stack.render, stack.changed, stack.comment,
+            stack.init, stack.validate, stack.explain, stack.render, stack.changed, stack.comment,
             up.repair, up.destroy,
         ),
     ),
