@@ -19,7 +19,6 @@ from gpu_tenancy.cli.commands import (
     local,
     notebook,
     preview,
-    size,
     stack,
     submit,
     up,
@@ -29,7 +28,7 @@ from gpu_tenancy.cli.commands import (
 
 _EVERY_DAY: Final = (
     preview.preview, up.up, usage.usage, submit.submit, usage.queue, jobs.jobs, jobs.claims, jobs.logs, jobs.top,
-    jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost, size.size,
+    jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost,
 )  # fmt: skip
 _GROUPS: Final[Mapping[str, tuple[str, Sequence[Callable[..., None]]]]] = {
     "notebook": (
