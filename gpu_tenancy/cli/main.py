@@ -27,26 +27,26 @@ from gpu_tenancy.cli.commands import (
 )
 
 _EVERY_DAY: Final = (
-    preview.preview, up.up, usage.usage, submit.submit, usage.queue, jobs.jobs, jobs.claims, jobs.logs, jobs.top,
+    preview.preview, up.up, up.destroy, usage.usage, submit.submit, usage.queue, jobs.claims, jobs.logs, jobs.top,
     jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost,
 )  # fmt: skip
 _GROUPS: Final[Mapping[str, tuple[str, Sequence[Callable[..., None]]]]] = {
     "notebook": (
         "JupyterLab in the queue of a team.",
-        (notebook.start, notebook.open_, notebook.stop, notebook.list_),
+        (notebook.start, notebook.open_, notebook.stop),
     ),
     "stack": (
         "Stack files: create a project, check, explain and publish them.",
         (
             stack.init, stack.validate, stack.explain, stack.render, stack.changed, stack.comment,
-            up.repair, up.destroy,
+            up.repair,
         ),
     ),
     "cluster": (
         "Inspect or adopt a running cluster, whoever made it, and hold parts of it; checks before a deployment.",
         (
             cluster.inspect, cluster.adopt, cluster.hold, cluster.release, cluster.doctor, cluster.migrate,
-            cluster.charts, preview.snapshot,
+            preview.snapshot,
         ),
     ),
     "access": (

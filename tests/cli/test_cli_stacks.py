@@ -1,4 +1,4 @@
-"""Commands about stack files, and `tenancy cluster charts`."""
+"""Commands about stack files, and `tenancy cluster doctor --charts`."""
 
 import hashlib
 import json

@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_help_has_the_commands_of_every_day_and_groups() -> None:
     words = re.findall(r"^│ (\S+)  ", tenancy("--help").stdout, re.MULTILINE)
     commands = [word for word in words if not word.startswith("-")]
-    of_jobs = ["submit", "queue", "jobs", "claims", "logs", "top", "cancel", "requeue", "why", "fit", "ui"]
-    assert commands == ["preview", "up", "usage", *of_jobs, "whatif", "replay", "cost", "size", *GROUPS]
+    of_jobs = ["submit", "queue", "claims", "logs", "top", "cancel", "requeue", "why", "fit", "ui"]
+    assert commands == ["preview", "up", "destroy", "usage", *of_jobs, "whatif", "replay", "cost", *GROUPS]
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -88,7 +88,7 @@ def test_deploys_asks_splits_joins_and_destroys(deployed: Project, platform: Pla
     shows_a_change_and_deploys_it(deployed, platform)
     assert {one: uid(cluster, one) for one in uids} == uids
     assert succeeded(tenancy(deployed, "stack", "repair", "good")).startswith("OK: ")
-    done = tenancy(deployed, "stack", "destroy", "good", "--yes")
+    done = tenancy(deployed, "destroy", "good", "--yes")
     assert counts(done.stderr) == {"good": {"delete"}}, done.stderr
     assert not [one for one in references(deployed) if cluster.get(*one)]
 

@@ -243,6 +243,10 @@ def doctor(
             "--upgrade", help="Check in the cluster, instead of tools, whether its operators can be upgraded."
         ),
     ] = False,
+    charts: Annotated[
+        bool,
+        typer.Option("--charts", help="Compare Helm charts, instead of tools, with their digests: downloads archives."),
+    ] = False,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="With --live: namespace of one team. Default: all teams.")
     ] = None,
@@ -260,15 +264,17 @@ def doctor(
     member of the team if you may impersonate one, and the policies of the cluster are compared with those of the stack.
 
     With --upgrade, versions, stored objects, conversions, webhooks and namespaces of the installed operators are
-    checked, before a deployment upgrades them to the versions of the stack while jobs run.
+    checked, before a deployment upgrades them to the versions of the stack while jobs run. With --charts, the Helm
+    charts of the stack are compared with their pinned digests; a chart without a digest is unknown.
 
     [dim]tenancy cluster doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
         tree = options.tree_of(stack, project)
         loaded = tree.written
-        rendered = rendering.preview(stack, projects.project_folder(project)) if cloud or live else None
-        rows = [] if upgrade else [*checks.tools(loaded)]
+        needed = cloud or live or charts
+        rendered = rendering.preview(stack, projects.project_folder(project)) if needed else None
+        rows = [] if upgrade or charts else [*checks.tools(loaded)]
         if rendered and cloud:
             with terminal.reported_if_slow("asking the cloud"):
                 rows += checks.cloud_rows(loaded, rendered.rendered.registrations)
@@ -279,6 +285,10 @@ def doctor(
                 terminal.reported_if_slow("trying the guards; -n TEAM tries those of one team"),
             ):
                 rows += guards.live_rows(cluster, plan.plan(rendered.stack), manifests, namespace or "")
+        if rendered and charts:
+            with terminal.reported_if_slow("downloading charts"):
+                pins = chart_pins.chart_pins(rendered.stack, files.helm_releases(rendered.rendered))
+                rows += chart_pins.chart_rows(pins)
         if upgrade:
             with asking(kubeconfig, context, embedded=embedded) as cluster:
                 running = plan_operators.running(tree).values()
@@ -311,18 +321,3 @@ def migrate(
             terminal.out.print(f"{kind.name}: {versions}{written}", highlight=False)
         if not old:
             terminal.out.print("all objects of operators are stored in the current version", highlight=False)
-
-
-def charts(stack: StackName, *, project: ProjectFolder = None, output: Output = None) -> None:
-    """Compare the Helm charts of a stack with their pinned digests, before a deployment. Downloads the archives.
-
-    Exit code 3 if an archive is not the pinned one. A chart without a digest is unknown.
-
-    [dim]tenancy cluster charts prod-aws[/dim]
-    """
-    with terminal.errors(stack):
-        preview = rendering.preview(stack, projects.project_folder(project))
-        with terminal.reported_if_slow("downloading charts"):
-            pins = chart_pins.chart_pins(preview.stack, files.helm_releases(preview.rendered))
-            rows = list(chart_pins.chart_rows(pins))
-        results.conclude(rows, output)

@@ -169,8 +169,8 @@ def submit(
             raise typer.Exit(terminal.ExitCode.BLOCKED)
         submitted = cluster.create(created)
         title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"
-        where = "jobs" if schedule else "queue"
-        terminal.out.print(f"{title} submitted; `tenancy {where} {team}` lists it", highlight=False)
+        where = f"queue {team}{' -v' if schedule else ''}"
+        terminal.out.print(f"{title} submitted; `tenancy {where}` lists it", highlight=False)
         if follow:
             followed(cluster, submitted)
 

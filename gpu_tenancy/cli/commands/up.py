@@ -128,7 +128,7 @@ def destroy(stack: StackName, *, project: ProjectFolder = None, yes: options.Yes
 
     The Pulumi stacks are deleted, too; the stack file is kept. For this machine, use `tenancy local down`.
 
-    [dim]tenancy stack destroy prod-aws[/dim]
+    [dim]tenancy destroy prod-aws[/dim]
     """
     with terminal.errors(stack):
         environment = _whole(stack, project, yes=yes)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
@@ -83,33 +84,45 @@ def queue(
     pending: options.Pending = False,
     sort: options.Sort = None,
     everybody: options.Everybody = False,
+    verbose: options.Verbose = False,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List the jobs of a team: what each holds or requests, state, place, wait, and who can preempt what is borrowed.
 
-    Without a team and a namespace in the kubeconfig's context, it lists those of all teams. With --gpus, how busy the
-    GPUs of a team's admitted jobs are; `?` where pods do not tell, with the reason below the table.
+    Without a team and a namespace in the kubeconfig's context, it lists those of all teams. With -v, also the jobs of a
+    team that ended, its stopped notebooks, and servers and pods that are in no queue. With --gpus, how busy the GPUs of
+    a team's admitted jobs are; `?` where pods do not tell, with the reason below the table.
 
     [dim]tenancy queue ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
-        if gpus and not only:
-            raise UsageError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
+        if (gpus or verbose) and not only:
+            option = "--gpus" if gpus else "--verbose"
+            raise UsageError(f"{option}: reads the pods of one team", f"specify it: `tenancy queue TEAM {option}`")
         durations, user = _durations(history), options.user_of(cluster) if me else ""
         smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
-        def ask() -> listing.Listing:
+        def ask() -> tuple[listing.Listing, tuple[overview.JobRow, ...]]:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
             listing.require_readable(state, only)
             found = listing.listing(replace(state, history=durations), only)
+            objects = team_jobs.read_jobs(cluster, only, queued=True) if smi or verbose else None
+            others = overview.beside(objects, found.jobs) if objects and verbose else ()
             found = replace(found, jobs=overview.chosen(found.jobs, user, pending=pending, by=sort))
-            return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
+            found = listing.with_gpu_use(found, objects, smi) if objects and smi else found
+            return found, overview.chosen(others, user, pending=pending, by=sort)
 
-        shown = partial(listing.shown, every_team=not only, busy=gpus)
-        show_answer(ask, shown, listing.data, output, every if watch else None)
+        def shown(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> Group:
+            queued = listing.shown(found[0], every_team=not only, busy=gpus)
+            return Group(queued, Text(""), overview.shown(found[1])) if found[1] else queued
+
+        def data(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> dict[str, object]:
+            return listing.data(found[0]) | ({"others": overview.data(found[1])} if verbose else {})
+
+        show_answer(ask, shown, data, output, every if watch else None)
 
 
 def fit(
