@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError, UsageError, naming
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural, visible
@@ -25,7 +25,7 @@ with lazily():
     from gpu_tenancy.adopt import show as adopt_show
     from gpu_tenancy.cli import charts as chart_pins
     from gpu_tenancy.cli.commands import up
-    from gpu_tenancy.cluster import cluster_queues, queues, reading, supply
+    from gpu_tenancy.cluster import reading, supply
     from gpu_tenancy.doctor import checks, guards, results, upgrades
     from gpu_tenancy.engine import files
     from gpu_tenancy.engine import project as rendering
@@ -175,57 +175,38 @@ def hold(
 def release(
     name: Annotated[str, typer.Argument(help="TEAM, FLAVOR or POOL as in `tenancy cluster hold`.")] = "",
     *,
-    due: Annotated[bool, typer.Option("--due", help="Release everything whose end has passed.")] = False,
-    drift: Annotated[
-        Path | None,
-        typer.Option("--drift", metavar="FILE", help="List the holds in the output of a check for drift; no cluster."),
-    ] = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     embedded: options.Embedded = False,
     dry_run: _DryRun = False,
+    yes: options.Yes = False,
 ) -> None:
-    """Release what `tenancy cluster hold` holds, and restore what was there before.
+    """Release what `tenancy cluster hold` holds, and restore what was there before. Asks first.
 
     Without a name, it lists what is held.
 
     [dim]tenancy cluster release h100[/dim]
     """
-    if drift:
-        with terminal.errors(), naming(drift):
-            for line in cluster_queues.holds_in(drift.read_text(encoding="utf-8", errors="replace")):
-                terminal.out.print(line, highlight=False, soft_wrap=True)
-        return
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        if name and due:
-            raise UsageError(f"{name}: --due releases everything whose end has passed", "remove one of them")
         state = reading.read(cluster, holding.KINDS)
-        if name:
-            subject = holding.find(state, name)
-            if not subject.hold:
-                raise ConsoleError(f"{subject.kind} {subject.name}: not held", "list holds: `tenancy cluster release`")
-            _release(cluster, subject, subject.hold, dry_run=dry_run)
+        if not name:
+            for held in holding.all_holds(state):
+                terminal.out.print(f"{held.kind} {held.name}: {held.text}", highlight=False)
+            if not holding.all_holds(state):
+                terminal.out.print("nothing is held", highlight=False)
             return
-        holds = holding.all_holds(state)
-        chosen = [held for held in holds if held.due(datetime.now(UTC))] if due else holds
-        if not chosen:
-            terminal.out.print("nothing is held" if not due else "nothing is due", highlight=False)
-        for held in chosen:
-            subject = holding.subject_of(queues.Queues(state), held.kind, held.name)
-            _release(cluster, subject, held, dry_run=dry_run or not due)
-
-
-def _release(
-    cluster: "client.Cluster", subject: "holding.Subject", held: "cluster_queues.Hold", *, dry_run: bool
-) -> None:
-    terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
-    if dry_run:
+        subject = holding.find(state, name)
+        if not subject.hold:
+            raise ConsoleError(f"{subject.kind} {subject.name}: not held", "list holds: `tenancy cluster release`")
+        terminal.out.print(f"{subject.kind} {subject.name}: {subject.hold.text}", highlight=False)
         for line in subject.consequences(drain=False):
             terminal.out.print(f"  {line}", highlight=False)
-        return
-    holding.release(cluster, subject, held)
-    holding.dismiss(cluster, held)
-    terminal.out.print("  released", highlight=False)
+        if dry_run:
+            return
+        up.confirm(f"Release {subject.name}?", yes=yes)
+        holding.release(cluster, subject, subject.hold)
+        holding.dismiss(cluster, subject.hold)
+        terminal.out.print("  released", highlight=False)
 
 
 def doctor(
