@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ExitCode
 
 MARK: Final = "<!-- gpu-tenancy: preview -->"  # the first line, by which the comment is found and updated
 
@@ -14,8 +15,14 @@ LIMIT: Final = 65_536  # maximum characters of a comment: https://github.com/org
 
 SHORTEST: Final = 4_000  # minimum characters, below which not even a list of stacks fits
 
-_MEANINGS: Final = {0: "OK", 1: "invalid stack", 2: "mandatory policy violation", 3: "internal error in the preview"}
-_SEVERITY: Final = (3, 1, 2, 0)  # exit codes, most severe first; policies of an invalid stack are not evaluated
+# By exit code, the most severe first: after an error, policies are not evaluated.
+_MEANINGS: Final = {
+    ExitCode.USAGE: "wrong usage of the preview",
+    ExitCode.ERROR: "error, not evaluated",
+    ExitCode.BLOCKED: "Blocked",
+    ExitCode.OK: "OK",
+}
+_SEVERITY: Final = tuple(_MEANINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,9 @@ def read(folder: Path) -> tuple[StackPreview, ...]:
 
 
 def worst(previews: Sequence[StackPreview]) -> int:
-    """The most severe exit code; 0 without previews."""
-    return min((preview.code for preview in previews), key=_severity, default=0)
+    """The most severe exit code, which is `ERROR` of a preview that was killed; `OK` without previews."""
+    code = min((preview.code for preview in previews), key=_severity, default=0)
+    return code if code in _SEVERITY else ExitCode.ERROR
 
 
 def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
@@ -88,7 +96,7 @@ def _text_of(head: str, parts: dict[str, str]) -> str:
 
 
 def _meaning(code: int) -> str:
-    return _MEANINGS.get(code, f"preview exited with code {code}")
+    return _MEANINGS[ExitCode(code)] if code in _SEVERITY else f"preview exited with code {code}"
 
 
 def _part(preview: StackPreview, *, whole: bool) -> str:

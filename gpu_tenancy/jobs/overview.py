@@ -55,6 +55,12 @@ def rows(jobs: Jobs) -> tuple[JobRow, ...]:
     return tuple(sorted(found, key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else len(_ORDER)))
 
 
+def beside(jobs: Jobs, queued: Iterable[QueuedJob]) -> tuple[JobRow, ...]:
+    """Objects of a namespace that ended, are stopped, or are in no queue."""
+    listed = {job.name for job in queued}
+    return tuple(row for row in rows(jobs) if row.name not in listed)
+
+
 def chosen(rows: Iterable[_Row], user: str = "", *, pending: bool = False, by: str | None = None) -> tuple[_Row, ...]:
     """The jobs of a user, or of all; if `pending`, only those that do not run yet; `by`: as `--sort`."""
     found = [row for row in rows if user in {"", row.user} and not (pending and row.state not in _WAITING)]
@@ -105,17 +111,17 @@ def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
     return next(filter(None, stages), "starting" if begins else "stopped")
 
 
-def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "job") -> Group:
-    """Table of `tenancy jobs`, or of `what` other objects."""
+def shown(found: tuple[JobRow, ...], now: datetime | None = None) -> Group:
+    """The second table of `tenancy queue -v`."""
     now = now or datetime.now(UTC)
-    listed = table(f"{what}…", "kind", "state…", "pods#", "requests", "age#", "user…", drop=("age", "user", "kind"))
+    listed = table("other…", "kind", "state…", "pods#", "requests", "age#", "user…", drop=("age", "user", "kind"))
     for row in found:
         state = Text(row.state, style=_STYLES.get(row.state, ""))
         pods = f"{row.running}/{row.pods}" if row.pods else ""
         requested = leading_text(row.requests) if row.requests else ""
         listed.add_row(row.name, row.kind, state, pods, requested, age(row.since, now), row.user)
     notes = [Text(visible(f"{row.name}: {row.refused}"), style="red") for row in found if row.refused]
-    return Group(listed, *notes) if found else Group(Text(f"no {what}s", style="bold"))
+    return Group(listed, *notes)
 
 
 @dataclass(frozen=True, slots=True)

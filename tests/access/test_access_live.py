@@ -106,7 +106,7 @@ def test_a_binding_that_the_stack_does_not_have_is_reported(desk: Desk, cluster:
     finally:
         cluster.delete(Reference.of(binding))
     reason = "allowed by the cluster, not by the stack; remove the binding, or add it to the stack"
-    assert who.exit_code == 2
+    assert who.exit_code == 3
     assert f"error: user:ann@example.com in {OTHER}: {reason}" in who.stderr
     assert "group:system:authenticated" in who.stdout
 
@@ -121,7 +121,7 @@ def test_a_role_that_was_not_deployed_is_reported(desk: Desk, cluster: Cluster) 
         metadata: Manifest = {"name": "gpu-tenancy-leads", "namespace": SIBLING}
         kept: Manifest = {key: value for key, value in binding.items() if key != "metadata"}
         cluster.apply({**kept, "metadata": metadata})
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert (
         f"error: group:research-leads in {SIBLING}: allowed by the stack, not by the cluster; deploy the stack"
         in result.stderr

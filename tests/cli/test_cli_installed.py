@@ -255,7 +255,6 @@ ADOPT: Final = "tenancy cluster adopt --out stacks/Pulumi.adopted.yaml"
         ("admin", "tenancy cluster hold bigger --dry-run", (1, "bigger: no team, flavor or pool has this name")),
         ("admin", "tenancy cluster release", (0, "nothing is held")),
         ("admin", "tenancy usage", (0, "total nvidia.com/gpu: 16 guaranteed")),
-        ("admin", "tenancy stack move 2 a100 --from research --to production --stack dev --dry-run", (0, "10 (was 8)")),
         # Without rights they say what is missing and whom to ask.
         ("researcher", "tenancy cluster inspect", (0, "not readable: LocalQueue, Workload")),
         ("researcher", "tenancy cluster snapshot --out snapshot.json", (1, "LocalQueues not readable")),

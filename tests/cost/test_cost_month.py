@@ -262,7 +262,7 @@ def test_the_command_reads_a_file_and_says_why_there_is_nothing(tmp_path: Path) 
     assert empty.exit_code == 1
     assert "no GPU-hours in 2026-09" in empty.output
     neither = tenancy("cost", "dev", "--month", "2026-10", project=project.folder)
-    assert neither.exit_code == 1
+    assert neither.exit_code == 2
     assert "specify one of --prometheus and --from; run `kubectl port-forward" in neither.output
 
 

@@ -88,7 +88,7 @@ def test_deploys_asks_splits_joins_and_destroys(deployed: Project, platform: Pla
     shows_a_change_and_deploys_it(deployed, platform)
     assert {one: uid(cluster, one) for one in uids} == uids
     assert succeeded(tenancy(deployed, "stack", "repair", "good")).startswith("OK: ")
-    done = tenancy(deployed, "stack", "destroy", "good", "--yes")
+    done = tenancy(deployed, "destroy", "good", "--yes")
     assert counts(done.stderr) == {"good": {"delete"}}, done.stderr
     assert not [one for one in references(deployed) if cluster.get(*one)]
 
@@ -144,7 +144,7 @@ def test_a_blocked_stack_is_not_deployed(project: Project) -> None:
     rules = {"image-pinned": {"enforcementLevel": "mandatory", "mutable": ["*"]}}
     (project.folder / "strict.json").write_text(json.dumps(rules))
     done = tenancy(project, "up", "good", "--yes", "--policy", "workloads=strict.json")
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.returncode == 3, done.stdout + done.stderr
     assert "Blocked" in done.stdout
     assert "image-pinned" in done.stdout
     assert not list((project.folder / "backend").rglob("good*.json"))

@@ -297,7 +297,7 @@ def test_fit_shows_every_check_and_the_api_servers_answer(busy: Local, tmp_path:
             "✓ API server: accepts a pod of Job new (dry run)",
         ],
     )
-    assert busy.run("fit", "ml-research", "-f", file, "--now").exit_code == 2
+    assert busy.run("fit", "ml-research", "-f", file, "--now").exit_code == 3
     assert busy.cluster.get("batch/v1", "Job", "new", "ml-research") is None
 
 
@@ -323,7 +323,7 @@ def test_the_api_server_rejects_what_fit_rejects(
 ) -> None:
     pod = {**a_job("p", "ml-research", 1, 1), "apiVersion": "v1", "kind": "Pod", "spec": spec(1, **change)}
     seen = busy.run("fit", "ml-research", "-f", write(tmp_path, pod))
-    assert seen.exit_code == 2
+    assert seen.exit_code == 3
     assert said in seen.stdout
     (word,) = (line for line in seen.stdout.splitlines() if line.startswith("✗ API server: rejects Pod p: "))
     assert refusal in word
@@ -345,7 +345,7 @@ def test_a_quota_of_limits_refuses_a_container_without_one(busy: Local, tmp_path
         seen = busy.run("fit", "no-defaults", "-f", write(tmp_path, pod))
     finally:
         busy.cluster.delete(Reference.of(namespace), wait=120)
-    assert seen.exit_code == 2
+    assert seen.exit_code == 3
     assert "✗ API server: rejects Pod p: " in seen.stdout
     assert "must specify limits.cpu for: main" in seen.stdout
 
@@ -354,7 +354,7 @@ def test_the_api_servers_own_rejections_are_shown(busy: Local, tmp_path: Path) -
     odd = a_job("odd", "ml-research", 1, 1)
     odd["spec"]["paralelism"] = 3
     seen = busy.run("fit", "ml-research", "-f", write(tmp_path, odd))
-    assert seen.exit_code == 2
+    assert seen.exit_code == 3
     assert seen.stdout.splitlines()[0].startswith("Job odd does not fit: API server: rejects Job odd:")
     assert 'unknown field "spec.paralelism"' in seen.stdout
 
@@ -367,7 +367,7 @@ def test_an_existing_name_is_tried_under_another_one(busy: Local, tmp_path: Path
 def test_several_documents_are_judged_each_and_as_data(busy: Local, tmp_path: Path) -> None:
     file = write(tmp_path, a_job("a", "ml-research", 1, 1), a_job("b", "ml-research", 5, 8))
     seen = busy.run("fit", "ml-research", "-f", file, "--json")
-    assert seen.exit_code == 2
+    assert seen.exit_code == 3
     assert [(each["title"], each["verdict"]) for each in json.loads(seen.stdout)] == [
         ("Job a", "later"),
         ("Job b", "never"),
@@ -410,11 +410,11 @@ def test_fit_names_secrets_and_keys_that_are_missing(busy: Local, tmp_path: Path
         "✓ Secrets and ConfigMaps: Secret wandb has the key TOKEN",
     )
     code, line = seen(A=("wandb", "TOKN"))
-    assert code == 2
+    assert code == 3
     assert line.startswith("✗ Secrets and ConfigMaps: Secret wandb has no key TOKN (env A of container main)")
     assert line.endswith("did you mean 'TOKEN'? Known: ENTITY, TOKEN")
     code, line = seen(A=("wanb", "TOKEN"))
-    assert code == 2
+    assert code == 3
     assert "Secret wanb not found (env A of container main), so pods do not start; create it" in line
     assert "did you mean 'wandb'?" in line
 

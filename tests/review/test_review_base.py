@@ -455,7 +455,7 @@ def test_the_command_and_its_reports_name_what_the_change_hides(own_project: Pro
     own_project.write("s", pods(2))
     arguments = ["preview", "s", "--base", "HEAD", "--policy", "own", "--project", str(own_project.folder)]
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*arguments, "--out", str(tmp_path / "out")])
-    assert (result.exit_code, result.stderr) == (2, "")
+    assert (result.exit_code, result.stderr) == (3, "")
     lines = result.stdout.splitlines()
     weaker = "Policies weaker: 2 rules (few-pods: mandatory → advisory, named: mandatory → disabled)"
     assert lines[2:5] == [BLOCKED, f"- {HIDDEN}", f"- {weaker}"]  # after what the cluster must have

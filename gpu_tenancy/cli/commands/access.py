@@ -34,7 +34,7 @@ _HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
 _Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
 _Live = Annotated[
-    bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
+    bool, typer.Option("--live", help="Ask the cluster. Exit code 3 if it differs from the stack for its people.")
 ]
 
 
@@ -234,4 +234,4 @@ def _compare(expected: Iterable[str], live: Iterable[str]) -> None:
     for line in live_only:
         terminal.error_line(f"{line}: allowed by the cluster, not by the stack; {fix}")
     if stack_only or live_only:
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)

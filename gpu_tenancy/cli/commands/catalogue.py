@@ -38,7 +38,7 @@ def machines(
     """
     if cloud is not None and cloud not in catalogue.cloud_tables():
         terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, catalogue.cloud_tables())}")
-        raise typer.Exit(terminal.STACK_WRONG)
+        raise typer.Exit(terminal.ExitCode.ERROR)
     chosen = [machine for (of, _), machine in catalogue.machines().items() if cloud in {None, of}]
     rows = [_row(machine) for machine in chosen]
     drop = ("capacity", "fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable")

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
@@ -79,7 +79,7 @@ def _read(
     if (prometheus is None) == (source is None):
         forward = "kubectl port-forward -n monitoring svc/kube-prometheus-stack-prometheus 9090"
         fix = f"run `{forward}` and set --prometheus http://127.0.0.1:9090, or set --from to a file of Workloads"
-        raise ConsoleError("specify one of --prometheus and --from", fix)
+        raise UsageError("specify one of --prometheus and --from", fix)
     if prometheus is not None:
         terminal.progress(f"asking {prometheus}")
         return cost_prometheus.of_prometheus(stack, terms, cost_prometheus.Prometheus(prometheus), period)

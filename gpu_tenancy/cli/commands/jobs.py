@@ -1,4 +1,4 @@
-"""Commands about the jobs of a team by name: `jobs`, `claims`, `logs`, `top`, `cancel` and `requeue`."""
+"""Commands about the jobs of a team by name: `claims`, `logs`, `top`, `cancel` and `requeue`."""
 
 import sys
 from collections.abc import Generator, Iterable
@@ -30,35 +30,6 @@ with lazily():
 
 _Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-
-def jobs(
-    team: options.Team = None,
-    *,
-    namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    every: options.Every = 5.0,
-    me: options.Me = False,
-    pending: options.Pending = False,
-    sort: options.Sort = None,
-    watch: options.Watch = False,
-    embedded: options.Embedded = False,
-    output: Output = None,
-) -> None:
-    """List all jobs, servers and single pods of a team, also those that ended or are in no queue.
-
-    [dim]tenancy jobs ml-research[/dim]
-    """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
-        team = team_of(cluster, team, namespace, "tenancy jobs TEAM")
-        user = options.user_of(cluster) if me else ""
-
-        def ask() -> tuple[overview.JobRow, ...]:
-            rows = overview.rows(team_jobs.read_jobs(cluster, team, queued=True))
-            return overview.chosen(rows, user, pending=pending, by=sort)
-
-        show_answer(ask, overview.shown, overview.data, output, every if watch else None)
 
 
 def claims(
@@ -103,7 +74,7 @@ def logs(
 ) -> None:
     """Print the logs of a job over all of its pods, each line with the number of its pod if there are several.
 
-    With --follow, exit code 2: the job failed.
+    With --follow, exit code 3: the job failed.
 
     [dim]tenancy logs nightly -f[/dim]
     """
@@ -132,7 +103,7 @@ def followed(
         return
     _note(f"{name}: {end.lower() or 'deleted'}")
     if end in demand.FAILED:
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def top(

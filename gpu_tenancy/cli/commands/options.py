@@ -10,7 +10,7 @@ from rich.console import Group
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
@@ -60,7 +60,7 @@ _FIXES: Final = {
     400: "correct the field that the message names",
     401: "log in again, or specify another kubeconfig or context",
     404: "check the name and the namespace",
-    409: "choose another name, or end what has it: `tenancy jobs` lists it, `tenancy cancel NAME` deletes it",
+    409: "choose another name, or end what has it: `tenancy queue -v` lists it, `tenancy cancel NAME` deletes it",
     422: "correct the field that the message names",
 }
 
@@ -77,7 +77,7 @@ def whose(cluster: "client.Cluster", team: str | None, namespace: str | None, *,
     """
     team = _one(team, namespace)
     if everybody and team:
-        raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
+        raise UsageError(f"{team}: --all shows all teams", "remove one of them")
     own = team or cluster.namespace
     return own, "" if everybody else own
 
@@ -93,7 +93,7 @@ def team_of(cluster: "client.Cluster", team: str | None, namespace: str | None, 
 def _one(team: str | None, namespace: str | None) -> str | None:
     """The team that the user names, as the argument or as the option. Raises ConsoleError if they differ."""
     if team and namespace and team != namespace:
-        raise ConsoleError(f"{team} and -n {namespace} are different namespaces", "specify one")
+        raise UsageError(f"{team} and -n {namespace} are different namespaces", "specify one")
     return team or namespace
 
 
@@ -104,7 +104,7 @@ def place_of(cluster: "client.Cluster", job: str, namespace: str | None) -> tupl
     """
     home, _, name = job.rpartition("/")
     if home and namespace:
-        raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
+        raise UsageError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
     home = home or namespace or cluster.namespace
     if not home:
         raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
@@ -121,7 +121,7 @@ def show_answer(
     """Prints an answer once, or every so many seconds. Raises ConsoleError if programs are to get it repeatedly."""
     if every is not None:
         if output:
-            raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
+            raise UsageError("--watch and -o cannot be combined", "remove one of them")
         show.follow(terminal.out, lambda: shown(ask()), every)
         return
     with terminal.reported_if_slow("reading the cluster"):

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.cli.commands import options
@@ -116,14 +116,14 @@ def submit(
     """Submit a job to the queue of your team, unless it can never be admitted.
 
     Queue, node selector, tolerations, CPU and memory are filled in by what your team has. It says first whether the job
-    fits; if it does not, or with -v, it prints the checks of `tenancy fit`. Exit code 2: it does not fit and was not
+    fits; if it does not, or with -v, it prints the checks of `tenancy fit`. Exit code 3: it does not fit and was not
     submitted; or the job of --after, or with --follow the job itself, failed.
 
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         if schedule and (follow or after):
-            raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
+            raise UsageError("--schedule: cannot be combined with --after or --follow", "remove one of them")
         if framework == "mpi" or framework == "deepspeed":  # noqa: PLR1714 - so that the types are narrowed
             fix = f"add the job to `training` of the stack with `framework: {framework}`, or use --framework pytorch"
             raise ConsoleError(f"--framework {framework}: {NO_LAUNCHER}", fix)
@@ -147,10 +147,10 @@ def submit(
         )
         if file:
             if wish != submitting.Wish(""):
-                raise ConsoleError("--file: cannot be combined with options of the job", "set them in the file")
+                raise UsageError("--file: cannot be combined with options of the job", "set them in the file")
             wish = job_files.read_job(file, team)
         elif not image:
-            raise ConsoleError("no image", "set --image, or --file")
+            raise UsageError("no image", "set --image, or --file")
         wish = replace(wish, user=options.user_of(cluster))
         if after and not dry_run:
             _wait_for(cluster, after, team)
@@ -166,11 +166,11 @@ def submit(
         terminal.out.print(show.fitting(result, brief=brief), highlight=False)
         if result.verdict == "never":
             terminal.error_line("not submitted, since it can never be admitted")
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
         submitted = cluster.create(created)
         title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"
-        where = "jobs" if schedule else "queue"
-        terminal.out.print(f"{title} submitted; `tenancy {where} {team}` lists it", highlight=False)
+        where = f"queue {team}{' -v' if schedule else ''}"
+        terminal.out.print(f"{title} submitted; `tenancy {where}` lists it", highlight=False)
         if follow:
             followed(cluster, submitted)
 
@@ -188,7 +188,7 @@ def _wait_for(cluster: "client.Cluster", after: str, team: str) -> None:
         live = cluster.get(*references.Reference.of(live))
     if not live or demand.outcome(live) in demand.FAILED:
         terminal.error_line(f"not submitted, since {name} {'failed' if live else 'was deleted'}")
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:

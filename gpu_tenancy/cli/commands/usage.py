@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of, whose
 from gpu_tenancy.cli.lazy import lazily
@@ -83,33 +84,45 @@ def queue(
     pending: options.Pending = False,
     sort: options.Sort = None,
     everybody: options.Everybody = False,
+    verbose: options.Verbose = False,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List the jobs of a team: what each holds or requests, state, place, wait, and who can preempt what is borrowed.
 
-    Without a team and a namespace in the kubeconfig's context, it lists those of all teams. With --gpus, how busy the
-    GPUs of a team's admitted jobs are; `?` where pods do not tell, with the reason below the table.
+    Without a team and a namespace in the kubeconfig's context, it lists those of all teams. With -v, also the jobs of a
+    team that ended, its stopped notebooks, and servers and pods that are in no queue. With --gpus, how busy the GPUs of
+    a team's admitted jobs are; `?` where pods do not tell, with the reason below the table.
 
     [dim]tenancy queue ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
-        if gpus and not only:
-            raise ConsoleError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
+        if (gpus or verbose) and not only:
+            option = "--gpus" if gpus else "--verbose"
+            raise UsageError(f"{option}: reads the pods of one team", f"specify it: `tenancy queue TEAM {option}`")
         durations, user = _durations(history), options.user_of(cluster) if me else ""
         smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
-        def ask() -> listing.Listing:
+        def ask() -> tuple[listing.Listing, tuple[overview.JobRow, ...]]:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
             listing.require_readable(state, only)
             found = listing.listing(replace(state, history=durations), only)
+            objects = team_jobs.read_jobs(cluster, only, queued=True) if smi or verbose else None
+            others = overview.beside(objects, found.jobs) if objects and verbose else ()
             found = replace(found, jobs=overview.chosen(found.jobs, user, pending=pending, by=sort))
-            return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
+            found = listing.with_gpu_use(found, objects, smi) if objects and smi else found
+            return found, overview.chosen(others, user, pending=pending, by=sort)
 
-        shown = partial(listing.shown, every_team=not only, busy=gpus)
-        show_answer(ask, shown, listing.data, output, every if watch else None)
+        def shown(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> Group:
+            queued = listing.shown(found[0], every_team=not only, busy=gpus)
+            return Group(queued, Text(""), overview.shown(found[1])) if found[1] else queued
+
+        def data(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> dict[str, object]:
+            return listing.data(found[0]) | ({"others": overview.data(found[1])} if verbose else {})
+
+        show_answer(ask, shown, data, output, every if watch else None)
 
 
 def fit(
@@ -120,13 +133,13 @@ def fit(
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     history: HistoryFile = None,
-    now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Exit with code 3 also if it fits, but not now.")] = False,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Check a workload against quota, queue, nodes and a dry run of the API server.
 
-    Nothing is created. Exit code 0: it fits, now or when others end or release quota; 2: it does not fit.
+    Nothing is created. Exit code 0: it fits, now or when others end or release quota; 3: it does not fit.
 
     [dim]tenancy fit ml-research -f job.yaml[/dim]
     """
@@ -140,7 +153,7 @@ def fit(
         answer(output, show.data(results), *parts, names=[result.title for result in results])
         missed = {"never", "later"} if now else {"never"}
         if any(result.verdict in missed for result in results):
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def read_for_fit(cluster: "client.Cluster", team: str) -> "reading.State":

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, for_programs, is_for_programs
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import seconds
@@ -82,12 +82,12 @@ def whatif(
         given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
         chosen = [name for name, value in given.items() if value]
         if len(chosen) > 1:
-            raise ConsoleError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
+            raise UsageError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
         if scenarios:
             _simulate(scenarios, out)
             return
         if stack is None:
-            raise ConsoleError("STACK is missing", "specify a stack, or --scenarios FILE")
+            raise UsageError("STACK is missing", "specify a stack, or --scenarios FILE")
         tree = options.tree_of(stack, project)
         for name in (team, first, last):
             _known(tree, name)
@@ -143,7 +143,7 @@ def _read(file: Path, tree: "shares.Tree") -> "list[stage.JobStep]":
         return scenario_files.read_scenario(file, tree)
     except scenario_files.ScenarioError as error:
         terminal.problems(error.lines, str(file))
-        raise typer.Exit(terminal.STACK_WRONG) from error
+        raise typer.Exit(terminal.ExitCode.ERROR) from error
 
 
 def demo(
@@ -165,7 +165,7 @@ def demo(
 ) -> None:
     """Play a scenario of jobs on a stack, in the simulation of Kueue: who borrows, who gives way to whom, and why.
 
-    With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 2 if not.
+    With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 3 if not.
 
     [dim]tenancy local demo example-elastic --live[/dim]
     """
@@ -180,7 +180,7 @@ def demo(
         if is_for_programs(output):
             for_programs(output, timelines.timeline_data(timeline), tree.team_shares)
         if not timeline.agrees:
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def _steps(tree: "shares.Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[stage.JobStep], str]":
@@ -294,7 +294,7 @@ def _jobs(
 ) -> "tuple[Iterable[replays.JobRecord], str, Mapping[str, int]]":
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
     if (prometheus is None) == (source is None):
-        raise ConsoleError("specify one of --from and --prometheus", "set --from to a file of recorded jobs")
+        raise UsageError("specify one of --from and --prometheus", "set --from to a file of recorded jobs")
     if source is not None:
         return traces.Trace(source), source.name, {}
     period = statement.Period.of(month, datetime.now(UTC))

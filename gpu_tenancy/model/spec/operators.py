@@ -28,7 +28,7 @@ ChartDigest: TypeAlias = Annotated[
     Matching(
         re.compile(r"sha256:[0-9a-f]{64}"),
         "is not a digest of a chart",
-        "set sha256: and 64 hexadecimal digits; `tenancy cluster charts` prints it",
+        "set sha256: and 64 hexadecimal digits; `tenancy cluster doctor STACK --charts` prints it",
     ),
 ]
 """Digest of a chart: of its archive in an HTTP repository, of its manifest in an OCI registry."""

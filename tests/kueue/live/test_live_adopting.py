@@ -161,7 +161,7 @@ def test_pulumi_takes_over_a_foreign_cluster_while_its_jobs_run(queueing: Queuei
             file.write_text(without_adopt(content), encoding="utf-8")
             steps = json.loads(succeeded(cli("preview", "--json")))["steps"]
         finally:
-            succeeded(tenancy(project, "stack", "destroy", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))
+            succeeded(tenancy(project, "destroy", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))
     assert after == before
     assert {reference: now[reference] for reference in existing} == existing
     assert all(now.values())

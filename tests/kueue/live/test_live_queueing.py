@@ -235,7 +235,7 @@ def test_a_held_team_admits_nothing_until_it_is_released(held: Queueing) -> None
     assert "is held by" in tenancy(held, "why", f"{TEAM}/waits").stdout
     assert f"ClusterQueue {TEAM} is held by" in tenancy(held, "usage", TEAM).stdout
     assert not is_true(held_workload(held, "waits"), "Admitted")  # Three CPUs are free.
-    tenancy(held, "cluster", "release", TEAM)
+    tenancy(held, "cluster", "release", TEAM, "--yes")
     admitted(held, "waits")
     assert at(live(held, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"
 
@@ -243,7 +243,7 @@ def test_a_held_team_admits_nothing_until_it_is_released(held: Queueing) -> None
 def test_a_drained_team_ends_what_runs_and_starts_it_again(held: Queueing) -> None:
     tenancy(held, "cluster", "hold", TEAM, "--drain", "--yes")
     held.cluster.wait_for(lambda: not is_true(held_workload(held, "runs"), "QuotaReserved"), what="the eviction")
-    tenancy(held, "cluster", "release", TEAM)
+    tenancy(held, "cluster", "release", TEAM, "--yes")
     admitted(held, "runs", "waits")
 
 
@@ -318,5 +318,5 @@ def test_a_deployment_leaves_a_held_flavor_as_it_is(held: Queueing) -> None:
     tenancy(held, "cluster", "hold", FLAVOR, "--yes")
     with pytest.raises(Exception, match="gpu-tenancy-hold"):
         held.cluster.apply(held_object("ResourceFlavor", FLAVOR, nodeTaints=[TAINT]))
-    tenancy(held, "cluster", "release", FLAVOR)
+    tenancy(held, "cluster", "release", FLAVOR, "--yes")
     held.cluster.apply(held_object("ResourceFlavor", FLAVOR, nodeTaints=[TAINT]))
