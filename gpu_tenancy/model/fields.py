@@ -151,7 +151,7 @@ def _image(text: str) -> str:
     return text
 
 
-def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, str]) -> BeforeValidator:
+def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, str], least: int = 0) -> BeforeValidator:
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise refuse(rule, fix)
@@ -159,6 +159,8 @@ def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, s
             amount = parse(value)
         except ValueError as error:
             raise refuse(rule, fix) from error
+        if 0 < amount < least and str(amount) == str(value):
+            raise refuse("is an amount of bytes", f"write its unit: {value}Gi")
         if amount > most[0]:
             raise refuse(f"exceeds the maximum of {most[1]}", "lower it")
         return amount
@@ -177,6 +179,7 @@ _BYTES: Final = _amount(
     "is not an amount of memory or storage",
     "set bytes such as 512Mi, 64Gi or 2Ti",
     (MOST_BYTES, format_bytes(MOST_BYTES)),
+    least=2**20,  # Fewer bytes lack their unit.
 )
 
 

@@ -14,7 +14,7 @@ from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.names import UNREAD
-from gpu_tenancy.model.schema import example, known_keys, meaning
+from gpu_tenancy.model.schema import example, is_described, known_keys, meaning
 from gpu_tenancy.model.source import Source, value_at
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import manager_problems, with_workers
@@ -169,6 +169,8 @@ def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:
     context = detail.get("ctx", {})
     if detail["type"] == "stack":
         return context["rule"], context["fix"]
+    named = detail["loc"][:-1] if detail["type"] == "extra_forbidden" else detail["loc"]
+    place = detail["loc"] if is_described(named) else place
     if detail["type"] in {"extra_forbidden", "literal_error", "union_tag_invalid"}:
         return _unknown(detail, place)
     what = f": {description}" if (description := meaning(place)) else ""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gpu_tenancy.base.problems import dotted
+from gpu_tenancy.base.problems import dotted, nearest
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS, gpus
 from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.outlook.bill import Bill, bill
@@ -183,7 +184,7 @@ class StackOutlook:
     pulls: tuple[str, ...] = ()  # rights of the nodes to pull images of the allowed registries
     caches: tuple[CacheOutlook, ...] = ()
     guarantee_warnings: tuple[str, ...] = ()
-    priority_warnings: tuple[str, ...] = ()  # classes of teams with which the scheduler ends pods
+    other_warnings: tuple[str, ...] = ()  # GPU models that are unknown; classes with which the scheduler ends pods
     cluster: str = ""  # service and name, such as `EKS ml-prod`
     kubernetes: str = ""  # minor version of a created cluster; empty for others
 
@@ -200,9 +201,9 @@ class StackOutlook:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of guarantees that CPU or memory bound, of priorities and of servers' bounds, each with place and fix."""
+        """About guarantees that CPU or memory bound, GPU models, priorities and servers, each with place and fix."""
         of_servers = (warning for server in self.serving for warning in server.warnings)
-        return (*self.guarantee_warnings, *self.priority_warnings, *of_servers)
+        return (*self.guarantee_warnings, *self.other_warnings, *of_servers)
 
 
 def outlook(stack: Stack) -> StackOutlook:
@@ -246,7 +247,7 @@ def outlook(stack: Stack) -> StackOutlook:
         network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),
         caches=tuple(caches_of_stack(tree)),
         guarantee_warnings=tuple(guarantee_warnings(tree)),
-        priority_warnings=tuple(_priority_warnings(stack)),
+        other_warnings=(*_model_warnings(tree), *_priority_warnings(stack)),
         cluster=f"{rules_of(service_of(stack.cluster)).title} {getattr(stack.cluster, 'name', '')}".strip(),
         kubernetes=stack.cluster.kubernetes or "",
     )
@@ -259,6 +260,16 @@ def _expects(tree: Tree) -> str:
     provided = f"; {', '.join(tree.stack.cluster.provides)} (cluster.provides)" if tree.stack.cluster.provides else ""
     check = f"; `kubectl api-versions` must list {', '.join(groups)}" if groups else ""
     return f"Expected in the cluster, not checked: {', '.join(versions)}{provided}{check}" if expected else ""
+
+
+def _model_warnings(tree: Tree) -> Iterator[str]:
+    for pool in tree.nvidia_pools:
+        label = f"{PRODUCT_LABELS['nvidia.com']}={pool.product}"
+        if pool.gpu and pool.model is None and PRODUCT_LABELS["nvidia.com"] not in pool.pool.labels:
+            model = pool.gpu.lower()
+            alike = [name for name in gpus() if name.startswith(model)] or gpus()
+            known = f"GPU model {pool.gpu} is not in the catalogue ({nearest(model, alike)})"
+            yield f"{dotted(('pools', pool.name))}: {known}; use one of these, or check that its nodes have {label}"
 
 
 def _priority_warnings(stack: Stack) -> Iterator[str]:
