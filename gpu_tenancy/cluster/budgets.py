@@ -132,11 +132,21 @@ def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest,
     return spec, tuple(texts)
 
 
+def container_defaults(rule: Manifest) -> tuple[dict[str, Json], dict[str, Json]]:
+    """`default` and `defaultRequest` of a container rule of a LimitRange, as the API server fills them on a write.
+
+    `SetDefaults_LimitRangeItem`: https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/core/v1/defaults.go
+    """
+    default = {**map_at(rule, "max"), **map_at(rule, "default")}
+    return default, {**map_at(rule, "min"), **default, **map_at(rule, "defaultRequest")}
+
+
 def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[str]) -> dict[str, Json]:
     own_limits, own_requests = (map_at(container, "resources", which) for which in ("limits", "requests"))
     own_requests = {**own_limits, **own_requests}
-    new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}
-    new_requests = {name: value for name, value in map_at(rule, "defaultRequest").items() if name not in own_requests}
+    default, default_request = container_defaults(rule)
+    new_limits = {name: value for name, value in default.items() if name not in own_limits}
+    new_requests = {name: value for name, value in default_request.items() if name not in own_requests}
     given: list[str] = []
     for kind, values in (("requests", new_requests), ("limits", new_limits)):
         if names := [name for name in ordered(values) if amount(name, values[name])]:
