@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 import yaml
@@ -23,11 +23,11 @@ from gpu_tenancy.cli.lazy import lazily
 from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 
 with lazily():
-    from gpu_tenancy.cluster import demand
+    from gpu_tenancy.cluster import demand, pods
     from gpu_tenancy.explain import show
     from gpu_tenancy.jobs import job_files, submitting
     from gpu_tenancy.jobs import jobs as team_jobs
-    from gpu_tenancy.kube import client, references
+    from gpu_tenancy.kube import client, errors, references
 
 
 Mounts = Annotated[
@@ -163,16 +163,28 @@ def submit(
                 return
             (result,) = judged(cluster, team, state, [demand.demand(manifest, team)])
         brief = not verbose and result.verdict in {"now", "later"}
+        submitted = _created(cluster, created) if result.verdict != "never" else {}
         terminal.out.print(show.fitting(result, brief=brief), highlight=False)
-        if result.verdict == "never":
+        if not submitted:
             terminal.error_line("not submitted, since it can never be admitted")
             raise typer.Exit(terminal.ExitCode.BLOCKED)
-        submitted = cluster.create(created)
         title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"
         where = f"queue {team}{' -v' if schedule else ''}"
         terminal.out.print(f"{title} submitted; `tenancy {where}` lists it", highlight=False)
         if follow:
             followed(cluster, submitted)
+
+
+def _created(cluster: "client.Cluster", manifest: "dict[str, Any]") -> "pods.Manifest":
+    """Creates the object. Raises ConsoleError if its name is in use."""
+    try:
+        return cluster.create(manifest)
+    except errors.ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        place = f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"
+        fix = f"set another --name, or run `tenancy cancel {place} --yes` first"
+        raise ConsoleError(f"{manifest['kind']} {place} exists already", fix) from error
 
 
 def _wait_for(cluster: "client.Cluster", after: str, team: str) -> None:

@@ -159,7 +159,7 @@ def fit(
 def read_for_fit(cluster: "client.Cluster", team: str) -> "reading.State":
     """What `fit` needs of a cluster; raises ConsoleError if the namespace does not exist."""
     state = reading.read(cluster, explain_fit.KINDS, team, only=explain_fit.OWN)
-    explain_fit.require_team(state, team)
+    reading.require_team(state, team, "queues", "LocalQueue")
     return state
 
 
@@ -173,10 +173,7 @@ def judged(
     results: list[explain_fit.Fitting] = []
     for demand in demands:
         result = explain_fit.judge(state, team, demand)
-        later = {answer.check for answer in result.answers if answer.verdict == "later"}
-        full = reading.Check.NAMESPACE_QUOTA in later
-        # The API server's dry run is the last check.
-        results.append(replace(result, answers=(*result.answers, *dry_run.ask(cluster, demand, full=full))))
+        results.append(replace(result, answers=dry_run.with_answers(cluster, demand, result.answers)))
     return results
 
 
