@@ -61,8 +61,8 @@ class Stack(Section):
     cohorts: dict[Name, Cohort] = {}
     """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}
-    """Teams by name, which is also the team's namespace; or a file beside the stack's file that has this section, such
-    as `teams.yaml`: Pulumi does not start the program of a stack whose config is longer than 128 KiB."""
+    """Teams by name; the name is also the namespace. Or a file beside the stack's file that has this section, such as
+    `teams.yaml`: Pulumi does not start the program of a stack whose config is longer than 128 KiB."""
     people: People = People()
     """Administrators and auditors, and short names for people; or a file beside the stack's file that has this section,
     such as `people.yaml`, for several stacks."""
