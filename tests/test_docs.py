@@ -223,7 +223,7 @@ def test_every_make_target_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert named <= targets
-    wanted = {"README.md": {"up", "test"}, "getting-started.md": {"up", "down", "test", "preview"}}
+    wanted = {"README.md": {"up", "test"}, "getting-started.md": {"up", "down", "preview"}}
     assert wanted.get(page.name, set()) <= named
 
 

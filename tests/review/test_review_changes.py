@@ -113,6 +113,11 @@ def test_long_values_are_shortened_and_missing_ones_are_empty() -> None:
     assert (field.before, len(field.after), field.after[-1]) == ("", 120, "…")
 
 
+def test_seconds_are_also_shown_in_a_larger_unit() -> None:
+    (change,) = changes(config_map(data={"a": "45s"}), config_map(data={"a": "1209600s"}))
+    assert [(field.before, field.after) for field in change.fields] == [("45s", "1209600s (14d)")]
+
+
 def test_config_maps_are_changed_in_place(project: Project) -> None:
     found = rendered(project, small())
     provider = next(
