@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from builders import Data, planned
-from cloud_descriptions import allowed
 from cloud_stacks import (
     DEPLOYER,
     LIST,
@@ -29,6 +28,7 @@ from cloud_stacks import (
 from components_builders import program
 from eks_description import DESCRIPTION, DOCUMENTED
 from eks_shapes import CALLS, service
+from object_cases import allowed
 from pulumi.runtime.proto.resource_pb2 import ResourceInvokeRequest, ResourceInvokeResponse
 from pulumi_aws.eks.outputs import (
     ClusterCertificateAuthority,
