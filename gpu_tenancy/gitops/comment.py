@@ -11,9 +11,9 @@ from gpu_tenancy.base.terminal import ExitCode
 
 MARK: Final = "<!-- gpu-tenancy: preview -->"  # the first line, by which the comment is found and updated
 
-LIMIT: Final = 65_536  # maximum characters of a comment: https://github.com/orgs/community/discussions/27190.
-
-SHORTEST: Final = 4_000  # minimum characters, below which not even a list of stacks fits
+# Characters of a comment, to which GitHub's action adds a few; GitHub's own maximum is 65,536:
+# https://github.com/orgs/community/discussions/27190.
+LIMIT: Final = 64_000
 
 # By exit code, the most severe first: after an error, policies are not evaluated.
 _MEANINGS: Final = {
@@ -59,13 +59,8 @@ def worst(previews: Sequence[StackPreview]) -> int:
     return code if code in _SEVERITY else ExitCode.ERROR
 
 
-def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
-    """A table of all stacks, then all reports, the most severe first, complete or shortened to their head.
-
-    Raises ConsoleError if the limit is below `SHORTEST`.
-    """
-    if limit < SHORTEST:
-        raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {SHORTEST}")
+def comment(previews: Sequence[StackPreview]) -> str:
+    """A table of all stacks, then all reports, the most severe first, complete or shortened to their head."""
     ordered = sorted(previews, key=lambda preview: (_severity(preview.code), preview.stack))
     rows = [f"| {'✓' if item.code == 0 else '✗'} | `{item.stack}` | {_meaning(item.code)} |" for item in ordered]
     head = "\n".join(["| | stack | |", "|---|---|---|", *rows])
@@ -75,12 +70,12 @@ def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
     parts = {preview.stack: _part(preview, whole=False) for preview in ordered}
     for preview in ordered:
         longer = {**parts, preview.stack: _part(preview, whole=True)}
-        if len(_text_of(head, longer)) <= limit:
+        if len(_text_of(head, longer)) <= LIMIT:
             parts = longer
     comment = _text_of(head, parts)
-    if len(comment) > limit:
+    if len(comment) > LIMIT:
         comment = _text_of(head, {})
-    if len(comment) > limit:
+    if len(comment) > LIMIT:
         failed = sum(1 for preview in ordered if preview.code)
         counted = f"{len(ordered)} stacks previewed, {failed} not OK. The reports are artifacts of this run."
         comment = _text_of(counted, {})

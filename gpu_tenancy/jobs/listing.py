@@ -28,7 +28,7 @@ from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.explain.coverage import uncovered
 from gpu_tenancy.explain.pending import borrowings
 from gpu_tenancy.explain.unblock import expected_of
-from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.jobs import Jobs, uid_of
 from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, together
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.names import USER
@@ -98,8 +98,9 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     queues = queues or Queues(state)
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
     expected, places, reasons = _waits(queues, workloads), _places(queues), dict[str, str]()
+    users = _users(state.of("Pod"))
     jobs = [
-        replace(_job(one, places), wait=expected.get(one.label), uncovered=_uncovered(queues, one, reasons))
+        replace(_job(one, places, users), wait=expected.get(one.label), uncovered=_uncovered(queues, one, reasons))
         for one in workloads
     ]
     bound: dict[str, list[str]] = {}
@@ -166,7 +167,17 @@ def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Lis
     return replace(listing, jobs=listed, notes=(*listing.notes, *notes))
 
 
-def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJob:
+def _users(pods: Iterable[Manifest]) -> dict[str, str]:
+    """Users by the uids of their pods and of the pods' owners: Kueue copies no label of a StatefulSet."""
+    return {
+        uid: user
+        for pod in pods
+        if (user := label(pod, USER))
+        for uid in (uid_of(pod), *(text_at(owner, "uid") for owner in maps_at(pod, "metadata", "ownerReferences")))
+    }
+
+
+def _job(workload: Workload, places: Mapping[str, tuple[int, bool]], users: Mapping[str, str]) -> QueuedJob:
     waits: JobState = "stopped" if workload.on_hold else "held back" if workload.held_back else "pending"
     state = _STAGES.get(workload.stage) or waits
     place, at_least = places.get(workload.label, (None, False)) if state == "pending" else (None, False)
@@ -182,7 +193,7 @@ def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJo
         workload.priority,
         state,
         text_at(condition(workload.manifest, _SINCE.get(state, "")), "lastTransitionTime") or workload.since,
-        label(workload.manifest, USER),
+        label(workload.manifest, USER) or next((users[uid] for uid in workload.owners if uid in users), ""),
         place,
         at_least,
     )

@@ -83,8 +83,8 @@ def test_who_can_answers_the_same_from_the_stack_and_the_cluster(asked: tuple[st
 
 
 def test_the_control_plane_is_counted_and_shown_on_request(desk: Desk) -> None:
-    few, every = (desk.run("access", "who-can", "list", "secrets", "--live", *more) for more in ((), ("--all",)))
-    assert "of the control plane and of operators not shown (use --all)" in few.stderr
+    few, every = (desk.run("access", "who-can", "list", "secrets", "--live", *more) for more in ((), ("--verbose",)))
+    assert "of the control plane and of operators not shown (use --verbose)" in few.stderr
     assert "group:system:masters" not in few.stdout
     assert "group:system:masters whole cluster cluster-admin" in " ".join(every.stdout.split())
 

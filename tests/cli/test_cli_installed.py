@@ -339,13 +339,6 @@ def test_the_clouds_sdk_is_an_extra_of_the_requirement(tmp_path: Path) -> None:
     assert f"gpu-tenancy[aws,gcp]=={version('gpu-tenancy')}\n" in (tmp_path / "two/requirements.txt").read_text()
 
 
-def test_the_registry_of_images_is_that_of_the_example(tmp_path: Path) -> None:
-    start(tmp_path / "new", registry="ghcr.io/example")
-    assert 'image: "ghcr.io/example/ml/train:1.0.0"' in (tmp_path / "new/stacks/Pulumi.dev.yaml").read_text()
-    with pytest.raises(ConsoleError, match="'Docker Hub' is not a registry; use its host"):
-        start(tmp_path / "other", registry="Docker Hub")
-
-
 def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Report) -> None:
     start(tmp_path / "github")
     workflows = sorted((tmp_path / "github/.github/workflows").glob("*.yaml"))

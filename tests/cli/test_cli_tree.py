@@ -48,6 +48,17 @@ def test_the_version_is_that_of_the_package() -> None:
 LINES = [name for name, _ in command_tree(TREE)]
 
 
+def test_commands_and_options_stay_few() -> None:
+    helps: dict[str, set[str]] = {}
+    for _, command in command_tree(TREE):
+        for option in command.params:
+            for name in (*option.opts, *option.secondary_opts):
+                helps.setdefault(name, set()).add(getattr(option, "help", "") or "")
+    long = {name for name in helps if name.startswith("--")}
+    assert (len(LINES) <= 45, len(long) <= 60) == (True, True), (len(LINES), len(long))
+    assert helps["--all"] == helps["-A"] == {"Show all teams."}
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_every_command_exits_as_click_programs_do(line: str) -> None:
     assert tenancy(*line.split(), "--help").exit_code == ExitCode.OK

@@ -255,15 +255,15 @@ def test_the_command_reads_a_file_and_says_why_there_is_nothing(tmp_path: Path) 
     project.write("dev", lab())
     file = tmp_path / "workloads.json"
     file.write_text(json.dumps({"items": [one()]}), encoding="utf-8")
-    done = tenancy("cost", "dev", "--month", "2026-10", "--from", file, project=project.folder)
+    done = tenancy("cost", "dev", "--month", "2026-10", "--used", file, project=project.folder)
     assert done.exit_code == 0, done.output
     assert "2026-10: 96 GPU-hours used, $960; of 10,416 guaranteed" in done.output
-    empty = tenancy("cost", "dev", "--month", "2026-09", "--from", file, project=project.folder)
+    empty = tenancy("cost", "dev", "--month", "2026-09", "--used", file, project=project.folder)
     assert empty.exit_code == 1
     assert "no GPU-hours in 2026-09" in empty.output
     neither = tenancy("cost", "dev", "--month", "2026-10", project=project.folder)
     assert neither.exit_code == 2
-    assert "specify one of --prometheus and --from; run `kubectl port-forward" in neither.output
+    assert "specify one of --prometheus and --used; run `kubectl port-forward" in neither.output
 
 
 def test_a_stack_without_gpus_has_no_gpu_hours() -> None:

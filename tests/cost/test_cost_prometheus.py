@@ -168,7 +168,7 @@ def test_jobs_of_a_month_are_played_again(server: Prometheus, tmp_path: Path) ->
     assert found["leftOut"] == left_out
     assert sum(group["gpuHours"] for group in found["groups"]) == 20
     for more, code, message in (
-        (("--from", "jobs.jsonl"), 2, "specify one of --from and --prometheus"),
+        (("--used", "jobs.jsonl"), 2, "specify one of --used and --prometheus"),
         (("--month", "2026-09"), 1, "has no samples of kube_job_created in 2026-09 of a team of the stack"),
     ):
         refused = tenancy(*words, *more, project=project.folder)

@@ -44,15 +44,6 @@ def test_a_missing_pulumi_cli_is_an_error_with_the_fix(
     assert (done.exit_code, done.stderr) == (1, told)
 
 
-def test_report_of_an_environment_covers_its_own_stacks(project: Project) -> None:
-    project.write("good", sections(split=True))
-    done = in_process("preview", "good", "--all", "--json", project=project.folder)
-    assert done.exit_code == 1
-    assert done.stderr.startswith(
-        "error: --all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --used, --out"
-    )
-
-
 def write(project: Project, platform: Platform, *, split: bool = False, **cohorts: str) -> None:
     """Writes the stack, with the salt that is in the file already."""
     file = project.folder / "stacks" / "Pulumi.good.yaml"

@@ -219,14 +219,14 @@ def test_recorded_jobs_tell_how_long_a_job_waits(busy: Local, tmp_path: Path) ->
         {"at": 0, "duration": "3650d", "team": f"ml-{team}"} for team in ("research", "experiments") for _ in range(12)
     ]
     file.write_text("\n".join(map(json.dumps, jobs)), encoding="utf-8")
-    (wait,) = (line for line in busy.lines("why", "ml-research/r2", "--history", str(file)) if "expected" in line)
+    (wait,) = (line for line in busy.lines("why", "ml-research/r2", "--used", str(file)) if "expected" in line)
     assert re.fullmatch(r"  expected wait: about \d+ d", wait)
-    unblock = json.loads(busy.run("why", "ml-research/r2", "--json", "--history", str(file)).stdout)["unblock"]
+    unblock = json.loads(busy.run("why", "ml-research/r2", "--json", "--used", str(file)).stdout)["unblock"]
     assert 0 < unblock["estimate"]["low"] <= unblock["estimate"]["high"] < 3650 * 86_400
-    assert "about" in busy.run("queue", "ml-research", "--history", str(file)).stdout
-    missing = busy.run("why", "ml-research/r2", "--history", str(tmp_path / "none"))
+    assert "about" in busy.run("queue", "ml-research", "--used", str(file)).stdout
+    missing = busy.run("why", "ml-research/r2", "--used", str(tmp_path / "none"))
     assert missing.exit_code == 1
-    assert "--history:" in missing.output
+    assert "--used:" in missing.output
 
 
 def test_why_requires_a_namespace_and_suggests_similar_names(busy: Local) -> None:
@@ -297,7 +297,6 @@ def test_fit_shows_every_check_and_the_api_servers_answer(busy: Local, tmp_path:
             "✓ API server: accepts a pod of Job new (dry run)",
         ],
     )
-    assert busy.run("fit", "ml-research", "-f", file, "--now").exit_code == 3
     assert busy.cluster.get("batch/v1", "Job", "new", "ml-research") is None
 
 

@@ -80,12 +80,6 @@ def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
     assert most.endswith("5000 stacks previewed, 0 not OK. The reports are artifacts of this run.\n")
 
 
-def test_an_invalid_limit_is_refused() -> None:
-    with pytest.raises(ConsoleError) as refused:
-        comment([a_preview()], 100)
-    assert str(refused.value) == "--limit: 100 characters are too few for a comment; set at least 4000"
-
-
 def leave(folder: Path, stack: str, **texts: str) -> None:
     (folder / stack).mkdir(parents=True)
     for name, text in texts.items():

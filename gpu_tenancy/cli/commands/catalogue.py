@@ -20,7 +20,6 @@ with lazily():
     from gpu_tenancy.model import schema as stack_schema
     from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
     from gpu_tenancy.packs import configuration
-    from gpu_tenancy.simulation import scenario
 
 if TYPE_CHECKING:
     from gpu_tenancy.base.json import Json
@@ -49,17 +48,13 @@ def machines(
 
 
 def schema(
-    *,
-    scenarios: Annotated[
-        bool, typer.Option("--scenarios", help="The schema of files with jobs over time instead.")
-    ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:
     """Print the JSON schema of stack files, for validation and completion in editors.
 
     [dim]tenancy catalogue schema --out stacks/schema.json[/dim]
     """
-    text = scenario.scenario_schema_text() if scenarios else stack_schema.schema_text()
+    text = stack_schema.schema_text()
     if out:
         write_text(out, text)
     else:

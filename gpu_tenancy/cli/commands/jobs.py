@@ -48,7 +48,7 @@ def claims(
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
-        show_answer(lambda: overview.claims(found, pods), overview.shown_claims, overview.data, output, None)
+        show_answer(lambda: overview.claims(found, pods), overview.shown_claims, overview.data, output)
 
 
 def logs(
@@ -58,15 +58,6 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new lines, also of pods that start later, until the job ends.")
     ] = False,
-    pod: Annotated[
-        int | None, typer.Option(min=0, help="Only the pod with this number, as in `tenancy top JOB`.")
-    ] = None,
-    container: Annotated[
-        str, typer.Option("--container", "-c", help="Container; default: the first.", show_default=False)
-    ] = "",
-    tail: Annotated[
-        int | None, typer.Option(min=0, help="Only so many of the last lines of each pod.", show_default=False)
-    ] = None,
     kind: options.Kind = "",
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
@@ -81,23 +72,16 @@ def logs(
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         found, manifest = _found(cluster, job, namespace, kind)
         if follow:
-            followed(cluster, manifest, number=pod, container=container, tail=tail)
+            followed(cluster, manifest)
         else:
-            job_logs.Logs(cluster, _write, _note, pod, container, tail).show(found, manifest)
+            job_logs.Logs(cluster, _write, _note).show(found, manifest)
 
 
-def followed(
-    cluster: "client.Cluster",
-    manifest: "cluster_pods.Manifest",
-    *,
-    number: int | None = None,
-    container: str = "",
-    tail: int | None = None,
-) -> None:
+def followed(cluster: "client.Cluster", manifest: "cluster_pods.Manifest") -> None:
     """Prints the logs of a job until it ends. Raises typer.Exit if it failed."""
     name = text_at(manifest, "metadata", "name")
     try:
-        end = job_logs.Logs(cluster, _write, _note, number, container, tail).follow(manifest)
+        end = job_logs.Logs(cluster, _write, _note).follow(manifest)
     except KeyboardInterrupt:
         _note(f"{name} continues; `tenancy logs {name} -f` follows it again")
         return
@@ -114,7 +98,6 @@ def top(
     gpus: options.Gpus = False,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
-    every: options.Every = 5.0,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
     output: Output = None,
@@ -146,7 +129,7 @@ def top(
             lambda told: overview.used(told[0], pods=bool(name), busy=gpus, notes=told[1].notes),
             lambda told: overview.data(told[0]),
             output,
-            every if watch else None,
+            watch=watch,
         )
 
 

@@ -30,10 +30,15 @@ Kubeconfig = Annotated[
 ]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until interrupted.")]
-Every = Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh each 5 seconds until interrupted.")]
 Gpus = Annotated[
     bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
+]
+Used = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Recorded Workloads, `kubectl get workloads -A -o json`, whose durations tell the waits."
+    ),
 ]
 Me = Annotated[bool, typer.Option("--me", help="Only jobs that you submitted, by the label of their user.")]
 Pending = Annotated[bool, typer.Option("--pending", help="Only jobs that do not run yet.")]
@@ -54,6 +59,7 @@ StackOption = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]
 
+_EVERY: Final = 5.0  # seconds between two reads of --watch
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 # Fixes of errors that have another cause than missing rights, by status.
 _FIXES: Final = {
@@ -116,13 +122,14 @@ def show_answer(
     shown: Callable[[T], Group],
     data: Callable[[T], object],
     output: Form | None,
-    every: float | None,
+    *,
+    watch: bool = False,
 ) -> None:
-    """Prints an answer once, or every so many seconds. Raises ConsoleError if programs are to get it repeatedly."""
-    if every is not None:
+    """Prints an answer once, or again and again. Raises ConsoleError if programs are to get it repeatedly."""
+    if watch:
         if output:
             raise UsageError("--watch and -o cannot be combined", "remove one of them")
-        show.follow(terminal.out, lambda: shown(ask()), every)
+        show.follow(terminal.out, lambda: shown(ask()), _EVERY)
         return
     with terminal.reported_if_slow("reading the cluster"):
         result = ask()

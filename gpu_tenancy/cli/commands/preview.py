@@ -16,7 +16,7 @@ from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import Unbounded, write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands import options, up
+from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
 from gpu_tenancy.cli.lazy import lazily
 
@@ -80,14 +80,6 @@ def preview(
     ] = None,
     project: ProjectFolder = None,
     output: Output = None,
-    all_: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Preview the changes of all Pulumi stacks into which `split` divides it, with the Pulumi CLI, its"
-            " backend and your credentials.",
-        ),
-    ] = False,
 ) -> None:
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
@@ -98,13 +90,6 @@ def preview(
     """
     # The first one for what cannot be recorded, such as on a full disk.
     with terminal.errors(stack), _recorded(out), terminal.errors(stack), engine.relaxed_collector():
-        if all_:
-            if base or policy or pulumi_preview or out or output or live or state or used:
-                others = "--base, --policy, --pulumi-preview, --live, --state, --used, --out and -o"
-                fix = "preview twice: with --all, and without it for the report of the whole environment"
-                raise UsageError(f"--all cannot be combined with {others}", fix)
-            up.preview(stack, project)
-            return
         folder = projects.project_folder(project)
         place = contexts.Place(kubeconfig, context, embedded)
         terminal.progress(f"rendering {stack}")

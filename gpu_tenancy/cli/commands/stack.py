@@ -108,18 +108,15 @@ def init(
         list[str] | None,
         typer.Option(help="Cloud of the stack, with its SDK: aws, azure or gcp. Repeat it for more SDKs."),
     ] = None,
-    registry: Annotated[
-        str, typer.Option(help="Registry of your images: its host, with the first part of the path if any.")
-    ] = "registry.example.com",
     ci: Annotated[Literal["github", "gitlab"], typer.Option(help="Service that runs the pipelines.")] = "github",
 ) -> None:
     """Create a project: program, one commented stack, policy settings, workflows and a test.
 
-    [dim]tenancy stack init my-platform --cloud aws --registry ghcr.io/example[/dim]
+    [dim]tenancy stack init my-platform --cloud aws[/dim]
     """
     with terminal.errors():
         clouds = tuple(cloud or ())
-        for file in starting.start(folder, clouds=clouds, registry=registry, ci=ci):
+        for file in starting.start(folder, clouds=clouds, ci=ci):
             terminal.out.print(f"  {escape(str(file))}", highlight=False)
         terminal.out.print("\nnext:", highlight=False)
         for line in _next(folder, clouds):
@@ -168,9 +165,6 @@ def render(
 
 def changed(
     base: Annotated[str, typer.Option(help="Git ref (branch, tag or commit) to compare with.")],
-    among: Annotated[
-        str | None, typer.Option(help="List these stacks only: names separated by spaces or commas, or a JSON list.")
-    ] = None,
     project: ProjectFolder = None,
     output: Output = None,
 ) -> None:
@@ -183,8 +177,7 @@ def changed(
     """
     with terminal.errors():
         affected = gitops_changed.changed(projects.project_folder(project), base)
-        only = None if among is None else frozenset(gitops_changed.listed(among))
-        names = [name for name in affected.stacks if only is None or name in only]
+        names = list(affected.stacks)
         for name in names:
             terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
         for name in affected.gone:
@@ -197,7 +190,6 @@ def comment(
         Path, typer.Argument(help="Folder with the folder that `tenancy preview STACK --out` wrote for each stack.")
     ],
     out: Annotated[Path, typer.Option(help="File to write.")],
-    limit: Annotated[int, typer.Option(help="Maximum length of the comment, in characters.")] = 65_536,
 ) -> None:
     """Write one pull request comment from the reports of several stacks. The exit code is the most severe of theirs.
 
@@ -205,6 +197,6 @@ def comment(
     """
     with terminal.errors():
         previews = gitops_comment.read(reports)
-        write_text(out, gitops_comment.comment(previews, limit))
+        write_text(out, gitops_comment.comment(previews))
         if code := gitops_comment.worst(previews):
             raise typer.Exit(code)

@@ -1,12 +1,11 @@
 """The command `submit`: a job in the queue of a team from a few words."""
 
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -26,16 +25,13 @@ with lazily():
     from gpu_tenancy.cluster import demand, pods
     from gpu_tenancy.explain import show
     from gpu_tenancy.jobs import job_files, submitting
-    from gpu_tenancy.jobs import jobs as team_jobs
-    from gpu_tenancy.kube import client, errors, references
+    from gpu_tenancy.kube import client, errors
 
 
 Mounts = Annotated[
     list[str] | None,
     typer.Option(help="Dataset or storage of the team by its PersistentVolumeClaim: CLAIM=PATH. Repeatable."),
 ]
-_EVERY: Final = 5.0
-"""Seconds between two looks at the job that another one waits for."""
 
 
 def _count(written: object) -> int:
@@ -96,9 +92,6 @@ def submit(
             show_default=False,
         ),
     ] = None,
-    after: Annotated[
-        str, typer.Option(metavar="JOB", help="Wait here until this job is complete, then submit.", show_default=False)
-    ] = "",
     schedule: Annotated[
         str,
         typer.Option(
@@ -117,13 +110,13 @@ def submit(
 
     Queue, node selector, tolerations, CPU and memory are filled in by what your team has. It says first whether the job
     fits; if it does not, or with -v, it prints the checks of `tenancy fit`. Exit code 3: it does not fit and was not
-    submitted; or the job of --after, or with --follow the job itself, failed.
+    submitted; or, with --follow, the job failed.
 
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        if schedule and (follow or after):
-            raise UsageError("--schedule: cannot be combined with --after or --follow", "remove one of them")
+        if schedule and follow:
+            raise UsageError("--schedule: cannot be combined with --follow", "remove one of them")
         if framework == "mpi" or framework == "deepspeed":  # noqa: PLR1714 - so that the types are narrowed
             fix = f"add the job to `training` of the stack with `framework: {framework}`, or use --framework pytorch"
             raise ConsoleError(f"--framework {framework}: {NO_LAUNCHER}", fix)
@@ -152,8 +145,6 @@ def submit(
         elif not image:
             raise UsageError("no image", "set --image, or --file")
         wish = replace(wish, user=options.user_of(cluster))
-        if after and not dry_run:
-            _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read_for_fit(cluster, team)
             manifest = submitting.job_of(wish, team, state, submitting.read_terms(cluster, team, state, wish.image))
@@ -185,22 +176,6 @@ def _created(cluster: "client.Cluster", manifest: "dict[str, Any]") -> "pods.Man
         place = f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"
         fix = f"set another --name, or run `tenancy cancel {place} --yes` first"
         raise ConsoleError(f"{manifest['kind']} {place} exists already", fix) from error
-
-
-def _wait_for(cluster: "client.Cluster", after: str, team: str) -> None:
-    """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
-
-    Raises typer.Exit if it failed or was deleted.
-    """
-    home, _, name = after.rpartition("/")
-    live = team_jobs.look_up(cluster, home or team, name)
-    terminal.progress(f"waiting for {text_at(live, 'kind')} {name}; it is submitted only as long as this runs")
-    while live and not demand.outcome(live):
-        time.sleep(_EVERY)
-        live = cluster.get(*references.Reference.of(live))
-    if not live or demand.outcome(live) in demand.FAILED:
-        terminal.error_line(f"not submitted, since {name} {'failed' if live else 'was deleted'}")
-        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair`, `destroy`, and `preview --all`."""
+"""Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair` and `destroy`."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ def up(
         if not (yes or sys.stdin.isatty()):
             raise ConsoleError(_question(environment), _NOBODY)
         if not yes:
-            for result in environment.preview(policies=False):
+            for result in environment.preview():
                 _show_teams(result)
             for name in environment.stacks.names:
                 if name not in environment.existing:
@@ -110,17 +110,6 @@ def _judge(environment: "deploying.Environment", packs: Sequence[str]) -> None:
         review_text.show_rules(terminal.out, seen.rules)
     if seen.verdict.title == verdict.BLOCKED:
         raise typer.Exit(terminal.ExitCode.BLOCKED)
-
-
-def preview(stack: str, project: Path | None) -> None:
-    """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
-    environment = _environment(*_read(stack, project), ())
-    done = environment.preview()
-    _show(done)
-    seen = {result.stack for result in done}
-    if missing := [name for name in environment.stacks.names if name not in seen]:
-        unseen = f"not previewed, because they do not exist yet: {', '.join(missing)}"
-        terminal.out.print(f"{unseen}; `tenancy preview {stack}` shows all resources", highlight=False)
 
 
 def destroy(stack: StackName, *, project: ProjectFolder = None, yes: options.Yes = False) -> None:

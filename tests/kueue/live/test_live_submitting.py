@@ -153,26 +153,23 @@ def test_scheduled_jobs_are_admitted_for_their_submitter(researcher: Researcher)
         researcher.cluster.wait_for(lambda: not researcher.pods("nightly") or None, what="the end of its runs")
 
 
-def test_a_job_follows_another_and_is_followed(researcher: Researcher, queueing: Queueing) -> None:
+def test_a_submitted_job_is_followed(researcher: Researcher, queueing: Queueing) -> None:
     image = ("--image", "registry.example.com/ml/train:3.0.1")
     nodes = [f"a100-{number}" for number in range(4)]
-    assert command(researcher, "submit", "--name", "first", *image).exit_code == 0
-    second = ("submit", "--name", "second", *image, "--after", "first", "--follow")
+    second = ("submit", "--name", "second", *image, "--follow")
     followed: list[Result] = []
     reader = Thread(target=lambda: followed.append(command(researcher, *second)))
     with kubelet(queueing.platform, researcher.cluster, nodes):
         reader.start()
-        for name in ("first", "second"):
-            (pod,) = researcher.running(name, 1)
-            assert name == "second" or researcher.pods("second") == []
-            status: Any = {"phase": "Succeeded", "conditions": [], "containerStatuses": []}
-            researcher.cluster.patch(Reference.of(pod), {"status": status}, subresource="status")
+        (pod,) = researcher.running("second", 1)
+        status: Any = {"phase": "Succeeded", "conditions": [], "containerStatuses": []}
+        researcher.cluster.patch(Reference.of(pod), {"status": status}, subresource="status")
         reader.join(60)
     (done,) = followed
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-3:] == [f"train of {text_at(pod, 'metadata', 'name')} starts", "step 1", "step 2"]
     assert done.stderr.splitlines()[-1] == "second: complete"
-    assert command(researcher, "cancel", f"{TEAM}/first", f"{TEAM}/second", "-y").exit_code == 0
+    assert command(researcher, "cancel", f"{TEAM}/second", "-y").exit_code == 0
 
 
 def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researcher) -> None:
