@@ -5,8 +5,9 @@ and pending after each step.
 """
 
 import json
-import sys
 from pathlib import Path
+
+import typer
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
@@ -39,4 +40,4 @@ def _observed(line: str, place: str) -> str:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    typer.run(main)
