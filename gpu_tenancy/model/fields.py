@@ -121,6 +121,21 @@ _IMAGE: Final = re.compile(
 )
 
 
+_RESERVED: Final = re.compile(
+    r"owner|cost-center|environment|gpu-tier|app\.kubernetes\.io/managed-by"
+    r"|(?!app\.kubernetes\.io/)([-a-z0-9.]+\.)?(kubernetes\.io|gpu-tenancy\.dev|volcano\.sh|fluid\.io)/.*"
+    r"|([-a-z0-9.]+[.-])?k8s\.io/.*"
+)
+"""Keys that a team's namespace has from its stack, and those that guards, Kueue, Volcano, Fluid or Kubernetes read."""
+
+
+def _own_key(key: str) -> str:
+    if _RESERVED.fullmatch(key):
+        rule = "is a key that the platform sets, or that guards, Kueue, Volcano, Fluid or Kubernetes read"
+        raise refuse(rule, "set the team's key that it follows from, or use a domain of your own: example.com/NAME")
+    return key
+
+
 def _resource(text: str) -> str:
     domain, _, name = text.partition("/")
     if not name or not _LABEL_KEY.fullmatch(text) or domain.startswith(("requests.", "limits.")):
@@ -270,6 +285,8 @@ LabelKey: TypeAlias = Annotated[
     str,
     Matching(_LABEL_KEY, "is not a valid label key", "use NAME or DOMAIN/NAME, such as example.com/pool", schema=""),
 ]
+OwnKey: TypeAlias = Annotated[LabelKey, AfterValidator(_own_key)]
+"""Key of a label or annotation that nothing of the platform reads."""
 
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""

@@ -376,6 +376,13 @@ def test_rights_on_google_folders_name_the_principals() -> None:
     )
 
 
+def test_keys_of_another_service_are_listed_with_its_endpoint() -> None:
+    sections = with_data(endpoint="https://minio.example.com:9000")
+    (right,) = rights_to_grant(load(Source(sections)))
+    place = "s3://ml-corpus/v3 at https://minio.example.com:9000"
+    assert right == f"Give the CSI driver s3.csi.aws.com in the cluster keys that can read {place}"
+
+
 def test_a_cache_replaces_claims_and_lists_its_resources() -> None:
     review = reviewed(outlook_of(cached()), before=outlook_of(mounted(with_data())))
     assert review.verdict.title == "Review needed"

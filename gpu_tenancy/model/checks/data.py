@@ -52,7 +52,7 @@ def _buckets(stack: Stack) -> Iterator[Problem]:
             rule = f"needs {where}, whose provider creates the bucket"
             fix = f"remove create, and create {folder(dataset).whole} where its cloud is managed"
             yield Problem(("datasets", name, "create"), rule, fix, "true", about=(("cluster",),))
-    existing = {folder(one).whole: name for name, one in stack.datasets.items() if not one.create}
+    existing = {folder(one).whole: name for name, one in stack.datasets.items() if not (one.create or one.endpoint)}
     for made in made_buckets(stack.datasets.values()):
         if name := existing.get(str(made.bucket)):
             rule = f"is in {made.bucket}, which another dataset creates"

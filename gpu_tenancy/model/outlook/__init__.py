@@ -382,5 +382,5 @@ def _access(stack: Stack, name: str) -> Access:
         pod_security=team.pod_security,
         clients=team.network.clients,
         egress=tuple(dict.fromkeys((*team.network.egress, *egress_of_datasets(stack.datasets.values(), name)))),
-        datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if spec.is_of(name)},
+        datasets={dataset: spec.place for dataset, spec in stack.datasets.items() if spec.is_of(name)},
     )

@@ -96,6 +96,9 @@ class Dataset(Section):
     when the stack is destroyed."""
     account: AccountId | None = None
     """Resource ID of the storage account of an `az://` bucket; default: in the cluster's resource group."""
+    endpoint: Annotated[str, Field(pattern=r"^https?://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?$")] | None = None
+    """URL of another service with the API of S3 that has the `s3://` bucket, such as `https://minio.example.com:9000`;
+    default: Amazon S3. Nodes read it: with the keys that the CSI driver has, or `accelerate.secret` of a cache."""
     key: KeyArn | None = None
     """ARN of the KMS key that encrypts an `s3://` bucket, which its teams then may use; default: S3's own key."""
 
@@ -121,7 +124,22 @@ class Dataset(Section):
         """Whether a team can write."""
         return self.is_of(team) and (self.writable or team in self.writers)
 
+    @property
+    def place(self) -> str:
+        """The bucket's URL, with the service that has it if that is not the scheme's cloud."""
+        return self.bucket.rstrip("/") + (f" at {self.endpoint}" if self.endpoint else "")
+
     def _conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.endpoint:
+            juicefs = self.accelerate and self.accelerate.runtime == "juicefs"
+            reasons = {
+                f"for a bucket on {self.scheme}://": self.scheme != "s3",
+                "and create, which makes a bucket on Amazon S3": self.create,
+                "and key, which is of Amazon's KMS": self.key,
+                "for a cache of JuiceFS, whose metadata engine has its bucket": juicefs,
+            }
+            if reason := next((reason for reason, applies in reasons.items() if applies), None):
+                yield f"sets endpoint {reason}", "remove endpoint"
         if self.writable and self.writers:
             yield "sets writable and writers", "remove writable if only some teams write, or remove writers"
         for team in self.writers:

@@ -15,6 +15,7 @@ from gpu_tenancy.model.fields import (
     Image,
     Matching,
     Name,
+    Positive,
     Seconds,
     Section,
     WorkloadName,
@@ -91,6 +92,21 @@ class ServerLevel(Section):
     """Time to the whole answer, such as `10s`: a bound of the histogram's buckets. Requires `metrics.latency`."""
     share: Annotated[float, Field(ge=50, le=99.99)] = 99
     """Percent of the requests, in 30 days, that must be answered within each of these times, and without a failure."""
+
+
+class Probes(Section):
+    """Times of a server's probes."""
+
+    period: Annotated[Seconds, Field(ge=1, le=3600)] = 10.0
+    """Time between two probes."""
+    timeout: Annotated[Seconds, Field(ge=1, le=3600)] = 5.0
+    """Time in which the server must answer a probe."""
+    failures: Positive = 3
+    """Failed probes in a row after which a pod gets no requests, or restarts."""
+    ready_after: Annotated[Seconds, Field(le=86400)] = 30.0
+    """Time from the start of the container to the first readiness probe."""
+    alive_after: Annotated[Seconds, Field(le=86400)] = 60.0
+    """Time from the start of the container to the first liveness probe."""
 
 
 NO_METRICS: Final = ServerMetrics()

@@ -17,6 +17,7 @@ from gpu_tenancy.model.fields import (
     LabelValue,
     Matching,
     Name,
+    OwnKey,
     Seconds,
     Section,
     Weight,
@@ -28,7 +29,7 @@ from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
 from gpu_tenancy.model.spec.serving import Notebooks
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
-from gpu_tenancy.model.spec.workloads import OF_BURST, Server, Training
+from gpu_tenancy.model.spec.workloads import OF_BURST, CpuMemory, Server, Training
 
 Class: TypeAlias = Annotated[
     str,
@@ -39,15 +40,6 @@ Class: TypeAlias = Annotated[
     ),
 ]
 """A class of load balancers or routes, or a Gateway as NAMESPACE/NAME."""
-
-
-class CpuMemory(Section):
-    """An amount of CPU and memory; each is optional."""
-
-    cpu: Cpu | None = None
-    """CPUs, such as 4, 0.5 or 500m."""
-    memory: Bytes | None = None
-    """Bytes, such as 512Mi or 64Gi."""
 
 
 class Resources(CpuMemory):
@@ -226,6 +218,11 @@ class Team(Shares):
     """Receiver of the alerts on its queue and on objects in its namespace; default: the platform team's."""
     tier: LabelValue = "standard"
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
+    labels: dict[OwnKey, LabelValue] = {}
+    """Further labels of the team's namespace, such as `{example.com/unit: vision, istio-injection: disabled}`. Keys of
+    the platform, Kubernetes, Kueue and Volcano are refused."""
+    annotations: Annotated[dict[OwnKey, Annotated[str, Field(max_length=1000)]], Field(max_length=50)] = {}
+    """Further annotations of the team's namespace, with keys as in `labels`."""
     members: Members = Members()
     """People of the team, in addition to those of the cohorts above it."""
     service_accounts: dict[Name, ServiceAccount] = {}

@@ -28,10 +28,20 @@ from gpu_tenancy.model.spec.serving import (
     Canary,
     EngineName,
     Model,
+    Probes,
     ServerExpose,
     ServerLevel,
     ServerMetrics,
 )
+
+
+class CpuMemory(Section):
+    """An amount of CPU and memory; each is optional."""
+
+    cpu: Cpu | None = None
+    """CPUs, such as 4, 0.5 or 500m."""
+    memory: Bytes | None = None
+    """Bytes, such as 512Mi or 64Gi."""
 
 
 class Workload(Section):
@@ -125,6 +135,19 @@ class ScaleQuery(Section):
     """How much of it one replica carries."""
 
 
+class Pace(Section):
+    """How fast an autoscaler changes the number of pods. The defaults add pods fast and remove them slowly."""
+
+    stabilization_window: Annotated[Seconds, Field(le=3600)] | None = None
+    """Time over which the most cautious number of pods applies; default: 30s to add pods, 5m to remove them."""
+    percent: Positive | None = None
+    """Percent of the pods that a period may add or remove; default: 100 to add pods, 10 to remove them."""
+    pods: Positive | None = None
+    """Number of pods that a period may add or remove, if that is more than `percent`."""
+    period: Annotated[Seconds, Field(ge=1, le=1800)] | None = None
+    """Length of a period; default: 15s to add pods, 1m to remove them."""
+
+
 class ScaleOn(Section):
     """Targets of the autoscaler. With several, the one that needs most pods applies."""
 
@@ -146,6 +169,10 @@ class ScaleOn(Section):
     model server: GPUs are busy with one request as with many."""
     query: ScaleQuery | None = None
     """A query of your own."""
+    up: Pace = Pace()
+    """How fast pods are added, such as `{pods: 4}`."""
+    down: Pace = Pace()
+    """How fast pods are removed, such as `{stabilizationWindow: 10m}`."""
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -231,6 +258,10 @@ class Server(Workload):
     together: TogetherEntry | None = None
     """Part of the network in which all pods of a group run: `block`, `rack`, `node`, or `{preferred: rack}`; default:
     anywhere. Requires `nodes` and `topology` of the flavor's pools."""
+    limits: CpuMemory = CpuMemory()
+    """CPU and memory that a pod may use above its requests, such as `{memory: 96Gi}`; default: the requests. Kueue
+    counts requests only, and the namespace's quota counts limits if `compute.limits` is set. What a pod uses above its
+    requests is not reserved: if the node lacks memory, such pods are evicted first."""
     scale_on: ScaleOn | None = None
     """Targets of the autoscaler; default: CPU utilization of 70 %."""
     load: Load | None = None
@@ -247,6 +278,8 @@ class Server(Workload):
     the stack."""
     health: str = Field(default="/health", pattern=r"^/")
     """HTTP path that returns 200 when the server is ready."""
+    probes: Probes = Probes()
+    """Times of the probes of `health`, such as `{period: 5s, failures: 6}`."""
     startup: Seconds | None = None
     """Maximum startup time, such as the time to load a model; default: 10 minutes, and a second for each 100Mi of
     `model.size`."""
