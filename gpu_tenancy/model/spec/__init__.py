@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
-from gpu_tenancy.model.fields import Name, Section, Shorthand
+from gpu_tenancy.model.fields import DottedName, Name, Section, Shorthand
 from gpu_tenancy.model.spec.cluster import Cluster, ExistingCluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
 from gpu_tenancy.model.spec.operators import Operators
@@ -63,7 +63,7 @@ class Stack(Section):
     quota reclaims before its neighbours. `even`: Kueue's fair sharing by team weight, whatever the cohort; a cohort's
     limit is enforced, and it then shares as one. `{kind, …}` adds preemption by share, and usage over time among teams
     that share a queue."""
-    cohorts: dict[Name, Cohort] = {}
+    cohorts: dict[DottedName, Cohort] = {}
     """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}
     """Teams by name; the name is also the team's namespace. Or the name of a file beside the stack's file that has this
