@@ -23,6 +23,7 @@ _TYPE: Final = "node.kubernetes.io/instance-type"
 _COUNT: Final = "nvidia.com/gpu.count"
 _MIG: Final = "nvidia.com/mig-"
 _WHOLE: Final = "nvidia.com/gpu"
+_UNKNOWN: Final = "unknown"
 _MOST_GPUS: Final = 8  # of a node that is assumed
 _OF_CONTROLLERS: Final = "node.kubernetes.io/"  # taints of unavailable nodes
 
@@ -57,8 +58,8 @@ def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
         nodes = [node for node in _nodes(facts, flavor) if name_of(node) not in taken]
         assumed = ""
         if not nodes and (nodes := _assumed(facts, flavor)):
-            assumed = f"no node has its labels; {plural(len(nodes), 'node')} for the quota of queues"
-            drafted.assumed.append(f"ResourceFlavor {name}: {assumed}: correct pools.{name}")
+            assumed = f"no node has the labels of its flavor; {plural(len(nodes), 'node')} for the quota of queues"
+            drafted.assumed.append(f"pools.{name}: {assumed}; correct it")
         if not nodes:
             drafted.left.append(f"ResourceFlavor {name}: no node shows its machine; add a pool for it by hand")
             continue
@@ -70,6 +71,8 @@ def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
         for number, (shape, group) in enumerate(groups.items(), 1):
             pool = name if len(groups) == 1 else f"{name}-{number}"
             drafted.entries[pool] = _pool(shape, group, flavor) | ({} if pool == name else {"flavor": name})
+            if drafted.entries[pool].get("gpu", shape.model) != shape.model:
+                drafted.assumed.append(f"pools.{pool}.gpu: no node shows the GPU model; set it")
             shown = assumed or f"{plural(len(group), 'node')} {shape.machine or 'without a machine type'}"
             drafted.notes[pool] = f"ResourceFlavor {name}: {shown}"
     if others := [node.name for node in facts.nodes if node.name not in taken]:
@@ -157,7 +160,7 @@ def _machine(shape: _Shape, node: Manifest) -> dict[str, Any]:
     amount = amounts(map_at(node, "status", "allocatable"))
     entry: dict[str, Any] = {name: format_amount(name, amount.get(name, 0)) for name in (CPU, MEMORY)}
     if shape.gpus:
-        entry |= {"gpu": shape.model or shape.machine or "unknown", "gpusPerNode": whole if sharing else shape.gpus}
+        entry |= {"gpu": shape.model or shape.machine or _UNKNOWN, "gpusPerNode": whole if sharing else shape.gpus}
         row = find_gpu(shape.model)
         if shape.resource != (row.resource if row else _WHOLE) and not sharing:
             entry["resource"] = shape.resource
@@ -268,7 +271,7 @@ class Seen:
         for team, queue in self.queue_of.items():
             labels = spaces.get(team, {})
             entry: dict[str, Any] = {
-                key: next((labels[label] for label in names if label in labels), "unknown")
+                key: next((labels[label] for label in names if label in labels), _UNKNOWN)
                 for key, names in _PAYS.items()
             }
             if "pod-security.kubernetes.io/enforce" not in labels:

@@ -144,6 +144,16 @@ def test_adoption_names_each_object_of_a_cluster(name: str) -> None:
         assert one.adoptable in adopts or named or each["kind"] in {"ConfigMap", "Node"}, each
 
 
+def test_pool_without_a_gpu_model_is_assumed() -> None:
+    cluster = foreign()
+    for each in cluster:
+        if each["kind"] == "Node":
+            del each["metadata"]["labels"]["nvidia.com/gpu.product"]
+    made = adopted(cluster)
+    assert made.assumed == ["pools.big.gpu: no node shows the GPU model; set it"]
+    assert f"assumed: {made.assumed[0]}" in lines(made)
+
+
 def test_tutorial_is_adopted_into_a_valid_stack() -> None:
     made = adopted(objects("tutorial"))
     assert made.problems == ()
@@ -160,8 +170,8 @@ def test_tutorial_is_adopted_into_a_valid_stack() -> None:
     assert research["objects"]["pods"] == 50
     below = "Team test-research: compute.requests.cpu: 64 is less than the 512 cpu that the team's queues can admit"
     assert any(text.startswith(below) for text in made.left)
-    h100 = "no node has its labels; 2 nodes for the quota of queues: correct pools.h100-80gb"
-    assert made.assumed == [f"ResourceFlavor h100-80gb: {h100}"]
+    h100 = "no node has the labels of its flavor; 2 nodes for the quota of queues; correct it"
+    assert made.assumed == [f"pools.h100-80gb: {h100}"]
 
 
 def test_writes_an_undeployable_stack_with_its_problems() -> None:
