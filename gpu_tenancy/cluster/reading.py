@@ -27,7 +27,7 @@ Kind = Literal[
     "Job", "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
     "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice", "Deployment",
-    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "NetworkPolicy", "RoleBinding", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 ]  # fmt: skip
 
 FLUID: Final = "data.fluid.io/v1alpha1"
@@ -64,6 +64,7 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ClusterQueue": _Source(KUEUE, "guaranteed, limit, borrowed by other teams", _ADMIN),
     "Cohort": _Source(KUEUE, "quota of groups", _ADMIN),
     "ResourceFlavor": _Source(KUEUE, "nodes of each flavor", _ADMIN),
+    "Topology": _Source(KUEUE, "levels of the network", _ADMIN),
     "WorkloadPriorityClass": _Source(KUEUE, "priorities in queues", _ADMIN),
     "LocalQueue": _Source(KUEUE, "queue and usage of a team", _TENANT, namespaced=True),
     "Workload": _Source(KUEUE, "pending workloads", _TENANT, namespaced=True),
@@ -89,6 +90,8 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
     "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
     "Deployment": _Source("apps/v1", "operators and their versions", _VIEW, namespaced=True),
+    "NetworkPolicy": _Source("networking.k8s.io/v1", "allowed traffic", _VIEW, namespaced=True),
+    "RoleBinding": _Source("rbac.authorization.k8s.io/v1", "rights of people", _WHOLE, namespaced=True),
     "ValidatingAdmissionPolicy": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
     "ValidatingAdmissionPolicyBinding": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
 }

@@ -235,15 +235,27 @@ OFF: Final = BeforeValidator(lambda value: "off" if value is False else value)
 
 _QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}
 
+_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+
 Name: TypeAlias = Annotated[
     str,
     Matching(
-        re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"),
+        re.compile(_LABEL),
         "is not a valid Kubernetes name",
         "use at most 63 lowercase letters, digits and '-'; start and end with a letter or digit",
     ),
 ]
 """A name of a Kubernetes object: a DNS label."""
+
+DottedName: TypeAlias = Annotated[
+    str,
+    Matching(
+        re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"),
+        "is not a valid Kubernetes name",
+        "use at most 253 lowercase letters, digits, '-' and '.'; start and end with a letter or digit",
+    ),
+]
+"""A name of a Kubernetes object that is a DNS subdomain, such as `org.vision`."""
 
 WorkloadName: TypeAlias = Annotated[
     str,
@@ -259,7 +271,6 @@ ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]  # with a do
 
 Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
-_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 Host: TypeAlias = Annotated[
     str,
     Matching(

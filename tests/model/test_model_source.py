@@ -1,13 +1,18 @@
 """Stack files: both parsers."""
 
+import json
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import yaml
+from repository import ROOT
 
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.notebooks import notebooks
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.source import Source, read_config, read_file, to_config, with_files
 
 STACK = """config:
@@ -158,6 +163,32 @@ def test_engine_and_file_give_the_same_stack_or_errors(tmp_path: Path, text: str
         except StackError as error:
             results.append(str(error))
     assert results[0] == results[1]
+
+
+def as_engine(source: Source) -> dict[str, str]:
+    """The engine's config, in which it sorts keys."""
+    return {
+        key: json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
+        for key, text in sorted(to_config(source).items())
+    }
+
+
+@pytest.mark.parametrize("name", ["local", "prod-aws"])
+def test_engine_and_file_keep_the_order_of_the_file(name: str) -> None:
+    source = read_stack(name, ROOT)
+    for item in (source, read_config(as_engine(source), source)):
+        assert json.dumps(item.sections) == json.dumps(source.sections)
+        stack = load(item)
+        assert [*stack.teams] == [*source.sections["teams"]]
+        assert [*stack.pools] == [*source.sections["pools"]]
+
+
+def test_first_size_of_notebooks_is_the_default() -> None:
+    source = read_stack("local", ROOT)
+    for item in (source, read_config(as_engine(source), source)):
+        offered = notebooks(Tree(load(item)), "ml-research")
+        assert offered
+        assert [*offered.sizes] == ["small", "gpu"]
 
 
 def test_without_the_file_the_engines_errors_have_no_place(tmp_path: Path) -> None:

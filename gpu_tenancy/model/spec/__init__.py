@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
-from gpu_tenancy.model.fields import Name, Section, Shorthand
+from gpu_tenancy.model.fields import DottedName, Name, Section, Shorthand
 from gpu_tenancy.model.spec.cluster import Cluster, ExistingCluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
 from gpu_tenancy.model.spec.operators import Operators
@@ -58,7 +58,7 @@ class Stack(Section):
     """Priority classes by name."""
     fairness: Annotated[Fairness, Shorthand(str, ("kind",))] = Fairness()
     """How teams share unguaranteed quota: `hierarchical`, `even`, or `{kind, …}`."""
-    cohorts: dict[Name, Cohort] = {}
+    cohorts: dict[DottedName, Cohort] = {}
     """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}
     """Teams by name; the name is also the namespace. Or a file beside the stack's file that has this section, such as

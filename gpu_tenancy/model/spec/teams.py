@@ -13,6 +13,7 @@ from gpu_tenancy.model.fields import (
     Cidr,
     Count,
     Cpu,
+    DottedName,
     Host,
     LabelValue,
     Matching,
@@ -234,7 +235,7 @@ class Team(Shares):
     cloud's secret manager (`from`), or from the Pulumi config (`config`). If set, workloads can use no others."""
     image_pull_secrets: list[Name] = []
     """Secrets with credentials of registries, with which all pods of the team pull their images."""
-    cohort: Name | None = None
+    cohort: DottedName | None = None
     """Cohort that the team belongs to; default: the root."""
     queue: Name | None = None
     """Another team whose queue and share this team uses, in place of its own."""

@@ -6,7 +6,18 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Count, Cpu, Name, Seconds, Section, Shorthand, Weight
+from gpu_tenancy.model.fields import (
+    MOST_OBJECTS,
+    Bytes,
+    Count,
+    Cpu,
+    DottedName,
+    Name,
+    Seconds,
+    Section,
+    Shorthand,
+    Weight,
+)
 from gpu_tenancy.model.spec.people import Members
 from gpu_tenancy.model.spec.pools import Pool
 
@@ -93,7 +104,7 @@ class Shares(Section):
 class Cohort(Shares):
     """A cohort of teams or cohorts. The one without a parent is the root; it has all unguaranteed quota."""
 
-    parent: Name | None = None
+    parent: DottedName | None = None
     """Parent cohort; required except for the root."""
     weight: Weight | None = None
     """Weight of the cohort under fair sharing, which then shares as one. Default: its teams share by their weights."""
