@@ -108,7 +108,7 @@ strict: ready-clouds
 	@output=$$(NODE_OPTIONS="--max-old-space-size=$(HALF_OF_MEMORY)" $(RUN) basedpyright 2>&1); \
 	  failed=$$?; printf '\n%s\n' "$$output"; exit $$failed
 
-bench: ready-clouds ## Measure previews, an apply and the start of `tenancy`; compare with the record; RECORD=yes replaces it
+bench: ready-clouds ## Measure previews and the start of `tenancy`; compare with the record; RECORD=yes replaces it
 	@$(RUN) python -m benchmarks.bench $(if $(RECORD),--record)
 
 audit: ready-clouds ## Look up each locked package in advisory databases (needs a network)

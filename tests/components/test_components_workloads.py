@@ -39,30 +39,6 @@ def spec(kind: str, name: str, **fields: Any) -> Any:
     return tenancy(sections(**fields)).spec(kind, name)
 
 
-def set_of(framework: str, **fields: Any) -> Any:
-    """The spec of a job's JobSet: its own, or its runtime's."""
-    kind, name = KINDS[framework]
-    found = spec(kind, name, framework=framework, **fields)
-    return found if kind == "JobSet" else found["template"]["spec"]
-
-
-@pytest.mark.parametrize("framework", KINDS)
-def test_an_eviction_restarts_all_pods_and_uses_up_no_retry(framework: str) -> None:
-    found = set_of(framework, retries=2)
-    assert found["failurePolicy"]["maxRestarts"] == 2
-    evicted = found["failurePolicy"]["rules"][0]
-    assert (evicted["action"], evicted["onJobFailureReasons"]) == (
-        "RestartJobSetAndIgnoreMaxRestarts",
-        ["PodFailurePolicy"],
-    )
-    for replicated in found["replicatedJobs"]:
-        one = replicated["template"]["spec"]
-        assert one["backoffLimit"] == 0
-        assert one["template"]["spec"]["restartPolicy"] == "Never", "the API server accepts the policy for no other"
-        (rule,) = one["podFailurePolicy"]["rules"]
-        assert (rule["action"], rule["onPodConditions"][0]["type"]) == ("FailJob", "DisruptionTarget")
-
-
 def empty(value: Any) -> list[str]:
     """The keys of empty lists and objects anywhere in a spec."""
     if isinstance(value, list):
