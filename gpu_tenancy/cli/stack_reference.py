@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.quantity import format_bytes, format_cpu, format_duration
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.fields import Bytes, Cpu, Seconds, Section
+from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Cpu, Seconds, Section
 from gpu_tenancy.model.schema import SECRET
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.yaml import read_table
@@ -261,11 +261,18 @@ def _plain(schema: Schema) -> str:
         return " or ".join(dict.fromkeys(f"map of {_type(value)}" for value in _values(schema))) or "map of any value"
     if isinstance(kind, list):
         return " or ".join(cast("list[str]", kind))
-    minimum, maximum = schema.get("minimum"), schema.get("maximum")
-    bounds = "" if minimum is None else f", {minimum:,} to {maximum:,}"
-    if "exclusiveMinimum" in schema:
-        bounds = f", greater than {schema['exclusiveMinimum']}, at most {maximum:,}"
-    return ("`true` or `false`" if kind == "boolean" else str(kind)) + bounds
+    minimum, maximum, above = (schema.get(bound) for bound in ("minimum", "maximum", "exclusiveMinimum"))
+    if maximum == MOST_OBJECTS:  # the page says it once for all
+        bounds = f", above {above}" if above is not None else f", at least {minimum}" if minimum else ""
+    else:
+        bounds = (
+            ""
+            if maximum is None
+            else f", above {above}, at most {maximum:,}"
+            if minimum is None
+            else f", {minimum:,} to {maximum:,}"
+        )
+    return str(kind) + bounds
 
 
 def _values(schema: Schema) -> list[Schema]:
