@@ -262,17 +262,11 @@ def _plain(schema: Schema) -> str:
     if isinstance(kind, list):
         return " or ".join(cast("list[str]", kind))
     minimum, maximum, above = (schema.get(bound) for bound in ("minimum", "maximum", "exclusiveMinimum"))
-    if maximum == MOST_OBJECTS:  # the page says it once for all
-        bounds = f", above {above}" if above is not None else f", at least {minimum}" if minimum else ""
-    else:
-        bounds = (
-            ""
-            if maximum is None
-            else f", above {above}, at most {maximum:,}"
-            if minimum is None
-            else f", {minimum:,} to {maximum:,}"
-        )
-    return str(kind) + bounds
+    unusual = maximum not in {None, MOST_OBJECTS}  # the page says the usual maximum once for all
+    if unusual and minimum is not None:
+        return f"{kind}, {minimum:,} to {maximum:,}"
+    bounds = f", above {above}" if above is not None else f", at least {minimum}" if minimum else ""
+    return f"{kind}{bounds}{f', at most {maximum:,}' if unusual else ''}"
 
 
 def _values(schema: Schema) -> list[Schema]:
