@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.quantity import format_bytes, format_cpu, format_duration
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.fields import Bytes, Cpu, Seconds, Section
+from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Cpu, Seconds, Section
 from gpu_tenancy.model.schema import SECRET
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.yaml import read_table
@@ -261,11 +261,12 @@ def _plain(schema: Schema) -> str:
         return " or ".join(dict.fromkeys(f"map of {_type(value)}" for value in _values(schema))) or "map of any value"
     if isinstance(kind, list):
         return " or ".join(cast("list[str]", kind))
-    minimum, maximum = schema.get("minimum"), schema.get("maximum")
-    bounds = "" if minimum is None else f", {minimum:,} to {maximum:,}"
-    if "exclusiveMinimum" in schema:
-        bounds = f", greater than {schema['exclusiveMinimum']}, at most {maximum:,}"
-    return ("`true` or `false`" if kind == "boolean" else str(kind)) + bounds
+    minimum, maximum, above = (schema.get(bound) for bound in ("minimum", "maximum", "exclusiveMinimum"))
+    unusual = maximum not in {None, MOST_OBJECTS}  # the page says the usual maximum once for all
+    if unusual and minimum is not None:
+        return f"{kind}, {minimum:,} to {maximum:,}"
+    bounds = f", above {above}" if above is not None else f", at least {minimum}" if minimum else ""
+    return f"{kind}{bounds}{f', at most {maximum:,}' if unusual else ''}"
 
 
 def _values(schema: Schema) -> list[Schema]:

@@ -185,8 +185,8 @@ def _changed(old: Registration, new: Registration, groups: "Groups") -> Change |
     fields = tuple(
         FieldChange(
             path,
-            "" if isinstance(was, _Absent) else short(was),
-            "" if isinstance(now, _Absent) else short(now),
+            "" if isinstance(was, _Absent) else short(was, path),
+            "" if isinstance(now, _Absent) else short(now, path),
             replaces=forces_new(new.type, path, new.replace_on_changes, provider)
             or row.forces(paths_in(without_indexes(path.split(".")), was, now)),
         )
@@ -233,11 +233,13 @@ def _parsed(value: _Side) -> "dict[str, Json] | None":
     return None
 
 
-def short(value: Json) -> str:
+def short(value: Json, path: str = "") -> str:
     """A value in one line, cut to 120 characters; seconds also in a larger unit: `604800s (7d)`."""
     text = " ".join(_json(value).split())
-    if re.fullmatch(r"\d+s", text) and (duration := format_duration(int(text[:-1]))) != text:
-        return f"{text} ({duration})"
+    if re.fullmatch(r"\d+s?" if path.lower().endswith("seconds") else r"\d+s", text):
+        seconds = text.removesuffix("s")
+        duration = format_duration(int(seconds))
+        return text if duration == f"{seconds}s" else f"{text} ({duration})"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
