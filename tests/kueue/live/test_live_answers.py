@@ -50,6 +50,8 @@ def of(kind: str, version: str, **spec: Json) -> Manifest:
 
 _SHORT: Final[Any] = queued("short", 2, 4)
 _SHORT["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] = "5"
+_ONE: Final[Json] = ["ReadWriteOnce"]
+_SIZE: Final[Json] = {"storage": "1Gi"}
 _MOUNT: Final[Json] = [{"name": "scratch", "persistentVolumeClaim": {"claimName": "scratch"}}]
 OBJECTS: Final[Mapping[str, Any]] = {
     "labelled": job(pod(A100, 1)),
@@ -57,9 +59,8 @@ OBJECTS: Final[Mapping[str, Any]] = {
     "classless": job(pod(A100, 1), **{"kueue.x-k8s.io/priority-class": "nope"}),
     "h100": job(pod("NVIDIA-H100-80GB-HBM3", 1)),
     "mounts": job(pod(A100, 1, volumes=_MOUNT)),
-    "scratch": of(
-        "PersistentVolumeClaim", "v1", accessModes=["ReadWriteOnce"], resources={"requests": {"storage": "1Gi"}}
-    ),
+    "scratch": of("PersistentVolumeClaim", "v1", storageClassName="", accessModes=_ONE, resources={"requests": _SIZE}),
+    "volume": of("PersistentVolume", "v1", accessModes=_ONE, capacity=_SIZE, hostPath={"path": "/mnt"}),
     "borrows": job(pod(A100, 8, priorityClassName="ml-low"), OTHER),
     **{f"on-{node}": job(pod(A100, 1, nodeSelector={HOST: f"a100-{node}"})) for node in range(4)},
     **{f"gang-{pods}": gang(f"gang-{pods}", pods) for pods in (2, 4, 5)},
@@ -78,7 +79,11 @@ def readers(researcher: Researcher, queueing: Queueing, tmp_path_factory: pytest
     """Kubeconfigs, in a folder with the files of `OBJECTS`."""
     folder = tmp_path_factory.mktemp("answers")
     for name, made in OBJECTS.items():
-        made["metadata"] = {"name": name, "namespace": OTHER if name == "borrows" else TEAM, **made["metadata"]}
+        made["metadata"] = {
+            "name": name,
+            "namespace": {"borrows": OTHER, "volume": ""}.get(name, TEAM),
+            **made["metadata"],
+        }
         (folder / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")
     people = {"lead": Person("user", "rosa"), "admin": Person("group", "ml-platform")}
     files = {name: identified(researcher, who, tmp_path_factory.mktemp(name)) for name, who in people.items()}
@@ -94,6 +99,7 @@ def rita(researcher: Researcher) -> Iterator[Researcher]:
             for one in researcher.cluster.list(*kind, namespace=namespace, metadata_only=True):
                 researcher.cluster.delete(Reference.of(one), grace=0)
     researcher.cluster.delete(Reference("v1", "PersistentVolumeClaim", "scratch", TEAM))
+    researcher.cluster.delete(Reference("v1", "PersistentVolume", "volume"))
 
 
 def run(readers: Mapping[str, Path], who: str, line: str) -> tuple[int, str]:
