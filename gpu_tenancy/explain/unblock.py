@@ -134,6 +134,8 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
     together, in_sequence = (), 0
     if not ends:
         together, in_sequence = search.in_sequence(ranking.in_sequence())
+        if not together and snapshot.unseen:  # Own workloads alone are not enough.
+            together, _ = search.in_sequence([*ranking.in_sequence(), *sorted(snapshot.unseen)])
     if len(together) == 1:  # It ranked too low to be tested alone.
         ends, together = together, ()
     first = () if ends or together else search.in_sequence([other.label for other in before])[0]

@@ -32,7 +32,7 @@ from gpu_tenancy.explain.running import (
 from gpu_tenancy.explain.unblock import Unblock, find_unblock
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.api import PREFERRED
-from gpu_tenancy.model.names import PRIORITY_LABEL, QUEUE_LABEL
+from gpu_tenancy.model.names import QUEUE_LABEL
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",
@@ -147,27 +147,22 @@ def _switched_off(workload: Workload) -> Reason:
 
 
 def _without_label(target: Target, queues: Queues) -> Reason:
+    namespace = namespace_of(target.manifest)
     if text_at(target.manifest, "kind") == "Pod" and target.demand.gang is not None:
         reason, _, fix = ALONE.format(target.demand.gang).partition("; ")
         return reason, fix
     reason = f"no queue is set: the {text_at(target.manifest, 'kind')} has no label {QUEUE_LABEL}"
-    local = queues.usual(namespace_of(target.manifest))
-    return reason, f"run `{_label(target, QUEUE_LABEL)}={local}`" if local else NO_LOCAL_QUEUE
+    local = queues.usual(namespace)
+    name = f"{text_at(target.manifest, 'kind').lower()} {name_of(target.manifest)}"
+    return reason, f"run `kubectl -n {namespace} label {name} {QUEUE_LABEL}={local}`" if local else NO_LOCAL_QUEUE
 
 
 def _unknown_class(target: Target, queues: Queues) -> Reason | None:
-    """A priority class that does not exist, for which Kueue creates no Workload, and the fix."""
-    if unknown := queues.unknown_class("WorkloadPriorityClass", target.demand.priority):
-        return unknown[0], f"run `{_label(target, PRIORITY_LABEL)}-`, or set another class; {unknown[1]}"
+    """A priority class that does not exist, for which Kueue creates no Workload; a workload keeps its class."""
     names = (text_at(template.spec, "priorityClassName") for template in target.demand.templates)
-    unknown = next(filter(None, (queues.unknown_class("PriorityClass", name) for name in names)), None)
+    missing = (queues.unknown_class("PriorityClass", name) for name in names)
+    unknown = queues.unknown_class("WorkloadPriorityClass", target.demand.priority) or next(filter(None, missing), None)
     return unknown and (unknown[0], f"submit it again with another class; {unknown[1]}")
-
-
-def _label(target: Target, key: str) -> str:
-    """The start of a command that changes a label of an object."""
-    kind, name = text_at(target.manifest, "kind").lower(), name_of(target.manifest)
-    return f"kubectl -n {namespace_of(target.manifest)} label {kind} {name} {key}"
 
 
 def _checked(workload: Workload, lines: list[str]) -> Why:

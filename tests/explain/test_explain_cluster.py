@@ -193,8 +193,8 @@ def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
     assert busy.lines("why", "ml-research/r2") == [
         FULL,
         (
-            "fix: wait until one of these ends: ml-research/r1, ml-experiments/e1; or request less, or raise the"
-            " guarantee"
+            "fix: wait until one of these ends: ml-research/r1, ml-experiments/e1; or request less, or ask the"
+            " platform team to raise the guarantee"
         ),
         "  wait unknown: no deadline and no recorded job tells the end of ml-research/r1, ml-experiments/e1",
         *NUMBERS,
@@ -206,10 +206,6 @@ def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
     assert busy.lines("why", "ml-research/r2", "-v")[-1] == f"  Kueue condition QuotaReserved (Pending): {WAITS}"
     unblock = json.loads(busy.run("why", "ml-research/r2", "--json").stdout)["unblock"]
     assert unblock["ends"] == ["ml-research/r1", "ml-experiments/e1"]
-    assert busy.lines("why", "huge", "-n", "ml-research")[:2] == [
-        "Job ml-research/huge: queue ml-research can never admit it: 40 a100 GPUs requested, limit 32",
-        "fix: request at most 32, or ask the platform team to raise the limit of the team",
-    ]
 
 
 def test_recorded_jobs_tell_how_long_a_job_waits(busy: Local, tmp_path: Path) -> None:
@@ -497,18 +493,6 @@ def test_a_member_sees_all_numbers_of_the_team(busy: Local, member: Path, refuse
     assert seen.stdout == whole_team.stdout
 
 
-def test_member_sees_only_names_of_the_own_team(busy: Local, member: Path, refused: list[str]) -> None:
-    seen = busy.run("why", "r2", kubeconfig=member)
-    assert (seen.exit_code, seen.stderr, refused) == (0, "", [])
-    assert [line.rstrip() for line in seen.stdout.splitlines()] == [
-        FULL,
-        "fix: wait until ml-research/r1 ends; or request less, or ask the platform team to raise the guarantee",
-        "  wait unknown: no deadline and no recorded job tells the end of ml-research/r1",
-        *NUMBERS,
-        "  simulation: admitted after the end of ml-research/r1 (tested 1 of 1 running workload)",
-    ]
-
-
 def test_fit_answers_a_member_as_an_administrator(
     busy: Local, member: Path, refused: list[str], tmp_path: Path
 ) -> None:
@@ -516,7 +500,7 @@ def test_fit_answers_a_member_as_an_administrator(
     seen = busy.run("fit", "-f", file, kubeconfig=member)
     everything = busy.run("fit", "ml-research", "-f", file)
     assert (seen.exit_code, seen.stderr, refused) == (0, "", [])
-    lines = [line for line in seen.stdout.splitlines() if "pods of other teams" not in line]
+    lines = [line.replace("beside the pods of your team", "now") for line in seen.stdout.splitlines()]
     # What a member submits is completed; what an administrator submits is left as it is.
     assert "✓ priority: PriorityClass ml-high (100000)" in lines
     assert [line for line in lines if "priority: " not in line] == [

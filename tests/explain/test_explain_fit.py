@@ -398,6 +398,9 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
     listed = {"apiVersion": "v1", "kind": "List", "items": [job("b"), job("c")]}
     file.write_text("---\n" + yaml.safe_dump_all([job("a"), None, listed]))
     assert [each.title for each in read_demands(file, "research")] == ["Job a", "Job b", "Job c"]
+    chart = ({"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"})
+    file.write_text(yaml.safe_dump_all([*chart, job()]))
+    assert [each.title for each in read_demands(file, "research")] == ["Job train"]
 
 
 @pytest.mark.parametrize(

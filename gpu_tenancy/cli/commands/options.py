@@ -66,7 +66,7 @@ _FIXES: Final = {
     400: "correct the field that the message names",
     401: "log in again, or specify another kubeconfig or context",
     404: "check the name and the namespace",
-    409: "choose another name, or end what has it: `tenancy queue -v` lists it, `tenancy cancel NAME` deletes it",
+    409: "choose another name, or delete what has it: `tenancy cancel NAME`",
     422: "correct the field that the message names",
 }
 

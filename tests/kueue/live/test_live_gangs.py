@@ -105,14 +105,6 @@ def test_gang_waits_for_all_its_gpus(rita: Researcher) -> None:
     rita.running("second", 2)
 
 
-def test_gang_beyond_the_capability_of_its_queue(rita: Researcher, tmp_path: Any) -> None:
-    file = tmp_path / "gang.json"
-    file.write_text(json.dumps(gang("large", 5)))
-    assert f"{GPU} 5 requested, exceeds the limit of 4" in asked(rita, "fit", TEAM, "--file", str(file))
-    rita.submit(gang("large", 5))
-    why(rita, "large", f"Volcano queue {QUEUE} can never admit it: {GPU} 5 requested, exceeds the limit of 4")
-
-
 def test_gang_with_a_smaller_minimum_starts_with_it(rita: Researcher, tmp_path: Any) -> None:
     made: Any = gang("partial", 8)
     made["spec"]["minAvailable"] = 2
@@ -128,17 +120,6 @@ def test_gang_with_a_smaller_minimum_starts_with_it(rita: Researcher, tmp_path: 
         timeout=60,
         what="as many pods as the queue has GPUs",
     )
-
-
-def test_gang_of_kueue_with_a_minimum_beyond_its_pods(rita: Researcher, tmp_path: Any) -> None:
-    made: Any = queued("short", 2, 4)
-    made["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] = "5"
-    file = tmp_path / "job.json"
-    file.write_text(json.dumps(made))
-    few = "5 pods must start together, but it has 2 pods"
-    assert few in asked(rita, "fit", TEAM, "--file", str(file))
-    rita.submit(made)
-    why(rita, "short", few)
 
 
 @pytest.mark.parametrize("pods", [4 * NODES - 4, 4 * NODES - 3])

@@ -172,14 +172,6 @@ def test_a_submitted_job_is_followed(researcher: Researcher, queueing: Queueing)
     assert command(researcher, "cancel", f"{TEAM}/second", "-y").exit_code == 0
 
 
-def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researcher) -> None:
-    done = command(researcher, "submit", "--name", "by-word", "--image", "i:1", "--gpus", "8", "--nodes", "400")
-    assert done.exit_code == 3, done.output
-    assert "exceeds the limit" in done.stdout
-    assert "not submitted, since it can never be admitted" in done.stderr
-    assert "no jobs" in command(researcher, "queue", TEAM).stdout
-
-
 @pytest.mark.parametrize("framework", ["mpi", "deepspeed"])
 def test_frameworks_without_rights_are_refused_with_a_fix(researcher: Researcher, framework: str) -> None:
     done = command(researcher, "submit", "--name", "by-word", "--image", "i:1", "--framework", framework)
