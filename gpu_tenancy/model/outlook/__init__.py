@@ -33,7 +33,7 @@ from gpu_tenancy.model.outlook.shares import (
 from gpu_tenancy.model.plan.costs import pool_costs, prices
 from gpu_tenancy.model.plan.coverage import guarantee_warnings
 from gpu_tenancy.model.plan.guards import pull_rights
-from gpu_tenancy.model.plan.needs import installed_by
+from gpu_tenancy.model.plan.needs import installed_by, reason
 from gpu_tenancy.model.plan.object_storage import egress_of_datasets
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
@@ -254,7 +254,12 @@ def outlook(stack: Stack) -> StackOutlook:
 
 
 def _expects(tree: Tree) -> str:
-    expected = [operator for name, operator in operators().items() if installed_by(tree, name) == "installed"]
+    expected = [
+        operator
+        for name, operator in operators().items()
+        if installed_by(tree, name) == "installed"
+        and (operator.gpus or tree.stack.operators.of(name).install or reason(tree, name))
+    ]
     versions = [f"{operator.title} {operator.charts[operator.release].version}" for operator in expected]
     groups = [group for operator in expected for group in operator.charts[operator.release].serves]
     provided = f"; {', '.join(tree.stack.cluster.provides)} (cluster.provides)" if tree.stack.cluster.provides else ""

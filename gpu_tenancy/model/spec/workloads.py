@@ -278,7 +278,7 @@ class Server(Workload):
     the stack."""
     health: str = Field(default="/health", pattern=r"^/")
     """HTTP path that returns 200 when the server is ready."""
-    probes: Probes = Probes()
+    probes: Probes = Field(default_factory=Probes)
     """Times of the probes of `health`, such as `{period: 5s, failures: 6}`."""
     startup: Seconds | None = None
     """Maximum startup time, such as the time to load a model; default: 10 minutes, and a second for each 100Mi of
