@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import pytest
 from google.protobuf import json_format, struct_pb2
 from kit_builders import remediate
-from policy_builders import UNKNOWN, Sample, findings, manifest, rbac_object, secret, with_field
+from policy_builders import UNKNOWN, Sample, findings, manifest, messages, rbac_object, secret, with_field
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from samples import shared
 
@@ -35,6 +35,30 @@ def test_each_template_of_an_object_selects_its_own_nodes() -> None:
 
 def test_rules_of_workloads_are_about_kubernetes_alone() -> None:
     assert not Evaluator(PACK).covers("aws:s3/bucket:Bucket")
+
+
+# Violations that a patch cannot express: it removes no field, so samples of them would be silent in this form.
+
+
+def test_a_gpu_request_without_a_limit_is_reported() -> None:
+    container = "{name: main, resources: {requests: {nvidia.com/gpu: 1}}}"
+    pod = manifest(f"{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{containers: [{container}]}}}}")
+    (message,) = messages(findings(placement.gpu_request_equals_limit, {"a": pod}), "broken")
+    assert "requests 1 nvidia.com/gpu without a limit" in message
+
+
+def test_a_class_without_a_value_has_zero() -> None:
+    server = with_field(shared("server"), "spec.template.spec.priorityClassName", "none")
+    work = with_field(shared("training-job"), "spec.template.spec.priorityClassName", "one")
+    none, one = (with_field(shared("low-class"), "metadata.name", name) for name in ("none", "one"))
+    given = {
+        "server": server,
+        "work": work,
+        "none": with_field(none, "value", None),
+        "one": with_field(one, "value", 1),
+    }
+    (message,) = messages(findings(priorities.training_not_above_serving, given), "broken")
+    assert "has one (1), which is higher than none (0)" in message
 
 
 def test_a_percentage_is_of_the_total_and_rounded_up() -> None:
