@@ -114,8 +114,10 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
     """Drafts a stack from a cluster, plans it and compares its objects with the cluster's.
 
     `exists` reports whether the cluster has an object that was not read; None if the user may not know. Raises
-    ConsoleError if no namespace has a queue, or no node shows the machine of a flavor.
+    ConsoleError without Kueue, if no namespace has a queue, or no node shows the machine of a flavor.
     """
+    if not seen.facts.state.has_kueue:
+        raise ConsoleError("the cluster has no Kueue, whose queues show teams", "write a stack: `tenancy stack init`")
     if not seen.teams.entries or not seen.pools[0].entries:
         what = "namespaces with a LocalQueue" if not seen.teams.entries else "nodes of a ResourceFlavor"
         raise ConsoleError(f"the cluster shows no {what}", "check your rights with `tenancy cluster inspect`")

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from gpu_tenancy.adopt.adopting import Adopted, adopt
 from gpu_tenancy.adopt.show import data, lines, written
 from gpu_tenancy.adopt.tenancy import OPERATED, Seen
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cluster.reading import Kind, Missing, State, current
 from gpu_tenancy.cluster.supply import Facts
@@ -152,6 +153,11 @@ def test_pool_without_a_gpu_model_is_assumed() -> None:
     made = adopted(cluster)
     assert made.assumed == ["pools.big.gpu: no node shows the GPU model; set it"]
     assert f"assumed: {made.assumed[0]}" in lines(made)
+
+
+def test_refuses_a_cluster_without_kueue() -> None:
+    with pytest.raises(ConsoleError, match="the cluster has no Kueue"):
+        adopted(foreign(), {"LocalQueue": Missing("LocalQueue", "queues", "not served", "")})
 
 
 def test_tutorial_is_adopted_into_a_valid_stack() -> None:
