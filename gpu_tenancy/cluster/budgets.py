@@ -20,6 +20,7 @@ _EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<resource>[^=]+)=(?P<requested>[^,]+),.*?"
     r"used: [^=]+=(?P<used>[^,]+),.*?limited: [^=]+=(?P<limited>[^,]+)"
 )
+FREED: Final = "wait until quota is free; see `tenancy usage`"
 _COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
 
 
@@ -124,7 +125,7 @@ def exceeded_quota(message: str) -> Reason | None:
     resource = match["resource"]
     amounts = [amount(resource, match[key]) for key in ("used", "limited", "requested")]
     used, hard, requested = (amount_text(resource, value) for value in amounts)
-    fix = _beyond(resource, amounts[1]) if amounts[2] > amounts[1] else "wait until quota is free; see `tenancy usage`"
+    fix = _beyond(resource, amounts[1]) if amounts[2] > amounts[1] else FREED
     return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, {requested} more requested", fix
 
 

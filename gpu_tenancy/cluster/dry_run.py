@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.cluster.budgets import exceeded_quota
+from gpu_tenancy.cluster.budgets import FREED, exceeded_quota
 from gpu_tenancy.cluster.demand import Demand, Template, demand
 from gpu_tenancy.cluster.gangs import ALONE, QUEUE_NAME
 from gpu_tenancy.cluster.pods import ADMISSION_GATE, label, name_of
@@ -22,23 +22,22 @@ _SERVER: Final = 500
 
 def with_answers(cluster: Cluster, wanted: Demand, answers: Sequence[Answer]) -> tuple[Answer, ...]:
     """The results of checks, and of dry runs; first a guard's rejection, after which the object lacks its defaults."""
-    full = any(answer.check is Check.NAMESPACE_QUOTA and answer.verdict != "now" for answer in answers)
-    own, *pods = ask(cluster, wanted, full=full)
+    own, *pods = ask(cluster, wanted)
     guarded = own.verdict == "never" and "; " in own.lines[0]
     return (own, *answers, *pods) if guarded else (*answers, own, *pods)
 
 
-def ask(cluster: Cluster, wanted: Demand, *, full: bool) -> Iterator[Answer]:
-    """Dry runs of the object, and of one pod of each template. With `full`, a rejection for quota is not final."""
+def ask(cluster: Cluster, wanted: Demand) -> Iterator[Answer]:
+    """Dry runs of the object, and of one pod of each template; a rejection for quota in use is not final."""
     single = text_at(wanted.manifest, "kind") == "Pod"
-    yield _asked(cluster, wanted.manifest, wanted.title, full=full, alone=(wanted.gang or "") if single else "")
+    yield _asked(cluster, wanted.manifest, wanted.title, alone=(wanted.gang or "") if single else "")
     if single:
         return
     for template in wanted.templates:
         # A TrainJob may take the image of a container from its runtime, and then no pod can be checked.
         images = [text_at(container, "image") for container in maps_at(template.spec, "containers")]
         if template.count and isinstance(at(template.spec, "containers"), list) and all(images):
-            yield _asked(cluster, pod_of(wanted, template), f"a pod of {wanted.title}", full=full)
+            yield _asked(cluster, pod_of(wanted, template), f"a pod of {wanted.title}")
 
 
 _KUEUE: Final = "kueue.x-k8s.io/manager"
@@ -98,7 +97,7 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: bool, alone: str = "") -> Answer:
+def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, alone: str = "") -> Answer:
     """`alone`: the Volcano queue of a single pod."""
     verdict: Verdict = "never"
     try:
@@ -112,7 +111,7 @@ def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: b
             verdict, line = "unknown", f"{what} not evaluated, you may not create it: {error.message}"
         elif error.status >= _SERVER:
             verdict = "unknown"
-        elif full and exceeded:
+        elif exceeded and exceeded[1] == FREED:
             verdict = "later"
         return Answer(Check.API_SERVER, verdict, (line,))
     gates = {text_at(gate, "name") for gate in maps_at(made, "spec", "schedulingGates")}

@@ -95,7 +95,7 @@ class Unblock:
     def fix(self) -> str:
         """The event to wait for, as a fix."""
         if len(self.ends) == 1:
-            return f"wait until {self.ends[0]} ends"
+            return f"wait until {self.ends[0]} {'ends' if '/' in self.ends[0] else 'end'}"  # others in a queue
         if self.ends:
             return f"wait until one of these ends: {named(self.ends)}"
         if self.together:
@@ -104,7 +104,7 @@ class Unblock:
             return f"wait, or remove the workloads ahead of it: {named(self.ahead)}"
         if self.admitted_instead:
             return f"wait for the workloads that are admitted first, such as {named(self.admitted_instead)}"
-        return "none of the tested ends would admit it"
+        return "no running workload's end would admit it on its own"
 
 
 def not_simulated_text(parts: Sequence[str]) -> str:

@@ -146,8 +146,8 @@ def _refused(state: State, workloads: Sequence[Workload], team: str) -> Iterator
     """Jobs whose pods or children the API server refuses; a state without events has none."""
     found = rejections(state.of("Event", team), workloads, {})
     for workload in workloads:
-        if workload.label in found and workload.stage != "finished":
-            reason = refusal(found[workload.label][0], admitted=workload.stage == "admitted")
+        if message := found.get(workload.label, ())[:1]:
+            reason = refusal(message[0], admitted=workload.stage == "admitted")
             yield f"{workload.label.removeprefix(f'{team}/')}: {'; '.join(reason)}"
 
 

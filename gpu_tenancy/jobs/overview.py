@@ -83,8 +83,7 @@ def _row(jobs: Jobs, manifest: Manifest) -> JobRow:
         groups = int_at(manifest, *kind.groups.count.split("."), otherwise=1) if kind.groups else 1
         wanted = groups * sum(pods.count for pods in kind.pod_sets(manifest))
     workloads = jobs.workloads_of(manifest)
-    counted = [workload for workload in workloads if workload.stage != "finished"]  # Runtimes add pods, as launchers.
-    wanted = max(wanted, sum(pods.count for workload in counted for pods in workload.sets))
+    wanted = max(wanted, sum(pods.count for one in workloads if one.stage != "finished" for pods in one.sets))
     queued, state = [workload.total for workload in workloads], _state(jobs, manifest, running, wanted)
     messages = jobs.refused.get(f"{jobs.namespace}/{name_of(manifest)}") if state in {"starting", "pending"} else None
     return JobRow(
@@ -107,9 +106,9 @@ def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
         return "suspended" if at(manifest, "spec", "suspend") else f"at {schedule}"
     if running:
         return "running" if running >= wanted else "starting"
-    queued = jobs.workloads_of(manifest)
     if text_at(manifest, "status", "state", "phase") == "Pending":  # of a Job of Volcano
         return "pending"
+    queued = jobs.workloads_of(manifest)
     stages = ("stopped" if workload.on_hold else _STAGES.get(workload.stage) for workload in queued)
     begins = wanted or any(workload.stage == "admitted" for workload in queued)
     return next(filter(None, stages), "starting" if begins else "stopped")

@@ -216,7 +216,7 @@ def test_a_large_tree_is_simulated_less_and_reports_it(monkeypatch: pytest.Monke
         "simulation: ending one workload would not admit it (tested 8 of 13 running workloads)",
         "simulation: ending 8 workloads in sequence, lowest priority first, would not admit it",
     )
-    assert found.fix == f"none of the tested ends would admit it; {ASK}"
+    assert found.fix == f"no running workload's end would admit it on its own; {ASK}"
 
 
 # It is not simulated.
@@ -257,7 +257,9 @@ def test_member_sees_amounts_but_no_names_of_others() -> None:
         "others borrow guaranteed quota of queue research: 8 a100 GPUs; no action needed: Kueue reclaims it from speech"
     )
     waiting = as_member(waits("me", gpus=8), [], [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
-    assert waiting.unblock == Unblock(admitted=False, reason=waiting.unblock.reason if waiting.unblock else "")
+    reason = waiting.unblock.reason if waiting.unblock else ""
+    assert waiting.unblock == Unblock(admitted=False, reason=reason, ends=("others in speech",))
+    assert waiting.fix == "wait until others in speech end"
     assert "speech/" not in " ".join((*waiting.lines, waiting.conclusion, found.conclusion, *found.lines))
 
 

@@ -224,13 +224,6 @@ def live(queueing: Queueing, kind: str, name: str) -> Manifest:
     return found
 
 
-def test_a_drained_team_ends_what_runs_and_starts_it_again(held: Queueing) -> None:
-    tenancy(held, "cluster", "hold", TEAM, "--drain", "--yes")
-    held.cluster.wait_for(lambda: not is_true(held_workload(held, "runs"), "QuotaReserved"), what="the eviction")
-    tenancy(held, "cluster", "release", TEAM, "--yes")
-    admitted(held, "runs", "waits")
-
-
 def as_its_account(team: Queueing, pod: Any) -> Cluster:
     """A client with the token of the CronJob's ServiceAccount, and nothing else."""
     token = team.cluster.token("kueue-system", pod["serviceAccountName"], seconds=600)
