@@ -16,11 +16,13 @@ from researchers import TEAM, Researcher, identified
 from test_live_gangs import A100, QUEUE, gang, pod, queued
 from typer.testing import CliRunner
 
-from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.errors import WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.names import HOLD
 from gpu_tenancy.model.spec.people import Person
 
 pytestmark = [
@@ -90,9 +92,13 @@ def readers(researcher: Researcher, queueing: Queueing, tmp_path_factory: pytest
 
 
 @pytest.fixture
-def rita(researcher: Researcher) -> Iterator[Researcher]:
-    """A researcher, whose jobs are deleted afterwards."""
+def rita(researcher: Researcher, readers: dict[str, Path]) -> Iterator[Researcher]:
+    """A researcher, whose jobs are deleted afterwards, and holds that a failed test left are released."""
     yield researcher
+    for kind in ("ClusterQueue", "ResourceFlavor"):
+        for one in researcher.cluster.list(KUEUE, kind, metadata_only=True):
+            if text_at(one, "metadata", "annotations", HOLD):
+                run(readers, "admin", f"tenancy cluster release {name_of(one)}")
     for namespace in (TEAM, OTHER):
         for kind in ENDED:
             for one in researcher.cluster.list(*kind, namespace=namespace, metadata_only=True):
@@ -109,7 +115,8 @@ def run(readers: Mapping[str, Path], who: str, line: str) -> tuple[int, str]:
         place = ("kubectl", "--kubeconfig", str(readers[who]))
         done = subprocess.run([*place, *words], capture_output=True, text=True, check=False)
         return done.returncode, f"{done.stdout}{done.stderr}"
-    told = [*words, *(["--yes"] if words[0] == "requeue" else []), "--kubeconfig", str(readers[who])]
+    asks = words[0] == "requeue" or words[:2] == ["cluster", "release"]
+    told = [*words, *(["--yes"] if asks else []), "--kubeconfig", str(readers[who])]
     result = CliRunner(env={"COLUMNS": "400"}).invoke(app, told)
     return result.exit_code, f"{result.stdout}{result.stderr}".lstrip()
 
@@ -119,6 +126,9 @@ def follow(rita: Researcher, readers: Mapping[str, Path], step: str, answers: Ma
     if line == "stop":
         (workload,) = rita.cluster.wait_for(lambda: rita.cluster.list(KUEUE, "Workload", namespace=TEAM) or None)
         rita.cluster.patch(Reference.of(workload), {"spec": {"active": False}})
+        return
+    if line.startswith("running "):
+        rita.running(line.split()[1], int(line.split()[2]))
         return
     if line == "told":
         (line, *_) = re.findall("`((?:kubectl|tenancy) [^`]+)`", answers[who])
