@@ -11,7 +11,7 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import exceeded_quota
 from gpu_tenancy.cluster.demand import Target, owners
 from gpu_tenancy.cluster.nodes import Node, all_cordoned, find, fragments, judge_nodes, read_nodes
-from gpu_tenancy.cluster.pods import ADMISSION_GATE, Manifest, name_of, namespace_of, requests
+from gpu_tenancy.cluster.pods import ADMISSION_GATE, Manifest, label, name_of, namespace_of, requests
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.cluster.references import waits_for_cache
@@ -20,6 +20,12 @@ from gpu_tenancy.cluster.workloads import PodSet, read_workloads
 from gpu_tenancy.explain.unblock import Unblock
 from gpu_tenancy.kube.waiting import condition, is_true
 
+_SET: Final = "leaderworkerset.sigs.k8s.io/name"  # label of its pods
+_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+# https://github.com/kubernetes-sigs/kueue/issues/8769
+_NO_SURGE: Final = (
+    "Kueue makes none for groups that the surge of a rollout adds: delete the object, and create it with maxSurge: 0"
+)
 _GATES: Final = frozenset({ADMISSION_GATE, "kueue.x-k8s.io/topology"})
 # The scheduler's message about a node without a free device for a pod's claim:
 # https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
@@ -64,9 +70,11 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
     without_node = [pod for pod in pods if not text_at(pod, "spec", "nodeName")]
     if held := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
         gates = sorted({text_at(gate, "name") for pod in held for gate in maps_at(pod, "spec", "schedulingGates")})
+        reason = f"{plural(len(held), 'pod')} blocked by scheduling gate {', '.join(gates)}"
+        if gated(held) and _surging(pods, state):
+            return Why((), f"{reason}, and Kueue has no Workload for them", _NO_SURGE)
         kueue = "check its Workload: `kubectl get workloads`"
-        fix = kueue if gated(held) else "wait until its controller removes it"
-        return Why((), f"{plural(len(held), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
+        return Why((), reason, kueue if gated(held) else "wait until its controller removes it")
     if unplaced := [pod for pod in without_node if text_at(condition(pod, "PodScheduled"), "status") == "False"]:
         return _unplaced(unplaced, state)
     if stuck := [message for pod in pods if (message := _stuck(pod))]:
@@ -75,6 +83,19 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
         reason = f"{plural(len(without_node), 'pod')} not handled by any scheduler yet"
         return Why((), reason, "check that the pod's scheduler is running")
     return None
+
+
+def _surging(pods: Sequence[Manifest], state: State) -> bool:
+    """Whether a LeaderWorkerSet has more groups than Workloads."""
+    groups = {(namespace_of(pod), label(pod, _SET), label(pod, _INDEX)) for pod in pods if label(pod, _SET)}
+    owned = [
+        owner
+        for namespace in {namespace for namespace, _, _ in groups}
+        for workload in state.of("Workload", namespace)
+        for owner in maps_at(workload, "metadata", "ownerReferences")
+        if (namespace, text_at(owner, "name")) in {group[:2] for group in groups}
+    ]
+    return state.sees("Workload") and len(groups) > len(owned)
 
 
 def gated(pods: Sequence[Manifest]) -> bool:

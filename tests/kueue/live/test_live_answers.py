@@ -36,7 +36,8 @@ READERS: Final = ("researcher", "lead", "admin")
 OTHER: Final = "ml-experiments"
 LABEL: Final = "kueue.x-k8s.io/queue-name"
 ENDED: Final = (
-    ("batch/v1", "Job"), ("batch/v1", "CronJob"), ("batch.volcano.sh/v1alpha1", "Job"), ("v1", "Pod"),
+    ("batch/v1", "Job"), ("batch/v1", "CronJob"), ("batch.volcano.sh/v1alpha1", "Job"),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ("v1", "Pod"),
 )  # fmt: skip
 HOST: Final = "kubernetes.io/hostname"
 
@@ -68,6 +69,16 @@ OBJECTS: Final[Mapping[str, Any]] = {
     "gang-lost": gang("gang-lost", 1, "nope"),
     "short": _SHORT,
     "together": queued("together", 2, 4),
+    "surges": of(
+        "LeaderWorkerSet",
+        "leaderworkerset.x-k8s.io/v1",
+        replicas=2,
+        rolloutStrategy={
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {"maxSurge": "100%", "maxUnavailable": 0},
+        },
+        leaderWorkerTemplate={"size": 1, "workerTemplate": {"spec": {**pod(A100, 1), "restartPolicy": "Always"}}},
+    ),
     "single": {
         **of("Pod", "v1", **pod("NVIDIA-L4", 1, schedulerName="volcano")),
         "metadata": {"annotations": {"scheduling.volcano.sh/queue-name": QUEUE}},
@@ -83,6 +94,7 @@ def readers(researcher: Researcher, queueing: Queueing, tmp_path_factory: pytest
         made["metadata"] = {
             "name": name,
             "namespace": {"borrows": OTHER, "volume": ""}.get(name, TEAM),
+            **({"labels": {LABEL: TEAM}} if name == "surges" else {}),
             **made["metadata"],
         }
         (folder / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")
