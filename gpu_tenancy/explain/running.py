@@ -87,15 +87,10 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
 
 def _surging(pods: Sequence[Manifest], state: State) -> bool:
     """Whether a LeaderWorkerSet has more groups than Workloads."""
-    groups = {(namespace_of(pod), label(pod, _SET), label(pod, _INDEX)) for pod in pods if label(pod, _SET)}
-    owned = [
-        owner
-        for namespace in {namespace for namespace, _, _ in groups}
-        for workload in state.of("Workload", namespace)
-        for owner in maps_at(workload, "metadata", "ownerReferences")
-        if (namespace, text_at(owner, "name")) in {group[:2] for group in groups}
-    ]
-    return state.sees("Workload") and len(groups) > len(owned)
+    groups = {(label(pod, _SET), label(pod, _INDEX)) for pod in pods if label(pod, _SET)}
+    workloads = state.of("Workload", namespace_of(pods[0]))
+    named = [text_at(owner, "name") for one in workloads for owner in maps_at(one, "metadata", "ownerReferences")]
+    return state.sees("Workload") and len(groups) > sum(name in dict(groups) for name in named)
 
 
 def gated(pods: Sequence[Manifest]) -> bool:
