@@ -38,8 +38,10 @@ class StackPreview:
 def read(folder: Path) -> tuple[StackPreview, ...]:
     """Reads the files of `tenancy preview STACK --out FOLDER/STACK`: `exit-code`, `report.md`, `errors.txt`.
 
-    Raises ConsoleError if an exit code is not a number, or the folder is of one stack.
+    Raises ConsoleError if an exit code is not a number, or the folder does not exist or is of one stack.
     """
+    if not folder.is_dir():
+        raise ConsoleError(f"folder {folder} not found", "set it to the --out of the previews")
     if (folder / "exit-code").is_file():
         fix = "preview each stack to a folder in it: --out OUT/STACK"
         raise ConsoleError(f"{folder} is the folder of one preview", fix)

@@ -103,6 +103,11 @@ def test_an_exit_code_that_is_none_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_folder_of_reports_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    done = tenancy("stack", "comment", tmp_path / "nope", "--out", tmp_path / "comment.md")
+    assert (done.exit_code, f"{tmp_path}/nope not found" in done.output) == (1, True)
+
+
 def test_writes_the_comment_with_the_gravest_exit_code(tmp_path: Path) -> None:
     leave(tmp_path / "out", "dev", code="0", report=REPORT)
     leave(tmp_path / "out", "prod", code="3", report=REPORT)

@@ -77,6 +77,8 @@ def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
     assert found.comparison is not None
     assert found.comparison.notes == ("stack new does not exist at HEAD; all resources are new",)
     assert found.comparison.before is None
+    assert len(found.changes) == found.resources
+    assert {change.action for change in found.changes} == {"create"}
 
 
 @pytest.mark.slow
@@ -367,7 +369,7 @@ def exempted(stack: Preview, key: str, *, listed: bool = False) -> Preview:
 @pytest.mark.parametrize("key", ["exempt.gpu-rules/few-pods", "exempt:few-pods", "exempt-few-pods"])
 def test_a_new_exemption_is_named(one: Preview, key: str, *, listed: bool) -> None:
     now = exempted(one, key, listed=listed).rendered
-    for before in (one.rendered, None):
+    for before in (one.rendered, replace(one.rendered, registrations=())):
         [exemption] = compared.new_exemptions(before, now)
         assert (exemption.rule, exemption.text) == ("few-pods", "2099-01-31 why")
     assert list(compared.new_exemptions(now, now)) == []
