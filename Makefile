@@ -108,7 +108,7 @@ strict: ready-clouds
 	@output=$$(NODE_OPTIONS="--max-old-space-size=$(HALF_OF_MEMORY)" $(RUN) basedpyright 2>&1); \
 	  failed=$$?; printf '\n%s\n' "$$output"; exit $$failed
 
-bench: ready-clouds ## Measure previews, an apply and the start of `tenancy`; compare with the record; RECORD=yes replaces it
+bench: ready-clouds ## Measure previews and the start of `tenancy`; compare with the record; RECORD=yes replaces it
 	@$(RUN) python -m benchmarks.bench $(if $(RECORD),--record)
 
 audit: ready-clouds ## Look up each locked package in advisory databases (needs a network)
@@ -121,7 +121,7 @@ licenses: ready-clouds ## Generate docs/licenses.md from uv.lock; fails for a li
 	@$(RUN) python -m dependencies.licenses
 
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
-	@$(RUN) tenancy whatif --scenarios $(SCENARIOS) --out $(OUT)
+	@$(RUN) python -m gpu_tenancy.simulation $(SCENARIOS) $(OUT)
 
 agree: ready ## Play random scenarios on the real Kueue and in the simulation; SEED=N, COUNT=N, ONLY=CLASS, SCENARIOS=FILE, DOCS=yes
 	@$(RUN) python -m benchmarks.agree $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
@@ -129,7 +129,7 @@ agree: ready ## Play random scenarios on the real Kueue and in the simulation; S
 
 schema: ready ## Generate stacks/schema.json and stacks/scenarios/schema.json from the model
 	@$(RUN) tenancy catalogue schema --out stacks/schema.json
-	@$(RUN) tenancy catalogue schema --scenarios --out stacks/scenarios/schema.json
+	@$(RUN) python -m gpu_tenancy.simulation.scenario > stacks/scenarios/schema.json
 
 scopes: ready ## Generate the table of namespaced and cluster-scoped kinds from their definitions
 	@$(RUN) python -m gpu_tenancy.embedded.definitions.scopes

@@ -17,14 +17,14 @@ from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 from gpu_tenancy.model.manifests import pods
 from gpu_tenancy.model.manifests.jobs import group_template
 from gpu_tenancy.model.plan.signals import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Signal
-from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
+from gpu_tenancy.model.plan.workloads import PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER
+from gpu_tenancy.model.spec.workloads import Pace
 
 from .objects import DO_NOT_AWAIT, Component, Options, http_route, wire
 from .secrets import checksums
 
 OF_LEADERS: Final = {pods.COMPONENT: LEADER}  # label of leaders
-_PERIOD: Final = 10
 _COUNTED: Final = ("nodeSelector", "affinity", "tolerations", "initContainers")
 _OF_CONTAINER: Final = ("containers[0].resources", "containers[0].ports")
 REPLACED: Final = (
@@ -43,17 +43,6 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leader
 
 _METRICS_PORT: Final = "metrics"  # name of the /metrics port if it differs from the request port
 _FAILURES: Final = 3  # number of consecutive failed queries after which KEDA uses the fallback
-_BEHAVIOR: Final[autoscaling.HorizontalPodAutoscalerBehaviorArgsDict] = {
-    "scale_up": {
-        "stabilization_window_seconds": 30,
-        "policies": [{"type": "Percent", "value": 100, "period_seconds": 15}],
-    },
-    "scale_down": {
-        "stabilization_window_seconds": 300,
-        "policies": [{"type": "Percent", "value": 10, "period_seconds": 60}],
-    },
-}
-"""Scale up fast and down slowly: a GPU that is released too early costs the model's loading time."""
 
 
 class ModelServer(Component):
@@ -169,21 +158,19 @@ def _container(server: ServerPlan) -> dict[str, Any]:
     ports: list[dict[str, Any]] = [{"name": "http", "containerPort": server.spec.port}]
     if metrics := _metrics_port(server):
         ports.append({"name": _METRICS_PORT, "containerPort": metrics})
+    times = server.spec.probes
+    probe = {
+        "httpGet": {"path": server.spec.health, "port": "http"},
+        "periodSeconds": int(times.period),
+        "timeoutSeconds": int(times.timeout),
+        "failureThreshold": times.failures,
+    }
     return {
         **pods.container(server.pod, "server"),
         "ports": ports,
-        "startupProbe": _probe(server, threshold=math.ceil(server.spec.starts_within / _PERIOD)),
-        "readinessProbe": {**_probe(server, threshold=3), "initialDelaySeconds": READY_AFTER},
-        "livenessProbe": {**_probe(server, threshold=3), "initialDelaySeconds": ALIVE_AFTER},
-    }
-
-
-def _probe(server: ServerPlan, *, threshold: int) -> dict[str, Any]:
-    return {
-        "httpGet": {"path": server.spec.health, "port": "http"},
-        "periodSeconds": _PERIOD,
-        "timeoutSeconds": 5,
-        "failureThreshold": threshold,
+        "startupProbe": {**probe, "failureThreshold": math.ceil(server.spec.starts_within / probe["periodSeconds"])},
+        "readinessProbe": {**probe, "initialDelaySeconds": int(times.ready_after)},
+        "livenessProbe": {**probe, "initialDelaySeconds": int(times.alive_after)},
     }
 
 
@@ -229,10 +216,26 @@ def _autoscaler(
             "min_replicas": scaling.minimum,
             "max_replicas": scaling.maximum,
             "metrics": _metrics(scaling),
-            "behavior": _BEHAVIOR,
+            "behavior": _behavior(scaling),
         },
         opts=opts,
     )
+
+
+def _behavior(scaling: Scaling) -> autoscaling.HorizontalPodAutoscalerBehaviorArgsDict:
+    """Fast up and slowly down: a GPU that is released too early costs the model's loading time."""
+    return {"scale_up": _pace(scaling.up, (30, 100, 15)), "scale_down": _pace(scaling.down, (300, 10, 60))}
+
+
+def _pace(pace: Pace, usual: tuple[int, int, int]) -> autoscaling.HPAScalingRulesArgsDict:
+    window, percent, period = usual
+    policies: list[autoscaling.HPAScalingPolicyArgsDict] = [
+        {"type": kind, "value": value, "period_seconds": int(pace.period or period)}
+        for kind, value in (("Percent", pace.percent or percent), ("Pods", pace.pods))
+        if value is not None
+    ]
+    stable = window if pace.stabilization_window is None else int(pace.stabilization_window)
+    return {"stabilization_window_seconds": stable, "policies": policies}
 
 
 def _metrics(scaling: Scaling) -> list[autoscaling.MetricSpecArgsDict]:
@@ -272,7 +275,12 @@ def _scaled_object(
             "minReplicaCount": scaling.minimum,
             "maxReplicaCount": scaling.maximum,
             "fallback": fallback,
-            "advanced": {"horizontalPodAutoscalerConfig": {"name": server.name, "behavior": wire(_BEHAVIOR)}},
+            "advanced": {
+                "horizontalPodAutoscalerConfig": {
+                    "name": server.name,
+                    "behavior": wire(_behavior(scaling)),
+                }
+            },
             "triggers": _triggers(scaling),
         },
         opts=opts,

@@ -151,7 +151,7 @@ def test_pulumi_installs_no_packages_at_start() -> None:
 def test_deployment_compares_charts_before_the_cloud_login() -> None:
     job = workflow("pulumi.yaml")["jobs"]["pulumi"]
     texts = [f"{step.get('uses', '')} {step.get('run', '')}" for step in job["steps"]]
-    (compared,) = (index for index, text in enumerate(texts) if "gpu_tenancy cluster charts" in text)
+    (compared,) = (index for index, text in enumerate(texts) if "gpu_tenancy cluster doctor" in text)
     assert job["steps"][compared]["if"] == "inputs.command == 'up'"
     later = " ".join(texts[compared:])
     for name in ("pulumi up", "auth-actions", "configure-aws-credentials", "google-github-actions/auth", "azure/login"):
@@ -294,7 +294,7 @@ def test_gitlab_job_with_identity_downloads_no_packages() -> None:
 
 def test_gitlab_deployment_compares_charts_and_repairs_first() -> None:
     compared, repaired, deployed = yaml.safe_load(gitlab())[".up"]["script"]
-    assert compared == '.venv/bin/python -m gpu_tenancy cluster charts "$STACK"'
+    assert compared == '.venv/bin/python -m gpu_tenancy cluster doctor "$STACK" --charts'
     assert repaired == '.venv/bin/python -m gpu_tenancy stack repair "$STACK"'
     assert deployed.startswith("pulumi up ")
 

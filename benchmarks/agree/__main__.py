@@ -143,7 +143,7 @@ def main(  # noqa: PLR0913 - options of a command
         if docs:
             update_page(run)
         if not run.enough:
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def _read(file: Path) -> list[Data]:

@@ -263,14 +263,12 @@ def worker_config(cluster: Cluster, config: Mapping[str, Any], worker: Worker, s
     return with_token(cluster, config, worker.account, seconds, _LONGEST_OF_MANAGER)
 
 
-def write_secret(manager: Cluster, worker: Worker, config: Mapping[str, Any]) -> str:
-    """Writes a kubeconfig to the manager's Secret for a worker; Kueue watches it. Raises ApiError without the right."""
-    namespace = kueue_namespace()
+def secret(worker: Worker, config: Mapping[str, Any]) -> dict[str, Json]:
+    """The manager's Secret for a worker, with a kubeconfig; Kueue watches it."""
     text = yaml.safe_dump(dict(config), sort_keys=False)
     data: Json = {KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
-    metadata: Json = {"name": worker.secret, "namespace": namespace, "labels": dict([TEAM_LABEL])}
-    manager.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data})
-    return f"Secret {namespace}/{worker.secret} of stack {worker.manager}: written, valid until {expiry(config)}"
+    metadata: Json = {"name": worker.secret, "namespace": kueue_namespace(), "labels": dict([TEAM_LABEL])}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 
 def expiry(config: Mapping[str, Any]) -> str:

@@ -1,11 +1,11 @@
 """Drafts a stack from a running cluster, and compares their objects."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, map_at, text_at, texts_at
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.base.quantity import CPU, MEMORY, amount, format_amount, parse_quantity
+from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.cluster.cluster_queues import read_cluster_queue
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind
@@ -22,7 +23,7 @@ from gpu_tenancy.engine.project import Preview, rendered
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import Declared, project_folder, project_name
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.source import Source, value_at
 from gpu_tenancy.model.spec.teams import Team
 
 _COMPARED: Final[tuple[Kind, ...]] = (
@@ -32,6 +33,24 @@ _COMPARED: Final[tuple[Kind, ...]] = (
 # Kinds that show teams and their GPUs.
 _OF_TEAMS: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "ResourceFlavor")
 _AMOUNTS: Final = (CPU, MEMORY)
+
+# Effect of objects that the stack does not have.
+_LEFT: Final[Mapping[Kind, str]] = {
+    "ClusterQueue": "its quota is promised beside that of the stack until you delete it",
+    "LocalQueue": "jobs that name it stay in its queue",
+    "ResourceQuota": "it bounds the namespace beside that of the stack",
+    "LimitRange": "it bounds containers beside that of the stack",
+    "ResourceFlavor": "no pool of the stack has it",
+    "Cohort": "no queue of the stack is in it",
+    "Topology": "no pool of the stack has it",
+    "NetworkPolicy": "it allows traffic beside those of the stack",
+    "RoleBinding": "its rights stay beside those of the stack; a stack has people under teams.TEAM.members",
+    "Deployment": "it continues to run; a stack has servers under teams.TEAM.serving",
+    "Job": "it continues to run; a stack has jobs under teams.TEAM.training",
+    "PersistentVolumeClaim": "it stays; a stack has claims under teams.TEAM.storage",
+}
+_MANY: Final = frozenset({"Deployment", "Job", "PersistentVolumeClaim"})  # of which only the first ones are named
+_BOUNDS: Final = frozenset({"claims", "compute", "containers", "objects"})  # sections of a team
 
 # The team's key that sets a field of an object, by kind and field.
 _KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
@@ -86,6 +105,7 @@ class Adopted:
     new: Counter[str] = field(default_factory=Counter[str])  # objects to create, by kind
     differences: list[Difference] = field(default_factory=list[Difference])  # of existing objects
     left: list[str] = field(default_factory=list[str])  # not in the stack; a deployment leaves it alone
+    assumed: list[str] = field(default_factory=list[str])  # in the stack, but not in the cluster
     problems: tuple[Problem, ...] = ()  # reasons against a stack, such as guarantees beyond the nodes
     incomplete: tuple[str, ...] = ()  # kinds that are not readable in full, so that teams may be missing
 
@@ -94,8 +114,10 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
     """Drafts a stack from a cluster, plans it and compares its objects with the cluster's.
 
     `exists` reports whether the cluster has an object that was not read; None if the user may not know. Raises
-    ConsoleError if no namespace has a queue, or no node shows the machine of a flavor.
+    ConsoleError without Kueue, if no namespace has a queue, or no node shows the machine of a flavor.
     """
+    if not seen.facts.state.has_kueue:
+        raise ConsoleError("the cluster has no Kueue, whose queues show teams", "write a stack: `tenancy stack init`")
     if not seen.teams.entries or not seen.pools[0].entries:
         what = "namespaces with a LocalQueue" if not seen.teams.entries else "nodes of a ResourceFlavor"
         raise ConsoleError(f"the cluster shows no {what}", "check your rights with `tenancy cluster inspect`")
@@ -103,6 +125,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
     for section, part in seen.parts.items():
         made.notes |= {(section, entry): note for entry, note in part.notes.items()}
         made.left += part.left
+        made.assumed += part.assumed
     made.left += [missing.text for missing in seen.facts.state.refused()]
     made.incomplete = tuple(missing.kinds for missing in seen.facts.state.refused(*_OF_TEAMS))
     folder = project_folder(project)
@@ -110,7 +133,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
         planned = plan_sections(made.sections, name, folder)
         for stage in (_with_queue_shares, _with_keys):
             stage(made, seen, planned)
-            planned = plan_sections(made.sections, name, folder)
+            planned = _plan_without_refused(made, name, folder)
     except StackError as error:
         made.problems = tuple(error.problems)
     else:
@@ -122,6 +145,38 @@ def plan_sections(sections: dict[str, Any], name: str, project: Path) -> Preview
     """Plans a stack that is not in a file yet. Raises StackError if it is not valid."""
     source = Source(sections, f"stacks/Pulumi.{name}.yaml")
     return rendered(Declared(name, project, project_name(project), source, load(source)))
+
+
+def _plan_without_refused(made: Adopted, name: str, folder: Path) -> Preview:
+    """Plans the stack without bounds of namespaces that it refuses, such as a quota below that of the queue."""
+    while True:
+        try:
+            return plan_sections(made.sections, name, folder)
+        except StackError as error:
+            if not [problem for problem in error.problems if _removed(made, problem)]:
+                raise
+
+
+def _removed(made: Adopted, problem: Problem) -> bool:
+    """Removes the refused bound from its team, and the budget that it contradicts; false for any other problem."""
+    if problem.path[0] != "teams" or len(problem.path) < len(("teams", "team", "section", "key")):
+        return False
+    _, team, section, *keys = map(str, problem.path)
+    entry, found = made.sections["teams"][team], False
+    for *around, key in ((section, *keys), ("compute", "requests", keys[-1]), ("compute", "limits", keys[-1])):
+        place = value_at(entry, tuple(around))
+        found |= section in _BOUNDS and isinstance(place, dict) and place.pop(key, None) is not None
+    made.sections["teams"][team] = _without_empty(entry)
+    if found:
+        made.left.append(f"Team {team}: {'.'.join((section, *keys))}: {problem.value or ''} {problem.rule}")
+    return found
+
+
+def _without_empty(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _without_empty(each) for key, each in cast("dict[str, Any]", value).items()}
+    return {key: each for key, each in inner.items() if each != {}}
 
 
 def _with_queue_shares(made: Adopted, seen: Seen, planned: Preview) -> None:
@@ -213,12 +268,14 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
     adopted: list[str] = []
     unknown: Counter[str] = Counter()
     kept: set[tuple[str, str, str]] = set()
-    spaces = {name_of(each) for each in seen.facts.state.of("Namespace")}
+    state = seen.facts.state
+    known: set[str] = {kind for kind in state.objects if state.knows(kind)}
+    read = {(kind, namespace_of(each), name_of(each)) for kind in known for each in state.of(cast("Kind", kind))}
+    spaces = {name_of(each) for each in state.of("Namespace")}
     for item in planned.objects:
         reference, live = Reference.of(item.manifest), _live(seen, item)
-        there: bool | None = live is not None and name_of(live) == item.name
-        read = item.kind in _COMPARED and seen.facts.state.knows(item.kind)
-        if not read and (not item.namespace or item.namespace in spaces):
+        there: bool | None = (item.kind, item.namespace, item.name) in read
+        if not (item.kind in known or (item.namespace and item.namespace not in spaces)):
             there = exists(reference)
         if there is None:
             unknown[item.kind] += 1
@@ -240,21 +297,23 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
 
 def _left_alone(seen: Seen, kept: set[tuple[str, str, str]]) -> Iterator[str]:
     """Objects of tenancy that the stack does not have, with the effect."""
-    meaning: Mapping[Kind, str] = {
-        "ClusterQueue": "its quota is promised beside that of the stack until you delete it",
-        "LocalQueue": "jobs that name it stay in its queue",
-        "ResourceQuota": "it bounds the namespace beside that of the stack",
-        "LimitRange": "it bounds containers beside that of the stack",
-        "ResourceFlavor": "no pool of the stack has it",
-        "Cohort": "no queue of the stack is in it",
-    }
-    for kind, text in meaning.items():
-        for each in seen.facts.state.of(kind):
+    state, teams = seen.facts.state, seen.queue_of
+    for kind, text in _LEFT.items():
+        names: dict[str, list[str]] = defaultdict(list)
+        for each in state.of(kind):
             space = namespace_of(each)
-            if (kind, space, name_of(each)) not in kept and (not space or space in seen.queue_of):
-                yield f"{kind} {_named(each)}: {text}"
+            left = (kind, space, name_of(each)) not in kept and not at(each, "metadata", "ownerReferences")
+            if left and (not space or space in teams):
+                names[f"{space}/" if space else ""].append(name_of(each))
+        for space, several in names.items():
+            yield f"{kind} {space}{first_names(several, 3 if kind in _MANY else len(several))}: {text}"
     for each in seen.facts.gangs:
         yield f"Queue {each.name} of Volcano: a stack has gangs by team and flavor"
+    kinds: tuple[Kind, ...] = ("LocalQueue", "ResourceQuota", "LimitRange")
+    for space in seen.facts.tenants:
+        found = [f"{kind} {name_of(each)}" for kind in kinds for each in state.of(kind, space)]
+        if found and space not in teams:
+            yield f"Namespace {space}: no LocalQueue of a ClusterQueue, so no team ({', '.join(found)})"
 
 
 def _named(manifest: Manifest) -> str:

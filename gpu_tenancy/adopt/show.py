@@ -60,6 +60,7 @@ def lines(adopted: Adopted) -> Iterator[str]:
         yield f"✗ {problem}"
     if adopted.problems:
         yield "the stack is not valid yet, so it is not compared; correct the file, then preview it"
+        yield from _not_shown(adopted)
         return
     if adopted.incomplete:
         yield (
@@ -78,8 +79,12 @@ def lines(adopted: Adopted) -> Iterator[str]:
         change = f"{live or 'not set'} → {planned or 'not in the stack'}"
         yield f"differs: {kind} {first_names(found, 3)}: {', '.join(several)}: {change}"
     yield f"new: {_counts(adopted.new)}"
-    for text in adopted.left:
-        yield f"not in the stack: {text}"
+    yield from _not_shown(adopted)
+
+
+def _not_shown(adopted: Adopted) -> Iterator[str]:
+    yield from (f"assumed: {text}" for text in adopted.assumed)
+    yield from (f"not in the stack: {text}" for text in adopted.left)
 
 
 def _counts(counts: Counter[str]) -> str:
@@ -94,5 +99,6 @@ def data(adopted: Adopted) -> dict[str, Any]:
         "same": {kind: count for kind, count in adopted.same.items() if count},
         "differences": [asdict(each) for each in adopted.differences],
         "new": dict(adopted.new),
+        "assumed": adopted.assumed,
         "leftAlone": adopted.left,
     }

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import gcd
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.json import at, int_at, list_at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import Json, at, int_at, list_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, amounts, format_amount
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.pods import Manifest, name_of
@@ -22,6 +23,8 @@ _TYPE: Final = "node.kubernetes.io/instance-type"
 _COUNT: Final = "nvidia.com/gpu.count"
 _MIG: Final = "nvidia.com/mig-"
 _WHOLE: Final = "nvidia.com/gpu"
+_UNKNOWN: Final = "unknown"
+_MOST_GPUS: Final = 8  # of a node that is assumed
 _OF_CONTROLLERS: Final = "node.kubernetes.io/"  # taints of unavailable nodes
 
 
@@ -32,6 +35,7 @@ class Drafted:
     entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     notes: dict[str, str] = field(default_factory=dict[str, str])  # sources, by entry
     left: list[str] = field(default_factory=list[str])  # not expressible in the section
+    assumed: list[str] = field(default_factory=list[str])  # entries that the cluster does not show
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,10 @@ def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
     for flavor in flavors:
         name = name_of(flavor)
         nodes = [node for node in _nodes(facts, flavor) if name_of(node) not in taken]
+        assumed = ""
+        if not nodes and (nodes := _assumed(facts, flavor)):
+            assumed = f"no node has the labels of its flavor; {plural(len(nodes), 'node')} for the quota of queues"
+            drafted.assumed.append(f"pools.{name}: {assumed}; correct it")
         if not nodes:
             drafted.left.append(f"ResourceFlavor {name}: no node shows its machine; add a pool for it by hand")
             continue
@@ -63,8 +71,10 @@ def pools(facts: Facts) -> tuple[Drafted, dict[str, str]]:
         for number, (shape, group) in enumerate(groups.items(), 1):
             pool = name if len(groups) == 1 else f"{name}-{number}"
             drafted.entries[pool] = _pool(shape, group, flavor) | ({} if pool == name else {"flavor": name})
-            seen = shape.machine or "without a machine type"
-            drafted.notes[pool] = f"ResourceFlavor {name}: {plural(len(group), 'node')} {seen}"
+            if drafted.entries[pool].get("gpu", shape.model) != shape.model:
+                drafted.assumed.append(f"pools.{pool}.gpu: no node shows the GPU model; set it")
+            shown = assumed or f"{plural(len(group), 'node')} {shape.machine or 'without a machine type'}"
+            drafted.notes[pool] = f"ResourceFlavor {name}: {shown}"
     if others := [node.name for node in facts.nodes if node.name not in taken]:
         without = f"Nodes {facts.name.listed(others)}: GPUs of no flavor"
         drafted.left.append(f"{without}; add a pool if teams are to use them")
@@ -80,6 +90,25 @@ def _nodes(facts: Facts, flavor: Manifest) -> list[Manifest]:
     if promised or (wanted and len(with_gpus) == len(nodes)):
         return with_gpus
     return [node for node in nodes if node not in with_gpus]
+
+
+def _assumed(facts: Facts, flavor: Manifest) -> list[Manifest]:
+    """Nodes that offer what queues promise of a flavor, such as nodes that an autoscaler has removed; at most 8 GPUs.
+
+    Empty if queues do not promise CPU, memory and GPUs of one kind.
+    """
+    promised = {resource: amount for (name, resource), amount in facts.promised.items() if name == name_of(flavor)}
+    gpus = accelerators(promised)
+    if len(gpus) != 1 or not all(promised.get(name) for name in (CPU, MEMORY)):
+        return []
+    resource, total = next(iter(gpus.items()))
+    count = total // gcd(total, _MOST_GPUS)
+    offered: Json = {name: format_amount(name, promised[name] // count) for name in (CPU, MEMORY, resource)}
+    labels: Json = map_at(flavor, "spec", "nodeLabels")
+    return [
+        {"metadata": {"name": f"{name_of(flavor)}-{number}", "labels": labels}, "status": {"allocatable": offered}}
+        for number in range(count)
+    ]
 
 
 def _shape(node: Manifest) -> _Shape:
@@ -131,7 +160,7 @@ def _machine(shape: _Shape, node: Manifest) -> dict[str, Any]:
     amount = amounts(map_at(node, "status", "allocatable"))
     entry: dict[str, Any] = {name: format_amount(name, amount.get(name, 0)) for name in (CPU, MEMORY)}
     if shape.gpus:
-        entry |= {"gpu": shape.model or shape.machine or "unknown", "gpusPerNode": whole if sharing else shape.gpus}
+        entry |= {"gpu": shape.model or shape.machine or _UNKNOWN, "gpusPerNode": whole if sharing else shape.gpus}
         row = find_gpu(shape.model)
         if shape.resource != (row.resource if row else _WHOLE) and not sharing:
             entry["resource"] = shape.resource
@@ -140,8 +169,9 @@ def _machine(shape: _Shape, node: Manifest) -> dict[str, Any]:
 
 # Kinds to read.
 KINDS: Final[tuple[Kind, ...]] = (
-    "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node", "PriorityClass", "Queue",
-    "ResourceFlavor", "ResourceQuota", "StorageClass", "WorkloadPriorityClass",
+    "ClusterQueue", "Cohort", "Deployment", "Job", "LimitRange", "LocalQueue", "Namespace", "NetworkPolicy", "Node",
+    "PersistentVolumeClaim", "PriorityClass", "Queue", "ResourceFlavor", "ResourceQuota", "RoleBinding",
+    "StorageClass", "Topology", "WorkloadPriorityClass",
 )  # fmt: skip
 # API groups of jobs and servers, and their operator.
 OPERATED: Final = {kind.group: kind.operator for kind in kinds().values() if kind.operator}
@@ -149,7 +179,7 @@ ROOT: Final = "org"
 # System classes are above: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/.
 _MOST: Final = 1_000_000_000
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-_PAYS: Final = {"owner": "owner", "costCenter": "cost-center"}  # required keys of a team, and labels
+_PAYS: Final = {"owner": ("owner", "team"), "costCenter": ("cost-center",)}  # required keys of a team, and labels
 
 
 @dataclass(frozen=True)
@@ -240,7 +270,10 @@ class Seen:
         spaces = {name_of(each): texts_at(each, "metadata", "labels") for each in self.facts.state.of("Namespace")}
         for team, queue in self.queue_of.items():
             labels = spaces.get(team, {})
-            entry: dict[str, Any] = {key: labels.get(label, "unknown") for key, label in _PAYS.items()}
+            entry: dict[str, Any] = {
+                key: next((labels[label] for label in names if label in labels), _UNKNOWN)
+                for key, names in _PAYS.items()
+            }
             if "pod-security.kubernetes.io/enforce" not in labels:
                 entry["podSecurity"] = "privileged"  # What runs must be accepted again.
             # The priority classes whose pods a ResourceQuota of the namespace counts.

@@ -16,6 +16,10 @@ class ConsoleError(Exception):
         super().__init__(f"{what}; {fix}")
 
 
+class UsageError(ConsoleError):
+    """Options that are missing or contradict each other; the exit code is that of an unknown option."""
+
+
 @contextmanager
 def naming(file: Path) -> Generator[None]:
     """Adds the file to an `OSError` without one: a failed write, such as on a full disk, does not name its file."""

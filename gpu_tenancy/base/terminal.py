@@ -7,22 +7,30 @@ import sys
 import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
 
-from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
+from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError, UsageError
 from gpu_tenancy.base.output import Output, PlainTable
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.progress import Advance, Report
 from gpu_tenancy.base.texts import plural
 
-STACK_WRONG: Final = 1
-PROMISE_BROKEN: Final = 2
-INTERNAL: Final = 3
-INTERRUPTED: Final = 130  # exit code of shells for a program that was interrupted with Ctrl-C
+
+class ExitCode(IntEnum):
+    """Exit codes of all commands; `cli/reference_commands.md` describes them."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    BLOCKED = 3
+    INTERRUPTED = 130
+
+
 SLOW_AFTER: Final = 2.0  # seconds after which a command reports its task
 
 # Trees and boxes elsewhere than on a terminal have the width of a wide one.
@@ -105,13 +113,13 @@ def errors(stack: str = "") -> Generator[None]:
         yield
     except StackError as error:
         problems(error.problems, f"stack {stack}")
-        raise typer.Exit(STACK_WRONG) from error
+        raise typer.Exit(ExitCode.ERROR) from error
     except RenderError as error:
         problems(error.problems, f"the resources of stack {stack}")
-        raise typer.Exit(INTERNAL) from error
+        raise typer.Exit(ExitCode.ERROR) from error
     except (ConsoleError, *_pulumi_errors()) as error:
         error_line(str(error))
-        raise typer.Exit(STACK_WRONG) from error
+        raise typer.Exit(ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.ERROR) from error
     except OSError as error:
         if isinstance(error, FileExistsError) and error.errno is None:
             message = str(error)  # raised by this program with a complete message
@@ -120,10 +128,10 @@ def errors(stack: str = "") -> Generator[None]:
         else:
             raise  # a bug in this program
         error_line(message)
-        raise typer.Exit(STACK_WRONG) from error
+        raise typer.Exit(ExitCode.ERROR) from error
     except KeyboardInterrupt as error:
         err.print("interrupted; run the same command again to continue", highlight=False)
-        raise typer.Exit(INTERRUPTED) from error
+        raise typer.Exit(ExitCode.INTERRUPTED) from error
 
 
 def _pulumi_errors() -> tuple[type[Exception], ...]:

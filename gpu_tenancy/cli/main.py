@@ -19,7 +19,6 @@ from gpu_tenancy.cli.commands import (
     local,
     notebook,
     preview,
-    size,
     stack,
     submit,
     up,
@@ -28,26 +27,26 @@ from gpu_tenancy.cli.commands import (
 )
 
 _EVERY_DAY: Final = (
-    preview.preview, up.up, usage.usage, submit.submit, usage.queue, jobs.jobs, jobs.claims, jobs.logs, jobs.top,
-    jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost, size.size,
+    preview.preview, up.up, up.destroy, usage.usage, submit.submit, usage.queue, jobs.claims, jobs.logs, jobs.top,
+    jobs.cancel, jobs.requeue, usage.why, usage.fit, usage.ui, whatif.whatif, whatif.replay, cost.cost,
 )  # fmt: skip
 _GROUPS: Final[Mapping[str, tuple[str, Sequence[Callable[..., None]]]]] = {
     "notebook": (
         "JupyterLab in the queue of a team.",
-        (notebook.start, notebook.open_, notebook.stop, notebook.list_),
+        (notebook.start, notebook.open_, notebook.stop),
     ),
     "stack": (
         "Stack files: create a project, check, explain and publish them.",
         (
-            stack.init, stack.validate, stack.explain, stack.move, stack.render, stack.changed, stack.comment,
-            up.repair, up.destroy,
+            stack.init, stack.validate, stack.explain, stack.render, stack.changed, stack.comment,
+            up.repair,
         ),
     ),
     "cluster": (
         "Inspect or adopt a running cluster, whoever made it, and hold parts of it; checks before a deployment.",
         (
             cluster.inspect, cluster.adopt, cluster.hold, cluster.release, cluster.doctor, cluster.migrate,
-            cluster.charts, preview.snapshot,
+            preview.snapshot,
         ),
     ),
     "access": (
@@ -95,6 +94,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
+    epilog="Exit codes: 0 OK, 1 error, 2 wrong usage, 3 Blocked or does not fit, 130 interrupted.",
 )
 for command in _EVERY_DAY:
     app.command(cls=_Command, rich_help_panel="Every day")(command)
@@ -123,7 +123,7 @@ def _options(  # pyright: ignore[reportUnusedFunction]
 
 
 def main() -> None:
-    """Runs the command; an unexpected error prints its traceback for a bug report and exits with code 3."""
+    """Runs the command; an unexpected error prints its traceback for a bug report."""
     try:
         app()
     except Exception as error:  # noqa: BLE001 - the last place that can report it
@@ -132,9 +132,9 @@ def main() -> None:
 
             if problem := missing(error, "this command"):
                 terminal.error_line(str(problem))
-                sys.exit(terminal.STACK_WRONG)
+                sys.exit(terminal.ExitCode.ERROR)
         terminal.err.print_exception(max_frames=20)
-        sys.exit(terminal.INTERNAL)
+        sys.exit(terminal.ExitCode.ERROR)
 
 
 _PROGRAM: Final = "kubectl-tenancy"

@@ -3,11 +3,8 @@
 Renderers of JSON schemas know no examples of stacks, no units, and no places of sections in the file.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
 
@@ -17,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.quantity import format_bytes, format_cpu, format_duration
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.fields import Bytes, Cpu, Seconds, Section
+from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Cpu, Seconds, Section
 from gpu_tenancy.model.schema import SECRET
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.yaml import read_table
@@ -93,6 +90,7 @@ EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
 _LONGEST: Final = 72  # characters of an example from a stack that fit on a line
 # Characters of an example of this module; above, each key has an example in its own section.
 _WIDEST: Final = 130
+_SAVED: Final = 20  # words of descriptions that are worth a link
 _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
 # Names of entries, unless they are the name of the map without its last letter.
 _SINGULAR: Final = {
@@ -177,63 +175,60 @@ class Reference:
 def stack_page(reference: Reference) -> str:
     """The stack reference: every section and key."""
     lines = [head("stack"), "", *_keys(reference, "", reference.top, reference.required)]
+    described: dict[tuple[str, ...], str] = {}
     for key in reference.top:
         sections = [(name, path) for name, path in reference.places.items() if path.partition(".")[0] == key]
         if sections:
             lines += ["", f"## {key}"]
-        for path, inner in groupby(sections, lambda section: section[1]):
-            lines += _sections_at(reference, path, [name for name, _ in inner])
+        for name, path in sections:
+            lines += _section(reference, path, name, described)
     return "\n".join(lines) + "\n"
 
 
-def _sections_at(reference: Reference, path: str, names: list[str]) -> Iterator[str]:
-    # Keys of several sections are described once, before them.
-    properties: dict[str, Schema] = {name: reference.sections[name].get("properties", {}) for name in names}
-    counts = Counter(key for keys in properties.values() for key in keys)
-    shared = {
-        key: schema
-        for name in names
-        for key, schema in properties[name].items()
-        if counts[key] > 1 and all(keys.get(key, schema) == schema for keys in properties.values())
+def _section(reference: Reference, path: str, name: str, described: dict[tuple[str, ...], str]) -> Iterator[str]:
+    """A section. Keys that an earlier section describes in the same words are a link to it, if that saves enough."""
+    schema = reference.sections[name]
+    keys: Schema = schema.get("properties", {})
+    required: Iterable[str] = schema.get("required", ())
+    unit = _units()
+    marks = {key: (key, str(key in required), unit.get((name, key), ""), str(keys[key])) for key in keys}
+    earlier: dict[str, list[str]] = {}
+    for key in keys:
+        if marks[key] in described:
+            earlier.setdefault(described[marks[key]], []).append(key)
+    links = {
+        holder: shared
+        for holder, shared in earlier.items()
+        if sum(len(keys[key].get("description", "").split()) for key in shared) >= _SAVED
     }
-    anchor = f"section-{re.sub('[^a-z]+', '-', path.lower()).strip('-')}-shared"
-    if shared:
-        yield from ("", f'<a id="{anchor}"></a>', "", f"### `{path}`: shared keys", "")
-        for key, schema in shared.items():
-            having = [name for name in names if key in properties[name]]
-            required = key in reference.sections[having[0]].get("required", ())
-            where = "" if len(having) == len(names) else f", in {', '.join(map(_link, having))}"
-            yield _definition(having[0], key, schema, required=required, where=where)
-        holders = {key: next(name for name in names if key in properties[name]) for key in shared}
-        yield from _examples(reference, holders)
-    for name in names:
-        schema = reference.sections[name]
-        yield from ("", f'<a id="{_anchor(name)}"></a>', "", f"### `{path}`: {name}", "")
-        if "description" in schema:
-            yield from (escaped(schema["description"]), "")
-        own = {key: value for key, value in properties[name].items() if key not in shared}
-        yield from _keys(reference, name, own, schema.get("required", ()))
-        if also := [f"`{key}`" for key in properties[name] if key in shared]:
-            yield from ("", f"And the [shared keys](#{anchor}) {', '.join(also)}.")
+    own = {key: keys[key] for key in keys if not any(key in shared for shared in links.values())}
+    for key in own:
+        described.setdefault(marks[key], name)
+    yield from ("", f'<a id="{_anchor(name)}"></a>', "", f"### `{path}`: {name}", "")
+    if "description" in schema:
+        yield from (escaped(schema["description"]), "")
+    yield from _keys(reference, name, own, required)
+    if links:
+        also = (f"{', '.join(f'`{key}`' for key in shared)} as in {_link(holder)}" for holder, shared in links.items())
+        yield from ("", f"Also {'; '.join(also)}.")
 
 
 def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[str]) -> Iterator[str]:
     for key, schema in keys.items():
         yield _definition(section, key, schema, required=key in required)
-    yield from _examples(reference, dict.fromkeys(keys, section), keys)
+    yield from _examples(reference, section, keys)
 
 
-def _definition(section: str, key: str, schema: Schema, *, required: bool, where: str = "") -> str:
+def _definition(section: str, key: str, schema: Schema, *, required: bool) -> str:
     unit = _units().get((section, key), "")
     default = "required" if required else default_text(schema, unit)
     shown = "" if default == "none" else f", {default}" if required else f", default {default}"
     text = schema.get("description", "")
-    return f"- **`{key}`** ({_UNITS.get(unit) or _type(schema)}{shown}{where}){': ' if text else ''}{escaped(text)}"
+    return f"- **`{key}`** ({_UNITS.get(unit) or _type(schema)}{shown}){': ' if text else ''}{escaped(text)}"
 
 
-def _examples(reference: Reference, holders: Mapping[str, str], schemas: Schema | None = None) -> Iterator[str]:
-    constants = {key: schema["const"] for key, schema in (schemas or {}).items() if "const" in schema}
-    values = {key: constants.get(key, reference.examples.get((name, key))) for key, name in holders.items()}
+def _examples(reference: Reference, section: str, keys: Schema) -> Iterator[str]:
+    values = {key: keys[key].get("const", reference.examples.get((section, key))) for key in keys}
     lines = [flow({key: value}) for key, value in values.items() if value is not None]
     if lines:
         yield from ("", "```yaml", *(line for line in lines if len(line) <= _WIDEST), "```")
@@ -266,11 +261,12 @@ def _plain(schema: Schema) -> str:
         return " or ".join(dict.fromkeys(f"map of {_type(value)}" for value in _values(schema))) or "map of any value"
     if isinstance(kind, list):
         return " or ".join(cast("list[str]", kind))
-    minimum, maximum = schema.get("minimum"), schema.get("maximum")
-    bounds = "" if minimum is None else f", {minimum:,} to {maximum:,}"
-    if "exclusiveMinimum" in schema:
-        bounds = f", greater than {schema['exclusiveMinimum']}, at most {maximum:,}"
-    return ("`true` or `false`" if kind == "boolean" else str(kind)) + bounds
+    minimum, maximum, above = (schema.get(bound) for bound in ("minimum", "maximum", "exclusiveMinimum"))
+    unusual = maximum not in {None, MOST_OBJECTS}  # the page says the usual maximum once for all
+    if unusual and minimum is not None:
+        return f"{kind}, {minimum:,} to {maximum:,}"
+    bounds = f", above {above}" if above is not None else f", at least {minimum}" if minimum else ""
+    return f"{kind}{bounds}{f', at most {maximum:,}' if unusual else ''}"
 
 
 def _values(schema: Schema) -> list[Schema]:

@@ -37,17 +37,13 @@ _ACTION: Final = Path(__file__).parent / "starter" / "action.yml"
 
 # A project's name for Pulumi: https://www.pulumi.com/docs/iac/concepts/projects/project-file/
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-# A registry's host, with a port or the first part of paths.
-_REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9.:/_-]{0,199}")
 
 
-def start(
-    folder: Path, *, clouds: tuple[str, ...] = (), registry: str = "registry.example.com", ci: str = "github"
-) -> list[Path]:
+def start(folder: Path, *, clouds: tuple[str, ...] = (), ci: str = "github") -> list[Path]:
     """Writes a new project with the name of its folder, and returns its files in order.
 
-    `clouds` are extras of the package whose SDKs it installs; the stack is for the first. `registry` is a host, with
-    the first part of the path if any. `ci` is `github` or `gitlab`.
+    `clouds` are extras of the package whose SDKs it installs; the stack is for the first. `ci` is `github` or
+    `gitlab`.
 
     Raises:
         ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.
@@ -59,14 +55,11 @@ def start(
     extras = sorted(cloud for cloud, rules in known_clouds().items() if rules.package)
     if unknown := sorted(set(clouds) - set(extras)):
         raise ConsoleError(f"unknown cloud {unknown[0]!r}", f"use one of {', '.join(extras)}")
-    if not _REGISTRY.fullmatch(registry):
-        raise ConsoleError(f"{registry!r} is not a registry", "use its host, such as ghcr.io/example")
     facts = {
         "name": name,
         "version": version("gpu-tenancy"),
         "extra": f"[{','.join(sorted(set(clouds)) or ['deploy'])}]",
         "cloud": clouds[0] if clouds else "",
-        "registry": registry,
         "ci": ci,
     }
     texts = dict(_texts(facts))

@@ -14,11 +14,13 @@ from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, amount, amount_text, amounts, is_extended, ordered, times
 from gpu_tenancy.cluster.pods import Manifest, limits, name_of, requests
 from gpu_tenancy.cluster.reading import Answer, Check, Verdict, worst
+from gpu_tenancy.cluster.workloads import Reason, at_most
 
 _EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<resource>[^=]+)=(?P<requested>[^,]+),.*?"
     r"used: [^=]+=(?P<used>[^,]+),.*?limited: [^=]+=(?P<limited>[^,]+)"
 )
+FREED: Final = "wait until quota is free; see `tenancy usage`"
 _COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
 
 
@@ -76,11 +78,15 @@ def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
     hard, used, left, amount = (amount_text(line.resource, value) for value in amounts)
     head = f"ResourceQuota {line.quota}: {line.resource} {amount} requested"
     if requested > line.hard:
-        return "never", f"{head}, exceeds the quota of {hard}"
+        return "never", f"{head}, exceeds the quota of {hard}; {_beyond(line.resource, line.hard)}"
     if requested > line.left:
         lacking = amount_text(line.resource, requested - line.left)
         return "later", f"{head}, {used} of {hard} used; {lacking} must be released first"
     return "now", f"{head}, {left} of {hard} free"
+
+
+def _beyond(resource: str, hard: int) -> str:
+    return at_most(amount_text(resource, hard) if hard else "", "quota")
 
 
 def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
@@ -108,18 +114,19 @@ def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
     return all(matches(rule) for rule in rules)
 
 
-def exceeded_quota(message: str) -> str:
-    """The usage in a rejection by the ResourceQuota admission plugin; empty for any other message.
+def exceeded_quota(message: str) -> Reason | None:
+    """The usage in a rejection by the ResourceQuota admission plugin, and the fix; None for any other message.
 
     The Status has no field for the usage, so the text is parsed (`checkRequest`):
     https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
     """
     if not (match := _EXCEEDED.search(message)):
-        return ""
+        return None
     resource = match["resource"]
-    keys = ("used", "limited", "requested")
-    used, hard, requested = (amount_text(resource, amount(resource, match[key])) for key in keys)
-    return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, {requested} more requested"
+    amounts = [amount(resource, match[key]) for key in ("used", "limited", "requested")]
+    used, hard, requested = (amount_text(resource, value) for value in amounts)
+    fix = _beyond(resource, amounts[1]) if amounts[2] > amounts[1] else FREED
+    return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, {requested} more requested", fix
 
 
 def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:
@@ -132,11 +139,21 @@ def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest,
     return spec, tuple(texts)
 
 
+def container_defaults(rule: Manifest) -> tuple[dict[str, Json], dict[str, Json]]:
+    """`default` and `defaultRequest` of a container rule of a LimitRange, as the API server fills them on a write.
+
+    `SetDefaults_LimitRangeItem`: https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/core/v1/defaults.go
+    """
+    default = {**map_at(rule, "max"), **map_at(rule, "default")}
+    return default, {**map_at(rule, "min"), **default, **map_at(rule, "defaultRequest")}
+
+
 def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[str]) -> dict[str, Json]:
     own_limits, own_requests = (map_at(container, "resources", which) for which in ("limits", "requests"))
     own_requests = {**own_limits, **own_requests}
-    new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}
-    new_requests = {name: value for name, value in map_at(rule, "defaultRequest").items() if name not in own_requests}
+    default, default_request = container_defaults(rule)
+    new_limits = {name: value for name, value in default.items() if name not in own_limits}
+    new_requests = {name: value for name, value in default_request.items() if name not in own_requests}
     given: list[str] = []
     for kind, values in (("requests", new_requests), ("limits", new_limits)):
         if names := [name for name in ordered(values) if amount(name, values[name])]:

@@ -1,14 +1,13 @@
 """ClusterQueues and Cohorts of a cluster as types of `gpu_tenancy.kueue`, with their status and maintenance holds."""
 
 import json
-import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
@@ -88,40 +87,10 @@ class Hold:
         release = f"ask the platform team for `tenancy cluster release {self.name}`"
         return f"wait until then, or {release}" if self.until else release
 
-    def due(self, now: datetime) -> bool:
-        """Whether the hold should have ended."""
-        return bool(self.until) and datetime.fromisoformat(self.until) <= now
-
 
 def holds_of(manifests: Iterable[Manifest]) -> Sequence[Hold]:
     """Reads the holds of objects."""
     return [hold for manifest in manifests if (hold := Hold.of(manifest))]
-
-
-_RESOURCE: Final = re.compile(r":(?P<kind>\w+): \([\w -]+\)\s*\[id=(?P<name>[^]]+)\]")
-_RECORDED: Final = re.compile(
-    r"\bby\W{1,12}(?P<by>[^\"\\]+)\W+since\W{1,12}(?P<since>\d[^\"\\]+)\W+until\W{1,12}(?P<until>\d[^\"\\]+)?"
-)
-_TAINT: Final = re.compile(rf'key\W+{re.escape(HOLD)}"\W+value\W+(?P<until>\d[^"]+|held)"')
-
-
-def holds_in(drift: str) -> Sequence[str]:
-    """One line for each held object in the output of `pulumi refresh --diff` or `pulumi preview --diff`.
-
-    Pulumi shows the annotation as a text or, since it expands JSON, in lines. Without it, the taint has the end.
-    """
-    held: dict[str, str] = {}
-    starts = [*_RESOURCE.finditer(drift)]
-    for start, following in zip(starts, [*starts[1:], None], strict=True):
-        shown = drift[start.end() : following.start() if following else len(drift)]
-        place = f"{start['kind']} {start['name']}"
-        if HOLD in shown and (found := _RECORDED.search(shown)):
-            hold = Hold(start["name"], start["kind"], found["by"], found["since"], found["until"] or "")
-            held[place] = hold.text
-        elif found := _TAINT.search(shown):
-            until = found["until"].replace(".", ":")
-            held.setdefault(place, f"held until {moment_text(until + 'Z')}" if until != "held" else "held")
-    return [f"{place}: {text}: no drift; it ends with the hold" for place, text in held.items()]
 
 
 def moment_text(moment: str) -> str:

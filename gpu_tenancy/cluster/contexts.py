@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.kube.client import Cluster
@@ -62,7 +62,7 @@ def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[
     from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
 
     if given is not None or context is not None:
-        raise ConsoleError("--embedded cannot be combined with --kubeconfig or --context", "remove one of them")
+        raise UsageError("--embedded cannot be combined with --kubeconfig or --context", "remove one of them")
     found = Platform().kubeconfig
     if not found.is_file():
         raise ConsoleError("the embedded platform is not running", "start it with `tenancy local up`")

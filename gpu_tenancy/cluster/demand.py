@@ -63,8 +63,7 @@ class Demand:
     @property
     def title(self) -> str:
         """Such as `Job nightly`."""
-        name = name_of(self.manifest) or text_at(self.manifest, "metadata", "generateName")
-        return f"{text_at(self.manifest, 'kind')} {name}"
+        return f"{text_at(self.manifest, 'kind')} {name_of(self.manifest) or '(name generated)'}"
 
     @property
     def queue(self) -> str:
@@ -87,13 +86,26 @@ def read_demands(file: Path, namespace: str) -> list[Demand]:
     for document in documents:
         check_values(file, document)
     objects = [manifest for document in documents for manifest in _flat(document, file)]
-    # A ComputeDomain runs no pods, and stands beside the workload whose pods claim its channels.
-    manifests = [one for one in objects if text_at(one, "kind") != COMPUTE_DOMAIN[1]]
+    # Of a chart. A ComputeDomain runs no pods either, and stands beside the workload whose pods claim its channels.
+    beside = [one for one in objects if text_at(one, "kind") == COMPUTE_DOMAIN[1] or _without_pods(one)]
+    manifests = [one for one in objects if one not in beside] or [one for one in objects if _without_pods(one)]
     if not manifests:
         found = "only ComputeDomains" if objects else "empty file"
         raise ConsoleError(f"{file}: {found}", "add a Pod, a Job or another workload")
     channels = tuple(channels_of(one) for one in objects if text_at(one, "kind") == COMPUTE_DOMAIN[1])
     return [replace(demand(manifest, namespace), channels=channels) for manifest in manifests]
+
+
+# API groups of Kubernetes, Gateway API, Prometheus Operator and KEDA; their kinds with pods are in the table of kinds.
+_BESIDE: Final = frozenset(
+    ("", "autoscaling", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com", "networking.k8s.io", "policy",
+     "rbac.authorization.k8s.io")
+)  # fmt: skip
+
+
+def _without_pods(manifest: Manifest) -> bool:
+    group = text_at(manifest, "apiVersion").rpartition("/")[0]
+    return group in _BESIDE and kind_of(manifest) is None
 
 
 def channels_of(domain: Manifest) -> str:

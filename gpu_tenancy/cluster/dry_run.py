@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Final, cast
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.cluster.budgets import exceeded_quota
+from gpu_tenancy.cluster.budgets import FREED, exceeded_quota
 from gpu_tenancy.cluster.demand import Demand, Template, demand
-from gpu_tenancy.cluster.gangs import QUEUE_NAME
-from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.cluster.gangs import ALONE, QUEUE_NAME
+from gpu_tenancy.cluster.pods import ADMISSION_GATE, label, name_of
 from gpu_tenancy.cluster.reading import Answer, Check, Verdict
+from gpu_tenancy.cluster.rejections import rule_of
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
 from gpu_tenancy.model.kinds import kind_of
@@ -19,16 +20,24 @@ _CONFLICT: Final = 409
 _SERVER: Final = 500
 
 
-def ask(cluster: Cluster, wanted: Demand, *, full: bool) -> Iterator[Answer]:
-    """Dry runs of the object, and of one pod of each template. With `full`, a rejection for quota is not final."""
-    yield _asked(cluster, wanted.manifest, wanted.title, full=full)
-    if text_at(wanted.manifest, "kind") == "Pod":
+def with_answers(cluster: Cluster, wanted: Demand, answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The results of checks, and of dry runs; first a guard's rejection, after which the object lacks its defaults."""
+    own, *pods = ask(cluster, wanted)
+    guarded = own.verdict == "never" and "; " in own.lines[0]
+    return (own, *answers, *pods) if guarded else (*answers, own, *pods)
+
+
+def ask(cluster: Cluster, wanted: Demand) -> Iterator[Answer]:
+    """Dry runs of the object, and of one pod of each template; a rejection for quota in use is not final."""
+    single = text_at(wanted.manifest, "kind") == "Pod"
+    yield _asked(cluster, wanted.manifest, wanted.title, alone=(wanted.gang or "") if single else "")
+    if single:
         return
     for template in wanted.templates:
         # A TrainJob may take the image of a container from its runtime, and then no pod can be checked.
         images = [text_at(container, "image") for container in maps_at(template.spec, "containers")]
         if template.count and isinstance(at(template.spec, "containers"), list) and all(images):
-            yield _asked(cluster, pod_of(wanted, template), f"a pod of {wanted.title}", full=full)
+            yield _asked(cluster, pod_of(wanted, template), f"a pod of {wanted.title}")
 
 
 _KUEUE: Final = "kueue.x-k8s.io/manager"
@@ -88,21 +97,26 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: bool) -> Answer:
+def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, alone: str = "") -> Answer:
+    """`alone`: the Volcano queue of a single pod."""
     verdict: Verdict = "never"
     try:
-        _, renamed = created(cluster, manifest)
+        made, renamed = created(cluster, manifest)
     except UnknownKindError as error:
         return Answer(Check.API_SERVER, verdict, (f"{what}: {error.message}",))
     except ApiError as error:
-        line = f"rejects {what}: {error.message}"
+        exceeded = exceeded_quota(error.message)
+        line = f"rejects {what}: {exceeded[0] if exceeded else rule_of(error.message)}"
         if error.status == FORBIDDEN and "cannot create resource" in error.message:  # whatever is in the object
             verdict, line = "unknown", f"{what} not evaluated, you may not create it: {error.message}"
         elif error.status >= _SERVER:
             verdict = "unknown"
-        elif full and exceeded_quota(error.message):
+        elif exceeded and exceeded[1] == FREED:
             verdict = "later"
         return Answer(Check.API_SERVER, verdict, (line,))
+    gates = {text_at(gate, "name") for gate in maps_at(made, "spec", "schedulingGates")}
+    if alone and ADMISSION_GATE in gates and not label(made, QUEUE_LABEL):
+        return Answer(Check.API_SERVER, verdict, (f"{what}: {ALONE.format(alone)}",))
     how = "dry run with another name, since the name is in use" if renamed else "dry run"
     return Answer(Check.API_SERVER, "now", (f"accepts {what} ({how})",))
 

@@ -15,6 +15,7 @@ from gpu_tenancy.model.names import GROUP_MINIMUM
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 EXISTING: Final = f"set spec.queue, or the annotation {QUEUE_NAME}, to an existing queue"
 _OWN: Final = frozenset({"default", "root"})  # created by Volcano
+ALONE: Final = "Kueue holds back single pods for Volcano; submit a Job of batch.volcano.sh with spec.queue: {}"
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 
 

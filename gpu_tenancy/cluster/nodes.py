@@ -12,12 +12,14 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import amount_text, amounts, amounts_text, gpus, ordered
-from gpu_tenancy.base.texts import plural
+from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.cluster.pods import Manifest, ended, matches, name_of, namespace_of, requests
 from gpu_tenancy.cluster.reading import Answer, Check
-from gpu_tenancy.cluster.workloads import PodSet
+from gpu_tenancy.cluster.workloads import PodSet, Reason
 
 _LISTED: Final = 5  # nodes whose pods are named, and pods of each
+_CORDONED: Final = "node.kubernetes.io/unschedulable"  # the taint of cordoned nodes
+_OPENED: Final = 20  # cordoned nodes that a fix names
 _EXCLUDING: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -162,10 +164,13 @@ def take(nodes: Iterable[Node], fitting: Iterable[Node], pod: Mapping[str, int],
     return after
 
 
-def judge_nodes(nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Node]]:
+def judge_nodes(
+    nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest] = (), *, every_pod: bool = True
+) -> tuple[Answer, list[Node]]:
     """Checks the room of nodes for pods; also returns the nodes after placing as many of the pods as fit.
 
-    Kueue adds node labels and tolerations of `flavors` to the pods.
+    Kueue adds node labels and tolerations of `flavors` to the pods. `every_pod`: whether the nodes have the pods of all
+    teams, or of the user's only.
     """
     spec = given(pods.spec, flavors)
     found = find(spec, pods.pod, nodes)
@@ -182,10 +187,14 @@ def judge_nodes(nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest]
             line = f"{must}, but no value has room for more than {found.ever}"
             return Answer(Check.NODES, "never", (line,)), [*nodes]
     after = take(nodes, found.fitting, pods.pod, pods.count)
-    return (_judge_room(found, pods) if found.fitting else _no_node(found, spec, nodes, flavors)), after
+    return (
+        _judge_room(found, pods, "now" if every_pod else "beside the pods of your team")
+        if found.fitting
+        else _no_node(found, spec, nodes, flavors)
+    ), after
 
 
-def _judge_room(found: Suitable, pods: PodSet) -> Answer:
+def _judge_room(found: Suitable, pods: PodSet, when: str) -> Answer:
     suitable = plural(len(found.fitting), "suitable node")
     if not found.ever:
         whole = [node.whole for node in found.fitting]
@@ -193,9 +202,9 @@ def _judge_room(found: Suitable, pods: PodSet) -> Answer:
         names = ordered(lacking or [name for name in pods.pod if pods.pod[name]])
         most = ", ".join(f"{amount_text(name, max(have.get(name, 0) for have in whole))} {name}" for name in names)
         requested = amounts_text(gpus(pods.pod) or pods.pod)
-        line = f"a pod requests {requested}, but the largest of {suitable} has {most}"
+        line = f"a pod requests {requested}, but the largest of {suitable} has {most}; request less in each pod"
         return Answer(Check.NODES, "never", (line,))
-    room = f"{suitable}, room for {plural(found.now, 'such pod')} now and {found.ever} when empty"
+    room = f"{suitable}, room for {plural(found.now, 'such pod')} {when} and {found.ever} when empty"
     if found.now >= pods.count:
         return Answer(Check.NODES, "now", (room,))
     lines = [f"{room}; the autoscaler must add nodes" if found.ever < pods.count else room]
@@ -228,8 +237,22 @@ def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
     return {**spec, "nodeSelector": selector, "tolerations": tolerations}
 
 
+def all_cordoned(spec: Manifest, nodes: Iterable[Node]) -> Reason | None:
+    """That all nodes which suit a pod are cordoned, and the fix; None if one is not, or no node suits it."""
+    labelled = [node for node in nodes if suits_node(spec, node.labels, node.name)]
+    others = ([taint for taint in node.taints if text_at(taint, "key") != _CORDONED] for node in labelled)
+    if not labelled or any(node.open for node in labelled) or any(untolerated(spec, taints) for taints in others):
+        return None
+    names = [node.name for node in labelled]
+    cordoned = "the node for its pods is" if len(names) == 1 else f"all {len(names)} nodes for its pods are"
+    fix = f"ask the platform team for `kubectl uncordon {' '.join(names[:_OPENED])}`"
+    return f"{cordoned} cordoned: {first_names(names, 3)}", fix
+
+
 def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Sequence[Manifest]) -> Answer:
     if found.labelled:
+        if cordoned := all_cordoned(spec, nodes):
+            return Answer(Check.NODES, "later", ("; ".join(cordoned),))
         verdict = "later" if found.closed and not found.taints else "never"
         taints = found.taints.items()
         parts = [f"{plural(count, 'node')} with taint {taint}, which it does not tolerate" for taint, count in taints]

@@ -1,12 +1,16 @@
 """Names, labels, selectors, and requests and limits of pods, as the scheduler and Kueue read them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, amounts
 from gpu_tenancy.base.texts import first_names
 
 Manifest = Mapping[str, Json]
+
+
+ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 
 
 def requests(spec: Manifest) -> dict[str, int]:

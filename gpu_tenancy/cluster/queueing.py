@@ -12,7 +12,7 @@ from gpu_tenancy.cluster.nodes import suits_node, untolerated
 from gpu_tenancy.cluster.pods import Manifest, name_of
 from gpu_tenancy.cluster.reading import Verdict
 from gpu_tenancy.cluster.references import claimed
-from gpu_tenancy.cluster.workloads import PodSet, is_counted
+from gpu_tenancy.cluster.workloads import PodSet, at_most, is_counted
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 from gpu_tenancy.kueue.api import UNCONSTRAINED
 from gpu_tenancy.model.names import HOLD
@@ -103,6 +103,12 @@ class QuotaRequest:
         if self.source is Source.NEVER and self.resource in CLAIMED:
             return f"nodes of flavor {self.flavor} have no {claimed(self.resource)}"
         return f"{self._head}, {when}"
+
+    @property
+    def advice(self) -> str:
+        """The text, with the fix if the request exceeds the limit."""
+        never = self.source is Source.NEVER and self.resource not in CLAIMED
+        return f"{self.text}; {at_most(self.text_of(self.limit) if self.limit else '')}" if never else self.text
 
     def text_of(self, amount: int) -> str:
         """An amount with its unit."""

@@ -17,7 +17,7 @@ from gpu_tenancy.cluster.cluster_queues import (
     read_cohort,
 )
 from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of, requests, scheduler, selects
-from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.workloads import FIX_THIS, Reason, Workload, read_workloads, waiting
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FAIR, FlavorResource, Quotas, Tenancy
@@ -80,6 +80,13 @@ class Queues:
         known = self.homes.get(namespace)
         fix = nearest(name, known) if known else NO_LOCAL_QUEUE
         return f"LocalQueue {name} not found in namespace {namespace}", fix
+
+    def unknown_class(self, kind: Kind, name: str) -> Reason | None:
+        """Error for workloads of a missing priority class; None if it exists, or may exist."""
+        known = [name_of(one) for one in self.state.of(kind)]
+        if not name or name in known or not self.state.knows(kind):
+            return None
+        return f"{kind} {name} not found", nearest(name, [one for one in known if not one.startswith("system-")])
 
     def usual(self, namespace: str) -> str:
         """LocalQueue to suggest: the one with the namespace's name, else the first; empty for none."""
@@ -146,7 +153,8 @@ class Queues:
     def stopped(self, namespace: str, name: str) -> Reason | None:
         """Why a LocalQueue is stopped or inactive."""
         if policy := self.stop_policy(namespace, name):
-            fix = "set stopPolicy to None; Kueue then admits the workload without further action"
+            patch = """--type merge -p '{"spec": {"stopPolicy": "None"}}'"""
+            fix = f"ask a lead of the team for `kubectl -n {namespace} patch localqueue {name} {patch}`"
             return f"LocalQueue {name} is stopped (stopPolicy {policy})", fix
         active = condition(self._locals.get((namespace, name), {}), "Active")
         message = text_at(active, "message") if text_at(active, "status") == "False" else ""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.cluster.estimate import History
 from gpu_tenancy.cluster.pods import label, name_of, namespace_of
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -25,7 +27,7 @@ Kind = Literal[
     "Job", "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
     "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice", "Deployment",
-    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "NetworkPolicy", "RoleBinding", "Topology", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 ]  # fmt: skip
 
 FLUID: Final = "data.fluid.io/v1alpha1"
@@ -40,6 +42,7 @@ _TENANT: Final = "a user with the role kueue-batch-user-role"
 _VIEW: Final = "a user with the role view in the namespace"
 _EDIT: Final = "a user with the role edit in the namespace"
 _WHOLE: Final = "a user who may list them in the whole cluster"
+NO_ROLE: Final = "check the name of the namespace, or ask the platform team for a role in it"
 _FORBIDDEN_LIST: Final = re.compile(
     r'cannot list resource "([^"]+)" in API group "([^"]*)" (at the cluster scope|in the namespace "[^"]+")'
 )
@@ -61,6 +64,7 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ClusterQueue": _Source(KUEUE, "guaranteed, limit, borrowed by other teams", _ADMIN),
     "Cohort": _Source(KUEUE, "quota of groups", _ADMIN),
     "ResourceFlavor": _Source(KUEUE, "nodes of each flavor", _ADMIN),
+    "Topology": _Source(KUEUE, "levels of the network", _ADMIN),
     "WorkloadPriorityClass": _Source(KUEUE, "priorities in queues", _ADMIN),
     "LocalQueue": _Source(KUEUE, "queue and usage of a team", _TENANT, namespaced=True),
     "Workload": _Source(KUEUE, "pending workloads", _TENANT, namespaced=True),
@@ -86,6 +90,8 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
     "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
     "Deployment": _Source("apps/v1", "operators and their versions", _VIEW, namespaced=True),
+    "NetworkPolicy": _Source("networking.k8s.io/v1", "allowed traffic", _VIEW, namespaced=True),
+    "RoleBinding": _Source("rbac.authorization.k8s.io/v1", "rights of people", _WHOLE, namespaced=True),
     "ValidatingAdmissionPolicy": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
     "ValidatingAdmissionPolicyBinding": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
 }
@@ -291,6 +297,15 @@ def teams_of(state: State) -> list[str]:
     managed = "app.kubernetes.io/managed-by"
     made = [name_of(each) for each in state.of("Namespace") if label(each, managed) == "gpu-tenancy"]
     return sorted({*made, *(namespace_of(queue) for queue in state.of("LocalQueue"))})
+
+
+def require_team(state: State, team: str, what: str, *kinds: Kind) -> None:
+    """Raises ConsoleError if a namespace does not exist, or the user may not read any of `kinds` in it."""
+    for missing in state.unread(team, *kinds) if team and kinds else ():
+        raise ConsoleError(f"{what} of {team} are unknown: {missing.why}", NO_ROLE)
+    known = teams_of(state)
+    if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
+        raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
 
 
 _DRIVER: Final = re.compile(r"""device\.driver == ["']([^"']+)["']""")

@@ -17,6 +17,7 @@ from gpu_tenancy.model.kinds import kinds
 _FAILED: Final = re.compile(r"Failed\w*Creat|Creat\w*Failed")
 _CREATES: Final = re.compile(r"Creat(?!edWorkload)")
 _REFUSED: Final = re.compile(r'(?s)([\w.-]+) "[^"]*" is (?:forbidden|invalid): (?:Validating.*? denied request: )?(.*)')
+_SECONDS: Final = len("2026-11-24T18:00:00")
 _RATIO: Final = re.compile(r"(\w+) max limit to request ratio per Container is (\S+), but provided ratio is ([\d.]+)")
 
 
@@ -28,18 +29,30 @@ def rejections(
     Owners, as `namespace/name`, are those of Workloads, and `others` by uid. A child without a uid here has the owner
     with which its name begins.
     """
-    owners = {uid: one.label for one in workloads for uid in one.owners} | dict(others)
+    known = tuple(workloads)
+    owners = {uid: one.label for one in known for uid in one.owners} | dict(others)
+    created = {one.label: text_at(one.manifest, "metadata", "creationTimestamp") for one in known}
     names, found = {*owners.values()}, defaultdict[str, list[tuple[str, str]]](list)
     creating = (event for event in events if _CREATES.search(text_at(event, "reason")))
     for event in sorted(creating, key=happened, reverse=True):
         parts = f"{namespace_of(event)}/{text_at(event, 'involvedObject', 'name')}".split("-")
         begins = ("-".join(parts[:count]) for count in range(len(parts), 0, -1))
-        owner = owners.get(text_at(event, "involvedObject", "uid")) or next(filter(names.__contains__, begins), "")
+        owner = owners.get(text_at(event, "involvedObject", "uid"))
+        if not owner:
+            owner = next(filter(names.__contains__, begins), "")
+            if happened(event)[:_SECONDS] < created.get(owner, "")[:_SECONDS]:  # of an earlier job with the same name
+                continue
         found[owner].append((text_at(event, "reason"), text_at(event, "message")))
     failed = {
         owner: [text for _, text in takewhile(lambda one: _FAILED.search(one[0]), found[owner])] for owner in names
     }
     return {owner: tuple(dict.fromkeys(texts[:3])) for owner, texts in failed.items() if texts}
+
+
+def rule_of(message: str) -> str:
+    """The rule that rejects an object and its fix, without the names of the object and of the policy."""
+    match = _REFUSED.search(message)
+    return match[2] if match else message.removeprefix("Error creating: ")
 
 
 def happened(event: Manifest) -> str:
@@ -50,8 +63,8 @@ def happened(event: Manifest) -> str:
 
 def refusal(message: str, *, admitted: bool) -> Reason:
     """What is refused and why, and the fix, of a message about a refused creation."""
-    match = _REFUSED.search(message)
-    resource, rule = match.groups() if match else ("objects", message.removeprefix("Error creating: "))
+    match, rule = _REFUSED.search(message), rule_of(message)
+    resource = match[1] if match else "objects"
     names = {name: kind.kind for kind in kinds().values() for name in (kind.resource, f"{kind.kind}.{kind.group}")}
     refused = f"its {names[resource]} is" if resource in names and resource != "pods" else f"its {resource} are"
     problem, _, fix = rule.partition("; ")
@@ -60,5 +73,5 @@ def refusal(message: str, *, admitted: bool) -> Reason:
         problem = f"LimitRange: the limit of {name} is {float(provided):g} times the request, at most {most} is allowed"
         fix = f"raise requests.{name} to limits.{name} / {most}"
     elif exceeded := exceeded_quota(message):
-        problem, fix = exceeded, "wait until quota is free; see `tenancy usage`"
+        problem, fix = exceeded
     return f"{'admitted, but ' if admitted else ''}{refused} refused: {problem}", fix or "fix this error"

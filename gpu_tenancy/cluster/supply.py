@@ -133,13 +133,21 @@ class Facts:
 
     state: State
     served: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    managed: Json = None  # selects namespaces where Kueue manages jobs without a queue; None: none, or not readable
+    configuration: Manifest | None = None  # of Kueue, see `survey.configuration_of`; None if it is not readable
     name: Names = field(default_factory=Names)
 
     @cached_property
     def queues(self) -> Queues:
         """Queues of Kueue."""
         return Queues(self.state)
+
+    @cached_property
+    def managed(self) -> Json:
+        """Selects namespaces whose pods Kueue manages without a queue, too; None for no namespace, or unknown."""
+        written = self.configuration or {}
+        whole = at(written, "manageJobsWithoutQueueName") is True
+        with_pods = "pod" in list_at(written, "integrations", "frameworks")
+        return map_at(written, "managedJobsNamespaceSelector") if whole and with_pods else None
 
     @cached_property
     def gangs(self) -> list[GangQueue]:

@@ -20,6 +20,12 @@ FIX_THIS: Final = "fix this; Kueue then admits the workload without further acti
 
 Reason: TypeAlias = tuple[str, str]  # why a workload is blocked, and the fix
 
+
+def at_most(limit: str, raised: str = "limit of the team") -> str:
+    """The fix for a request above a limit; empty for a limit of 0."""
+    return f"{f'request at most {limit}, or ' if limit else ''}ask the platform team to raise the {raised}"
+
+
 Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 """`checked`: quota is reserved, and an admission check is not ready."""
 

@@ -19,7 +19,7 @@ from gpu_tenancy.simulation.records import JobRecord, Part
 _OK: Final = 200
 _TIMEOUT: Final = 120.0
 _NO_LOST: Final = (
-    "GPU-hours before preemptions are not in metrics: `tenancy usage` has them of workloads that exist, and --from of"
+    "GPU-hours before preemptions are not in metrics: `tenancy usage` has them of workloads that exist, and --used of"
     " those in a file"
 )
 _LATER: Final = "teams with several flavors: jobs have no price, because metrics of pods have no flavor"
@@ -80,7 +80,7 @@ def of_prometheus(stack: str, terms: Terms, server: Prometheus, period: Period) 
     if not samples:
         raise ConsoleError(
             f"--prometheus {server.url}: has no samples of gpu_tenancy:gpus_used in {period.month}",
-            "deploy the stack, whose PrometheusRule has this rule, or use --from; Prometheus keeps samples for its"
+            "deploy the stack, whose PrometheusRule has this rule, or use --used; Prometheus keeps samples for its"
             " retention only",
         )
     keys = dict.fromkeys(key for found in sums.values() for key in found)
@@ -151,7 +151,7 @@ def recorded_jobs(
     if not created:
         raise ConsoleError(
             f"--prometheus {server.url}: has no samples of kube_job_created in {period.month} of a team of the stack",
-            "set another --month, or use --from",
+            "set another --month, or use --used",
         )
     sets = f'group by (namespace, job_name, owner_name) (max_over_time(kube_job_owner{{owner_kind="JobSet"}}[{span}]))'
     owners = {

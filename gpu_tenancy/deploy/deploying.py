@@ -188,16 +188,11 @@ class Environment:
         seen.changes = {SAME: len(state["resources"])}
         return seen
 
-    def preview(self, *, policies: bool = True) -> list[Result]:
-        """Previews the stacks that exist; raises ConsoleError as `check` does, or if a preview fails.
-
-        With `policies`, Pulumi also previews unchanged stacks: it evaluates an organisation's policies.
-        """
+    def preview(self) -> list[Result]:
+        """Previews the stacks that exist; raises ConsoleError as `check` does, or if a preview fails."""
         self.check()
         ready = [name for name in self.stacks.names if name in self.existing]
-        return self._each(
-            ready, lambda name: (None if policies else self._same(name)) or self._operate(name, "preview")
-        )
+        return self._each(ready, lambda name: self._same(name) or self._operate(name, "preview"))
 
     def down(self) -> list[Result]:
         """Deletes the stacks and their resources, the last one first; stops with ConsoleError at the first failure."""

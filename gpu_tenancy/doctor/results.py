@@ -164,7 +164,7 @@ def conclude(rows: Sequence[Row], output: Form | None) -> None:
     parts = [listed, *([Text("")] if fixes else []), *fixes, Text(f"\n{counts(rows)}")]
     answer(output, [asdict(row) for row in rows], *parts)
     if any(row.verdict == "missing" for row in rows):
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def counts(rows: Sequence[Row]) -> str:

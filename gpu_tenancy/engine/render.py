@@ -57,12 +57,15 @@ def render(
     coroutine. `config` has values by full key (`gpu-tenancy:pools`), objects as JSON text. `answers` are results of
     provider functions by token, and states of read resources by type.
 
-    Raises ConsoleError if the program imports a package that is not installed, OfflineError if it needs an engine, a
-    cloud or a cluster, and any exception of the program, unchanged.
+    Raises ConsoleError if there is no program, or it imports a package that is not installed, OfflineError if it needs
+    an engine, a cloud or a cluster, and any exception of the program, unchanged.
     """
     main = program.resolve()
     if main.is_dir():
         main /= "__main__.py"
+    if not main.exists():
+        fix = "run `tenancy stack init FOLDER` for a new project, and copy its __main__.py here"
+        raise ConsoleError(f"{main.parent}: no __main__.py, the program that makes the resources of a stack", fix)
     with relaxed_collector():
         monitor = RecordingMonitor(project, stack, answers)
         sharing = monitor.sharing = Sharing()

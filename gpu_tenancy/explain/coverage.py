@@ -54,6 +54,8 @@ def uncovered(queues: Queues, queue: ClusterQueue, offers: Sequence[Offer]) -> R
             of_flavor = "" if flavor == reclaimable.flavor else f" of flavor {flavor}"
             needs, fix = _needs(queue.name, guarantee, asked, used, of_flavor)
             keys = " and ".join(guarantee.key(queue.name, name) for name in lacking)
+            if queue.name not in queues.users(queue.name):  # not of a stack, whose queues are named after namespaces
+                keys = f"nominalQuota of {' and '.join(lacking)} in ClusterQueue {queue.name}"
             return f"{needs}, {_consequence(queues, queue, reclaimable)}", f"{fix}raise {keys}"
     return None
 

@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CLAIMED, add, amounts_text, leading_text
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import judge_quota, with_defaults
@@ -22,7 +20,6 @@ from gpu_tenancy.cluster.references import judge_claims, judge_references, judge
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.explain.coverage import uncovered
-from gpu_tenancy.explain.running import OWN_PODS
 from gpu_tenancy.explain.unblock import Unblock, forecast, not_simulated_text
 from gpu_tenancy.model.names import QUEUE_LABEL
 
@@ -64,13 +61,6 @@ class Fitting:
                 return f"{self.title} fits as far as you may see: {about}: {line}"
 
 
-def require_team(state: State, team: str) -> None:
-    """Raises `ConsoleError` if the namespace does not exist, as far as the user may see."""
-    known = [name_of(namespace) for namespace in state.of("Namespace")]
-    if state.knows("Namespace") and team not in known:
-        raise ConsoleError(f"namespace {team} not found", f"{nearest(team, known)}; `tenancy usage` lists the teams")
-
-
 def judge(state: State, team: str, demand: Demand) -> Fitting:
     """Checks one workload against the objects of `state`, without the API server's dry run."""
     defaulted = [with_defaults(state.of("LimitRange", team), template.spec) for template in demand.templates]
@@ -88,8 +78,8 @@ def judge(state: State, team: str, demand: Demand) -> Fitting:
         quota = state.unknown(Check.NAMESPACE_QUOTA, "ResourceQuota")
     answers = (
         *_defaults(state, filled, [texts for _, texts in defaulted]),
-        quota,
         queue,
+        quota,
         *judge_volumes(state, team, sets),
         *judge_references(state, team, sets),
         *judge_claims(state, team, demand, sets),
@@ -212,7 +202,7 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
     requests = [request for offer in hardest for request in offer.requests if request.source.verdict == verdict]
     # Claims have quota without a limit, or none on nodes without such devices.
     shown = [request for request in requests if verdict == "never" or request.resource not in CLAIMED]
-    lines = [request.text for request in shown]
+    lines = [request.advice for request in shown]
     if verdict == "never":
         refused = [refusal for offer in hardest for refusal in offer.refused]
         first = [refusal for refusal in refused if refusal.decisive]
@@ -270,9 +260,8 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
     flavors = {name_of(flavor): flavor for flavor in state.of("ResourceFlavor")}
     for pods in sets:
         names = dict.fromkeys(assigned.get(pods.name, ()))
-        answer, nodes = judge_nodes(nodes, pods, [flavors[name] for name in names if name in flavors])
-        if not state.knows("Pod"):
-            answer = replace(answer, lines=(*answer.lines, OWN_PODS))
+        chosen = [flavors[name] for name in names if name in flavors]
+        answer, nodes = judge_nodes(nodes, pods, chosen, every_pod=state.knows("Pod"))
         yield _of(demand, pods.name, answer)
 
 
@@ -293,7 +282,7 @@ def _class(state: State, kind: Kind, name: str) -> tuple[Verdict, str]:
         return "now", "no priority class: priority 0"
     if not state.knows(kind):
         return "unknown", state.missing[kind].text
+    if unknown := Queues(state).unknown_class(kind, name):
+        return "never", "; ".join(unknown)
     classes: Mapping[str, Manifest] = {name_of(item): item for item in state.of(kind)}
-    if name not in classes:
-        return "never", f"{kind} {name} not found; {nearest(name, classes)}"
     return "now", f"{kind} {name} ({classes[name].get('value')})"

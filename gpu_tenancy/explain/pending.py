@@ -13,7 +13,7 @@ from gpu_tenancy.cluster.pods import name_of, named
 from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Refusal, Source
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
-from gpu_tenancy.cluster.workloads import Reason, Workload
+from gpu_tenancy.cluster.workloads import Reason, Workload, at_most
 from gpu_tenancy.explain.coverage import uncovered
 from gpu_tenancy.explain.running import Why, rejected_pods
 from gpu_tenancy.explain.unblock import Unblock
@@ -56,8 +56,7 @@ def _never(queue: str, requests: Sequence[QuotaRequest], refused: Sequence[Refus
     if not first.limit:
         return f"queue {queue} has no {first.noun}", "request a resource that the queue has"
     amounts = f"{first.text_of(first.requested)} {first.noun} requested, limit {first.text_of(first.limit)}"
-    fix = f"request at most {first.text_of(first.limit)}, or raise the limit of the team"
-    return f"queue {queue} can never admit it: {amounts}", fix
+    return f"queue {queue} can never admit it: {amounts}", at_most(first.text_of(first.limit))
 
 
 def _by_simulation(queue: str, source: Source, requests: Sequence[QuotaRequest], unblock: Unblock) -> Reason:
@@ -68,9 +67,9 @@ def _by_simulation(queue: str, source: Source, requests: Sequence[QuotaRequest],
     if unblock.queue_head:
         return f"queue {queue} is StrictFIFO, and {unblock.queue_head} is ahead of it", unblock.fix
     if source is Source.OWN_QUEUE:
-        return _at_limit(queue, requests), f"{unblock.fix}; or raise the limit of the team"
+        return _at_limit(queue, requests), f"{unblock.fix}; or {at_most('')}"
     if source is Source.OTHERS and any(request.borrows for request in requests):
-        return _cannot_borrow(queue, requests), f"{unblock.fix}; or request less, or raise the guarantee"
+        return _cannot_borrow(queue, requests), f"{unblock.fix}; or request less, or {at_most('', 'guarantee')}"
     return f"other workloads get the quota first: {unblock.reason}", unblock.fix
 
 
@@ -87,10 +86,10 @@ def _by_quota(queues: Queues, queue: ClusterQueue, source: Source, requests: Seq
                 return reason, f"{only}; otherwise wait for {who} to release it"
             return reason, f"no action needed: Kueue reclaims it from {who}"
         case Source.OTHERS:
-            fix = f"wait for {who} to release it, request less, or raise the guarantee"
+            fix = f"wait for {who} to release it, request less, or {at_most('', 'guarantee')}"
             return _cannot_borrow(queue.name, requests), fix
         case Source.OWN_QUEUE:
-            fix = "wait for workloads of the queue to end, end some of them, or raise the limit of the team"
+            fix = f"wait for workloads of the queue to end, end some of them, or {at_most('')}"
             return _at_limit(queue.name, requests), fix
         case _:
             return _NOT_ADMITTED[source], CHECK_CONTROLLER

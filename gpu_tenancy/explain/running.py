@@ -10,8 +10,8 @@ from gpu_tenancy.base.quantity import format_duration, gpus
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.budgets import exceeded_quota
 from gpu_tenancy.cluster.demand import Target, owners
-from gpu_tenancy.cluster.nodes import Node, find, fragments, judge_nodes, read_nodes
-from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
+from gpu_tenancy.cluster.nodes import Node, all_cordoned, find, fragments, judge_nodes, read_nodes
+from gpu_tenancy.cluster.pods import ADMISSION_GATE, Manifest, label, name_of, namespace_of, requests
 from gpu_tenancy.cluster.queues import Queues
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.cluster.references import waits_for_cache
@@ -20,9 +20,16 @@ from gpu_tenancy.cluster.workloads import PodSet, read_workloads
 from gpu_tenancy.explain.unblock import Unblock
 from gpu_tenancy.kube.waiting import condition, is_true
 
-_GATES: Final = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"})
+_SET: Final = "leaderworkerset.sigs.k8s.io/name"  # label of its pods
+_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+# https://github.com/kubernetes-sigs/kueue/issues/8769
+_NO_SURGE: Final = (
+    "Kueue makes none for groups that the surge of a rollout adds: delete the object, and create it with maxSurge: 0"
+)
+_GATES: Final = frozenset({ADMISSION_GATE, "kueue.x-k8s.io/topology"})
 # The scheduler's message about a node without a free device for a pod's claim:
 # https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
+_NO_CLAIM: Final = "not found"
 _NO_DEVICE: Final = "cannot allocate all claims"
 OWN_PODS: Final = "what pods of other teams use on these nodes is not counted: you may not read them"
 _PLACED: Final = re.compile(r"kueue\.x-k8s\.io/podset-.*topology")  # annotations of pods to which Kueue assigns nodes
@@ -63,9 +70,11 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
     without_node = [pod for pod in pods if not text_at(pod, "spec", "nodeName")]
     if held := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
         gates = sorted({text_at(gate, "name") for pod in held for gate in maps_at(pod, "spec", "schedulingGates")})
+        reason = f"{plural(len(held), 'pod')} blocked by scheduling gate {', '.join(gates)}"
+        if gated(held) and _surging(pods, state):
+            return Why((), f"{reason}, and Kueue has no Workload for them", _NO_SURGE)
         kueue = "check its Workload: `kubectl get workloads`"
-        fix = kueue if gated(held) else "wait until its controller removes it"
-        return Why((), f"{plural(len(held), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
+        return Why((), reason, kueue if gated(held) else "wait until its controller removes it")
     if unplaced := [pod for pod in without_node if text_at(condition(pod, "PodScheduled"), "status") == "False"]:
         return _unplaced(unplaced, state)
     if stuck := [message for pod in pods if (message := _stuck(pod))]:
@@ -74,6 +83,14 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
         reason = f"{plural(len(without_node), 'pod')} not handled by any scheduler yet"
         return Why((), reason, "check that the pod's scheduler is running")
     return None
+
+
+def _surging(pods: Sequence[Manifest], state: State) -> bool:
+    """Whether a LeaderWorkerSet has more groups than Workloads."""
+    groups = {(label(pod, _SET), label(pod, _INDEX)) for pod in pods if label(pod, _SET)}
+    workloads = state.of("Workload", namespace_of(pods[0]))
+    named = [text_at(owner, "name") for one in workloads for owner in maps_at(one, "metadata", "ownerReferences")]
+    return state.sees("Workload") and len(groups) > sum(name in dict(groups) for name in named)
 
 
 def gated(pods: Sequence[Manifest]) -> bool:
@@ -85,8 +102,12 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
     first = pods[0]
     message = text_at(condition(first, "PodScheduled"), "message")
     lines = [f"{plural(len(pods), 'pod')} unschedulable, such as {name_of(first)}"]
+    namespace = namespace_of(first)
     if claims := _claims(first, state):
-        return Why((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: `kubectl describe pvc`")
+        fix = f"see its events: `kubectl -n {namespace} describe pvc`"
+        if claims[0].endswith(_NO_CLAIM):
+            fix = f"create it, or submit again with another claim: `tenancy claims {namespace}` lists them"
+        return Why((*lines, *claims), f"volumes not ready: {claims[0]}", fix)
     if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
         return Why(
             lines,
@@ -98,6 +119,8 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
         return Why(lines, f"pods unschedulable: {message}", "fix this error")
     nodes = read_nodes(state.of("Node"), state.of("Pod"))
     spec = map_at(first, "spec")
+    if cordoned := all_cordoned(spec, nodes):
+        return Why(lines, *cordoned)
     wanted = PodSet("pod", len(pods), requests(spec), spec)
     answer, _ = judge_nodes(nodes, wanted)
     why = message if answer.verdict == "now" else answer.lines[0]
@@ -136,7 +159,7 @@ def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
     phases = {name_of(claim): text_at(claim, "status", "phase") for claim in claims}
     wanted = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in maps_at(pod, "spec", "volumes")]
     return tuple(
-        waits_for_cache(state, namespace_of(pod), name) or f"claim {name} is {phases.get(name, '') or 'not found'}"
+        waits_for_cache(state, namespace_of(pod), name) or f"claim {name} is {phases.get(name, '') or _NO_CLAIM}"
         for name in wanted
         if name and phases.get(name) != "Bound"
     )
@@ -180,8 +203,7 @@ def explain_rejection(target: Target, message: str) -> Why:
     if 'pods "' not in message or not (exceeded := exceeded_quota(message)):
         return Why((), *refusal(message, admitted=any(one.stage == "admitted" for one in target.workloads)))
     alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
-    fix = f"the others are created when quota is free; see `tenancy usage {namespace_of(target.manifest)}`"
-    return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)
+    return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded[0]}", exceeded[1])
 
 
 # https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#failed-deployment
@@ -230,7 +252,7 @@ def _rejected(manifest: Manifest) -> tuple[str, str]:
     message = text_at(condition(manifest, "ReplicaFailure"), "message")
     if exceeded := exceeded_quota(message):
         fix = f"wait until quota is free, raise the team's guarantee by one replica, {_REMOVES_FIRST}"
-        return f"new pods are rejected: {exceeded}", fix
+        return f"new pods are rejected: {exceeded[0]}", fix
     return f"new pods are rejected: {message}", "fix this error"
 
 

@@ -95,7 +95,7 @@ class Unblock:
     def fix(self) -> str:
         """The event to wait for, as a fix."""
         if len(self.ends) == 1:
-            return f"wait until {self.ends[0]} ends"
+            return f"wait until {self.ends[0]} {'ends' if '/' in self.ends[0] else 'end'}"  # others in a queue
         if self.ends:
             return f"wait until one of these ends: {named(self.ends)}"
         if self.together:
@@ -104,7 +104,7 @@ class Unblock:
             return f"wait, or remove the workloads ahead of it: {named(self.ahead)}"
         if self.admitted_instead:
             return f"wait for the workloads that are admitted first, such as {named(self.admitted_instead)}"
-        return "none of the tested ends would admit it"
+        return "no running workload's end would admit it on its own"
 
 
 def not_simulated_text(parts: Sequence[str]) -> str:
@@ -134,6 +134,8 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
     together, in_sequence = (), 0
     if not ends:
         together, in_sequence = search.in_sequence(ranking.in_sequence())
+        if not together and snapshot.unseen:  # Own workloads alone are not enough.
+            together, _ = search.in_sequence([*ranking.in_sequence(), *sorted(snapshot.unseen)])
     if len(together) == 1:  # It ranked too low to be tested alone.
         ends, together = together, ()
     first = () if ends or together else search.in_sequence([other.label for other in before])[0]

@@ -27,7 +27,7 @@ from gpu_tenancy.cluster.gangs import GangQueue, gang_queues
 from gpu_tenancy.cluster.pods import name_of, namespace_of
 from gpu_tenancy.cluster.queueing import judge_queue
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues
-from gpu_tenancy.cluster.reading import Kind, Missing, State, teams_of
+from gpu_tenancy.cluster.reading import Kind, Missing, State, require_team, teams_of
 from gpu_tenancy.cluster.supply import unusable
 from gpu_tenancy.cluster.workloads import Interrupted, Workload, interrupted, waiting
 from gpu_tenancy.explain.coverage import guarantee_of
@@ -212,12 +212,10 @@ def rows_of(queues: Queues, team: str = "") -> tuple[Row, ...]:
 
 
 def _require(state: State, team: str) -> None:
-    known = teams_of(state)
-    unread = state.refused("LocalQueue")
+    require_team(state, team, "quotas", "LocalQueue")
+    known, unread = teams_of(state), state.refused("LocalQueue")
     if team and team not in known and not state.refused("LocalQueue", "Namespace"):
         raise ConsoleError(f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue")
-    if team and unread and not unread[0].partly:
-        raise ConsoleError(f"usage of {team} is unknown: {unread[0].why}", f"ask {unread[0].who}")
     if not team and unread and not known and not state.knows("ClusterQueue"):
         raise ConsoleError(f"teams not readable: {unread[0].why}", "specify your team: `tenancy usage TEAM`")
 

@@ -9,7 +9,8 @@ from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CLAIMED, add, amount_text, leading_text
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cluster.demand import Target, volcano_queue
-from gpu_tenancy.cluster.gangs import EXISTING, gang_queues, judge_gang, too_few
+from gpu_tenancy.cluster.gangs import ALONE, EXISTING, gang_queues, judge_gang, too_few
+from gpu_tenancy.cluster.nodes import all_cordoned, given, read_nodes
 from gpu_tenancy.cluster.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.cluster.queueing import Offer, Source, judge_queue
 from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUEUE, Queues
@@ -17,7 +18,7 @@ from gpu_tenancy.cluster.reading import Kind, State
 from gpu_tenancy.cluster.references import claim_pending
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.cluster.supply import unusable
-from gpu_tenancy.cluster.workloads import Reason, Workload, ahead, interrupted
+from gpu_tenancy.cluster.workloads import Reason, Workload, ahead, at_most, interrupted
 from gpu_tenancy.explain.pending import after_preemption, borrowed_lines, diagnose, messages_of
 from gpu_tenancy.explain.running import (
     Why,
@@ -35,7 +36,7 @@ from gpu_tenancy.model.names import QUEUE_LABEL
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",
-    "Pod", "PodGroup", "Queue", "ResourceFlavor", "Workload",
+    "Pod", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "Event", "PersistentVolumeClaim", "TrainingRuntime")
 _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")
@@ -92,9 +93,13 @@ def _unqueued(target: Target, queues: Queues) -> Why:
     if placed or blocked_pods(target.pods, state):
         return running(target, state, ("Kueue does not manage it: it has no Workload",))
     if not target.queue:
-        return Why((), *_without_label(target, queues))
-    if target.queue not in own:
-        return Why((), *queues.unknown_local(namespace, target.queue))
+        problem: Reason | None = _without_label(target, queues)
+    elif target.queue not in own:
+        problem = queues.unknown_local(namespace, target.queue)
+    else:
+        problem = _unknown_class(target, queues)
+    if problem:
+        return Why((), *problem)
     lines = (f"queue label: LocalQueue {target.queue} (ClusterQueue {own[target.queue]})",)
     if queues.uncounted:
         return running(target, state, (*lines, KUEUE_NOT_RUNNING))
@@ -142,13 +147,22 @@ def _switched_off(workload: Workload) -> Reason:
 
 
 def _without_label(target: Target, queues: Queues) -> Reason:
-    namespace, kind = namespace_of(target.manifest), text_at(target.manifest, "kind")
-    reason = f"no queue is set: the {kind} has no label {QUEUE_LABEL}"
+    namespace = namespace_of(target.manifest)
+    if text_at(target.manifest, "kind") == "Pod" and target.demand.gang is not None:
+        reason, _, fix = ALONE.format(target.demand.gang).partition("; ")
+        return reason, fix
+    reason = f"no queue is set: the {text_at(target.manifest, 'kind')} has no label {QUEUE_LABEL}"
     local = queues.usual(namespace)
-    if not local:
-        return reason, NO_LOCAL_QUEUE
-    command = f"kubectl -n {namespace} label {kind.lower()} {name_of(target.manifest)} {QUEUE_LABEL}={local}"
-    return reason, f"run `{command}`"
+    name = f"{text_at(target.manifest, 'kind').lower()} {name_of(target.manifest)}"
+    return reason, f"run `kubectl -n {namespace} label {name} {QUEUE_LABEL}={local}`" if local else NO_LOCAL_QUEUE
+
+
+def _unknown_class(target: Target, queues: Queues) -> Reason | None:
+    """A priority class that does not exist, for which Kueue creates no Workload; a workload keeps its class."""
+    names = (text_at(template.spec, "priorityClassName") for template in target.demand.templates)
+    missing = (queues.unknown_class("PriorityClass", name) for name in names)
+    unknown = queues.unknown_class("WorkloadPriorityClass", target.demand.priority) or next(filter(None, missing), None)
+    return unknown and (unknown[0], f"submit it again with another class; {unknown[1]}")
 
 
 def _checked(workload: Workload, lines: list[str]) -> Why:
@@ -187,7 +201,7 @@ def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
     if blocked := closed or claim_pending(workload) or workload.held_back:  # However much quota is free.
         return Why(lines, *blocked)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), workload.sets)
-    if excluded := _excluded(workload, offers):
+    if excluded := _excluded(workload, offers) or _cordoned(state, workload, offers):
         return Why(lines, *excluded)
     if first and queue.strict:
         lines.append("its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted")
@@ -223,6 +237,17 @@ def _excluded(workload: Workload, offers: Sequence[Offer]) -> Reason | None:
     if _NO_ROOM.search(message) and all(offer.source.verdict == "now" for offer in offers):
         fix = f"wait until nodes near one another are free, request fewer pods, or use the annotation {PREFERRED}"
         return f"no part of the network has room for its pods: {message}", fix
+    return None
+
+
+def _cordoned(state: State, workload: Workload, offers: Sequence[Offer]) -> Reason | None:
+    """That all nodes of the flavors for a pod set are cordoned: free quota alone would start nothing."""
+    flavors = {name_of(flavor): flavor for flavor in state.of("ResourceFlavor")}
+    nodes = read_nodes(state.of("Node"), ())
+    for pods, offer in zip(workload.sets, offers, strict=True):
+        own = [flavors[one.flavor] for one in offer.requests if one.flavor in flavors]
+        if found := all_cordoned(given(pods.spec, own), nodes):
+            return found
     return None
 
 
@@ -276,7 +301,7 @@ def _gang(target: Target, state: State) -> Why:
         reason, fix = f"Volcano queue {name} does not exist", EXISTING
     elif known and answer.verdict == "never":
         reason = f"Volcano queue {name} can never admit it: {answer.lines[0]}"
-        fix = "request less, or raise the capability of the queue"
+        fix = at_most("the limit", "capability of the queue")
     elif known and answer.verdict == "later":
         reason = f"Volcano queue {name} is at capacity: {answer.lines[0]}"
         fix = "wait until other gangs of the team end"

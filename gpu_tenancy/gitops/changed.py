@@ -4,10 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Final
 
-from gpu_tenancy.base.bounds import read_json
-from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.git import git
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.model.project import existing_stacks, read_stack
@@ -69,18 +67,3 @@ def concerned(
         if reasons:
             affected[name] = tuple(f"{why} changed" for why in reasons)
     return Changed(affected, tuple(sorted(own.keys() - set(stacks))))
-
-
-def listed(text: str) -> tuple[str, ...]:
-    """Names in a pipeline's variable: a JSON list, or separated by commas or spaces. Raises ConsoleError if invalid."""
-    if not text.lstrip().startswith("["):
-        return tuple(text.replace(",", " ").split())
-    fix = 'use a list such as ["dev-aws", "prod-aws"]'
-    try:
-        content: object = read_json(text)
-    except ValueError as error:
-        raise ConsoleError(f"--among: {text} is not a JSON list", fix) from error
-    names = cast("list[object]", content)
-    if not all(isinstance(name, str) for name in names):
-        raise ConsoleError(f"--among: {text} is not a list of strings", fix)
-    return tuple(str(name) for name in names)

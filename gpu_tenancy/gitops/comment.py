@@ -7,15 +7,22 @@ from pathlib import Path
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ExitCode
 
 MARK: Final = "<!-- gpu-tenancy: preview -->"  # the first line, by which the comment is found and updated
 
-LIMIT: Final = 65_536  # maximum characters of a comment: https://github.com/orgs/community/discussions/27190.
+# Characters of a comment, to which GitHub's action adds a few; GitHub's own maximum is 65,536:
+# https://github.com/orgs/community/discussions/27190.
+LIMIT: Final = 64_000
 
-SHORTEST: Final = 4_000  # minimum characters, below which not even a list of stacks fits
-
-_MEANINGS: Final = {0: "OK", 1: "invalid stack", 2: "mandatory policy violation", 3: "internal error in the preview"}
-_SEVERITY: Final = (3, 1, 2, 0)  # exit codes, most severe first; policies of an invalid stack are not evaluated
+# By exit code, the most severe first: after an error, policies are not evaluated.
+_MEANINGS: Final = {
+    ExitCode.USAGE: "wrong usage of the preview",
+    ExitCode.ERROR: "error, not evaluated",
+    ExitCode.BLOCKED: "Blocked",
+    ExitCode.OK: "OK",
+}
+_SEVERITY: Final = tuple(_MEANINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,10 @@ class StackPreview:
 def read(folder: Path) -> tuple[StackPreview, ...]:
     """Reads the files of `tenancy preview STACK --out FOLDER/STACK`: `exit-code`, `report.md`, `errors.txt`.
 
-    Raises ConsoleError if an exit code is not a number, or the folder is of one stack.
+    Raises ConsoleError if an exit code is not a number, or the folder does not exist or is of one stack.
     """
+    if not folder.is_dir():
+        raise ConsoleError(f"folder {folder} not found", "set it to the --out of the previews")
     if (folder / "exit-code").is_file():
         fix = "preview each stack to a folder in it: --out OUT/STACK"
         raise ConsoleError(f"{folder} is the folder of one preview", fix)
@@ -47,17 +56,13 @@ def read(folder: Path) -> tuple[StackPreview, ...]:
 
 
 def worst(previews: Sequence[StackPreview]) -> int:
-    """The most severe exit code; 0 without previews."""
-    return min((preview.code for preview in previews), key=_severity, default=0)
+    """The most severe exit code, which is `ERROR` of a preview that was killed; `OK` without previews."""
+    code = min((preview.code for preview in previews), key=_severity, default=0)
+    return code if code in _SEVERITY else ExitCode.ERROR
 
 
-def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
-    """A table of all stacks, then all reports, the most severe first, complete or shortened to their head.
-
-    Raises ConsoleError if the limit is below `SHORTEST`.
-    """
-    if limit < SHORTEST:
-        raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {SHORTEST}")
+def comment(previews: Sequence[StackPreview]) -> str:
+    """A table of all stacks, then all reports, the most severe first, complete or shortened to their head."""
     ordered = sorted(previews, key=lambda preview: (_severity(preview.code), preview.stack))
     rows = [f"| {'✓' if item.code == 0 else '✗'} | `{item.stack}` | {_meaning(item.code)} |" for item in ordered]
     head = "\n".join(["| | stack | |", "|---|---|---|", *rows])
@@ -67,12 +72,12 @@ def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
     parts = {preview.stack: _part(preview, whole=False) for preview in ordered}
     for preview in ordered:
         longer = {**parts, preview.stack: _part(preview, whole=True)}
-        if len(_text_of(head, longer)) <= limit:
+        if len(_text_of(head, longer)) <= LIMIT:
             parts = longer
     comment = _text_of(head, parts)
-    if len(comment) > limit:
+    if len(comment) > LIMIT:
         comment = _text_of(head, {})
-    if len(comment) > limit:
+    if len(comment) > LIMIT:
         failed = sum(1 for preview in ordered if preview.code)
         counted = f"{len(ordered)} stacks previewed, {failed} not OK. The reports are artifacts of this run."
         comment = _text_of(counted, {})
@@ -88,7 +93,7 @@ def _text_of(head: str, parts: dict[str, str]) -> str:
 
 
 def _meaning(code: int) -> str:
-    return _MEANINGS.get(code, f"preview exited with code {code}")
+    return _MEANINGS[ExitCode(code)] if code in _SEVERITY else f"preview exited with code {code}"
 
 
 def _part(preview: StackPreview, *, whole: bool) -> str:

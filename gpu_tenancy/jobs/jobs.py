@@ -12,7 +12,7 @@ from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.cluster.demand import KINDS
 from gpu_tenancy.cluster.pods import Manifest, label, name_of
-from gpu_tenancy.cluster.reading import State, read
+from gpu_tenancy.cluster.reading import State, read, require_team
 from gpu_tenancy.cluster.rejections import rejections
 from gpu_tenancy.cluster.workloads import Workload, read_workloads
 from gpu_tenancy.kube.client import Cluster
@@ -73,8 +73,7 @@ class Jobs:
             kinds = ", ".join(f"{text_at(one, 'kind')} ({text_at(one, 'apiVersion')})" for one in first)
             raise ConsoleError(f"{place}: several objects have this name: {kinds}", "set --kind")
         known = sorted({name_of(manifest) for manifest in self.objects if text_at(manifest, "kind") != "Pod"})
-        all_ = f"check the name and the namespace: `kubectl get all -n {self.namespace}`"
-        fix = nearest(name, known) if known else all_
+        fix = nearest(name, known) if known else f"`tenancy queue {self.namespace}` lists its jobs"
         raise ConsoleError(f"{place}: {kind or 'object'} not found, or not readable by you", fix)
 
     def owner(self, manifest: Manifest) -> Manifest | None:
@@ -132,12 +131,17 @@ def controllers(manifest: Manifest) -> Iterator[Manifest]:
 def read_jobs(
     cluster: Cluster, namespace: str, *, queued: bool = False, kinds: Iterable[tuple[str, str]] = KINDS
 ) -> Jobs:
-    """Reads a namespace; unreadable kinds are left out. `queued`: also Workloads and events."""
+    """Reads a namespace; unreadable kinds are left out. `queued`: also Workloads and events.
+
+    Raises ConsoleError without objects if the namespace does not exist, or the user may not read it.
+    """
     cluster.resource("v1", "Pod")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         listed = pool.map(partial(_list, cluster, namespace), kinds)
         more = read(cluster, (), namespace, only=("Workload", "Event")) if queued else State()
         objects = tuple(one for found in listed for one in found)
+        if kinds and not objects:
+            require_team(read(cluster, ("Namespace", "LocalQueue"), namespace, only=("Pod",)), namespace, "jobs", "Pod")
         return Jobs(namespace, objects, read_workloads(more.of("Workload")), more.of("Event"))
 
 

@@ -10,26 +10,25 @@ from typing import Any, Final, Literal, TypeAlias
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
-from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import gpus, leading_text
+from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import add, gpus, leading_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural, visible
-from gpu_tenancy.cluster.cluster_queues import holds_of
+from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.cluster.estimate import Estimate, estimates
-from gpu_tenancy.cluster.gangs import gang_requests
-from gpu_tenancy.cluster.pods import label, name_of, named, namespace_of
+from gpu_tenancy.cluster.gangs import GROUP_NAME, gang_requests
+from gpu_tenancy.cluster.nodes import all_cordoned, read_nodes
+from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, named, namespace_of, requests
 from gpu_tenancy.cluster.queueing import judge_queue
 from gpu_tenancy.cluster.queues import Queues
-from gpu_tenancy.cluster.reading import Kind, State, teams_of
+from gpu_tenancy.cluster.reading import Kind, State, require_team
 from gpu_tenancy.cluster.rejections import refusal, rejections
 from gpu_tenancy.cluster.snapshot import NotSimulatedError, settled
 from gpu_tenancy.cluster.workloads import Workload
 from gpu_tenancy.explain.coverage import uncovered
 from gpu_tenancy.explain.pending import borrowings
 from gpu_tenancy.explain.unblock import expected_of
-from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.jobs import Jobs, uid_of
 from gpu_tenancy.jobs.kubectl import GpuUse, gpu_use, together
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.names import USER
@@ -86,6 +85,8 @@ class Listing:
 
     jobs: tuple[QueuedJob, ...]
     notes: tuple[str, ...] = ()  # borrowed quota and queues that can preempt it; kinds that are not readable
+    blocked: tuple[str, ...] = ()  # what keeps all jobs of a queue or flavor from starting, and the fix
+    partial: bool = False  # it lacks teams that the user may not read
 
 
 def listing(state: State, team: str = "", queues: Queues | None = None) -> Listing:
@@ -93,15 +94,14 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
 
     Events of the state tell what the API server refuses. Raises ConsoleError if the namespace does not exist.
     """
-    known = teams_of(state)
-    if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
-        raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
+    require_team(state, team, "jobs")
     queues = queues or Queues(state)
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
-    expected, places = _waits(queues, workloads), _places(queues)
+    expected, places, reasons = _waits(queues, workloads), _places(queues), dict[str, str]()
+    users = _users(state.of("Pod"))
     jobs = [
-        replace(_job(workload, places), wait=expected.get(workload.label), uncovered=_uncovered(queues, workload))
-        for workload in workloads
+        replace(_job(one, places, users), wait=expected.get(one.label), uncovered=_uncovered(queues, one, reasons))
+        for one in workloads
     ]
     bound: dict[str, list[str]] = {}
     for job in jobs:
@@ -113,26 +113,41 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
     lacking = (f"{named(names)} pending: {text}" for text, names in bound.items())
     breaches = (breach.text for breach in state.breaches)
-    shown = {queues.queue_of(workload) for workload in workloads} | {*queues.homes.get(team, {}).values()}
-    holds = (hold.sentence for hold in holds_of(state.of("ClusterQueue")) if hold.name in shown)
     refused = _refused(state, workloads, team)
-    unread = (missing.text for missing in state.unread(team, "LocalQueue", "Workload", "ClusterQueue"))
-    return Listing(tuple(jobs), tuple(dict.fromkeys((*breaches, *holds, *refused, *lacking, *notes, *unread))))
+    unread = state.unread(team, "LocalQueue", "Workload", "ClusterQueue")
+    every = (*breaches, *refused, *lacking, *notes, *(missing.text for missing in unread if not missing.partly))
+    blocked = tuple(dict.fromkeys(_blocked(queues, team)))
+    return Listing(tuple(jobs), tuple(dict.fromkeys(every)), blocked, any(missing.partly for missing in unread))
+
+
+def _blocked(queues: Queues, team: str) -> Iterator[str]:
+    """Stopped queues of a team or of all, held flavors, and flavors whose nodes are all cordoned."""
+    nodes, flavors = read_nodes(queues.state.of("Node"), ()), set[str]()
+    for namespace, homes in queues.homes.items():
+        for local, target in homes.items() if team in {"", namespace} else ():
+            if queue := queues.cluster_queues.get(target):
+                flavors |= {flavor for flavor, _ in queue.spec.quotas}
+                yield from ["; ".join(reason)] if (reason := queues.closed(namespace, local, queue)) else []
+    for flavor in queues.state.of("ResourceFlavor"):
+        if name_of(flavor) in flavors:
+            if hold := Hold.of({**flavor, "kind": "ResourceFlavor"}):
+                yield f"{hold.sentence}; {hold.fix}"
+            own: Manifest = {"nodeSelector": at(flavor, "spec", "nodeLabels"), "tolerations": [{"operator": "Exists"}]}
+            if cordoned := all_cordoned(own, nodes):
+                yield f"flavor {name_of(flavor)}: {'; '.join(cordoned)}"
 
 
 def require_readable(state: State, team: str) -> None:
     """Raises ConsoleError if the user may not read the jobs of a team."""
-    if team:
-        for missing in state.unread(team, "Workload"):
-            raise ConsoleError(f"jobs of {team} are unknown: {missing.why}", f"ask {missing.who}")
+    require_team(state, team, "jobs", "Workload")
 
 
 def _refused(state: State, workloads: Sequence[Workload], team: str) -> Iterator[str]:
     """Jobs whose pods or children the API server refuses; a state without events has none."""
     found = rejections(state.of("Event", team), workloads, {})
     for workload in workloads:
-        if workload.label in found and workload.stage != "finished":
-            reason = refusal(found[workload.label][0], admitted=workload.stage == "admitted")
+        if message := found.get(workload.label, ())[:1]:
+            reason = refusal(message[0], admitted=workload.stage == "admitted")
             yield f"{workload.label.removeprefix(f'{team}/')}: {'; '.join(reason)}"
 
 
@@ -148,10 +163,21 @@ def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Lis
     found = {name: together(answers.use, map(name_of, own)) for name, own in pods.items()}
     idle = len([name for name in holding if not pods.get(name)])
     notes = (*answers.notes, *([f"GPU use of {plural(idle, 'job')} unknown: no running pods found"] if idle else ()))
-    return Listing(tuple(replace(job, gpus=found.get(job.name)) for job in listing.jobs), (*listing.notes, *notes))
+    listed = tuple(replace(job, gpus=found.get(job.name)) for job in listing.jobs)
+    return replace(listing, jobs=listed, notes=(*listing.notes, *notes))
 
 
-def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJob:
+def _users(pods: Iterable[Manifest]) -> dict[str, str]:
+    """Users by the uids of their pods and of the pods' owners: Kueue copies no label of a StatefulSet."""
+    return {
+        uid: user
+        for pod in pods
+        if (user := label(pod, USER))
+        for uid in (uid_of(pod), *(text_at(owner, "uid") for owner in maps_at(pod, "metadata", "ownerReferences")))
+    }
+
+
+def _job(workload: Workload, places: Mapping[str, tuple[int, bool]], users: Mapping[str, str]) -> QueuedJob:
     waits: JobState = "stopped" if workload.on_hold else "held back" if workload.held_back else "pending"
     state = _STAGES.get(workload.stage) or waits
     place, at_least = places.get(workload.label, (None, False)) if state == "pending" else (None, False)
@@ -167,18 +193,22 @@ def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJo
         workload.priority,
         state,
         text_at(condition(workload.manifest, _SINCE.get(state, "")), "lastTransitionTime") or workload.since,
-        label(workload.manifest, USER),
+        label(workload.manifest, USER) or next((users[uid] for uid in workload.owners if uid in users), ""),
         place,
         at_least,
     )
 
 
-def _uncovered(queues: Queues, workload: Workload) -> str:
+def _uncovered(queues: Queues, workload: Workload, known: dict[str, str]) -> str:
+    """The answer for a workload; equal ones are judged once, in `known`."""
     queue = queues.cluster_queues.get(queues.queue_of(workload))
     if queue is None or workload.stage != "waiting":
         return ""
-    offers = judge_queue(queues.quotas, queue.spec, queues.state.of("ResourceFlavor"), workload.sets)
-    return "; ".join(uncovered(queues, queue.spec, offers) or ())
+    demand = repr((queue.name, [(pods.count, pods.pod, pods.placed, pods.spec) for pods in workload.sets]))
+    if demand not in known:
+        offers = judge_queue(queues.quotas, queue.spec, queues.state.of("ResourceFlavor"), workload.sets)
+        known[demand] = "; ".join(uncovered(queues, queue.spec, offers) or ())
+    return known[demand]
 
 
 def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]:
@@ -214,6 +244,10 @@ def _places(queues: Queues) -> dict[str, tuple[int, bool]]:
 def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJob]:
     """Gangs that Volcano admits, except gangs whose owner (by uid) Kueue admits."""
     classes = {name_of(one): int_at(one, "value") for one in state.of("PriorityClass")}
+    pods: dict[tuple[str, str], list[dict[str, int]]] = {}
+    for pod in state.of("Pod", team):
+        if not ended(pod) and (name := text_at(pod, "metadata", "annotations", GROUP_NAME)):
+            pods.setdefault((namespace_of(pod), name), []).append(requests(map_at(pod, "spec")))
     for group in state.of("PodGroup", team):
         owner = next(iter(maps_at(group, "metadata", "ownerReferences")), dict[str, Json]())
         if text_at(owner, "uid") in queued:
@@ -223,7 +257,7 @@ def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJ
             namespace,
             text_at(owner, "name") or name_of(group),
             f"Volcano {text_at(owner, 'kind') or 'pods'}",
-            gang_requests(group),
+            add(*pods.get((namespace, name_of(group)), [gang_requests(group)])),
             (queue.removeprefix(f"{namespace}-"),) if queue.startswith(f"{namespace}-") else (),
             classes.get(text_at(group, "spec", "priorityClassName"), 0),
             "admitted" if text_at(group, "status", "phase") == "Running" else "pending",
@@ -251,7 +285,10 @@ def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: dateti
         jobs.add_row(*cells, str(job.priority), *wait)
     states = Counter(job.state for job in listing.jobs)
     total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())
-    parts: list[RenderableType] = [jobs, Text("")] if listing.jobs else []
+    if listing.partial:
+        total = f"{total} (only teams that you may read)"
+    parts: list[RenderableType] = [Text(visible(text), style="bold yellow") for text in listing.blocked]
+    parts += [jobs, Text("")] if listing.jobs else []
     parts.append(Text(total if listing.jobs else "no jobs", style="bold"))
     parts += [Text(visible(note), style="dim") for note in listing.notes]
     return Group(*parts)
@@ -259,7 +296,7 @@ def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: dateti
 
 def data(listing: Listing) -> dict[str, Any]:
     """The listing for JSON, amounts in base units."""
-    return {"jobs": [asdict(job) for job in listing.jobs], "notes": listing.notes}
+    return asdict(listing)
 
 
 def age(since: str, now: datetime) -> str:

@@ -27,20 +27,17 @@ class Logs:
     cluster: Cluster
     write: Callable[[str], None]  # prints a line of a pod
     note: Callable[[str], None]  # prints a note about a pod without a log
-    number: int | None = None  # of the only pod to print; None for all
-    container: str = ""  # empty for the first one, or the one that an annotation names
-    tail: int | None = None  # last lines of each pod; None for all
     _writing: Lock = field(default_factory=Lock)
 
     def show(self, jobs: Jobs, manifest: Manifest) -> None:
-        """Prints the present lines; raises ConsoleError if no pod has a log, or no pod has the number."""
+        """Prints the present lines; raises ConsoleError if no pod has a log."""
         name = name_of(manifest)
-        pods = self._chosen(jobs, manifest)
+        pods = list(enumerate(jobs.pods(manifest)))
         printed = 0
         for number, pod in pods:
             if started(pod):
                 prefix = self._prefix(jobs, manifest, number)
-                printed += self._print(pod, prefix, follow=False, tail=self.tail)
+                printed += self._print(pod, prefix, follow=False)
             else:
                 self.note(f"pod {number} ({name_of(pod)}) has no log yet: it is {_phase(pod)}")
         if not printed:
@@ -56,12 +53,12 @@ class Logs:
         while True:
             jobs = read_jobs(self.cluster, namespace_of(manifest), kinds=read)
             live = next((one for one in jobs.objects if uid_of(one) == uid_of(manifest)), None)
-            pods = self._chosen(jobs, live, waiting=True) if live else []
+            pods = list(enumerate(jobs.pods(live))) if live else []
             for number, pod in pods:
                 stream = streams.get(uid_of(pod))
                 if started(pod) and (stream is None or not (stream.is_alive() or ended(pod))):
                     prefix = self._prefix(jobs, live or manifest, number)
-                    printing = {"follow": True, "tail": 0 if stream else self.tail}
+                    printing = {"follow": True, "tail": 0 if stream else None}
                     stream = Thread(target=self._print, args=(pod, prefix), kwargs=printing, daemon=True)
                     stream.start()
                     streams[uid_of(pod)] = stream
@@ -76,23 +73,14 @@ class Logs:
                 return outcome(live) if live else ""
             time.sleep(_EVERY)
 
-    def _chosen(self, jobs: Jobs, manifest: Manifest, *, waiting: bool = False) -> list[tuple[int, Manifest]]:
-        pods = list(enumerate(jobs.pods(manifest)))
-        if self.number is None:
-            return pods
-        if not waiting and self.number >= len(pods):
-            fix = f"it has {plural(len(pods), 'pod')}; count from 0 (`tenancy top`)"
-            raise ConsoleError(f"--pod {self.number}: {name_of(manifest)} has no such pod", fix)
-        return pods[self.number : self.number + 1]
-
     def _prefix(self, jobs: Jobs, manifest: Manifest, number: int) -> str:
         count = len(jobs.pods(manifest))
-        return f"[{number:{len(str(count - 1))}}] " if count > 1 and self.number is None else ""
+        return f"[{number:{len(str(count - 1))}}] " if count > 1 else ""
 
-    def _print(self, pod: Manifest, prefix: str, *, follow: bool, tail: int | None) -> bool:
+    def _print(self, pod: Manifest, prefix: str, *, follow: bool, tail: int | None = None) -> bool:
         """Prints lines of a pod; False if they cannot be read, so that other pods continue."""
         names = [text_at(container, "name") for container in maps_at(pod, "spec", "containers")]
-        container = self.container or text_at(pod, "metadata", "annotations", _DEFAULT) or names[0]
+        container = text_at(pod, "metadata", "annotations", _DEFAULT) or names[0]
         try:
             lines = self.cluster.log(namespace_of(pod), name_of(pod), container=container, follow=follow, tail=tail)
             for line in lines:

@@ -16,8 +16,6 @@ from gpu_tenancy.base.json import Json, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.cluster.pods import Manifest, label, name_of
 from gpu_tenancy.cluster.reading import State
-from gpu_tenancy.jobs.jobs import read_jobs
-from gpu_tenancy.jobs.overview import JobRow, rows
 from gpu_tenancy.jobs.submitting import Terms, Wish, placed
 from gpu_tenancy.jobs.submitting import pod_of as pod_of_wish
 from gpu_tenancy.kube.client import Cluster
@@ -83,13 +81,6 @@ def existing(cluster: Cluster, team: str, name: str) -> Manifest:
     known = sorted(name_of(one) for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
     fix = nearest(name, known) if known else f"start it with `tenancy notebook start {name}`"
     raise ConsoleError(f"notebook {team}/{name}: not found", fix)
-
-
-def listed(cluster: Cluster, team: str) -> tuple[JobRow, ...]:
-    """The notebooks of a team."""
-    jobs = read_jobs(cluster, team, queued=True)
-    names = {name_of(one) for one in jobs.roots if label(one, NOTEBOOK)}
-    return tuple(row for row in rows(jobs) if row.kind == STATEFUL_SET[1] and row.name in names)
 
 
 def runs(notebook: Manifest) -> bool:

@@ -55,6 +55,12 @@ def rows(jobs: Jobs) -> tuple[JobRow, ...]:
     return tuple(sorted(found, key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else len(_ORDER)))
 
 
+def beside(jobs: Jobs, queued: Iterable[QueuedJob]) -> tuple[JobRow, ...]:
+    """Objects of a namespace that ended, are stopped, or are in no queue."""
+    listed = {job.name for job in queued}
+    return tuple(row for row in rows(jobs) if row.name not in listed)
+
+
 def chosen(rows: Iterable[_Row], user: str = "", *, pending: bool = False, by: str | None = None) -> tuple[_Row, ...]:
     """The jobs of a user, or of all; if `pending`, only those that do not run yet; `by`: as `--sort`."""
     found = [row for row in rows if user in {"", row.user} and not (pending and row.state not in _WAITING)]
@@ -77,6 +83,7 @@ def _row(jobs: Jobs, manifest: Manifest) -> JobRow:
         groups = int_at(manifest, *kind.groups.count.split("."), otherwise=1) if kind.groups else 1
         wanted = groups * sum(pods.count for pods in kind.pod_sets(manifest))
     workloads = jobs.workloads_of(manifest)
+    wanted = max(wanted, sum(pods.count for one in workloads if one.stage != "finished" for pods in one.sets))
     queued, state = [workload.total for workload in workloads], _state(jobs, manifest, running, wanted)
     messages = jobs.refused.get(f"{jobs.namespace}/{name_of(manifest)}") if state in {"starting", "pending"} else None
     return JobRow(
@@ -99,23 +106,25 @@ def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
         return "suspended" if at(manifest, "spec", "suspend") else f"at {schedule}"
     if running:
         return "running" if running >= wanted else "starting"
+    if text_at(manifest, "status", "state", "phase") == "Pending":  # of a Job of Volcano
+        return "pending"
     queued = jobs.workloads_of(manifest)
     stages = ("stopped" if workload.on_hold else _STAGES.get(workload.stage) for workload in queued)
     begins = wanted or any(workload.stage == "admitted" for workload in queued)
     return next(filter(None, stages), "starting" if begins else "stopped")
 
 
-def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "job") -> Group:
-    """Table of `tenancy jobs`, or of `what` other objects."""
+def shown(found: tuple[JobRow, ...], now: datetime | None = None) -> Group:
+    """The second table of `tenancy queue -v`."""
     now = now or datetime.now(UTC)
-    listed = table(f"{what}…", "kind", "state…", "pods#", "requests", "age#", "user…", drop=("age", "user", "kind"))
+    listed = table("other…", "kind", "state…", "pods#", "requests", "age#", "user…", drop=("age", "user", "kind"))
     for row in found:
         state = Text(row.state, style=_STYLES.get(row.state, ""))
         pods = f"{row.running}/{row.pods}" if row.pods else ""
         requested = leading_text(row.requests) if row.requests else ""
         listed.add_row(row.name, row.kind, state, pods, requested, age(row.since, now), row.user)
     notes = [Text(visible(f"{row.name}: {row.refused}"), style="red") for row in found if row.refused]
-    return Group(listed, *notes) if found else Group(Text(f"no {what}s", style="bold"))
+    return Group(listed, *notes)
 
 
 @dataclass(frozen=True, slots=True)

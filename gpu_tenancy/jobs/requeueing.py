@@ -62,13 +62,12 @@ def requeue(cluster: Cluster, manifest: Manifest, workloads: tuple[Workload, ...
 def _evicted(cluster: Cluster, workload: Workload) -> bool:
     """False if the user may not change the workload."""
     reference = Reference(KUEUE, "Workload", workload.name, workload.namespace)
-    if workload.stage != "switched off":
-        try:
-            cluster.patch(reference, {"spec": {"active": False}})
-        except ApiError as error:
-            if error.status != FORBIDDEN:
-                raise
-            return False
+    try:
+        cluster.patch(reference, {"spec": {"active": False}})
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return False
 
     def free() -> bool:
         live = cluster.get(*reference)

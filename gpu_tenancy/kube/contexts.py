@@ -16,6 +16,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, cast
 
+from urllib3 import HTTPHeaderDict
+
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
 from gpu_tenancy.model.yaml import UnreadableError, read_table
@@ -103,15 +105,14 @@ class Login:
     def __init__(self, entry: Entry, place: Path) -> None:
         """Reads the credentials or runs the credential plugin; messages name the kubeconfig as `place`.
 
-        Raises ConsoleError if that fails, or if the user impersonates several groups.
+        Raises ConsoleError if that fails.
         """
         self._place, self._user, self._cluster = place, entry.user, entry.cluster
-        groups: list[str] = entry.user.get("as-groups") or []
-        if len(groups) > 1:
-            raise ConsoleError(f"as-groups: {len(groups)} groups cannot be impersonated together", "specify one group")
         # https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
-        impersonated = {"Impersonate-User": str(entry.user.get("as") or ""), "Impersonate-Group": "".join(groups)}
-        self._identity = {name: value for name, value in impersonated.items() if value}
+        groups: list[str] = entry.user.get("as-groups") or []
+        user = str(entry.user.get("as") or "")
+        self._identity = [("Impersonate-User", user)] if user else []
+        self._identity += [("Impersonate-Group", group) for group in groups]
         self._lock = Lock()
         self._got: Mapping[str, Any] = {}
         if "exec" in entry.user and not self._authorization():
@@ -123,14 +124,17 @@ class Login:
             chain, key = (content(entry.user, name, place) for name in ("client-certificate", "client-key"))
         self.certificate = Certificate(chain, key) if chain and key else None
 
-    def headers(self) -> dict[str, str]:
-        """Headers of a request; renews an expired token, and raises ConsoleError if the credential plugin fails."""
+    def headers(self) -> HTTPHeaderDict:
+        """Headers of a request, one for each group; renews an expired token.
+
+        Raises ConsoleError if the credential plugin fails.
+        """
         with self._lock:
             end = self._got.get("expirationTimestamp")
             if "token" in self._got and isinstance(end, str) and datetime.fromisoformat(end) <= datetime.now(UTC):
                 self._got = self._run()
             authorization = self._authorization()
-        return {**self._identity, **({"Authorization": authorization} if authorization else {})}
+        return HTTPHeaderDict([*self._identity, *([("Authorization", authorization)] if authorization else [])])
 
     def _authorization(self) -> str:
         user = self._user

@@ -105,7 +105,9 @@ class Transport:
             raise api_error(answer.status, answer.reason or "", content)
 
     def _call(self, request: Request) -> BaseHTTPResponse:
-        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self._login.headers(), **self._as}
+        headers = self._login.headers()
+        for name, value in {"Accept": request.accept, "Content-Type": request.content_type, **self._as}.items():
+            headers[name] = value
         query = urlencode([(key, value) for key, value in request.query.items() if value])
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)

@@ -121,6 +121,21 @@ _IMAGE: Final = re.compile(
 )
 
 
+_RESERVED: Final = re.compile(
+    r"owner|cost-center|environment|gpu-tier|app\.kubernetes\.io/managed-by"
+    r"|(?!app\.kubernetes\.io/)([-a-z0-9.]+\.)?(kubernetes\.io|gpu-tenancy\.dev|volcano\.sh|fluid\.io)/.*"
+    r"|([-a-z0-9.]+[.-])?k8s\.io/.*"
+)
+"""Keys that a team's namespace has from its stack, and those that guards, Kueue, Volcano, Fluid or Kubernetes read."""
+
+
+def _own_key(key: str) -> str:
+    if _RESERVED.fullmatch(key):
+        rule = "is a key that the platform sets, or that guards, Kueue, Volcano, Fluid or Kubernetes read"
+        raise refuse(rule, "set the team's key that it follows from, or use a domain of your own: example.com/NAME")
+    return key
+
+
 def _resource(text: str) -> str:
     domain, _, name = text.partition("/")
     if not name or not _LABEL_KEY.fullmatch(text) or domain.startswith(("requests.", "limits.")):
@@ -151,7 +166,7 @@ def _image(text: str) -> str:
     return text
 
 
-def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, str]) -> BeforeValidator:
+def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, str], least: int = 0) -> BeforeValidator:
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise refuse(rule, fix)
@@ -159,6 +174,8 @@ def _amount(parse: Callable[[Any], int], rule: str, fix: str, most: tuple[int, s
             amount = parse(value)
         except ValueError as error:
             raise refuse(rule, fix) from error
+        if 0 < amount < least and str(amount) == str(value):
+            raise refuse("is an amount of bytes", f"write its unit: {value}Gi")
         if amount > most[0]:
             raise refuse(f"exceeds the maximum of {most[1]}", "lower it")
         return amount
@@ -177,6 +194,7 @@ _BYTES: Final = _amount(
     "is not an amount of memory or storage",
     "set bytes such as 512Mi, 64Gi or 2Ti",
     (MOST_BYTES, format_bytes(MOST_BYTES)),
+    least=2**20,  # Fewer bytes lack their unit.
 )
 
 
@@ -217,15 +235,27 @@ OFF: Final = BeforeValidator(lambda value: "off" if value is False else value)
 
 _QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}
 
+_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+
 Name: TypeAlias = Annotated[
     str,
     Matching(
-        re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"),
+        re.compile(_LABEL),
         "is not a valid Kubernetes name",
         "use at most 63 lowercase letters, digits and '-'; start and end with a letter or digit",
     ),
 ]
 """A name of a Kubernetes object: a DNS label."""
+
+DottedName: TypeAlias = Annotated[
+    str,
+    Matching(
+        re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"),
+        "is not a valid Kubernetes name",
+        "use at most 253 lowercase letters, digits, '-' and '.'; start and end with a letter or digit",
+    ),
+]
+"""A name of a Kubernetes object that is a DNS subdomain, such as `org.vision`."""
 
 WorkloadName: TypeAlias = Annotated[
     str,
@@ -241,7 +271,6 @@ ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]  # with a do
 
 Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
-_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 Host: TypeAlias = Annotated[
     str,
     Matching(
@@ -267,6 +296,8 @@ LabelKey: TypeAlias = Annotated[
     str,
     Matching(_LABEL_KEY, "is not a valid label key", "use NAME or DOMAIN/NAME, such as example.com/pool", schema=""),
 ]
+OwnKey: TypeAlias = Annotated[LabelKey, AfterValidator(_own_key)]
+"""Key of a label or annotation that nothing of the platform reads."""
 
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""

@@ -14,7 +14,7 @@ from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.base.texts import shortened
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.names import UNREAD
-from gpu_tenancy.model.schema import example, known_keys, meaning
+from gpu_tenancy.model.schema import example, is_described, known_keys, meaning
 from gpu_tenancy.model.source import Source, value_at
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import manager_problems, with_workers
@@ -42,7 +42,7 @@ def draft(source: Source) -> Draft:
     problems = [_located(problem, source) for problem in unreadable]
     if any(len(problem.path) >= DEEPEST for problem in unreadable):
         return Draft(None, tuple(problems), Places([()]))
-    data = _in_order(source.sections)
+    data = _copied(source.sections)
     filled: set[Path] = set()
     unsure = Places(_leave_out(problem.path, data, filled) for problem in unreadable)
     unread = Places(source.unread)
@@ -62,12 +62,11 @@ def draft(source: Source) -> Draft:
         unsure.update(key for detail, place in zip(details, places, strict=True) for key in _intended(detail, place))
 
 
-def _in_order(data: Any) -> Any:
-    """Pulumi's engine sorts keys, and the result must not depend on the reader of the file."""
+def _copied(data: Any) -> Any:
+    """A copy in the order of the file, from which invalid parts are removed."""
     if isinstance(data, dict):
-        mapping = cast("dict[str, Any]", data)
-        return {key: _in_order(mapping[key]) for key in sorted(mapping, key=str)}
-    return [_in_order(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
+        return {key: _copied(value) for key, value in cast("dict[str, Any]", data).items()}
+    return [_copied(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
 
 
 def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
@@ -169,6 +168,8 @@ def _rule_and_fix(detail: ErrorDetails, place: Path) -> tuple[str, str]:
     context = detail.get("ctx", {})
     if detail["type"] == "stack":
         return context["rule"], context["fix"]
+    named = detail["loc"][:-1] if detail["type"] == "extra_forbidden" else detail["loc"]
+    place = detail["loc"] if is_described(named) else place
     if detail["type"] in {"extra_forbidden", "literal_error", "union_tag_invalid"}:
         return _unknown(detail, place)
     what = f": {description}" if (description := meaning(place)) else ""

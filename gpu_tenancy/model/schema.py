@@ -89,6 +89,8 @@ def _choices(schema: Schema) -> Iterator[Schema]:
 
 def _children(around: Schema, part: str | int) -> Iterator[Schema]:
     for choice in _choices(around):
+        if branch := choice.get("discriminator", {}).get("mapping", {}).get(part):
+            yield {"$ref": branch}
         child = choice.get("items") if isinstance(part, int) else choice.get("properties", {}).get(part)
         by_pattern: list[Any] = [choice.get("additionalProperties"), *choice.get("patternProperties", {}).values()]
         for schema in [child] if child else by_pattern:
@@ -101,6 +103,11 @@ def _at(path: Path) -> list[Schema]:
     for part in path:
         schemas = [child for schema in schemas for child in _children(schema, part)]
     return schemas
+
+
+def is_described(path: Path) -> bool:
+    """Whether the schema has a place, which can name the branch of a union: `("cluster", "aws", "create")`."""
+    return bool(_at(path))
 
 
 def known_keys(path: Path) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path as FilePath
 from typing import Any, Final, cast
 
@@ -106,7 +107,8 @@ def _with_file(source: Source, section: str, name: str, folder: FilePath) -> Sou
 def read_config(config: Mapping[str, str], beside: Source | None = None) -> Source:
     """Config of the Pulumi engine: strings by full key, JSON for structured values.
 
-    `beside`: the stack's file, for lines of errors. Raises StackError: JSON with numbers or nesting that no stack has.
+    `beside`: the stack's file, for the order of keys and the lines of errors. Raises StackError: JSON with numbers or
+    nesting that no stack has.
     """
     file = beside.file if beside else ""
     sections = {
@@ -119,7 +121,18 @@ def read_config(config: Mapping[str, str], beside: Source | None = None) -> Sour
     # The engine decrypts secrets; where it did not, as in an offline preview, the value is unread as in the file.
     unread = tuple(path for path in beside.unread if value_at(sections, path) == UNREAD)
     secrets = tuple(path for path in beside.unread if value_at(sections, path) not in (None, UNREAD))
-    return Source(sections, beside.file, beside.lines, unread, secrets, beside.files)
+    return Source(_in_order(sections, beside.sections), beside.file, beside.lines, unread, secrets, beside.files)
+
+
+def _in_order(value: Any, written: Any) -> Any:
+    """The engine's value with its keys in the order of the file: the engine sorts them."""
+    if isinstance(value, dict) and isinstance(written, dict):
+        keys = dict.fromkeys([*(key for key in cast("Data", written) if key in value), *cast("Data", value)])
+        return {key: _in_order(value[key], written.get(key)) for key in keys}
+    if isinstance(value, list) and isinstance(written, list):
+        entries = zip_longest(cast("list[Any]", value), cast("list[Any]", written)[: len(value)])
+        return [_in_order(entry, other) for entry, other in entries]
+    return value
 
 
 def to_config(source: Source) -> dict[str, str]:

@@ -37,7 +37,7 @@ class Base:
     ref: str
     commit: str  # abbreviated hash
     stack: Stack | None  # None if the ref does not have the stack, or the current schema rejects it
-    rendered: Rendered | None  # None if the ref does not have the stack
+    rendered: Rendered  # without resources if the ref does not have the stack
     notes: tuple[str, ...] = ()  # limits of the comparison
 
 
@@ -62,7 +62,7 @@ def base_in(copy: Copy, ref: str, stack: str, name: str) -> Base:
     """As `base`, with the copy of the project at the ref; raises ConsoleError if the ref's program fails."""
     if not stack_file(copy.folder, stack).is_file():
         missing = f"stack {stack} does not exist at {ref}; all resources are new"
-        return Base(ref, copy.commit, None, None, (missing,))
+        return Base(ref, copy.commit, None, Rendered(name, stack, (), {}), (missing,))
     notes: list[str] = []
     try:
         spec = load(read_stack(stack, copy.folder))

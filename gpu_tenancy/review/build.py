@@ -265,7 +265,7 @@ def _at(value: Any, keys: list[str]) -> str:
             value = None
         if value is None:
             return ""
-    return short(_shown(value))
+    return short(_shown(value), ".".join(keys))
 
 
 def _shown(value: Any) -> Any:

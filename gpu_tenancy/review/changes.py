@@ -1,5 +1,6 @@
 """Changes of each resource between two renderings of a stack."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.catalogue.updates import Nodes, cloud_type, forces_new, paths_in, without_indexes
@@ -183,8 +185,8 @@ def _changed(old: Registration, new: Registration, groups: "Groups") -> Change |
     fields = tuple(
         FieldChange(
             path,
-            "" if isinstance(was, _Absent) else short(was),
-            "" if isinstance(now, _Absent) else short(now),
+            "" if isinstance(was, _Absent) else short(was, path),
+            "" if isinstance(now, _Absent) else short(now, path),
             replaces=forces_new(new.type, path, new.replace_on_changes, provider)
             or row.forces(paths_in(without_indexes(path.split(".")), was, now)),
         )
@@ -231,9 +233,13 @@ def _parsed(value: _Side) -> "dict[str, Json] | None":
     return None
 
 
-def short(value: Json) -> str:
-    """A value in one line, cut to 120 characters."""
+def short(value: Json, path: str = "") -> str:
+    """A value in one line, cut to 120 characters; seconds also in a larger unit: `604800s (7d)`."""
     text = " ".join(_json(value).split())
+    if re.fullmatch(r"\d+s?" if path.lower().endswith("seconds") else r"\d+s", text):
+        seconds = text.removesuffix("s")
+        duration = format_duration(int(seconds))
+        return text if duration == f"{seconds}s" else f"{text} ({duration})"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

@@ -118,7 +118,7 @@ def policy_changes(
             unreported += (finding for finding in broken if (finding.rule, finding.urn) not in reported)
         else:
             not_compared.append(f"Policy pack {pack.text} cannot be evaluated as at {base.ref}: {result}")
-    old = {registration.urn: registration for registration in base.rendered.registrations} if base.rendered else {}
+    old = {registration.urn: registration for registration in base.rendered.registrations}
     standing = {new.urn for new in rendered.registrations if old.get(new.urn) == new}
     return PolicyChanges(
         base.ref,
@@ -190,9 +190,9 @@ def weaker_rules(before: PackResult, now: PackResult) -> Iterator[WeakerRule]:
             yield WeakerRule(before.pack, rule, f"settings changed: {', '.join(changed)}", lowered=False)
 
 
-def new_exemptions(before: Rendered | None, now: Rendered) -> Iterator[NewExemption]:
-    """The exemptions of resources that the base does not have; all of them without a base."""
-    known = {entry for registration in (before.registrations if before else ()) for entry in _exemptions(registration)}
+def new_exemptions(before: Rendered, now: Rendered) -> Iterator[NewExemption]:
+    """The exemptions of resources that the base does not have."""
+    known = {entry for registration in before.registrations for entry in _exemptions(registration)}
     for registration in now.registrations:
         place = f"{kind_of(registration)} {name_of(registration)}"
         for urn, rule, text in sorted(_exemptions(registration)):

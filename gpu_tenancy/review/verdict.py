@@ -192,8 +192,8 @@ def _guaranteed(outlook: StackOutlook) -> dict[tuple[str, str], Guarantee]:
 
 def new_warnings(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     """Warnings about guarantees and priorities, at places of the stack at which the base has none."""
-    old = {warning.partition(": ")[0] for warning in (*before.guarantee_warnings, *before.priority_warnings)}
-    new = (*now.guarantee_warnings, *now.priority_warnings)
+    old = {warning.partition(": ")[0] for warning in (*before.guarantee_warnings, *before.other_warnings)}
+    new = (*now.guarantee_warnings, *now.other_warnings)
     yield from (warning for warning in new if warning.partition(": ")[0] not in old)
 
 

@@ -108,7 +108,7 @@ class Trace:
                     before = record.at
                     yield record
         except (FileNotFoundError, IsADirectoryError) as error:
-            raise ConsoleError(f"--from: {self.file} is not a file", "specify a file with recorded jobs") from error
+            raise ConsoleError(f"--used: {self.file} is not a file", "specify a file with recorded jobs") from error
         except UnicodeDecodeError as error:
             raise ConsoleError(f"{self.file}: is not UTF-8", "specify a file of JSON lines, or CSV") from error
 

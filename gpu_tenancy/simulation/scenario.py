@@ -1,6 +1,7 @@
 """Jobs over time, read from a user's YAML file."""
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -301,3 +302,7 @@ class _CurrentJobs(dict[str, list[str]]):
         for common in [common for common, names in self.items() if not any(member in self for member in names)]:
             del self[common]
         return ended
+
+
+if __name__ == "__main__":
+    sys.stdout.write(scenario_schema_text())

@@ -236,6 +236,7 @@ def _unused(facts: Facts) -> Iterator[Finding]:
 
 def _local_queues(facts: Facts) -> Iterator[Finding]:
     selectors = {name_of(queue): at(queue, "spec", "namespaceSelector") for queue in facts.state.of("ClusterQueue")}
+    managed = at(facts.configuration or {}, "managedJobsNamespaceSelector")
     for local in facts.state.of("LocalQueue"):
         namespace, target = namespace_of(local), text_at(local, "spec", "clusterQueue")
         place, value = f"LocalQueue {facts.name(f'{namespace}/{name_of(local)}')}", f"ClusterQueue {facts.name(target)}"
@@ -245,6 +246,10 @@ def _local_queues(facts: Facts) -> Iterator[Finding]:
         elif namespace in facts.labels and not selects(selectors[target], facts.labels[namespace]):
             fix = "change the namespaceSelector, or label the namespace"
             yield Finding(place, value, "does not select this namespace: workloads stay pending", fix)
+        elif namespace in facts.labels and managed and not selects(managed, facts.labels[namespace]):
+            problem = "of Kueue's configuration does not select this namespace: Kueue ignores its jobs"
+            fix = "change the selector, or delete the LocalQueue"
+            yield Finding(place, "managedJobsNamespaceSelector", problem, fix)
 
 
 CLOSED: Final = (

@@ -1,20 +1,22 @@
 """Survey rules: promises of queues, gangs and quotas against nodes and each other, and contradictory defaults."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.guarantee import Guarantee
-from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
-from gpu_tenancy.base.quantity import Amounts, add, amount, amount_text, amounts
+from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.quantity import Amounts, add, amount, amount_text, amounts, is_extended
 from gpu_tenancy.base.texts import counted
-from gpu_tenancy.cluster.budgets import budgets, counts
+from gpu_tenancy.cluster.budgets import budgets, container_defaults, counts
 from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.cluster.reading import Kind
 from gpu_tenancy.cluster.supply import Facts, Pool, accelerators
 from gpu_tenancy.explain.coverage import guarantee_of, quotas_beside
 from gpu_tenancy.kueue import Policy
+from gpu_tenancy.model.names import UNCOVERED
 
 # `wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it.
 Level: TypeAlias = Literal["wrong", "risk"]
@@ -131,6 +133,20 @@ def _refused_by_quota(facts: Facts) -> Iterator[Finding]:
                     yield Finding(f"ResourceQuota {name}", f"{line.resource} {hard}", problem, fix)
 
 
+# Such as gold.storageclass.storage.k8s.io/requests.storage.
+_OF_CLASS: Final = re.compile(r".+class\.\w+\.k8s\.io/.+")
+
+
+def _counts_nothing(facts: Facts) -> Iterator[Finding]:
+    for quota in facts.state.of("ResourceQuota"):
+        for name, value in texts_at(quota, "spec", "hard").items():
+            resource = name.removeprefix("limits.")
+            if is_extended(resource) and not name.startswith("requests.") and not _OF_CLASS.fullmatch(name):
+                place = f"ResourceQuota {facts.name(f'{namespace_of(quota)}/{name_of(quota)}')}"
+                problem = "limits nothing: the API server counts extended resources only by requests"
+                yield Finding(place, f"{name} {value}", problem, f"write requests.{resource}")
+
+
 def _unhealthy(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         for resource, count in node.broken.items():
@@ -217,6 +233,7 @@ PROMISES: Final = (
     Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), _refused_by_quota, own=True),
     Rule("guarantee-without-cpu", "wrong", ("ClusterQueue", "Cohort"), _without_cpu),
     Rule("guarantee-below-share", "risk", ("ClusterQueue", "Cohort", "ResourceFlavor", "Node"), _below_share),
+    Rule("quota-counts-nothing", "wrong", ("ResourceQuota",), _counts_nothing, own=True),
     Rule("unhealthy-devices", "risk", ("Node",), _unhealthy),
 )
 
@@ -233,12 +250,58 @@ _BELOW: Final = (
 )
 
 
-def _limit_ranges(facts: Facts) -> Iterator[Finding]:
-    by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
+def _container_rules(facts: Facts) -> Iterator[tuple[str, str, dict[str, Json]]]:
+    """Namespace and name of each LimitRange, with each of its rules for containers."""
     for limits in facts.state.of("LimitRange"):
         for rule in maps_at(limits, "spec", "limits"):
             if text_at(rule, "type") == "Container":
-                by_namespace.setdefault(namespace_of(limits), []).append((name_of(limits), rule))
+                yield namespace_of(limits), name_of(limits), rule
+
+
+def _given(facts: Facts) -> Iterator[tuple[str, str, Amounts]]:
+    """Namespace, LimitRange, and the requests that it gives to containers without own values."""
+    for namespace, name, rule in _container_rules(facts):
+        requests = amounts(container_defaults(rule)[1])
+        place = f"LimitRange {facts.name(f'{namespace}/{name}')}"
+        yield namespace, place, {resource: value for resource, value in requests.items() if value}
+
+
+def _gpus_by_default(facts: Facts) -> Iterator[Finding]:
+    for _, place, given in _given(facts):
+        for resource, count in accelerators(given).items():
+            problem = (
+                "given to each container without own values, so pods without GPUs take GPUs: the API server fills a"
+                " missing default with max"
+            )
+            yield Finding(place, f"{count} {resource}", problem, f"set default and defaultRequest of {resource} to 0")
+
+
+def _not_covered(facts: Facts) -> Iterator[Finding]:
+    # If the configuration is unknown, Kueue is assumed to ignore what this program has it ignore.
+    settings: Manifest = {"excludeResourcePrefixes": [*UNCOVERED]}
+    if facts.configuration is not None:
+        settings = map_at(facts.configuration, "resources")
+    if text_at(settings, "quotaCheckStrategy") == "IgnoreUndeclared":
+        return
+    excluded = tuple(list_at(settings, "excludeResourcePrefixes"))
+    queues = facts.queues.cluster_queues
+    for namespace, place, given in _given(facts):
+        for queue in sorted({*facts.queues.homes.get(namespace, {}).values()} & {*queues}):
+            covered = {resource for _, resource in queues[queue].spec.quotas}
+            lacking = [name for name in given if name not in covered and not name.startswith(excluded)]
+            if covered and lacking:
+                problem = (
+                    f"is requested for containers without own values, but ClusterQueue {facts.name(queue)} has no quota"
+                    " of it: Kueue never admits their workloads"
+                )
+                fix = "add it to the queue, or remove it from the LimitRange"
+                yield Finding(place, f"default {', '.join(lacking)}", problem, fix)
+
+
+def _limit_ranges(facts: Facts) -> Iterator[Finding]:
+    by_namespace: dict[str, list[tuple[str, dict[str, Json]]]] = {}
+    for namespace, name, rule in _container_rules(facts):
+        by_namespace.setdefault(namespace, []).append((name, rule))
     for namespace, rules in sorted(by_namespace.items()):
         for ((one, lower), (other, upper)), (low, high, contradiction) in product(product(rules, rules), _BELOW):
             ceiling, where = map_at(upper, high), "" if one == other else f" of {facts.name(other)}"
@@ -261,5 +324,7 @@ def _default_priorities(facts: Facts) -> Iterator[Finding]:
 
 DEFAULTS: Final = (
     Rule("limit-ranges-contradict", "wrong", ("LimitRange",), _limit_ranges, own=True),
+    Rule("gpus-by-default", "wrong", ("LimitRange",), _gpus_by_default, own=True),
+    Rule("default-not-covered", "wrong", ("LimitRange", "LocalQueue", "ClusterQueue"), _not_covered),
     Rule("default-priorities", "wrong", ("PriorityClass",), _default_priorities),
 )

@@ -44,7 +44,8 @@ def screen(survey: Survey) -> Group:
 
 def heading(survey: Survey) -> Iterator[str]:
     """Objects and operators of the cluster."""
-    yield ", ".join(plural(count, _NOUNS[kind]) for kind, count in survey.counts.items() if count) or "nothing readable"
+    counts = [plural(count, _NOUNS[kind]) for kind, count in survey.counts.items() if count]
+    yield ", ".join(counts) or "no nodes, queues, pods or workloads are readable"
     yield f"operators: {', '.join(survey.operators) or 'none found'}"
 
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.json import Json, at, list_at, text_at
+from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.cluster.bound import read_checked
+from gpu_tenancy.cluster.pods import Manifest
 from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, Kind, State
 from gpu_tenancy.cluster.supply import Facts, Names, Pool, Total
 from gpu_tenancy.kube.client import Cluster
@@ -64,27 +65,29 @@ def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
     state = read_checked(cluster, KINDS, cluster.namespace)
     groups = (version.rpartition("/")[0] for version in (KUEUE, VOLCANO))
     served = {group: cluster.versions(group) for group in groups}
-    return Facts(state, served, _managed(cluster), Names(anonymous=anonymous))
+    return Facts(state, served, _configuration(cluster), Names(anonymous=anonymous))
 
 
-def _managed(cluster: Cluster) -> Json:
-    # Selector of namespaces that Kueue manages whole; None for none or unknown. Without a selector, all namespaces
-    # except those of Kubernetes and Kueue. Pods are managed only with their integration.
-    # https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/:
+def _configuration(cluster: Cluster) -> Manifest | None:
     try:
         found = cluster.get(*_CONFIGURATION)
     except ApiError as error:
         if error.status != FORBIDDEN:
             raise
         return None
+    return configuration_of(found or {})
+
+
+def configuration_of(config: Manifest) -> Manifest | None:
+    """Kueue's configuration in its ConfigMap; empty for Kueue's defaults, None if it is not valid YAML.
+
+    https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/
+    """
     try:
-        written: Json = parse(text_at(found or {}, "data", "controller_manager_config.yaml"))
+        written: Json = parse(text_at(config, "data", "controller_manager_config.yaml"))
     except UnreadableError:
         return None
-    if not isinstance(written, dict) or written.get("manageJobsWithoutQueueName") is not True:
-        return None
-    with_pods = "pod" in list_at(written, "integrations", "frameworks")
-    return (at(written, "managedJobsNamespaceSelector") or {}) if with_pods else None
+    return written if isinstance(written, dict) else {}
 
 
 def survey(facts: Facts) -> Survey:

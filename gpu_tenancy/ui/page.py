@@ -129,7 +129,7 @@ def _submitted(board: Board, jobs: Sequence[JobRow]) -> dict[str, object]:
             "user": job.user,
         }
         lines.append(Line(job.name, (board.team, job.kind, job.name), cells, _TONES.get(job.state)))
-    return _listed(f"Jobs and servers: {len(jobs)}", lines, len(jobs), f"tenancy jobs {board.team}")
+    return _listed(f"Jobs and servers: {len(jobs)}", lines, len(jobs), f"tenancy queue {board.team} -v")
 
 
 def _tables(usage: Usage) -> Iterator[Table]:

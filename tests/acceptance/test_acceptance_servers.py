@@ -5,7 +5,19 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from acceptance_builders import Manifest, declared, flat, in_waves, moved, only, refusal
+from acceptance_builders import (
+    Manifest,
+    Server,
+    admitted,
+    an_account,
+    declared,
+    flat,
+    in_waves,
+    moved,
+    only,
+    refusal,
+    refused_soon,
+)
 from builders import Data, server, stack, team
 from removing import remove
 
@@ -61,6 +73,51 @@ def test_objects_of_measured_servers_are_kept_as_written(
         assert kept
         if one["kind"] in {"ScaledObject", "ServiceMonitor"}:
             assert at(kept, "spec") == one["spec"]
+
+
+def free() -> Data:
+    """A stack with the keys whose defaults builders have: of a namespace, probes, paces, limits and an endpoint."""
+    pace = {"up": {"stabilizationWindow": "0s", "pods": 4}, "down": {"percent": 50, "period": "30m"}}
+    chat = server(
+        replicas={"min": 1, "max": 2},
+        scaleOn=pace,
+        cpu=2,
+        memory="16Gi",
+        limits={"cpu": 3, "memory": "24Gi"},
+        probes={"period": "5s", "timeout": "2s", "failures": 6, "readyAfter": "0s", "aliveAfter": "2m"},
+        surge=0,
+    )
+    budget = {"requests": {"cpu": 4, "memory": "32Gi"}, "limits": {"cpu": 6, "memory": "48Gi"}}
+    of_namespace = {"labels": {"example.com/unit": "vision"}, "annotations": {"example.com/contact": "x" * 1000}}
+    quota = {"h100": {"cpu": {"guaranteed": 4}, "memory": {"guaranteed": "32Gi"}}}
+    h100 = {"h100": {"guaranteed": 2}}
+    own = team(gpus=h100, quota=quota, serving={"s": chat}, compute=budget, **of_namespace)
+    endpoint = {"bucket": "s3://ml/v3", "endpoint": "http://minio.storage.svc:9000"}
+    return stack(teams={"a": own}, datasets={"d": endpoint})
+
+
+def test_own_settings_of_a_team_are_accepted(cluster: Cluster, namespace: str) -> None:
+    assert Server(cluster, namespace).refusals(declared(free())) == []
+
+
+def test_limits_above_requests_fit_the_quota(cluster: Cluster, namespace: str) -> None:
+    made = declared(free())
+    bounds = [moved(dict(only(made, kind)), namespace) for kind in ("ResourceQuota", "LimitRange")]
+    template = only(made, "Deployment")["spec"]["template"]
+    try:
+        an_account(cluster, namespace)
+        for one in bounds:
+            cluster.apply(one)
+        pod = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}
+        for number in range(2):  # as many as the server can have
+            cluster.create(admitted(cluster, {**pod, "metadata": {"name": f"s-{number}", "namespace": namespace}}))
+        refused_soon(cluster, "exceeded quota", {**pod, "metadata": {"name": "s-2", "namespace": namespace}})
+        greedy = deepcopy(pod)
+        greedy["spec"]["containers"][0]["resources"]["limits"]["memory"] = "25Gi"
+        place: Any = {"name": "greedy", "namespace": namespace}
+        assert "limit to request ratio" in refusal(lambda: cluster.create({**greedy, "metadata": place}, dry_run=True))
+    finally:
+        remove(cluster, bounds)
 
 
 def _set(*path: str | int, value: object) -> Callable[[Any], None]:

@@ -83,8 +83,8 @@ def test_who_can_answers_the_same_from_the_stack_and_the_cluster(asked: tuple[st
 
 
 def test_the_control_plane_is_counted_and_shown_on_request(desk: Desk) -> None:
-    few, every = (desk.run("access", "who-can", "list", "secrets", "--live", *more) for more in ((), ("--all",)))
-    assert "of the control plane and of operators not shown (use --all)" in few.stderr
+    few, every = (desk.run("access", "who-can", "list", "secrets", "--live", *more) for more in ((), ("--verbose",)))
+    assert "of the control plane and of operators not shown (use --verbose)" in few.stderr
     assert "group:system:masters" not in few.stdout
     assert "group:system:masters whole cluster cluster-admin" in " ".join(every.stdout.split())
 
@@ -106,7 +106,7 @@ def test_a_binding_that_the_stack_does_not_have_is_reported(desk: Desk, cluster:
     finally:
         cluster.delete(Reference.of(binding))
     reason = "allowed by the cluster, not by the stack; remove the binding, or add it to the stack"
-    assert who.exit_code == 2
+    assert who.exit_code == 3
     assert f"error: user:ann@example.com in {OTHER}: {reason}" in who.stderr
     assert "group:system:authenticated" in who.stdout
 
@@ -121,7 +121,7 @@ def test_a_role_that_was_not_deployed_is_reported(desk: Desk, cluster: Cluster) 
         metadata: Manifest = {"name": "gpu-tenancy-leads", "namespace": SIBLING}
         kept: Manifest = {key: value for key, value in binding.items() if key != "metadata"}
         cluster.apply({**kept, "metadata": metadata})
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert (
         f"error: group:research-leads in {SIBLING}: allowed by the stack, not by the cluster; deploy the stack"
         in result.stderr

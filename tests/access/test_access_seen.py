@@ -96,8 +96,8 @@ def test_an_auditor_sees_what_the_cluster_has(asked: Any) -> None:
     known = {"ClusterRole": roles, "Role": ROLES, "ClusterRoleBinding": WHOLE, "RoleBinding": WITHIN[:1]}
     seen = asked("create", "pods/exec", "-n", OWN, "-o", "json", **known)
     assert who(seen) == [("user:root", "cluster-admin")]
-    assert "1 of the control plane and of operators not shown (use --all)" in seen.stderr
-    every = asked("create", "pods/exec", "-n", OWN, "-o", "json", "--all", **known)
+    assert "1 of the control plane and of operators not shown (use --verbose)" in seen.stderr
+    every = asked("create", "pods/exec", "-n", OWN, "-o", "json", "--verbose", **known)
     assert who(every) == [("serviceaccount:kube-system/cleaner", "cluster-admin"), ("user:root", "cluster-admin")]
     assert who(asked("get", "pods", "-o", "json", **known)) == [
         (f"serviceaccount:{OWN}/ci", "gpu-tenancy-researcher"),

@@ -2,36 +2,33 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from foreign_clusters import cluster_of, objects
 from object_server import serving
-from rendered_stacks import stack_of_repository
 from repository import ROOT
 from typer.testing import CliRunner
 
 from gpu_tenancy.adopt.adopting import Adopted, adopt
 from gpu_tenancy.adopt.show import data, lines, written
 from gpu_tenancy.adopt.tenancy import OPERATED, Seen
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cluster.reading import Kind, Missing, State, current
 from gpu_tenancy.cluster.supply import Facts
-from gpu_tenancy.embedded.nodes import node_shapes
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
 
 Data = dict[str, Any]
 HIDDEN = "NetworkPolicy"  # an unprivileged user does not know whether the cluster has this kind
-FOREIGN = ROOT / "tests" / "survey" / "clusters" / "consistent.yaml"
 
 
 def foreign() -> list[Data]:
     """A foreign cluster: queues and quotas have other names than in a stack, and machines no type."""
-    return list(yaml.safe_load_all(FOREIGN.read_text(encoding="utf-8")))
+    return [each for each in objects() if each["kind"] != "ConfigMap"]
 
 
 def adopted(
@@ -43,23 +40,6 @@ def adopted(
     state = State({kind: tuple(found) for kind, found in by_kind.items()}, missing or {})
     seen = Seen(Facts(state), groups=frozenset(groups))
     return adopt(seen, "adopted", lambda one: None if missing and one.kind == HIDDEN else False, ROOT)
-
-
-def cluster_of(name: str) -> list[Data]:
-    """The objects of a stack of this repository without labels and annotations of this program, with its nodes."""
-    made = stack_of_repository(name)
-    objects: list[Data] = [deepcopy(dict(item.manifest)) for item in made.objects]
-    default = {"storageclass.kubernetes.io/is-default-class": "true"}
-    objects.append({"kind": "StorageClass", "metadata": {"name": "any", "annotations": default}})
-    for shape in node_shapes(made.stack):
-        node: Data = dict(shape.manifest)
-        node["status"] = {"allocatable": dict(shape.capacity), "capacity": dict(shape.capacity)}
-        objects.append(node)
-    for each in objects:
-        for marks in ("labels", "annotations"):
-            kept = each["metadata"].get(marks, {})
-            each["metadata"][marks] = {key: value for key, value in kept.items() if "gpu-tenancy" not in key + value}
-    return objects
 
 
 def test_what_the_api_server_adds_is_no_difference() -> None:
@@ -80,12 +60,21 @@ def test_what_the_api_server_adds_is_no_difference() -> None:
 MADE = {("Namespace", "metadata.labels.app.kubernetes.io/managed-by")}
 
 
-@pytest.mark.parametrize("name", ["example-three-teams", "example-tree", "example-shared-queue", "example-elastic"])
+# Objects of people that adoption names and leaves alone.
+LEFT = {
+    "example-three-teams": [],
+    "example-tree": [],
+    "example-shared-queue": ["Job vision/nightly"],
+    "example-elastic": [f"RoleBinding namespace{number}/gpu-tenancy-researchers" for number in range(1, 5)],
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
 def test_a_stack_is_read_back_from_its_objects(name: str) -> None:
     made = adopted(cluster_of(name))
     assert made.problems == ()
     assert {(each.kind, each.field) for each in made.differences} == MADE
-    assert made.left == []
+    assert [text.partition(":")[0] for text in made.left] == LEFT[name]
     assert not {"ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue", "ResourceQuota", "LimitRange"} & {*made.new}
 
 
@@ -108,7 +97,10 @@ def test_local_stack_differs_only_in_gangs_and_topology() -> None:
         ("ResourceFlavor", "l4", "topologyName"),
         ("ResourceQuota", "ml-research/budget", "com/gpu"),
     }
-    assert made.left == ["Queue ml-research-l4 of Volcano: a stack has gangs by team and flavor"]
+    assert "Queue ml-research-l4 of Volcano: a stack has gangs by team and flavor" in made.left
+    assert {text.split()[0] for text in made.left} == {
+        "Deployment", "Job", "NetworkPolicy", "PersistentVolumeClaim", "Queue", "RoleBinding", "Topology",
+    }  # fmt: skip
     assert made.sections["teams"]["ml-production"]["objects"] == {"pods": 200, "services": 50}
 
 
@@ -126,10 +118,66 @@ def test_objects_of_others_stay_beside_those_of_the_stack() -> None:
     assert red["gpus"] == {"big": {"guaranteed": 8, "limit": 16}}
     assert (red["preemption"], red["containers"]) == ({"withinClusterQueue": "Never"}, {"max": {"cpu": "8"}})
     shown = list(lines(made))
-    left = "ClusterQueue red-queue: its quota is promised beside that of the stack until you delete it"
+    left = "ClusterQueue red-queue, blue-queue: its quota is promised beside that of the stack until you delete it"
     assert f"not in the stack: {left}" in shown
-    alike = "metadata.labels.cost-center, metadata.labels.owner"
-    assert f"differs: Namespace blue, red: {alike}: not set → unknown" in shown
+    assert "differs: Namespace blue, red: metadata.labels.cost-center: not set → unknown" in shown
+    assert "differs: Namespace red: metadata.labels.owner: not set → red" in shown
+
+
+# Clusters of others with a queue, and what their stacks do not have.
+CLUSTERS = (
+    "consistent",
+    "tutorial",
+    "kueue-cohort-v1beta1",
+    "kueue-named",
+    "slack-queue",
+)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_adoption_names_each_object_of_a_cluster(name: str) -> None:
+    cluster = objects(name)
+    made = adopted(cluster)
+    adopts, shown = set(made.sections["cluster"].get("adopt", ())), "\n".join(lines(made))
+    for each in cluster:
+        one = Reference.of(each)
+        named = one.name in shown.replace(",", " ").replace(":", " ").replace("/", " ").split()
+        assert one.adoptable in adopts or named or each["kind"] in {"ConfigMap", "Node"}, each
+
+
+def test_pool_without_a_gpu_model_is_assumed() -> None:
+    cluster = foreign()
+    for each in cluster:
+        if each["kind"] == "Node":
+            del each["metadata"]["labels"]["nvidia.com/gpu.product"]
+    made = adopted(cluster)
+    assert made.assumed == ["pools.big.gpu: no node shows the GPU model; set it"]
+    assert f"assumed: {made.assumed[0]}" in lines(made)
+
+
+def test_refuses_a_cluster_without_kueue() -> None:
+    with pytest.raises(ConsoleError, match="the cluster has no Kueue"):
+        adopted(foreign(), {"LocalQueue": Missing("LocalQueue", "queues", "not served", "")})
+
+
+def test_tutorial_is_adopted_into_a_valid_stack() -> None:
+    made = adopted(objects("tutorial"))
+    assert made.problems == ()
+    assert made.sections["cohorts"] == {"root.a": {}}
+    assert made.sections["pools"]["h100-80gb"] == {
+        "cpu": "64", "memory": "256Gi", "gpu": "NVIDIA-H100-80GB-HBM3", "gpusPerNode": 8, "nodes": 2,
+    }  # fmt: skip
+    assert made.sections["teams"]["test-production"]["gpus"] == {
+        "a100-80gb": {"guaranteed": 32, "limit": 48},
+        "h100-80gb": {"guaranteed": 16, "limit": 16},
+    }
+    research = made.sections["teams"]["test-research"]
+    assert "compute" not in research
+    assert research["objects"]["pods"] == 50
+    below = "Team test-research: compute.requests.cpu: 64 is less than the 512 cpu that the team's queues can admit"
+    assert any(text.startswith(below) for text in made.left)
+    h100 = "no node has the labels of its flavor; 2 nodes for the quota of queues; correct it"
+    assert made.assumed == [f"pools.h100-80gb: {h100}"]
 
 
 def test_writes_an_undeployable_stack_with_its_problems() -> None:

@@ -105,7 +105,7 @@ def test_a_comment_is_made_of_what_previews_write(project: Project, tmp_path: Pa
     seen = tenancy("stack", "comment", out, "--out", out / "comment.md")
     assert (seen.exit_code, seen.output) == (1, "")
     text = (out / "comment.md").read_text(encoding="utf-8")
-    assert "| ✗ | `later-bad` | invalid stack |\n| ✓ | `good` | OK |" in text
+    assert "| ✗ | `later-bad` | error, not evaluated |\n| ✓ | `good` | OK |" in text
     assert "teams.speech.teir: unknown key" in text
     refused = tenancy("stack", "comment", out / "good", "--out", tmp_path / "comment.md")
     assert refused.stderr == (
@@ -121,7 +121,7 @@ def test_an_internal_error_of_a_preview_is_recorded(
 
     monkeypatch.setattr("gpu_tenancy.review.build.review", broken)
     tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder)
-    assert (tmp_path / "out" / "exit-code").read_text() == "3\n"
+    assert (tmp_path / "out" / "exit-code").read_text() == "1\n"
     assert "ZeroDivisionError: division by zero" in (tmp_path / "out" / "errors.txt").read_text()
 
 
@@ -278,7 +278,7 @@ def follows_an_edit_and_counts_a_server_that_is_older_than_kueue(home: Home) -> 
     edited["teams"]["audio"] = team()
     home.project.write("good", edited)
     third = home.up(controllers="all")
-    assert third.returncode == 2, "Kueue does not count the pods of a Deployment that is older than it"
+    assert third.returncode == 3, "Kueue does not count the pods of a Deployment that is older than it"
     assert "✗ no queue has more GPUs on nodes than it counts" in third.stdout
     after = versions(home, "good")
     new = {name for name in after if name not in before}
@@ -331,7 +331,7 @@ def replaces_it_by_a_good_stack_only(home: Home) -> None:
 
 def queues_with_controllers(home: Home) -> None:
     older = home.up(controllers="all")
-    assert older.returncode == 2, "Kueue does not count the pods of a Deployment that is older than it"
+    assert older.returncode == 3, "Kueue does not count the pods of a Deployment that is older than it"
     assert "✗ no queue has more GPUs on nodes than it counts" in older.stdout
     (again,) = re.findall("`(kubectl delete deployment api -n vision)`", " ".join(older.stdout.split()))
     if shutil.which("kubectl"):

@@ -255,7 +255,6 @@ ADOPT: Final = "tenancy cluster adopt --out stacks/Pulumi.adopted.yaml"
         ("admin", "tenancy cluster hold bigger --dry-run", (1, "bigger: no team, flavor or pool has this name")),
         ("admin", "tenancy cluster release", (0, "nothing is held")),
         ("admin", "tenancy usage", (0, "total nvidia.com/gpu: 16 guaranteed")),
-        ("admin", "tenancy stack move 2 a100 --from research --to production --stack dev --dry-run", (0, "10 (was 8)")),
         # Without rights they say what is missing and whom to ask.
         ("researcher", "tenancy cluster inspect", (0, "not readable: LocalQueue, Workload")),
         ("researcher", "tenancy cluster snapshot --out snapshot.json", (1, "LocalQueues not readable")),
@@ -338,13 +337,6 @@ def test_an_impossible_project_is_refused_and_not_written(
 def test_the_clouds_sdk_is_an_extra_of_the_requirement(tmp_path: Path) -> None:
     start(tmp_path / "two", clouds=("gcp", "aws"))
     assert f"gpu-tenancy[aws,gcp]=={version('gpu-tenancy')}\n" in (tmp_path / "two/requirements.txt").read_text()
-
-
-def test_the_registry_of_images_is_that_of_the_example(tmp_path: Path) -> None:
-    start(tmp_path / "new", registry="ghcr.io/example")
-    assert 'image: "ghcr.io/example/ml/train:1.0.0"' in (tmp_path / "new/stacks/Pulumi.dev.yaml").read_text()
-    with pytest.raises(ConsoleError, match="'Docker Hub' is not a registry; use its host"):
-        start(tmp_path / "other", registry="Docker Hub")
 
 
 def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Report) -> None:

@@ -33,7 +33,6 @@ from gpu_tenancy.embedded.platform import PartStatus, Platform
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.explain.fit import Fitting
 from gpu_tenancy.explain.show import fitting
-from gpu_tenancy.gitops.changed import listed
 from gpu_tenancy.model.project import existing_stacks, read_stack
 from gpu_tenancy.packs.configuration import read_config
 from gpu_tenancy.pages.tables import environment
@@ -178,11 +177,6 @@ def test_a_preview_of_pulumi_has_bounds(tmp_path: Path, content: str) -> None:
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ConsoleError, match=r"preview\.json: not valid JSON"):
         read_real(file, Rendered("p", "s", (), {}), None, ())
-
-
-def test_a_list_of_stacks_has_bounds() -> None:
-    with pytest.raises(ConsoleError, match=r"--among: .* is not a JSON list"):
-        listed(DEEP)
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,10 @@ def test_a_stack_that_keeps_all_mandatory_rules_is_fine(project: Project, theirs
     assert seen.stdout.endswith("policies: 3 passed, no mandatory violations (theirs 0.0.1)\n")
 
 
-def test_a_mandatory_violation_is_exit_code_2_and_comes_first(project: Project, theirs: Path) -> None:
+def test_a_mandatory_violation_is_exit_code_3_and_comes_first(project: Project, theirs: Path) -> None:
     file = config(theirs, few_jobs={"most": 0}, account_name={"names": ["workload"]})
     seen = tenancy("preview", "good", "--policy", f"{theirs}={file}", project=project.folder)
-    assert (seen.exit_code, seen.stderr) == (2, "")
+    assert (seen.exit_code, seen.stderr) == (3, "")
     lines = seen.stdout[seen.stdout.index("✗ 1 jobs") :].splitlines()
     assert lines[:2] == ["✗ 1 jobs, the first under gpu-tenancy:tenancy:TrainingJob", "  few-jobs, unspecified, theirs"]
     assert lines[2:4] == ["! is called workload", "  account-name, low, theirs"]
@@ -85,7 +85,7 @@ def test_a_mandatory_violation_is_exit_code_2_and_comes_first(project: Project, 
 def test_shipped_packs_use_the_settings_of_the_environment(project: Project) -> None:
     project.write("named", small(environment="prod"))
     seen = tenancy("preview", "named", "--policy", "workloads", "--policy", "clouds", project=project.folder)
-    assert seen.exit_code in {0, 2}
+    assert seen.exit_code in {0, 3}
     assert "gpu-workloads 0.1.0, " in seen.stdout
     assert "(gpu-workloads 0.1.0, gpu-clouds 0.1.0)" in seen.stdout
 
@@ -93,7 +93,7 @@ def test_shipped_packs_use_the_settings_of_the_environment(project: Project) -> 
 def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, theirs: Path) -> None:
     file = config(theirs, image_pinned={"enforcementLevel": "mandatory", "mutable": ["*"]})
     seen = tenancy("preview", "good", "--policy", f"workloads={file}", project=project.folder)
-    assert seen.exit_code == 2
+    assert seen.exit_code == 3
     assert "✗ Deployment vision/api, container server: " in seen.stdout
     words = " ".join(seen.stdout.split())
     assert "has a mutable tag; set a version tag or a digest, in `image` of the job or server in the stack" in words

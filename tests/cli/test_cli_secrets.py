@@ -67,7 +67,7 @@ def test_values_in_the_cluster_are_in_no_output_and_no_file(home: Home) -> None:
         file = home.folder / "job.yaml"
         file.write_text(yaml.safe_dump(job()))
         misspelt = run("fit", "vision", "-f", file, "--embedded")
-        assert misspelt.returncode == 2
+        assert misspelt.returncode == 3
         assert "Secret wandb has no key TOKN (env B of container main)" in misspelt.stdout
         for command in (("usage",), ("why", "vision/nightly"), ("why", "vision/api"), ("local", "status")):
             run(*command, *(("--embedded",) if command != ("local", "status") else ()))

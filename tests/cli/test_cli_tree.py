@@ -1,5 +1,6 @@
 """The tree of commands, the imports of each start, the project of a command, and kubectl's errors."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from command_lines import GROUPS, TREE
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at
 from gpu_tenancy.base.progress import PATIENCE, patient
+from gpu_tenancy.base.terminal import ExitCode
+from gpu_tenancy.cli.documentation import command_tree
+from gpu_tenancy.cli.stack_reference import head
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.jobs.kubectl import Kubectl
 from gpu_tenancy.model.project import project_folder, project_name, read_stack, stack_names
@@ -27,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_help_has_the_commands_of_every_day_and_groups() -> None:
     words = re.findall(r"^│ (\S+)  ", tenancy("--help").stdout, re.MULTILINE)
     commands = [word for word in words if not word.startswith("-")]
-    of_jobs = ["submit", "queue", "jobs", "claims", "logs", "top", "cancel", "requeue", "why", "fit", "ui"]
-    assert commands == ["preview", "up", "usage", *of_jobs, "whatif", "replay", "cost", "size", *GROUPS]
+    of_jobs = ["submit", "queue", "claims", "logs", "top", "cancel", "requeue", "why", "fit", "ui"]
+    assert commands == ["preview", "up", "destroy", "usage", *of_jobs, "whatif", "replay", "cost", *GROUPS]
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -39,6 +43,42 @@ def test_the_help_of_a_group_has_a_sentence_for_each_command(group: str) -> None
 
 def test_the_version_is_that_of_the_package() -> None:
     assert tenancy("--version").stdout == f"tenancy {version('gpu-tenancy')}\n"
+
+
+LINES = [name for name, _ in command_tree(TREE)]
+
+
+def test_commands_and_options_stay_few() -> None:
+    helps: dict[str, set[str]] = {}
+    for _, command in command_tree(TREE):
+        for option in command.params:
+            for name in (*option.opts, *option.secondary_opts):
+                helps.setdefault(name, set()).add(getattr(option, "help", "") or "")
+    long = {name for name in helps if name.startswith("--")}
+    assert (len(LINES) <= 45, len(long) <= 60) == (True, True), (len(LINES), len(long))
+    assert helps["--all"] == helps["-A"] == {"Show all teams."}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_exits_as_click_programs_do(line: str) -> None:
+    assert tenancy(*line.split(), "--help").exit_code == ExitCode.OK
+    assert tenancy(*line.split(), "--no-such-option").exit_code == ExitCode.USAGE
+
+
+def test_no_command_has_another_exit_code() -> None:
+    """`sys.exit` in other rooms ends modules that are no command."""
+    found = [
+        (file.name, ast.unparse(call.args[0]))
+        for file in (ROOT / "gpu_tenancy").rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and call.args
+        if ast.unparse(call.func) == "typer.Exit" or (file.name == "main.py" and ast.unparse(call.func) == "sys.exit")
+    ]
+    assert len(found) > 10
+    known = re.compile(r"(terminal\.)?ExitCode\.[A-Z]+")
+    assert {code for _, code in found if not known.match(code)} == {"code"}, found  # that of the worst preview
+    described = re.findall(r"^\| (\d+) \|", head("commands"), re.MULTILINE)
+    assert [code.value for code in ExitCode] == [*map(int, described)] == [0, 1, 2, 3, 130]
 
 
 def told() -> Iterator[tuple[str, str]]:

@@ -111,6 +111,7 @@ def quota(hard: Data, used: Data | None = None, **spec: Any) -> Data:
 
 
 GPUS = f"requests.{GPU}"
+RAISE = "ask the platform team to raise the quota"
 
 
 @pytest.mark.parametrize(
@@ -118,8 +119,9 @@ GPUS = f"requests.{GPU}"
     [
         ({GPUS: "16"}, "0", "now", [f"{GPUS} 16 requested, 16 of 16 free"]),
         ({GPUS: "16"}, "4", "later", [f"{GPUS} 16 requested, 4 of 16 used; 4 must be released first"]),
-        ({GPUS: "15", "pods": "1"}, "0", "never", [f"{GPUS} 16 requested, exceeds the quota of 15",
-         "pods 2 requested, exceeds the quota of 1"]),
+        ({GPUS: "15", "pods": "1"}, "0", "never",
+         [f"{GPUS} 16 requested, exceeds the quota of 15; request at most 15, or {RAISE}",
+         f"pods 2 requested, exceeds the quota of 1; request at most 1, or {RAISE}"]),
     ],
 )  # fmt: skip
 def test_a_quota_has_room_now_later_or_never(hard: Data, used: str, verdict: str, words: list[str]) -> None:
@@ -281,7 +283,8 @@ RUNNING = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase
         ([node("n1"), node("n2")], RUNNING, 2, "later", ["2 suitable nodes, room for 0 such pods now and 2 when empty",
          "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node"]),
         ([node(gpus=4)], [], 1, "never",
-         ["a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu"]),
+         [("a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu;"
+           " request less in each pod")]),
         ([node()], [], 3, "later",
          ["1 suitable node, room for 1 such pod now and 1 when empty; the autoscaler must add nodes"]),
         ([node(model="l4")], [], 1, "later", ["no node of flavor a100 exists yet; the autoscaler must add one"]),

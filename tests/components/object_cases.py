@@ -17,9 +17,12 @@ The keys of a case are places or sections of the stack, whose values are JSON me
 A path has keys, `[0]`, `[KEY=VALUE]`, `[KEY]` for keys with dots, and `[]` for each item. `pods` are all pod specs,
 `pod` and `template` the value that all pods or their templates have, `@NAME` an attribute of the registration. Texts
 are parsed where a path goes on. Expected values are compared, or checked by tag: `!absent`, `!has`, `!lacks`, `!keys`,
-`!count`.
+`!count`, and `!grants` for an IAM policy: requests that it allows (`allow`) and does not (`deny`), each an action, a
+resource, and perhaps values of condition keys.
 """
 
+import json
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -67,6 +70,9 @@ class Check:
             return len(found) == self.value
         if self.kind == "keys":
             return sorted(found) == sorted(self.value)
+        if self.kind == "grants":
+            rows = [(row, word == "allow") for word, requests in self.value.items() for row in requests]
+            return all(allowed(found, *row) is may for row, may in rows)
         if self.kind == "has":
             return self._has(found)
         return not any(part in found for part in self._parts)
@@ -104,7 +110,7 @@ def _none(loader: yaml.SafeLoader, node: yaml.Node) -> object:
     return _NONE
 
 
-for _kind in ("absent", "has", "lacks", "keys", "count"):
+for _kind in ("absent", "has", "lacks", "keys", "count", "grants"):
     _Loader.add_constructor(f"!{_kind}", partial(_check, _kind))
 _Loader.add_constructor("!unknown", _unknown)
 _Loader.add_constructor("!none", _none)
@@ -286,3 +292,52 @@ def _of_file(file: Path) -> Iterator[Any]:
         slow = [pytest.mark.slow] if expected.pop("slow", False) else []
         expected.pop("with", None)
         yield pytest.param(Case(table["program"], made, expected), id=f"{file.stem}: {name}", marks=slow)
+
+
+# IAM policies as AWS evaluates them: an evaluator of its own, which shares nothing with the code that writes policies
+
+
+_EVERYONE: Final = {"AWS": "*"}
+
+
+def allowed(policy: str, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
+    """Whether a policy (a JSON document) allows an action such as `s3:GetObject` on an ARN.
+
+    `context` has the request's values of condition keys. Raises KeyError for an element or operator unknown here.
+    """
+    effects = [
+        statement["Effect"]
+        for statement in json.loads(policy)["Statement"]
+        if statement.get("Principal", _EVERYONE) == _EVERYONE and _is_about(statement, action, resource, context or {})
+    ]
+    return "Allow" in effects and "Deny" not in effects
+
+
+def _is_about(statement: Mapping[str, Any], action: str, resource: str, context: Mapping[str, str]) -> bool:
+    if unknown := statement.keys() - {"Sid", "Effect", "Principal", "Action", "Resource", "Condition"}:
+        raise KeyError(*unknown)
+    return (
+        any(_matches_pattern(pattern.lower(), action.lower()) for pattern in _listed(statement["Action"]))
+        and any(_matches_pattern(pattern, resource) for pattern in _listed(statement["Resource"]))
+        and all(
+            key in context and any(OPERATORS[name](value, context[key]) for value in _listed(values))
+            for name, of_operator in statement.get("Condition", {}).items()
+            for key, values in of_operator.items()
+        )
+    )
+
+
+def _matches_pattern(pattern: str, text: str) -> bool:
+    parts = {"*": ".*", "?": "."}
+    return re.fullmatch("".join(parts.get(char, re.escape(char)) for char in pattern), text) is not None
+
+
+OPERATORS: Final[Mapping[str, Callable[[str, str], bool]]] = {
+    "Bool": operator.eq,
+    "StringEquals": operator.eq,
+    "StringLike": _matches_pattern,
+}
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

@@ -10,76 +10,28 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import CREATED, Data, planned, stack, team
+from builders import stack, team
 from components_builders import Program, tenancy
 from loopback import Handler, serving
 from starts import GUARD
 
 from components import notebook_server
-from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOKS
-from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS
+from gpu_tenancy.model.names import NOTEBOOKS
 
 TOKEN = "a-token-of-the-notebook"  # noqa: S105 - of the test
 IDLE = 3600
-
-
-def sections(cluster: Data | None = None, **fields: Any) -> Data:
-    notebooks = {
-        "images": ["registry.example.com/notebook:1.0"],
-        "sizes": {"small": {}, "gpu": {"gpus": 1, "cpu": 4, "memory": "16Gi"}},
-        "home": {"size": "20Gi"},
-        "longest": "8h",
-        **fields,
-    }
-    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, notebooks=notebooks), "b": team()}
-    return stack(teams=teams, **({"cluster": cluster} if cluster else {}))
 
 
 def manifest(program: Program, kind: str, name: str, namespace: str = "") -> Any:
     return cast("Any", program.only(kind, name, namespace).manifest)
 
 
-def test_notebooks_have_sizes_with_all_amounts_and_a_home() -> None:
-    made = tenancy(sections(CREATED))
-    data = manifest(made, "ConfigMap", NOTEBOOKS, "a")["data"]
-    assert json.loads(data["notebooks.json"]) == {
-        "images": ["registry.example.com/notebook:1.0"],
-        "sizes": {
-            "small": {"flavor": "cpu", "gpus": 0, "cpu": "1", "memory": "4Gi"},
-            "gpu": {"flavor": "h100", "gpus": 1, "cpu": "4", "memory": "16Gi"},
-        },
-        "home": {"size": "20Gi", "access_mode": "ReadWriteOnce", "storage_class": "gpu-tenancy-gp3"},
-        "idle": 3600,
-        "longest": 28800,
-    }
-    assert data["notebook.py"] == Path(notebook_server.__file__).read_text(encoding="utf-8")
-    assert [one.name for one in planned(sections(CREATED)).storage_classes] == ["gpu-tenancy-gp3"]
-    assert made.every("ConfigMap", NOTEBOOKS, "b") == []
-
-
-def test_one_job_stops_notebooks_in_teams_that_have_some() -> None:
-    made = tenancy(sections())
-    pod = made.spec("CronJob", "stop")["jobTemplate"]["spec"]["template"]["spec"]
-    assert pod["serviceAccountName"] == "stop"
-    (container,) = pod["containers"]
-    assert {"name": "TEAMS", "value": "a=28800"} in container["env"]
-    assert NOTEBOOK in container["command"][-1]
-    role = f"gpu-tenancy-{NOTEBOOK_STOPS}"
-    (binding,) = made.every("RoleBinding", role)
-    assert binding.namespace == "a"
-    assert manifest(made, "RoleBinding", role)["subjects"] == [
-        {"kind": "ServiceAccount", "name": "stop", "namespace": NOTEBOOK_STOPS}
-    ]
-    assert manifest(made, "ClusterRole", role)["rules"] == [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get"]},
-        {"apiGroups": ["apps"], "resources": ["statefulsets/scale"], "verbs": ["patch"]},
-    ]
-
-
-def test_nothing_is_made_without_notebooks() -> None:
-    made = tenancy(stack())
-    assert made.every("Namespace", NOTEBOOK_STOPS) == made.every("CronJob") == []
+def test_teams_get_the_program_of_the_server() -> None:
+    notebooks = {"images": ["registry.example.com/notebook:1.0"], "sizes": {"small": {}}, "home": {"size": "20Gi"}}
+    made = tenancy(stack(teams={"a": team(notebooks=notebooks)})).only("ConfigMap", NOTEBOOKS, "a")
+    assert cast("Any", made.manifest)["data"]["notebook.py"] == Path(notebook_server.__file__).read_text(
+        encoding="utf-8"
+    )
 
 
 def ago(seconds: float) -> str:

@@ -91,17 +91,6 @@ def test_cohorts_follow_their_parent_and_queues_their_cohort() -> None:
         assert max(flavors) < order[resource.urn]
 
 
-def test_gpu_requests_and_limits_are_equal_whole_and_always_both() -> None:
-    requests = [container["resources"] for container in containers()]
-    trainers = [body(resource)["spec"]["trainer"] for resource in local().every("TrainJob")]
-    requests += [trainer["resourcesPerNode"] for trainer in trainers if "resourcesPerNode" in trainer]
-    for runtime in local().every("TrainingRuntime"):
-        requests += [container["resources"] for spec in pod_specs(runtime) for container in spec["containers"]]
-    for resources in requests:
-        assert resources["requests"] == resources["limits"]
-    assert len([resources for resources in requests if int(resources["requests"].get(GPU, 0)) > 0]) >= 6
-
-
 def test_pods_with_gpus_tolerate_their_taint() -> None:
     specs = [spec for resource in workloads() for spec in pod_specs(resource)]
     on_gpus = [spec for spec in specs if GPU in spec["containers"][0]["resources"]["requests"]]
@@ -142,13 +131,6 @@ def test_pods_of_a_group_share_a_quarter_of_their_memory(workload: str) -> None:
     assert parse_bytes(size) == parse_bytes(memory) // 4
 
 
-def test_the_deployment_has_no_replicas_under_its_autoscaler() -> None:
-    for scaler in local().every("HorizontalPodAutoscaler"):
-        target = body(scaler)["spec"]["scaleTargetRef"]
-        deployment = local().only(target["kind"], target["name"], scaler.namespace)
-        assert "replicas" not in body(deployment)["spec"]
-
-
 def test_a_team_with_a_server_has_five_network_policies() -> None:
     assert len(local().every("NetworkPolicy", namespace="ml-serving")) == 5
 
@@ -166,12 +148,6 @@ def test_the_labels_that_others_read_are_on_every_namespace() -> None:
         assert labels["environment"] == "local"
         of_team = () if resource.name == NOTEBOOK_STOPS else ("owner", "cost-center", "gpu-tier")
         assert {*of_team, "pod-security.kubernetes.io/enforce"} <= set(labels)
-
-
-def test_no_limits_of_an_extended_resource_stand_in_any_quota() -> None:
-    named = [(resource.urn, text) for resource in local().objects for _, text in texts(resource.manifest)]
-    assert [urn for urn, text in named if text.startswith("limits.") and "/" in text] == []
-    assert any(text == f"requests.{GPU}" for _, text in named)
 
 
 def test_kueue_objects_are_v1beta2_without_admission_checks() -> None:
@@ -193,12 +169,6 @@ def test_every_cluster_queue_names_its_namespaces() -> None:
     for resource in local().every("ClusterQueue"):
         (selector,) = body(resource)["spec"]["namespaceSelector"]["matchExpressions"]
         assert selector["values"] == [resource.name]
-
-
-def test_no_image_has_a_moving_tag() -> None:
-    images = [container["image"] for container in containers()]
-    assert len(images) >= 5
-    assert [image for image in images if ":" not in image or image.endswith(":latest")] == []
 
 
 @pytest.mark.parametrize("name", ["dns", "team", "https"])
@@ -266,14 +236,6 @@ def test_every_bound_role_is_made_and_nobody_binds_everybody() -> None:
     ]
     assert {one["roleRef"]["name"] for one in bindings} == roles
     assert not {subject["name"] for one in bindings for subject in one["subjects"]} & EVERYBODY
-
-
-def test_roles_have_no_wildcards_and_no_rights_to_give_rights() -> None:
-    rules: list[Any] = [rule for one in made().every("ClusterRole") for rule in body(one)["rules"]]
-    assert rules
-    for rule in rules:
-        values = {value for values in rule.values() for value in values}
-        assert not values & {"*", "escalate", "bind", "impersonate"}
 
 
 RULES = {"accounts", "expose", "priority", "secrets", "tokens", "queue-objects"}

@@ -18,7 +18,6 @@ from gpu_tenancy.model.kinds import kind_of
 from gpu_tenancy.model.plan.signals import adapter_rules
 from gpu_tenancy.model.spec.roles import Framework
 
-CHANNEL: Final = "compute-domain.nvidia.com/channel"
 LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
 # The object of each framework that has its pods' JobSet.
 TRAIN_JOBS = ("pytorch", "jax", "mpi", "deepspeed")
@@ -37,30 +36,6 @@ def sections(**fields: Any) -> Data:
 
 def spec(kind: str, name: str, **fields: Any) -> Any:
     return tenancy(sections(**fields)).spec(kind, name)
-
-
-def set_of(framework: str, **fields: Any) -> Any:
-    """The spec of a job's JobSet: its own, or its runtime's."""
-    kind, name = KINDS[framework]
-    found = spec(kind, name, framework=framework, **fields)
-    return found if kind == "JobSet" else found["template"]["spec"]
-
-
-@pytest.mark.parametrize("framework", KINDS)
-def test_an_eviction_restarts_all_pods_and_uses_up_no_retry(framework: str) -> None:
-    found = set_of(framework, retries=2)
-    assert found["failurePolicy"]["maxRestarts"] == 2
-    evicted = found["failurePolicy"]["rules"][0]
-    assert (evicted["action"], evicted["onJobFailureReasons"]) == (
-        "RestartJobSetAndIgnoreMaxRestarts",
-        ["PodFailurePolicy"],
-    )
-    for replicated in found["replicatedJobs"]:
-        one = replicated["template"]["spec"]
-        assert one["backoffLimit"] == 0
-        assert one["template"]["spec"]["restartPolicy"] == "Never", "the API server accepts the policy for no other"
-        (rule,) = one["podFailurePolicy"]["rules"]
-        assert (rule["action"], rule["onPodConditions"][0]["type"]) == ("FailJob", "DisruptionTarget")
 
 
 def empty(value: Any) -> list[str]:
@@ -131,91 +106,7 @@ def test_pods_of_a_rack_are_annotated_in_the_pod_template(framework: str) -> Non
         assert launcher["metadata"]["annotations"]["kueue.x-k8s.io/podset-unconstrained-topology"] == "true"
 
 
-# Shared memory between machines
-
-CLAIM = [{"name": "channel", "resourceClaimTemplateName": "fit-channel"}]
 # The object with the pods of each framework's workers, and their place in it.
-OF_JOB_SET = ("replicatedJobs", 0, "template", "spec", "template", "spec")
-ROLES: dict[str, tuple[str, tuple[str | int, ...]]] = {
-    "job": ("Job", ("template", "spec")),
-    **dict.fromkeys(TRAIN_JOBS, ("TrainingRuntime", ("template", "spec", *OF_JOB_SET))),
-    "jobset": ("JobSet", OF_JOB_SET),
-    "ray": ("RayJob", ("rayClusterSpec", "workerGroupSpecs", 0, "template", "spec")),
-    "leader-worker": ("LeaderWorkerSet", ("leaderWorkerTemplate", "workerTemplate", "spec")),
-}
-
-
-def domain(**of_job: Any) -> Data:
-    training = {"fit": job(**{"workers": 2, "gpus": 4, "computeDomain": True, "flavor": "gb200", **of_job})}
-    gpus = {"gb200": {"guaranteed": 8, "limit": 12}, "h100": {"guaranteed": 8}}
-    return stack(
-        pools={
-            "cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"}),
-            "gb200": pool("p6e-gb200.36xlarge", 4),
-            "h100": pool(),
-        },
-        teams={"a": team(gpus=gpus, training=training), "b": team(gpus={"h100": {"guaranteed": 8}})},
-    )
-
-
-def pod_of(framework: str, **fields: Any) -> Any:
-    kind, path = ROLES[framework]
-    found = tenancy(domain(framework=framework, command=["/train"], **fields)).spec(kind)
-    for key in path:
-        found = found[key]
-    return found
-
-
-@pytest.mark.parametrize("framework", ROLES)
-def test_each_pod_and_its_container_claim_a_channel(framework: str) -> None:
-    pod = pod_of(framework)
-    assert pod["resourceClaims"] == CLAIM
-    (container,) = pod["containers"]
-    assert container["resources"]["claims"] == [{"name": "channel"}]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
-
-
-@pytest.mark.parametrize("framework", ROLES)
-def test_without_a_domain_pods_claim_nothing(framework: str) -> None:
-    pod = pod_of(framework, computeDomain=False)
-    assert "resourceClaims" not in pod
-    assert "claims" not in pod["containers"][0].get("resources", {})
-
-
-@pytest.mark.parametrize("framework", ["pytorch", "jax"])
-def test_train_jobs_leave_resources_with_claims_to_the_runtime(framework: str) -> None:
-    """Trainer 2.3 would merge requests and limits, and drop the claims."""
-    made = tenancy(domain(framework=framework))
-    assert "resourcesPerNode" not in made.spec("TrainJob")["trainer"]
-    plain = tenancy(domain(framework=framework, computeDomain=False))
-    assert plain.spec("TrainJob")["trainer"]["resourcesPerNode"]["limits"]["nvidia.com/gpu"] == "4"
-
-
-@pytest.mark.parametrize("framework", ["pytorch", "jax"])
-def test_runtimes_with_claims_pass_the_policy_packs(framework: str) -> None:
-    pod = pod_of(framework)
-    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-GB200"}
-    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu"]
-    assert [one["mountPath"] for one in pod["containers"][0]["volumeMounts"]] == ["/dev/shm"]  # noqa: S108 - of the pod
-
-
-def test_quota_for_channels_never_binds() -> None:
-    made = tenancy(domain())
-    (group,) = made.spec("ClusterQueue", "a")["resourceGroups"]
-    assert group["coveredResources"] == ["cpu", "memory", "nvidia.com/gpu", CHANNEL]
-    quotas = {flavor["name"]: flavor["resources"][-1] for flavor in group["flavors"]}
-    assert quotas == {
-        "cpu": {"name": CHANNEL, "nominalQuota": "0"},
-        "gb200": {"name": CHANNEL, "nominalQuota": "1M"},
-        "h100": {"name": CHANNEL, "nominalQuota": "0"},
-    }
-    assert all([one["name"] for one in flavor["resources"]] == group["coveredResources"] for flavor in group["flavors"])
-
-
-def test_other_queues_and_cohorts_have_no_channels() -> None:
-    made = tenancy(domain())
-    others = [made.spec("ClusterQueue", "b"), *(cast("Any", one.manifest)["spec"] for one in made.every("Cohort"))]
-    assert CHANNEL not in str(others)
 
 
 # Servers: what replaces them, what scales them, and what a stack with a histogram has beside others

@@ -90,7 +90,7 @@ def test_tables_csv_and_data_have_the_same_sums(statement: Statement) -> None:
     costs = [[cell.text for cell in row.cells] for row in costs_table(statement).rows]
     # 10 dollars per GPU-hour.
     assert costs[-1][:4] == ["total", "", "$104,160", f"${used * 10:,.0f}"]
-    rows_of = "rd-001 serving; rd-001 vision; rd-001 all its teams; rd-002 speech; total "
+    rows_of = "rd-001 vision; rd-001 serving; rd-001 all its teams; rd-002 speech; total "
     assert [" ".join(row[:2]) for row in costs] == rows_of.split("; ")
     assert headline(statement).startswith(f"2026-10: {used:,.0f} GPU-hours used, ${used * 10:,.0f};")
 
@@ -228,7 +228,7 @@ def test_hours_are_rounded_to_what_can_be_read() -> None:
 
 def test_lines_without_use_or_guarantee_are_left_out(tmp_path: Path) -> None:
     found = read(tmp_path, [one()])
-    assert [line.team for line in found.lines] == ["serving", "speech", "vision"]
+    assert [line.team for line in found.lines] == ["vision", "speech", "serving"]
 
 
 @pytest.mark.parametrize(
@@ -255,15 +255,15 @@ def test_the_command_reads_a_file_and_says_why_there_is_nothing(tmp_path: Path) 
     project.write("dev", lab())
     file = tmp_path / "workloads.json"
     file.write_text(json.dumps({"items": [one()]}), encoding="utf-8")
-    done = tenancy("cost", "dev", "--month", "2026-10", "--from", file, project=project.folder)
+    done = tenancy("cost", "dev", "--month", "2026-10", "--used", file, project=project.folder)
     assert done.exit_code == 0, done.output
     assert "2026-10: 96 GPU-hours used, $960; of 10,416 guaranteed" in done.output
-    empty = tenancy("cost", "dev", "--month", "2026-09", "--from", file, project=project.folder)
+    empty = tenancy("cost", "dev", "--month", "2026-09", "--used", file, project=project.folder)
     assert empty.exit_code == 1
     assert "no GPU-hours in 2026-09" in empty.output
     neither = tenancy("cost", "dev", "--month", "2026-10", project=project.folder)
-    assert neither.exit_code == 1
-    assert "specify one of --prometheus and --from; run `kubectl port-forward" in neither.output
+    assert neither.exit_code == 2
+    assert "specify one of --prometheus and --used; run `kubectl port-forward" in neither.output
 
 
 def test_a_stack_without_gpus_has_no_gpu_hours() -> None:

@@ -167,10 +167,10 @@ def test_jobs_of_a_month_are_played_again(server: Prometheus, tmp_path: Path) ->
     assert found["jobs"] == 2
     assert found["leftOut"] == left_out
     assert sum(group["gpuHours"] for group in found["groups"]) == 20
-    for more, message in (
-        (("--from", "jobs.jsonl"), "specify one of --from and --prometheus"),
-        (("--month", "2026-09"), "has no samples of kube_job_created in 2026-09 of a team of the stack"),
+    for more, code, message in (
+        (("--used", "jobs.jsonl"), 2, "specify one of --used and --prometheus"),
+        (("--month", "2026-09"), 1, "has no samples of kube_job_created in 2026-09 of a team of the stack"),
     ):
         refused = tenancy(*words, *more, project=project.folder)
-        assert refused.exit_code == 1
+        assert refused.exit_code == code
         assert message in " ".join(refused.output.split())

@@ -58,7 +58,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
 def test_a_missing_program_is_reported_with_its_fix(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.shutil, "which", missing_program)
     code, words = doctor(project, "s")
-    assert code == 2
+    assert code == 3
     assert "program pulumi: not found; install it: https://www.pulumi.com/docs/install/" in words
     assert words.rstrip().endswith("1 OK, 1 missing, 0 unknown")
 
@@ -71,7 +71,7 @@ def test_unknown_rows_do_not_fail_and_missing_ones_do(project: Project, monkeypa
     assert (code, [row["verdict"] for row in json.loads(words)]) == (0, ["OK", "OK", "unknown"])
     missing = Row("quota", "P", "8", "0", "missing", "raise it")
     ask(monkeypatch, missing)
-    assert doctor(project, "s", "--cloud")[0] == 2
+    assert doctor(project, "s", "--cloud")[0] == 3
 
 
 def test_a_stack_without_a_cloud_and_an_invalid_one_are_errors(project: Project) -> None:

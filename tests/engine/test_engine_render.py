@@ -10,6 +10,7 @@ import pulumi
 import pytest
 from offline_builders import Rendering
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.recording import OfflineError, Registration
 from gpu_tenancy.engine.render import Rendered, render
@@ -230,6 +231,11 @@ def test_each_run_has_its_own_stack_and_configuration(rendering: Rendering) -> N
     second = rendering(source, stack="prod", config={"gpu-tenancy:b": '{"x": [1]}'})
     assert first.outputs == {"all": ["dev", "gpu-tenancy", "1", None]}
     assert second.outputs == {"all": ["prod", "gpu-tenancy", None, {"x": [1]}]}
+
+
+def test_a_folder_without_a_program_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConsoleError, match=r"no __main__.py, the program that makes .* `tenancy stack init FOLDER`"):
+        render(tmp_path, project="p", stack="s", config={})
 
 
 def test_two_programs_may_each_have_a_module_of_the_same_name(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ from live_builders import (
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cluster.demand import Demand, demand, read_demands, volcano_queue
 from gpu_tenancy.cluster.pods import requests
-from gpu_tenancy.cluster.reading import Answer, Check
-from gpu_tenancy.explain.fit import Fitting, judge, require_team
+from gpu_tenancy.cluster.reading import Answer, Check, require_team
+from gpu_tenancy.explain.fit import Fitting, judge
 
 
 def judged(manifest: Data | None = None, **objects: list[Data]) -> Fitting:
@@ -48,8 +48,8 @@ def test_a_fitting_job_passes_every_check() -> None:
     found = judged()
     assert found.asks == "1 pod, 8 nvidia.com/gpu in total"
     assert [(each.about, each.verdict, each.lines) for each in found.answers] == [
-        ("namespace quota", "now", ("no ResourceQuota of the namespace applies to these pods",)),
         ("queue research", "now", ("a100 nvidia.com/gpu: 8 requested, fits now (guaranteed 8, unused 8)",)),
+        ("namespace quota", "now", ("no ResourceQuota of the namespace applies to these pods",)),
         ("nodes", "now", ("1 suitable node, room for 1 such pod now and 1 when empty",)),
         ("priority", "now", ("no priority class: priority 0", "scheduler default-scheduler")),
     ]
@@ -107,7 +107,9 @@ ASKS = "a100 nvidia.com/gpu: 8 requested,"
 FITS = f"{ASKS} fits now (guaranteed 8, unused 8)"
 PENDING = "already pending ({} nvidia.com/gpu); those of higher or equal priority are admitted first"
 NOT_SIMULATED = "admission checks: a workload with quota may still wait for a check, and be evicted by it"
-OPENED = "set stopPolicy to None; Kueue then admits the workload without further action"
+PATCH = """`kubectl -n research patch localqueue research --type merge -p '{"spec": {"stopPolicy": "None"}}'`"""
+OPENED = f"ask a lead of the team for {PATCH}"
+MORE = "request at most {}, or ask the platform team to raise the limit of the team"
 HOLD = {"by": "ada", "since": "2026-11-24T18:00:00Z", "until": "", "before": None, "after": None}
 HELD_FLAVOR = changed(flavor(), nodeTaints=[{"key": "gpu-tenancy.dev/hold", "value": "held", "effect": "NoSchedule"}])
 HELD_FLAVOR["metadata"]["annotations"] = {"gpu-tenancy.dev/hold": json.dumps(HOLD)}
@@ -143,7 +145,7 @@ HIGH = job(labels={"kueue.x-k8s.io/priority-class": "high"})
          (("ClusterQueue research admits no workloads: stopPolicy is HoldAndDrain; fix this; Kueue then admits the"
          " workload without further action"), FITS), id="a stopped ClusterQueue"),
         pytest.param(job(pods=2), {"ClusterQueue": [changed(cluster_queue("research"), stopPolicy="Hold")]}, "never",
-         (f"{ASKS.replace('8', '16')} exceeds the limit of 8", ), id="too large for a stopped queue"),
+         (f"{ASKS.replace('8', '16')} exceeds the limit of 8; {MORE.format(8)}", ), id="too large for a stopped queue"),
         pytest.param(job(), {"ResourceFlavor": [HELD_FLAVOR]}, "later",
          (("flavor a100 is held by ada since 2026-11-24 18:00 UTC; ask the platform team for"
          " `tenancy cluster release a100`"), "wait unknown: no deadline and no recorded job tells the end"),
@@ -198,7 +200,8 @@ def test_the_first_check_that_says_never_decides() -> None:
     found = judged(only_gpus(job(pods=5)), Node=[node(gpus=4)])
     assert (found.verdict, found.conclusion) == (
         "never",
-        "Job train does not fit: queue research: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32",
+        "Job train does not fit: queue research: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32; "
+        + MORE.format(32),
     )
 
 
@@ -287,7 +290,7 @@ def test_classes_that_are_not_there_are_named() -> None:
 
 def test_a_namespace_that_is_not_there_names_the_nearest() -> None:
     with pytest.raises(ConsoleError, match="namespace reserch not found; did you mean 'research'"):
-        require_team(state(), "reserch")
+        require_team(state(), "reserch", "queues")
 
 
 # What a file asks for.
@@ -395,6 +398,9 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
     listed = {"apiVersion": "v1", "kind": "List", "items": [job("b"), job("c")]}
     file.write_text("---\n" + yaml.safe_dump_all([job("a"), None, listed]))
     assert [each.title for each in read_demands(file, "research")] == ["Job a", "Job b", "Job c"]
+    chart = ({"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"})
+    file.write_text(yaml.safe_dump_all([*chart, job()]))
+    assert [each.title for each in read_demands(file, "research")] == ["Job train"]
 
 
 @pytest.mark.parametrize(

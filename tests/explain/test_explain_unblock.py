@@ -25,7 +25,7 @@ from gpu_tenancy.kueue.replay import waits as waits_for
 from gpu_tenancy.simulation.records import Trace
 
 HEAD = "a100 nvidia.com/gpu:"
-ASK = "or request less, or raise the guarantee"
+ASK = "or request less, or ask the platform team to raise the guarantee"
 
 
 def asked(me: Data, others: list[Data], change: Any = None, /, **objects: list[Data]) -> Why:
@@ -118,8 +118,8 @@ CASES: dict[str, tuple[Data, list[Data], Any, tuple[str, ...], str]] = {
         f"; wait until one of these ends: research/near, speech/far; {ASK}"),
     "a team at its limit": (waits("me"), [came("own", "research")], bounded,
         (f"{AFTER} research/own (tested 1 of 1 running workload)", ),
-        ("queue research is at its limit: 8 of 8 a100 GPUs in use; wait until research/own ends; or raise the"
-        " limit of the team")),
+        ("queue research is at its limit: 8 of 8 a100 GPUs in use; wait until research/own ends; or ask the"
+        " platform team to raise the limit of the team")),
     "no reclaim": (waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing,
         (f"{HEAD} 8 requested, 8 missing (guaranteed 8, unused 8; limit 16, used 0)",
         "a100 nvidia.com/gpu borrowed now by: speech 8",
@@ -138,8 +138,8 @@ CASES: dict[str, tuple[Data, list[Data], Any, tuple[str, ...], str]] = {
         ("queue research is StrictFIFO, and research/huge is ahead of it;"
         " wait, or remove the workloads ahead of it: research/huge")),
     "more than the limit": (waits("me", gpus=24), [], None, (f"{HEAD} 24 requested, exceeds the limit of 16", ),
-        ("queue research can never admit it: 24 a100 GPUs requested, limit 16; request at most 16, or raise the limit"
-        " of the team")),
+        ("queue research can never admit it: 24 a100 GPUs requested, limit 16; request at most 16, or ask the"
+        " platform team to raise the limit of the team")),
     "inconsistent usage": (waits("me"), [came("s", "speech")], miscounted,
         (("not simulated: Kueue reports 16 nvidia.com/gpu of a100 in use in queue speech, but its"
         " workloads hold 8; retry in a moment"), ),
@@ -216,7 +216,7 @@ def test_a_large_tree_is_simulated_less_and_reports_it(monkeypatch: pytest.Monke
         "simulation: ending one workload would not admit it (tested 8 of 13 running workloads)",
         "simulation: ending 8 workloads in sequence, lowest priority first, would not admit it",
     )
-    assert found.fix == f"none of the tested ends would admit it; {ASK}"
+    assert found.fix == f"no running workload's end would admit it on its own; {ASK}"
 
 
 # It is not simulated.
@@ -257,7 +257,9 @@ def test_member_sees_amounts_but_no_names_of_others() -> None:
         "others borrow guaranteed quota of queue research: 8 a100 GPUs; no action needed: Kueue reclaims it from speech"
     )
     waiting = as_member(waits("me", gpus=8), [], [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
-    assert waiting.unblock == Unblock(admitted=False, reason=waiting.unblock.reason if waiting.unblock else "")
+    reason = waiting.unblock.reason if waiting.unblock else ""
+    assert waiting.unblock == Unblock(admitted=False, reason=reason, ends=("others in speech",))
+    assert waiting.fix == "wait until others in speech end"
     assert "speech/" not in " ".join((*waiting.lines, waiting.conclusion, found.conclusion, *found.lines))
 
 

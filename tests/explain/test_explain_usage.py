@@ -154,10 +154,12 @@ def test_namespace_quotas_are_listed_once_they_are_used() -> None:
 
 
 def test_a_missing_team_suggests_the_nearest_name() -> None:
-    with pytest.raises(ConsoleError, match="team reserch not found; did you mean 'research'"):
+    with pytest.raises(ConsoleError, match="namespace reserch not found; did you mean 'research'"):
         measure(state(), "reserch")
     unseen = Missing("LocalQueue", "queues", "you may not list localqueues", "somebody")
-    with pytest.raises(ConsoleError, match="usage of speech is unknown: you may not list localqueues; ask somebody"):
+    with pytest.raises(
+        ConsoleError, match="quotas of speech are unknown: you may not list localqueues; check the name"
+    ):
         measure(state((unseen,), LocalQueue=[]), "speech")
     with pytest.raises(ConsoleError, match="teams not readable: you may not list localqueues; specify your team"):
         measure(state((unseen, HIDDEN_QUEUES), ClusterQueue=[], LocalQueue=[], Namespace=[]))

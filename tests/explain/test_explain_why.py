@@ -99,7 +99,7 @@ def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
     assert found.messages == (SAYS,)
     assert found.conclusion == (
         "queue research cannot borrow enough: 8 of 8 a100 GPUs missing (8 in use, 8 guaranteed); wait for speech to"
-        " release it, request less, or raise the guarantee"
+        " release it, request less, or ask the platform team to raise the guarantee"
     )
 
 
@@ -157,22 +157,22 @@ CONCLUSIONS: dict[str, tuple[Data, dict[str, list[Data]], str]] = {
         " no action needed: Kueue reclaims it from speech")),
     "the team's own workloads": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(28, 0, borrowingLimit=24)},
         ("queue research would exceed its limit: 28 of 32 a100 GPUs in use, 8 requested; wait for workloads of"
-        " the queue to end, end some of them, or raise the limit of the team")),
+        " the queue to end, end some of them, or ask the platform team to raise the limit of the team")),
     "Kueue": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(0, 0, borrowingLimit=24)},
         "quota is free but the workload is not admitted; if this persists, check the Kueue controller"),
     "reclaim from lower priority": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": lower_reclaim()},
         ("others borrow guaranteed quota of queue research: 4 a100 GPUs; Kueue reclaims it only from workloads of lower"
         " priority; otherwise wait for speech to release it")),
     "more than the limit": (LARGE, {"Workload": [workload(LARGE)]},
-        ("queue research can never admit it: 40 a100 GPUs requested, limit 32; request at most 32, or raise the limit"
-        " of the team")),
+        ("queue research can never admit it: 40 a100 GPUs requested, limit 32; request at most 32, or ask the"
+        " platform team to raise the limit of the team")),
     "a queue that lacks an admission check": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": [inactive(NO_CHECK)]},
         (f"ClusterQueue research admits no workloads: {NO_CHECK}; fix this; Kueue then admits the workload"
         " without further action")),
     "a held LocalQueue": (JOB, {"Workload": [workload(JOB)], "LocalQueue": [changed(local_queue("research"),
         stopPolicy="HoldAndDrain")]},
-        ("LocalQueue research is stopped (stopPolicy HoldAndDrain); set stopPolicy to None; Kueue then admits"
-        " the workload without further action")),
+        ("LocalQueue research is stopped (stopPolicy HoldAndDrain); ask a lead of the team for `kubectl -n research"
+        """ patch localqueue research --type merge -p '{"spec": {"stopPolicy": "None"}}'`""")),
     "a queue that does not select the namespace": (JOB, {"Workload": [workload(JOB)],
         "ClusterQueue": [changed(cluster_queue("research"), namespaceSelector={"matchLabels": {"kueue": "yes"}})]},
         ("namespaceSelector of ClusterQueue research does not match namespace research; change the selector, or use"
@@ -188,7 +188,7 @@ CONCLUSIONS: dict[str, tuple[Data, dict[str, list[Data]], str]] = {
         ("it ran for its maximum run time of 3600 s, and Kueue stopped it; run `tenancy requeue research/train`, which"
         " lets it run as long again; or submit it with a longer deadline")),
     "a claim that is not bound": (JOB, {"Workload": [ADMITTED], "Pod": [UNBOUND], "PersistentVolumeClaim": [CORPUS]},
-        "volumes not ready: claim corpus is Pending; check the claim: `kubectl describe pvc`"),
+        "volumes not ready: claim corpus is Pending; see its events: `kubectl -n research describe pvc`"),
     "an image": (JOB, {"Workload": [ADMITTED], "Pod": [not_pulled()]},
         "containers do not start: main: ImagePullBackOff: not found; fix this error"),
     "nothing": ({**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}, {},
@@ -529,7 +529,7 @@ def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     assert found.messages == (f"refused: {words}",)
     assert found.conclusion == (
         "0 of 1 pod created: ResourceQuota budget has 17.5 of 20 requests.cpu in use, 5 more requested;"
-        " the others are created when quota is free; see `tenancy usage research`"
+        " wait until quota is free; see `tenancy usage`"
     )
     own = owned(pod("train-x", on="n1"))
     assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"

@@ -1,13 +1,12 @@
 """Stacks that a change affects."""
 
-import json
 from pathlib import Path
 
 import pytest
 from cli_builders import git, tenancy
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.gitops.changed import Changed, changed, concerned, listed
+from gpu_tenancy.gitops.changed import Changed, changed, concerned
 
 pytestmark = pytest.mark.process
 
@@ -52,24 +51,6 @@ def test_a_file_that_stacks_share_concerns_those_that_read_it() -> None:
     assert concerned(STACKS, paths, {"dev": ["stacks/people.yaml"], "prod": []}).stacks == {
         "dev": ("stacks/people.yaml changed",)
     }
-
-
-@pytest.mark.parametrize("text", ['["dev", "prod"]', "dev prod", "dev, prod", " dev,prod\n"])
-def test_names_are_read_however_a_variable_lists_them(text: str) -> None:
-    assert listed(text) == ("dev", "prod")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('["dev"', '--among: ["dev" is not a JSON list; use a list such as ["dev-aws", "prod-aws"]'),
-        ("[1]", '--among: [1] is not a list of strings; use a list such as ["dev-aws", "prod-aws"]'),
-    ],
-)
-def test_a_variable_that_lists_no_names_is_refused(text: str, message: str) -> None:
-    with pytest.raises(ConsoleError) as refused:
-        listed(text)
-    assert str(refused.value) == message
 
 
 def write(folder: Path, **texts: str) -> None:
@@ -145,10 +126,3 @@ def test_names_go_to_the_output_and_reasons_beside_it(project: Path) -> None:
         "· prod: stacks/Pulumi.prod.yaml changed",
         "· old: stack file removed; delete its resources with `pulumi destroy -s old`",
     ]
-
-
-@pytest.mark.parametrize(("among", "names"), [('["prod", "else"]', ["prod"]), ("", []), ("dev prod", ["dev", "prod"])])
-def test_a_matrix_has_those_that_the_pipeline_may_ask(project: Path, among: str, names: list[str]) -> None:
-    write(project, dev="2", prod="2")
-    seen = tenancy("stack", "changed", "--base", "main", "--among", among, "--json", project=project)
-    assert (seen.exit_code, json.loads(seen.stdout)) == (0, names)

@@ -27,23 +27,23 @@ def test_the_worst_verdict_comes_first() -> None:
     found = comment(
         [
             a_preview("a", 0),
-            a_preview("b", 2),
+            a_preview("b", 3),
             a_preview("c", 1, "", "wrong"),
-            a_preview("d", 3, "", "trace"),
+            a_preview("d", 2, "", "no such option"),
             a_preview("e", 9),
         ]
     )
     assert [line for line in found.splitlines() if line.startswith(("| ✓", "| ✗"))] == [
         "| ✗ | `e` | preview exited with code 9 |",
-        "| ✗ | `d` | internal error in the preview |",
-        "| ✗ | `c` | invalid stack |",
-        "| ✗ | `b` | mandatory policy violation |",
+        "| ✗ | `d` | wrong usage of the preview |",
+        "| ✗ | `c` | error, not evaluated |",
+        "| ✗ | `b` | Blocked |",
         "| ✓ | `a` | OK |",
     ]
 
 
 @pytest.mark.parametrize(
-    ("codes", "code"), [((), 0), ((0, 0), 0), ((0, 2), 2), ((2, 1), 1), ((1, 3, 2), 3), ((3, 137), 137)]
+    ("codes", "code"), [((), 0), ((0, 0), 0), ((0, 3), 3), ((3, 1), 1), ((1, 3, 2), 2), ((3, 137), 1)]
 )
 def test_the_gravest_exit_code_is_that_of_all(codes: tuple[int, ...], code: int) -> None:
     assert worst([a_preview(code=item) for item in codes]) == code
@@ -52,7 +52,7 @@ def test_the_gravest_exit_code_is_that_of_all(codes: tuple[int, ...], code: int)
 def test_errors_are_shown_verbatim() -> None:
     errors = "error: stacks/Pulumi.dev.yaml:41: 24 is more than 16 <script>\n```\nnot the end"
     assert comment([a_preview(code=1, report="", errors=errors)]).endswith(
-        f"## ✗ dev: invalid stack\n\n````text\n{errors}\n````\n"
+        f"## ✗ dev: error, not evaluated\n\n````text\n{errors}\n````\n"
     )
 
 
@@ -63,7 +63,7 @@ def test_a_change_without_affected_stacks_is_reported() -> None:
 
 def test_shortens_reports_to_the_comment_limit() -> None:
     long = HEAD + "\n### Rules and exemptions\n\n" + "- a rule passed\n" * 2_500
-    found = comment([a_preview("a", report=long), a_preview("b", 2, report=long), a_preview("c", report=long)])
+    found = comment([a_preview("a", report=long), a_preview("b", 3, report=long), a_preview("c", report=long)])
     assert len(found) <= LIMIT
     assert found.count("### Rules and exemptions") == 1
     assert found.index("### Rules and exemptions") < found.index("*Shortened.")
@@ -78,12 +78,6 @@ def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
     assert few.count("| ✓ |") == 10
     assert many.count("| ✓ |") == 300
     assert most.endswith("5000 stacks previewed, 0 not OK. The reports are artifacts of this run.\n")
-
-
-def test_an_invalid_limit_is_refused() -> None:
-    with pytest.raises(ConsoleError) as refused:
-        comment([a_preview()], 100)
-    assert str(refused.value) == "--limit: 100 characters are too few for a comment; set at least 4000"
 
 
 def leave(folder: Path, stack: str, **texts: str) -> None:
@@ -109,11 +103,16 @@ def test_an_exit_code_that_is_none_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_folder_of_reports_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    done = tenancy("stack", "comment", tmp_path / "nope", "--out", tmp_path / "comment.md")
+    assert (done.exit_code, f"{tmp_path}/nope not found" in done.output) == (1, True)
+
+
 def test_writes_the_comment_with_the_gravest_exit_code(tmp_path: Path) -> None:
     leave(tmp_path / "out", "dev", code="0", report=REPORT)
-    leave(tmp_path / "out", "prod", code="2", report=REPORT)
+    leave(tmp_path / "out", "prod", code="3", report=REPORT)
     file = tmp_path / "new/comment.md"
-    assert tenancy("stack", "comment", tmp_path / "out", "--out", file).exit_code == 2
+    assert tenancy("stack", "comment", tmp_path / "out", "--out", file).exit_code == 3
     assert file.read_text(encoding="utf-8") == comment(read(tmp_path / "out"))
 
 

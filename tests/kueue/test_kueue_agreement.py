@@ -221,7 +221,7 @@ def played(play: Played, _scenarios: Sequence[Data], _home: Path, *, fair: bool)
 def test_a_run_ends_with_the_agreement_and_its_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text(json.dumps(scenario()), "utf-8")
     arguments = ("--scenarios", str(tmp_path / "one.jsonl"), "--out", str(tmp_path / "out"))
-    for play, code, word in ((RIGHT, 0, "1 of 1"), (WRONG, 2, "differs: one: step 2")):
+    for play, code, word in ((RIGHT, 0, "1 of 1"), (WRONG, 3, "differs: one: step 2")):
         monkeypatch.setattr(program, "play_mode", partial(played, play))
         assert (command(*arguments)[0], word in command(*arguments)[1]) == (code, True)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from typer import Typer
 from typer.testing import CliRunner
 
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.kueue import Settled, Step, Unmodelled, run, unmodelled
 from gpu_tenancy.kueue.scenarios import observe, read_steps, read_tenancy
+from gpu_tenancy.simulation.__main__ import main
 
 RECORDINGS: Final = Path(__file__).parent / "recordings"
 LAST: Final = 0.99  # minimum part of scenarios whose last step agrees
@@ -110,11 +111,12 @@ def test_observe_returns_states_after_each_step() -> None:
 
 
 def simulated(folder: Path, text: str) -> tuple[int, str]:
-    """The exit code and the output of `tenancy whatif --scenarios` for a file with this text."""
+    """The exit code and the output of `make simulate` for a file with this text."""
     (folder / "scenarios.jsonl").write_text(text, encoding="utf-8")
     out = folder / "out" / "observed.jsonl"
-    arguments = ["whatif", "--scenarios", str(folder / "scenarios.jsonl"), "--out", str(out)]
-    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, arguments)
+    program = Typer()
+    program.command()(main)
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(program, [str(folder / "scenarios.jsonl"), str(out)])
     return result.exit_code, result.output.replace(str(folder), "AT")
 
 

@@ -8,7 +8,7 @@ import pytest
 from live_builders import Data, cluster_queue, flavor, job, local_queue, node, only_gpus, workload
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cluster.cluster_queues import Hold, holds_in
+from gpu_tenancy.cluster.cluster_queues import Hold
 from gpu_tenancy.cluster.demand import target_of
 from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.explain.usage import measure
@@ -157,42 +157,3 @@ def test_what_ends_it_may_change_this_object_alone() -> None:
     pod = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     patch = pod["initContainers"][0]["args"][-1].removeprefix("--patch=")
     assert patched(changed, json.loads(patch))["spec"] == flavor()["spec"]
-
-
-SHOWN = """
-    ~ kubernetes:kueue.x-k8s.io/v1beta2:{kind}: (refresh)
-        [id={name}]
-        [urn=urn:pulumi:prod::gpu-tenancy::kubernetes:kueue.x-k8s.io/v1beta2:{kind}::{name}]
-        --outputs:--
-      ~ metadata: {{
-          ~ annotations: {{
-              + gpu-tenancy.dev/hold: {annotation}
-            }}
-        }}
-"""
-
-
-@pytest.mark.parametrize("until", [END, None])
-def test_a_check_for_drift_says_who_holds_what_and_until_when(until: datetime | None) -> None:
-    """In both forms in which Pulumi shows a text with JSON, and from the taint alone."""
-    hold = find(state(), "a100").held_by("ada", until, drain=False)
-    written: Data = json.loads(hold.annotation)
-    lines = "(json) {\n" + "".join(f"              + {key:<6}: {json.dumps(written[key])}\n" for key in written) + "}"
-    shown = [
-        SHOWN.format(kind="ResourceFlavor", name="a100", annotation=json.dumps(hold.annotation)),
-        SHOWN.format(kind="ClusterQueue", name="research", annotation=lines),
-    ]
-    expected = [
-        f"{place}: {hold.text}: no drift; it ends with the hold"
-        for place in ("ResourceFlavor a100", "ClusterQueue research")
-    ]
-    assert [*holds_in("".join(shown))] == expected
-    value = "2026-11-24T20.00" if until else "held"
-    taint = f"""{{ + effect: "NoSchedule"\n + key   : "{HOLD}"\n + value : "{value}" }}"""
-    (line,) = holds_in(
-        SHOWN.format(kind="ResourceFlavor", name="a100", annotation="removed").replace(HOLD, "other") + taint
-    )
-    assert line.startswith(
-        "ResourceFlavor a100: held until 2026-11-24 20:00 UTC: no" if until else "ResourceFlavor a100: held: no"
-    )
-    assert [*holds_in(SHOWN.format(kind="ResourceFlavor", name="b", annotation="gone").replace(HOLD, "other"))] == []

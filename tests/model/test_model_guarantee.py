@@ -99,9 +99,9 @@ def test_guaranteed_cpus_of_a_cohort_bring_their_memory() -> None:
     assert amounts(cohort_of(made, "lab"), "cpu", "memory")[0] == 80 * GI
 
 
-@pytest.mark.parametrize("name", ["cpu", "memory"])
-def test_guarantee_without_cpu_or_memory_is_an_error(name: str) -> None:
-    (found,) = errors(research({name: {"guaranteed": 0, "limit": "96"}}))
+@pytest.mark.parametrize(("name", "limit"), [("cpu", 96), ("memory", "96Gi")])
+def test_guarantee_without_cpu_or_memory_is_an_error(name: str, limit: int | str) -> None:
+    (found,) = errors(research({name: {"guaranteed": 0, "limit": limit}}))
     assert found.startswith(f"teams.a.quota.h100.{name}.guaranteed: 0 voids the guarantee of 8 h100 GPUs")
     assert "remove it, for the share of the machine" in found
 

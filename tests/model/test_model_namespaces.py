@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from builders import FEW_CPUS, GPU, Data, job, planned, pool, server, stack, team
+from builders import FEW_CPUS, GPU, Data, errors, job, planned, pool, server, stack, team
 
 from gpu_tenancy import kueue
 from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
@@ -219,3 +219,11 @@ def test_default_counts_fit_the_stack_twice() -> None:
     many = server(gpus=0, replicas=4000, cpu=1, memory="1Gi")
     sections = stack(pools=pools, teams={"a": team(quota={"cpu": {"cpu": {"guaranteed": 8000}}}, serving={"s": many})})
     assert counts_of(sections)["pods"] == 8000
+
+
+def test_own_labels_replace_none_of_the_platform() -> None:
+    (space,) = [one.namespace for one in planned(stack(teams={"a": team(gpus=H100)})).teams]
+    for section, keys in (("labels", space.labels), ("annotations", space.annotations)):
+        for key in keys:
+            assert "is a key that the platform sets" in errors(with_team(**{section: {key: "x"}}))[0], key
+    assert errors(with_team(labels=dict.fromkeys(("app.kubernetes.io/part-of", "istio.io/rev", "unit"), "x"))) == []

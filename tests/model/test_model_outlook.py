@@ -70,6 +70,20 @@ def test_a_class_of_teams_that_preempts_is_a_warning() -> None:
     assert seen(stack(**classes, teams=own)).warnings == ()
 
 
+def test_an_unknown_gpu_model_is_a_warning() -> None:
+    described = {"gpusPerNode": 8, "cpu": 90, "memory": "900Gi", "nodes": 2}
+    pools = {
+        "unknown": {**described, "gpu": "H100"},
+        "labelled": {**described, "gpu": "H100", "labels": {"nvidia.com/gpu.product": "H100-X"}},
+        "known": {**described, "gpu": "h100-80gb"},
+        "product": {**described, "gpu": "NVIDIA-A30"},
+        "amd": {**described, "gpu": "mi999", "resource": "amd.com/gpu"},
+    }
+    (warning,) = seen(stack(pools=pools, teams={})).warnings
+    assert warning.startswith("pools.unknown: GPU model H100 is not in the catalogue (did you mean 'h100-")
+    assert warning.endswith("or check that its nodes have nvidia.com/gpu.product=H100")
+
+
 amounts = st.integers(0, 6)
 
 
@@ -318,7 +332,7 @@ def test_a_quota_of_gpus_is_the_sum_of_what_its_queues_admit() -> None:
     )
     quota = reasons(stack(teams={"a": own}))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
     assert quota.value == "18"
-    assert quota.because == "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
+    assert quota.because == "sum of its queue limits: 12 of h100 + 4 of a100 + 2 of a100 for gangs"
 
 
 def test_quota_for_waiting_pods_is_explained() -> None:

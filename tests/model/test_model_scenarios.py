@@ -137,7 +137,7 @@ def test_the_reason_of_a_pending_job_has_units_and_its_flavor(tmp_path: Path) ->
     [
         ("finish: [never]", "finish[0]: never is not a running or pending job; none exist"),
         ("submit: [{name: j, team: x}]", "submit[0].team: x is not a known team; known: a, b, c"),
-        ("submit: [{name: j, team: c}]", "submit[0].flavor: missing; team c has a100 and h100; set one of them"),
+        ("submit: [{name: j, team: c}]", "submit[0].flavor: missing; team c has h100 and a100; set one of them"),
         (
             "submit: [{name: j, team: a, flavor: h10}]",
             "submit[0].flavor: h10 is not a known flavor; did you mean 'h100'? Known: a100, cpu, h100",
@@ -245,7 +245,15 @@ def test_each_reason_of_kueue_is_explained(
     both = team(gpus=h100(4, 16), priority="low", preemption=rules)
     found = tree_of(stack(fairness=fairness, priorities={"high": 100, "low": 1}, teams={"a": both, "b": both}))
     submit = [
-        {"name": f"j{number}", "team": name, "gpus": 4, "pods": gpus // 4, "priority": priority, "cpu": 1, "memory": 1}
+        {
+            "name": f"j{number}",
+            "team": name,
+            "gpus": 4,
+            "pods": gpus // 4,
+            "priority": priority,
+            "cpu": 1,
+            "memory": "1Gi",
+        }
         for number, (name, gpus, priority) in enumerate(jobs)
     ]
     (moment,) = play_scenario(found, told(tmp_path, found, json.dumps({"steps": [{"submit": submit}]})))
@@ -264,7 +272,7 @@ def test_a_livelock_that_ends_within_a_step_is_named(tmp_path: Path) -> None:
     )
     sizes = {"lent": ("a", 13, "low"), "high": ("b", 16, "high"), "own": ("b", 6, "low"), "stop": ("a", 10, "stop")}
     jobs = [
-        {"name": name, "team": of, "gpus": gpus, "priority": priority, "cpu": 1, "memory": 1}
+        {"name": name, "team": of, "gpus": gpus, "priority": priority, "cpu": 1, "memory": "1Gi"}
         for name, (of, gpus, priority) in sizes.items()
     ]
     (moment,) = play_scenario(found, told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]})))

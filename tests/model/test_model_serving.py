@@ -30,7 +30,7 @@ from gpu_tenancy.base.quantity import format_rate, parse_rate
 from gpu_tenancy.model.outlook import WayIn, outlook
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.pods import pod_size
-from gpu_tenancy.model.plan.rollouts import Nodes, Rollout, Size, in_flight, rollout
+from gpu_tenancy.model.plan.rollouts import Nodes, Rollout, Size, rollout
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import ServerPlan
 from gpu_tenancy.review.figures_tables import ways_in
@@ -272,7 +272,6 @@ def serving(**fields: Any) -> Data:
 def test_the_load_of_the_reference_needs_its_fifty_replicas() -> None:
     size = Size(parse_rate("10000/s"), parse_rate("220/s"), nodes=Nodes(each=4, always=16, most=16))
     assert (size.needed, size.replicas, size.peak) == (46, 50, 50)
-    assert in_flight(size.per_replica, 0.1) == 22
     assert errors(serving()) == []
     (problem,) = errors(serving(replicas={"min": 3, "max": 49}))
     assert "replicas.max: 49 cannot carry the load: 10,000/s ÷ 220/s = 46 replicas" in problem

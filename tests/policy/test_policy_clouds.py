@@ -18,10 +18,7 @@ from cloud_rules.pools import Machines, Prices
 from cloud_rules.tags import token
 from document import read_set
 from rule_engine.evaluator import Evaluator, Finding
-from rule_engine.rules import AnyRule
 from rule_engine.stacks import Stack
-
-_ZONELESS: Final = replace(shared("gke-pool"), props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
 
 
 @pytest.mark.parametrize(
@@ -121,62 +118,6 @@ def test_configurations_limit_gpus_of_pools_without_node_count(environment: str)
     places = [message.split(": ", 1)[0] for message in broken]
     assert places == ["Cluster gke, node auto-provisioning", "NodePool l4"]
     assert all(f"maximum of 1000 GPUs exceeds the limit of {caps['gpus']} GPUs" in message for message in broken)
-
-
-@pytest.mark.parametrize(
-    ("rule", "pool", "settings", "place", "why"),
-    [
-        pytest.param(
-            pool_rules.pool_budget,
-            with_field(shared("karpenter"), "spec", {"limits": {"cpu": 100}}),
-            {"monthly": 100},
-            "NodePool l4",
-            "spec.limits limit neither nodes nor GPUs",
-            id="the cost of a pool without a limit",
-        ),
-        pytest.param(
-            pool_rules.pool_budget,
-            with_field(shared("gke"), "clusterAutoscaling", {"enabled": True}),
-            {"monthly": 100},
-            "Cluster gke, node auto-provisioning",
-            "clusterAutoscaling.resourceLimits limits resources, not nodes, so the cost is unknown",
-            id="the cost of node auto-provisioning",
-        ),
-        pytest.param(
-            pool_rules.pool_maximum,
-            with_field(shared("aks-pool"), "vmSize", "Standard_NV6ads_A10_v5"),
-            {"gpus": 8},
-            "AgentPool aks-pool",
-            "vmSize is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)",
-            id="the number of GPUs, with a limit of GPUs",
-        ),
-        pytest.param(
-            pool_rules.pool_maximum,
-            _ZONELESS,
-            {"nodes": 8},
-            "NodePool gke-pool",
-            "nodeLocations is not set, and the node counts are per zone",
-            id="the zones, with a limit of nodes",
-        ),
-        pytest.param(
-            pool_rules.gpu_pool_tainted,
-            with_field(with_field(shared("node-group"), "instanceTypes", None), "amiType", None),
-            {},
-            "NodeGroup group",
-            "launchTemplate is not in this stack or sets no instance type, and the group sets none",
-            id="a launch template of another stack",
-        ),
-    ],
-)
-def test_unknown_facts_of_a_pool_are_reported(
-    rule: AnyRule, pool: Sample, settings: dict[str, Any], place: str, why: str
-) -> None:
-    path, _, reason = why.partition(" ")
-    assert messages(findings(rule, {"it": pool}, settings), "unknown") == (doubt(place, path, reason),)
-
-
-def test_unknown_zones_do_not_matter_without_a_limit_of_nodes() -> None:
-    assert findings(pool_rules.pool_maximum, {"it": _ZONELESS}) == []
 
 
 def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:

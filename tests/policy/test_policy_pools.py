@@ -1,16 +1,15 @@
 """Node pools in terms common to all clouds: known and unknown values."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
 import pytest
 import yaml
-from policy_builders import UNKNOWN, Sample, findings, messages, with_field
+from policy_builders import Sample
 from samples import shared
 
-from cloud_rules import PACK, aws, coverage, pool_rules, tags
+from cloud_rules import PACK, aws, coverage, tags
 from cloud_rules.coverage import POOLS
 from cloud_rules.karpenter import Requirements
 from cloud_rules.pools import Machine, Machines, NodePool, Prices, highest, highest_price
@@ -332,56 +331,12 @@ def test_an_unknown_attribute_of_machines_is_named_where_it_is() -> None:
         coverage.MachineReference(frozenset({"attributes"}), view).gpus(KNOWN)
 
 
-_INSTANCE: Final = Sample("aws:ec2/instance:Instance", {"launchTemplate": {"id": "lt-1"}}, "instance")
-
-
-@pytest.mark.parametrize(
-    ("props", "outcomes"),
-    [
-        ({}, {"broken"}),
-        ({"instanceType": "m5.large"}, set[str]()),
-        ({"instanceRequirements": {"vCpuCount": {"min": 1}}}, set[str]()),
-        ({"launchTemplate": "lt-3"}, set[str]()),
-        ({"launchTemplate": {"id": "lt-3"}}, {"unknown"}),
-        ({"launchTemplate": {"id": "lt-3"}, "instanceType": "m5.large"}, set[str]()),
-    ],
-)
-def test_a_template_counts_for_a_resource_that_sets_no_machine(props: dict[str, Any], outcomes: set[str]) -> None:
-    sample = Sample(_INSTANCE.type, {**_INSTANCE.props, **props}, "instance")
-    found = findings(coverage.gpu_machines_evaluated, {"instance": sample, "template": _TEMPLATE})
-    assert {finding.outcome for finding in found} == outcomes
-
-
-def test_cluster_without_properties_is_not_reported() -> None:
-    assert findings(coverage.gpu_machines_evaluated, {"it": Sample("gcp:container/awsCluster:AwsCluster", {})}) == []
-
-
 def test_a_template_is_found_by_any_of_its_names() -> None:
     stack = Stack([_TEMPLATE.resource(), _EMPTY.resource()])
     for reference in ({"id": "lt-2"}, {"launchTemplateId": "lt-2"}, {"name": "b"}, {"launchTemplateName": "b"}):
         template = aws.template_named(View({**reference}), stack)
         assert template is not None
         assert template.resource.name == "empty"
-
-
-# Rules.
-
-
-def test_budget_lists_the_three_most_expensive_pools() -> None:
-    given = {
-        name: replace(with_field(shared("cpu-group"), "scalingConfig.maxSize", count), name=name)
-        for name, count in (("a", 1), ("b", 2), ("c", 3), ("d", 4))
-    }
-    settings = {"prices": {"m7i.large": 1}, "monthly": 7300}
-    assert findings(pool_rules.pool_budget, given, settings) == []
-    (message,) = messages(findings(pool_rules.pool_budget, given, {**settings, "monthly": 7299}), "broken")
-    assert message.endswith("(most expensive: NodeGroup d 2,920, NodeGroup c 2,190, NodeGroup b 1,460)")
-
-
-def test_tags_matter_for_budgets_of_cost_centers_only() -> None:
-    given = {"it": with_field(shared("node-group"), "tags", UNKNOWN)}
-    assert findings(pool_rules.pool_budget, given, {"monthly": 1_000_000}) == []
-    assert len(findings(pool_rules.pool_budget, given, {"centers": {"rd": 1}})) == 1
 
 
 # Tags.

@@ -322,25 +322,6 @@ def test_serving_and_patches_need_no_queue(kind: str) -> None:
     assert found(jobs.batch_names_queue, given(kind, _GPUS)) == set()
 
 
-def test_settings_list_further_kinds_of_serving() -> None:
-    work = {"it": given("a kind of nobody", _GPUS)}
-    assert findings(jobs.batch_names_queue, work, {"serving": ["example.com:*"]}) == []
-    (finding,) = findings(jobs.batch_names_queue, work, {"serving": ["example.org:*"]})
-    assert finding.outcome == "broken"
-
-
-@pytest.mark.parametrize("kind", ["batch/v1:JobPatch", "batch/v1:CronJobPatch"])
-def test_patch_of_batch_work_needs_its_queue(kind: str) -> None:
-    """The label can be on the patched object."""
-    version, _, name = kind.partition(":")
-    spec = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {_GPU: 8}}}]}}}
-    props = {"metadata": {"name": "it", "namespace": "ml"}, "spec": {**spec, "jobTemplate": {"spec": spec}}}
-    (finding,) = findings(jobs.batch_names_queue, {"it": Sample(f"kubernetes:{version}:{name}", props)})
-    assert "metadata.labels.kueue.x-k8s.io/queue-name" in finding.message
-    assert finding.message.endswith("not set by the patch)")
-    assert finding.level is jobs.batch_names_queue.level
-
-
 # Values of other types beside a pod.
 
 _PRIVILEGED: Final[dict[str, Any]] = {

@@ -77,6 +77,8 @@ def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
     assert found.comparison is not None
     assert found.comparison.notes == ("stack new does not exist at HEAD; all resources are new",)
     assert found.comparison.before is None
+    assert len(found.changes) == found.resources
+    assert {change.action for change in found.changes} == {"create"}
 
 
 @pytest.mark.slow
@@ -367,7 +369,7 @@ def exempted(stack: Preview, key: str, *, listed: bool = False) -> Preview:
 @pytest.mark.parametrize("key", ["exempt.gpu-rules/few-pods", "exempt:few-pods", "exempt-few-pods"])
 def test_a_new_exemption_is_named(one: Preview, key: str, *, listed: bool) -> None:
     now = exempted(one, key, listed=listed).rendered
-    for before in (one.rendered, None):
+    for before in (one.rendered, replace(one.rendered, registrations=())):
         [exemption] = compared.new_exemptions(before, now)
         assert (exemption.rule, exemption.text) == ("few-pods", "2099-01-31 why")
     assert list(compared.new_exemptions(now, now)) == []
@@ -455,7 +457,7 @@ def test_the_command_and_its_reports_name_what_the_change_hides(own_project: Pro
     own_project.write("s", pods(2))
     arguments = ["preview", "s", "--base", "HEAD", "--policy", "own", "--project", str(own_project.folder)]
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*arguments, "--out", str(tmp_path / "out")])
-    assert (result.exit_code, result.stderr) == (2, "")
+    assert (result.exit_code, result.stderr) == (3, "")
     lines = result.stdout.splitlines()
     weaker = "Policies weaker: 2 rules (few-pods: mandatory → advisory, named: mandatory → disabled)"
     assert lines[2:5] == [BLOCKED, f"- {HIDDEN}", f"- {weaker}"]  # after what the cluster must have

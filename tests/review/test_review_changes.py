@@ -113,6 +113,19 @@ def test_long_values_are_shortened_and_missing_ones_are_empty() -> None:
     assert (field.before, len(field.after), field.after[-1]) == ("", 120, "…")
 
 
+@pytest.mark.parametrize(
+    ("key", "before", "after", "shown"),
+    [
+        ("maxRun", "45s", "1209600s", ("45s", "1209600s (14d)")),
+        ("activeDeadlineSeconds", 30, 14400, ("30", "14400 (4h)")),
+        ("replicas", 30, 14400, ("30", "14400")),
+    ],
+)
+def test_seconds_are_also_shown_in_a_larger_unit(key: str, before: object, after: object, shown: object) -> None:
+    (change,) = changes(config_map(data={key: before}), config_map(data={key: after}))
+    assert [(field.before, field.after) for field in change.fields] == [shown]
+
+
 def test_config_maps_are_changed_in_place(project: Project) -> None:
     found = rendered(project, small())
     provider = next(

@@ -249,7 +249,7 @@ def test_cohort_members_gain_access_to_all_its_teams() -> None:
     sections = small()
     sections["cohorts"]["org"] = {"members": {"researchers": ["group:a"]}}
     [reason] = access(outlook_of(small()), outlook_of(sections), "gain")
-    assert reason == f"1 group gains exec in {', '.join(sorted(sections['teams']))} (group:a)"
+    assert reason == f"1 group gains exec in {', '.join(sections['teams'])} (group:a)"
 
 
 def test_renamed_people_change_no_access() -> None:
@@ -374,6 +374,13 @@ def test_rights_on_google_folders_name_the_principals() -> None:
         "Grant the ServiceAccounts vision/default and vision/workload of the cluster: role"
         " roles/storage.objectViewer on the managed folder gs://ml-corpus/v3/"
     )
+
+
+def test_keys_of_another_service_are_listed_with_its_endpoint() -> None:
+    sections = with_data(endpoint="https://minio.example.com:9000")
+    (right,) = rights_to_grant(load(Source(sections)))
+    place = "s3://ml-corpus/v3 at https://minio.example.com:9000"
+    assert right == f"Give the CSI driver s3.csi.aws.com in the cluster keys that can read {place}"
 
 
 def test_a_cache_replaces_claims_and_lists_its_resources() -> None:

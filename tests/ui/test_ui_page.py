@@ -77,7 +77,7 @@ def test_a_long_queue_is_cut_and_says_how_many_more_there_are() -> None:
     found = sections(board)
     assert found["pending"].count("<tr data-row") == MOST == found["jobs"].count("<tr data-row")
     assert "and 20 more; tenancy queue research lists all" in Page(found["pending"]).words
-    assert "and 30 more; tenancy jobs research lists all" in Page(found["jobs"]).words
+    assert "and 30 more; tenancy queue research -v lists all" in Page(found["jobs"]).words
 
 
 def test_texts_of_the_cluster_are_no_markup() -> None:

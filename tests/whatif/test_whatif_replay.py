@@ -243,7 +243,7 @@ def test_replay_writes_page_and_names_losers_since_ref(tmp_path: Path) -> None:
     jobs.write_text(
         "".join(f'{{"at": {at}, "duration": "1h", "gpus": 2, "team": "vision"}}\n' for at in range(3)), encoding="utf-8"
     )
-    words = ("replay", "dev", "--from", jobs, "--against", "main", "--out", tmp_path / "out")
+    words = ("replay", "dev", "--used", jobs, "--base", "main", "--out", tmp_path / "out")
     done = tenancy(*words, project=project.folder)
     assert done.exit_code == 0, done.output
     assert "vision lose" in done.output
@@ -269,8 +269,8 @@ def test_replay_writes_page_and_names_losers_since_ref(tmp_path: Path) -> None:
     [
         (["--checkpoint", "often"], "--checkpoint often: is not a duration"),
         (["--checkpoint", "0s"], "--checkpoint: must be more than 0"),
-        (["--from", "none.csv"], "--from: none.csv is not a file"),
-        (["--from", "/dev/null"], "no job can be played: the file is empty"),
+        (["--used", "none.csv"], "--used: none.csv is not a file"),
+        (["--used", "/dev/null"], "no job can be played: the file is empty"),
     ],
 )
 def test_replay_refuses_invalid_options_with_a_fix(tmp_path: Path, options: list[str], message: str) -> None:
@@ -278,6 +278,6 @@ def test_replay_refuses_invalid_options_with_a_fix(tmp_path: Path, options: list
     project.write("dev", two_teams())
     jobs = tmp_path / "jobs.jsonl"
     jobs.write_text('{"at": 0, "duration": "1h", "gpus": 1}\n', encoding="utf-8")
-    done = tenancy("replay", "dev", "--from", jobs, *options, project=project.folder)
+    done = tenancy("replay", "dev", "--used", jobs, *options, project=project.folder)
     assert done.exit_code == 1
     assert message in done.output

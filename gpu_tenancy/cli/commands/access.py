@@ -30,11 +30,11 @@ with lazily():
 
 
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `kubectl auth can-i --list` shows your own rights"
-_HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
+_HIDDEN: Final = "of the control plane and of operators not shown (use --verbose)"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
 _Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
 _Live = Annotated[
-    bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
+    bool, typer.Option("--live", help="Ask the cluster. Exit code 3 if it differs from the stack for its people.")
 ]
 
 
@@ -48,8 +48,8 @@ def who_can(
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     live: _Live = False,
-    everybody: Annotated[
-        bool, typer.Option("--all", help="With --live: also the control plane and service accounts of operators.")
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also the control plane and service accounts of operators.")
     ] = False,
     embedded: options.Embedded = False,
     output: Output = None,
@@ -66,7 +66,7 @@ def who_can(
         place = contexts.Place(kubeconfig, context, embedded)
         if not (stack or project or projects.in_project()):
             wanted = rules.resource_of(resource, None)
-            _who_can_seen(rules.verb_of(verb), wanted, namespace, place, output, everybody=everybody)
+            _who_can_seen(rules.verb_of(verb), wanted, namespace, place, output, verbose=verbose)
             return
         access = planned.access_of(stack, namespace, project, place)
         access.namespaces(namespace)
@@ -76,7 +76,7 @@ def who_can(
             with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
                 found = live_access.who_can_live(cluster, asked, wanted, namespace)
             expected = access.comparable(expected)
-        visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
+        visible = [holder for holder in found if verbose or access.tenant(holder.subject)]
         where = f" in {namespace}" if namespace else ""
         table = planned.holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
         answer(output, planned.holders_data(visible, access.names), table)
@@ -93,7 +93,7 @@ def _who_can_seen(
     place: "contexts.Place",
     output: Output,
     *,
-    everybody: bool,
+    verbose: bool,
 ) -> None:
     """Who may do something, by what the caller may read in the cluster."""
     kubeconfig, context, embedded = place
@@ -101,7 +101,7 @@ def _who_can_seen(
         home = namespace or cluster.namespace
         read = live_access.seen(cluster, home)
     every = rules.who_can(read.grants, verb, resource, home or None)
-    found = [holder for holder in every if everybody or live_access.is_tenant(holder, home)]
+    found = [holder for holder in every if verbose or live_access.is_tenant(holder, home)]
     where = f" in {home}" if home else ""
     nobody = Text(f"nobody may {verb} {resource}{where}, as far as you may see")
     table = planned.holders(found, {}) if found else nobody
@@ -171,23 +171,18 @@ def worker_kubeconfig(
     worker: Annotated[str, typer.Argument(help="Stack of the worker, with `multikueue.manager`.")],
     *,
     valid: Annotated[str, typer.Option("--for", help="Validity of the token, 10m to 30d.")] = "7d",
-    manager_kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig of the manager's cluster: write the Secret there.")
-    ] = None,
-    manager_context: Annotated[str | None, typer.Option(help="Its context. Default: the current one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the kubeconfig, with mode 0600.")] = None,
     project: ProjectFolder = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     embedded: options.Embedded = False,
 ) -> None:
-    """Write the kubeconfig by which a MultiKueue manager reaches a worker.
+    """Print the Secret with the kubeconfig by which a MultiKueue manager reaches a worker; with --out, the kubeconfig.
 
-    It has a token of the manager's service account in the worker's cluster. With --manager-kubeconfig or
-    --manager-context, it is written to the Secret that the manager's stack names, and to no file. Repeat it before the
-    token expires: Kueue reads the Secret again.
+    The Secret is the one that the manager's stack names. The kubeconfig has a token of the manager's service account in
+    the worker's cluster. Repeat it before the token expires: Kueue reads the Secret again.
 
-    [dim]tenancy access worker-kubeconfig train-west --context west --manager-context hub[/dim]
+    [dim]tenancy access worker-kubeconfig train-west --context west | kubectl --context hub apply -f -[/dim]
     """
     with terminal.errors(worker):
         found, seconds = kubeconfigs.worker_of(worker, project), planned.seconds_of(valid, "--for")
@@ -195,14 +190,12 @@ def worker_kubeconfig(
         place = contexts.Place(kubeconfig, context, embedded)
         with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
             config = kubeconfigs.worker_config(cluster, plain, found, seconds)
-        if manager_kubeconfig or manager_context:
-            rights = "ask somebody who may write Secrets in Kueue's namespace of the manager"
-            with asking(manager_kubeconfig, manager_context, embedded=False, rights=rights) as manager:
-                terminal.out.print(kubeconfigs.write_secret(manager, found, config), highlight=False)
-        elif out:
+        if out:
             write_private(out, yaml.safe_dump(config, sort_keys=False))
         else:
-            sys.stdout.write(yaml.safe_dump(config, sort_keys=False))
+            sys.stdout.write(yaml.safe_dump(kubeconfigs.secret(found, config), sort_keys=False))
+        expiry = kubeconfigs.expiry(config)
+        terminal.err.print(f"for stack {found.manager}, valid until {expiry}", highlight=False, markup=False)
 
 
 @contextmanager
@@ -234,4 +227,4 @@ def _compare(expected: Iterable[str], live: Iterable[str]) -> None:
     for line in live_only:
         terminal.error_line(f"{line}: allowed by the cluster, not by the stack; {fix}")
     if stack_only or live_only:
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)

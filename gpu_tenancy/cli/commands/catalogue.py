@@ -20,7 +20,6 @@ with lazily():
     from gpu_tenancy.model import schema as stack_schema
     from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
     from gpu_tenancy.packs import configuration
-    from gpu_tenancy.simulation import scenario
 
 if TYPE_CHECKING:
     from gpu_tenancy.base.json import Json
@@ -38,7 +37,7 @@ def machines(
     """
     if cloud is not None and cloud not in catalogue.cloud_tables():
         terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, catalogue.cloud_tables())}")
-        raise typer.Exit(terminal.STACK_WRONG)
+        raise typer.Exit(terminal.ExitCode.ERROR)
     chosen = [machine for (of, _), machine in catalogue.machines().items() if cloud in {None, of}]
     rows = [_row(machine) for machine in chosen]
     drop = ("capacity", "fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable")
@@ -49,17 +48,13 @@ def machines(
 
 
 def schema(
-    *,
-    scenarios: Annotated[
-        bool, typer.Option("--scenarios", help="The schema of files with jobs over time instead.")
-    ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:
     """Print the JSON schema of stack files, for validation and completion in editors.
 
     [dim]tenancy catalogue schema --out stacks/schema.json[/dim]
     """
-    text = scenario.scenario_schema_text() if scenarios else stack_schema.schema_text()
+    text = stack_schema.schema_text()
     if out:
         write_text(out, text)
     else:

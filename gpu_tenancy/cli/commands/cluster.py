@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError, naming
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural, visible
@@ -25,7 +25,7 @@ with lazily():
     from gpu_tenancy.adopt import show as adopt_show
     from gpu_tenancy.cli import charts as chart_pins
     from gpu_tenancy.cli.commands import up
-    from gpu_tenancy.cluster import cluster_queues, queues, reading, supply
+    from gpu_tenancy.cluster import reading, supply
     from gpu_tenancy.doctor import checks, guards, results, upgrades
     from gpu_tenancy.engine import files
     from gpu_tenancy.engine import project as rendering
@@ -96,7 +96,7 @@ def adopt(
         terminal.report(f"stack: {out}")
         answer(output, adopt_show.data(found), *(Text(visible(line)) for line in adopt_show.lines(found)))
         if found.problems or found.incomplete:
-            raise typer.Exit(1)
+            raise typer.Exit(terminal.ExitCode.ERROR)
 
 
 def _exists(cluster: "client.Cluster") -> Callable[["references.Reference"], bool | None]:
@@ -175,57 +175,38 @@ def hold(
 def release(
     name: Annotated[str, typer.Argument(help="TEAM, FLAVOR or POOL as in `tenancy cluster hold`.")] = "",
     *,
-    due: Annotated[bool, typer.Option("--due", help="Release everything whose end has passed.")] = False,
-    drift: Annotated[
-        Path | None,
-        typer.Option("--drift", metavar="FILE", help="List the holds in the output of a check for drift; no cluster."),
-    ] = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     embedded: options.Embedded = False,
     dry_run: _DryRun = False,
+    yes: options.Yes = False,
 ) -> None:
-    """Release what `tenancy cluster hold` holds, and restore what was there before.
+    """Release what `tenancy cluster hold` holds, and restore what was there before. Asks first.
 
     Without a name, it lists what is held.
 
     [dim]tenancy cluster release h100[/dim]
     """
-    if drift:
-        with terminal.errors(), naming(drift):
-            for line in cluster_queues.holds_in(drift.read_text(encoding="utf-8", errors="replace")):
-                terminal.out.print(line, highlight=False, soft_wrap=True)
-        return
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
-        if name and due:
-            raise ConsoleError(f"{name}: --due releases everything whose end has passed", "remove one of them")
         state = reading.read(cluster, holding.KINDS)
-        if name:
-            subject = holding.find(state, name)
-            if not subject.hold:
-                raise ConsoleError(f"{subject.kind} {subject.name}: not held", "list holds: `tenancy cluster release`")
-            _release(cluster, subject, subject.hold, dry_run=dry_run)
+        if not name:
+            for held in holding.all_holds(state):
+                terminal.out.print(f"{held.kind} {held.name}: {held.text}", highlight=False)
+            if not holding.all_holds(state):
+                terminal.out.print("nothing is held", highlight=False)
             return
-        holds = holding.all_holds(state)
-        chosen = [held for held in holds if held.due(datetime.now(UTC))] if due else holds
-        if not chosen:
-            terminal.out.print("nothing is held" if not due else "nothing is due", highlight=False)
-        for held in chosen:
-            subject = holding.subject_of(queues.Queues(state), held.kind, held.name)
-            _release(cluster, subject, held, dry_run=dry_run or not due)
-
-
-def _release(
-    cluster: "client.Cluster", subject: "holding.Subject", held: "cluster_queues.Hold", *, dry_run: bool
-) -> None:
-    terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
-    if dry_run:
+        subject = holding.find(state, name)
+        if not subject.hold:
+            raise ConsoleError(f"{subject.kind} {subject.name}: not held", "list holds: `tenancy cluster release`")
+        terminal.out.print(f"{subject.kind} {subject.name}: {subject.hold.text}", highlight=False)
         for line in subject.consequences(drain=False):
             terminal.out.print(f"  {line}", highlight=False)
-        return
-    holding.release(cluster, subject, held)
-    holding.dismiss(cluster, held)
-    terminal.out.print("  released", highlight=False)
+        if dry_run:
+            return
+        up.confirm(f"Release {subject.name}?", yes=yes)
+        holding.release(cluster, subject, subject.hold)
+        holding.dismiss(cluster, subject.hold)
+        terminal.out.print("  released", highlight=False)
 
 
 def doctor(
@@ -243,6 +224,10 @@ def doctor(
             "--upgrade", help="Check in the cluster, instead of tools, whether its operators can be upgraded."
         ),
     ] = False,
+    charts: Annotated[
+        bool,
+        typer.Option("--charts", help="Compare Helm charts, instead of tools, with their digests: downloads archives."),
+    ] = False,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="With --live: namespace of one team. Default: all teams.")
     ] = None,
@@ -254,21 +239,23 @@ def doctor(
 ) -> None:
     """Check before a deployment that tools, quotas, zones, subnets, rights and versions are there. Nothing is changed.
 
-    Exit code 2 if something is missing; what cannot be asked is unknown, with the right that you need to ask.
+    Exit code 3 if something is missing; what cannot be asked is unknown, with the right that you need to ask.
 
     With --live, a dozen harmless attempts in each team's namespace show whether each guard rejects what it is for, as a
     member of the team if you may impersonate one, and the policies of the cluster are compared with those of the stack.
 
     With --upgrade, versions, stored objects, conversions, webhooks and namespaces of the installed operators are
-    checked, before a deployment upgrades them to the versions of the stack while jobs run.
+    checked, before a deployment upgrades them to the versions of the stack while jobs run. With --charts, the Helm
+    charts of the stack are compared with their pinned digests; a chart without a digest is unknown.
 
     [dim]tenancy cluster doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
         tree = options.tree_of(stack, project)
         loaded = tree.written
-        rendered = rendering.preview(stack, projects.project_folder(project)) if cloud or live else None
-        rows = [] if upgrade else [*checks.tools(loaded)]
+        needed = cloud or live or charts
+        rendered = rendering.preview(stack, projects.project_folder(project)) if needed else None
+        rows = [] if upgrade or charts else [*checks.tools(loaded)]
         if rendered and cloud:
             with terminal.reported_if_slow("asking the cloud"):
                 rows += checks.cloud_rows(loaded, rendered.rendered.registrations)
@@ -279,6 +266,10 @@ def doctor(
                 terminal.reported_if_slow("trying the guards; -n TEAM tries those of one team"),
             ):
                 rows += guards.live_rows(cluster, plan.plan(rendered.stack), manifests, namespace or "")
+        if rendered and charts:
+            with terminal.reported_if_slow("downloading charts"):
+                pins = chart_pins.chart_pins(rendered.stack, files.helm_releases(rendered.rendered))
+                rows += chart_pins.chart_rows(pins)
         if upgrade:
             with asking(kubeconfig, context, embedded=embedded) as cluster:
                 running = plan_operators.running(tree).values()
@@ -311,18 +302,3 @@ def migrate(
             terminal.out.print(f"{kind.name}: {versions}{written}", highlight=False)
         if not old:
             terminal.out.print("all objects of operators are stored in the current version", highlight=False)
-
-
-def charts(stack: StackName, *, project: ProjectFolder = None, output: Output = None) -> None:
-    """Compare the Helm charts of a stack with their pinned digests, before a deployment. Downloads the archives.
-
-    Exit code 2 if an archive is not the pinned one. A chart without a digest is unknown.
-
-    [dim]tenancy cluster charts prod-aws[/dim]
-    """
-    with terminal.errors(stack):
-        preview = rendering.preview(stack, projects.project_folder(project))
-        with terminal.reported_if_slow("downloading charts"):
-            pins = chart_pins.chart_pins(preview.stack, files.helm_releases(preview.rendered))
-            rows = list(chart_pins.chart_rows(pins))
-        results.conclude(rows, output)

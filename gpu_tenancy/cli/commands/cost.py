@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
@@ -37,7 +37,7 @@ def cost(
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", help="Instead of Prometheus: the output of `kubectl get workloads -A -o json`."
+            "--used", metavar="FILE", help="Instead of Prometheus: the output of `kubectl get workloads -A -o json`."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for `cost.html` and `cost.csv`.")] = None,
@@ -78,8 +78,8 @@ def _read(
 ) -> "statements.Statement":
     if (prometheus is None) == (source is None):
         forward = "kubectl port-forward -n monitoring svc/kube-prometheus-stack-prometheus 9090"
-        fix = f"run `{forward}` and set --prometheus http://127.0.0.1:9090, or set --from to a file of Workloads"
-        raise ConsoleError("specify one of --prometheus and --from", fix)
+        fix = f"run `{forward}` and set --prometheus http://127.0.0.1:9090, or set --used to a file of Workloads"
+        raise UsageError("specify one of --prometheus and --used", fix)
     if prometheus is not None:
         terminal.progress(f"asking {prometheus}")
         return cost_prometheus.of_prometheus(stack, terms, cost_prometheus.Prometheus(prometheus), period)
@@ -88,5 +88,5 @@ def _read(
     statement = cost_workloads.of_workloads(stack, terms, records.Trace(source), period)
     if not statement.jobs:
         reasons = "; ".join(statement.notes[-2:])
-        raise ConsoleError(f"--from: {source}: no GPU-hours in {period.month}: {reasons}", "use another file or month")
+        raise ConsoleError(f"--used: {source}: no GPU-hours in {period.month}: {reasons}", "use another file or month")
     return statement

@@ -1,4 +1,4 @@
-"""Commands about the jobs of a team by name: `jobs`, `claims`, `logs`, `top`, `cancel` and `requeue`."""
+"""Commands about the jobs of a team by name: `claims`, `logs`, `top`, `cancel` and `requeue`."""
 
 import sys
 from collections.abc import Generator, Iterable
@@ -32,35 +32,6 @@ _Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/N
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def jobs(
-    team: options.Team = None,
-    *,
-    namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    every: options.Every = 5.0,
-    me: options.Me = False,
-    pending: options.Pending = False,
-    sort: options.Sort = None,
-    watch: options.Watch = False,
-    embedded: options.Embedded = False,
-    output: Output = None,
-) -> None:
-    """List all jobs, servers and single pods of a team, also those that ended or are in no queue.
-
-    [dim]tenancy jobs ml-research[/dim]
-    """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
-        team = team_of(cluster, team, namespace, "tenancy jobs TEAM")
-        user = options.user_of(cluster) if me else ""
-
-        def ask() -> tuple[overview.JobRow, ...]:
-            rows = overview.rows(team_jobs.read_jobs(cluster, team, queued=True))
-            return overview.chosen(rows, user, pending=pending, by=sort)
-
-        show_answer(ask, overview.shown, overview.data, output, every if watch else None)
-
-
 def claims(
     team: options.Team = None,
     *,
@@ -77,7 +48,7 @@ def claims(
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
-        show_answer(lambda: overview.claims(found, pods), overview.shown_claims, overview.data, output, None)
+        show_answer(lambda: overview.claims(found, pods), overview.shown_claims, overview.data, output)
 
 
 def logs(
@@ -87,15 +58,6 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print new lines, also of pods that start later, until the job ends.")
     ] = False,
-    pod: Annotated[
-        int | None, typer.Option(min=0, help="Only the pod with this number, as in `tenancy top JOB`.")
-    ] = None,
-    container: Annotated[
-        str, typer.Option("--container", "-c", help="Container; default: the first.", show_default=False)
-    ] = "",
-    tail: Annotated[
-        int | None, typer.Option(min=0, help="Only so many of the last lines of each pod.", show_default=False)
-    ] = None,
     kind: options.Kind = "",
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
@@ -103,36 +65,29 @@ def logs(
 ) -> None:
     """Print the logs of a job over all of its pods, each line with the number of its pod if there are several.
 
-    With --follow, exit code 2: the job failed.
+    With --follow, exit code 3: the job failed.
 
     [dim]tenancy logs nightly -f[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         found, manifest = _found(cluster, job, namespace, kind)
         if follow:
-            followed(cluster, manifest, number=pod, container=container, tail=tail)
+            followed(cluster, manifest)
         else:
-            job_logs.Logs(cluster, _write, _note, pod, container, tail).show(found, manifest)
+            job_logs.Logs(cluster, _write, _note).show(found, manifest)
 
 
-def followed(
-    cluster: "client.Cluster",
-    manifest: "cluster_pods.Manifest",
-    *,
-    number: int | None = None,
-    container: str = "",
-    tail: int | None = None,
-) -> None:
+def followed(cluster: "client.Cluster", manifest: "cluster_pods.Manifest") -> None:
     """Prints the logs of a job until it ends. Raises typer.Exit if it failed."""
     name = text_at(manifest, "metadata", "name")
     try:
-        end = job_logs.Logs(cluster, _write, _note, number, container, tail).follow(manifest)
+        end = job_logs.Logs(cluster, _write, _note).follow(manifest)
     except KeyboardInterrupt:
         _note(f"{name} continues; `tenancy logs {name} -f` follows it again")
         return
     _note(f"{name}: {end.lower() or 'deleted'}")
     if end in demand.FAILED:
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def top(
@@ -143,7 +98,6 @@ def top(
     gpus: options.Gpus = False,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
-    every: options.Every = 5.0,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
     output: Output = None,
@@ -175,7 +129,7 @@ def top(
             lambda told: overview.used(told[0], pods=bool(name), busy=gpus, notes=told[1].notes),
             lambda told: overview.data(told[0]),
             output,
-            every if watch else None,
+            watch=watch,
         )
 
 

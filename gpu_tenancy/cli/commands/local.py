@@ -52,7 +52,7 @@ def up(
 ) -> None:
     """Deploy a stack to the embedded platform: an API server and scheduler on this machine, with simulated GPU nodes.
 
-    Uses `pulumi up` if pulumi is on the PATH, otherwise server-side apply. Exit code 2 if a guarantee is not met.
+    Uses `pulumi up` if pulumi is on the PATH, otherwise server-side apply. Exit code 3 if a guarantee is not met.
 
     [dim]tenancy local up local[/dim]
     """
@@ -74,7 +74,7 @@ def up(
             terminal.out.print(command(f"  {terminal.program()} {step}{where}"), highlight=False)
         terminal.out.print(f"\n{escape(str(result.composition))}", highlight=False)
         if result.verdict.tone == "bad":
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def metrics(
@@ -144,4 +144,4 @@ def status(output: Output = None) -> None:
             problem = f"\n{part} exited. Last log lines ({log}):\n{processes.tail(log)}"
             terminal.err.print(escape(problem), highlight=False)
         if exited:
-            raise typer.Exit(terminal.STACK_WRONG)
+            raise typer.Exit(terminal.ExitCode.ERROR)

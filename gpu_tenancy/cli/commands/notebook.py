@@ -1,18 +1,16 @@
-"""Commands about notebooks: `tenancy notebook start`, `open`, `stop` and `list`."""
+"""Commands about notebooks: `tenancy notebook start`, `open` and `stop`."""
 
 import sys
-from functools import partial
 from typing import Annotated
 
 import typer
 import yaml
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.cli.commands import options
-from gpu_tenancy.cli.commands.options import asking, show_answer, team_of
+from gpu_tenancy.cli.commands.options import asking, team_of
 from gpu_tenancy.cli.commands.submit import Mounts, pairs
 from gpu_tenancy.cli.commands.usage import judged, read_for_fit
 from gpu_tenancy.cli.lazy import lazily
@@ -22,7 +20,7 @@ with lazily():
     from gpu_tenancy.cluster import demand
     from gpu_tenancy.explain import show
     from gpu_tenancy.jobs import kubectl as jobs_kubectl
-    from gpu_tenancy.jobs import notebooks, overview
+    from gpu_tenancy.jobs import notebooks
 
 Name = Annotated[
     str,
@@ -51,7 +49,7 @@ def start(
     """Start a notebook in the queue of your team, or one that was stopped, as it was.
 
     Its home, /home/notebook, stays when it stops. It stops when it is idle, and after the longest time of your team.
-    Exit code 2: it can never be admitted.
+    Exit code 3: it can never be admitted.
 
     [dim]tenancy notebook start lab --size small[/dim]
     """
@@ -83,7 +81,7 @@ def start(
         terminal.out.print(show.fitting(result), highlight=False)
         if result.verdict == "never":
             terminal.error_line("not started, since it can never be admitted")
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
         cluster.create(manifest)
         stops = f"stops when idle for {format_duration(offer.idle)}, and after {format_duration(offer.longest)}"
         terminal.out.print(f"notebook {team}/{choice.name} submitted; it {stops}", highlight=False)
@@ -149,22 +147,3 @@ def stop(
         name = name or notebooks.usual_name(options.user_of(cluster))
         notebooks.scale(cluster, notebooks.existing(cluster, team, name), 0)
         terminal.out.print(f"notebook {team}/{name} stopped; its home stays", highlight=False)
-
-
-def list_(
-    team: options.Team = None,
-    *,
-    namespace: options.TeamOption = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
-    output: Output = None,
-) -> None:
-    """List the notebooks of a team, also those that are stopped.
-
-    [dim]tenancy notebook list[/dim]
-    """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
-        team = team_of(cluster, team, namespace, "tenancy notebook list TEAM")
-        rows = partial(notebooks.listed, cluster, team)
-        show_answer(rows, partial(overview.shown, what="notebook"), overview.data, output, None)

@@ -10,7 +10,7 @@ from rich.console import Group
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
@@ -30,10 +30,15 @@ Kubeconfig = Annotated[
 ]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until interrupted.")]
-Every = Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh each 5 seconds until interrupted.")]
 Gpus = Annotated[
     bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
+]
+Used = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Recorded Workloads, `kubectl get workloads -A -o json`, whose durations tell the waits."
+    ),
 ]
 Me = Annotated[bool, typer.Option("--me", help="Only jobs that you submitted, by the label of their user.")]
 Pending = Annotated[bool, typer.Option("--pending", help="Only jobs that do not run yet.")]
@@ -54,13 +59,14 @@ StackOption = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")]
 
+_EVERY: Final = 5.0  # seconds between two reads of --watch
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 # Fixes of errors that have another cause than missing rights, by status.
 _FIXES: Final = {
     400: "correct the field that the message names",
     401: "log in again, or specify another kubeconfig or context",
     404: "check the name and the namespace",
-    409: "choose another name, or end what has it: `tenancy jobs` lists it, `tenancy cancel NAME` deletes it",
+    409: "choose another name, or delete what has it: `tenancy cancel NAME`",
     422: "correct the field that the message names",
 }
 
@@ -77,7 +83,7 @@ def whose(cluster: "client.Cluster", team: str | None, namespace: str | None, *,
     """
     team = _one(team, namespace)
     if everybody and team:
-        raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
+        raise UsageError(f"{team}: --all shows all teams", "remove one of them")
     own = team or cluster.namespace
     return own, "" if everybody else own
 
@@ -93,7 +99,7 @@ def team_of(cluster: "client.Cluster", team: str | None, namespace: str | None, 
 def _one(team: str | None, namespace: str | None) -> str | None:
     """The team that the user names, as the argument or as the option. Raises ConsoleError if they differ."""
     if team and namespace and team != namespace:
-        raise ConsoleError(f"{team} and -n {namespace} are different namespaces", "specify one")
+        raise UsageError(f"{team} and -n {namespace} are different namespaces", "specify one")
     return team or namespace
 
 
@@ -104,7 +110,7 @@ def place_of(cluster: "client.Cluster", job: str, namespace: str | None) -> tupl
     """
     home, _, name = job.rpartition("/")
     if home and namespace:
-        raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
+        raise UsageError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
     home = home or namespace or cluster.namespace
     if not home:
         raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
@@ -116,13 +122,14 @@ def show_answer(
     shown: Callable[[T], Group],
     data: Callable[[T], object],
     output: Form | None,
-    every: float | None,
+    *,
+    watch: bool = False,
 ) -> None:
-    """Prints an answer once, or every so many seconds. Raises ConsoleError if programs are to get it repeatedly."""
-    if every is not None:
+    """Prints an answer once, or again and again. Raises ConsoleError if programs are to get it repeatedly."""
+    if watch:
         if output:
-            raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
-        show.follow(terminal.out, lambda: shown(ask()), every)
+            raise UsageError("--watch and -o cannot be combined", "remove one of them")
+        show.follow(terminal.out, lambda: shown(ask()), _EVERY)
         return
     with terminal.reported_if_slow("reading the cluster"):
         result = ask()

@@ -13,10 +13,10 @@ from rich.markup import escape
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import Unbounded, write_text
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands import options, up
+from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking
 from gpu_tenancy.cli.lazy import lazily
 
@@ -80,36 +80,21 @@ def preview(
     ] = None,
     project: ProjectFolder = None,
     output: Output = None,
-    all_: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Preview the changes of all Pulumi stacks into which `split` divides it, with the Pulumi CLI, its"
-            " backend and your credentials.",
-        ),
-    ] = False,
 ) -> None:
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
-    Exit code 2 if the verdict is Blocked: a mandatory policy is violated, Pulumi or the cloud refuses the change since
+    Exit code 3 if the verdict is Blocked: a mandatory policy is violated, Pulumi or the cloud refuses the change since
     --base REF, or it restarts nodes of a protected pool. Policies are evaluated as at REF, too.
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
     # The first one for what cannot be recorded, such as on a full disk.
     with terminal.errors(stack), _recorded(out), terminal.errors(stack), engine.relaxed_collector():
-        if all_:
-            if base or policy or pulumi_preview or out or output or live or state or used:
-                others = "--base, --policy, --pulumi-preview, --live, --state, --used, --out and -o"
-                fix = "preview twice: with --all, and without it for the report of the whole environment"
-                raise ConsoleError(f"--all cannot be combined with {others}", fix)
-            up.preview(stack, project)
-            return
         folder = projects.project_folder(project)
         place = contexts.Place(kubeconfig, context, embedded)
         terminal.progress(f"rendering {stack}")
         if live and state:
-            raise ConsoleError("--live cannot be combined with --state", "remove one of them")
+            raise UsageError("--live cannot be combined with --state", "remove one of them")
         running = _read(place) if live else state_file.from_file(state) if state else None
         month = build.read_used(used, stack) if used else None
         stack_preview = rendering.preview(stack, folder, onto=_onto(place) if live else None)
@@ -126,7 +111,7 @@ def preview(
         else:
             _show(stack_preview, seen, written)
         if seen.verdict.title == verdict.BLOCKED:
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def _read(place: "contexts.Place") -> "reading.State":
@@ -136,7 +121,7 @@ def _read(place: "contexts.Place") -> "reading.State":
         state = cluster_queues.read_settled(cluster, proposal.KINDS)
         # The embedded platform has its own version, whatever the stack's.
         return replace(state, kubernetes="" if _onto(place) else cluster.server_version())
-    raise typer.Exit(terminal.INTERRUPTED)
+    raise typer.Exit(terminal.ExitCode.INTERRUPTED)
 
 
 def _onto(place: "contexts.Place") -> Path | None:
@@ -186,7 +171,7 @@ def _recorded(folder: Path | None) -> Generator[None]:
         code = end.exit_code
         raise
     except Exception:
-        code, crash = terminal.INTERNAL, traceback.format_exc()
+        code, crash = terminal.ExitCode.ERROR, traceback.format_exc()
         raise
     finally:
         texts = {name: console.export_text() for name, console in printed.items()}

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,30 +18,25 @@ from gpu_tenancy.base.answer import Form, Output, answer, for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command, write_text
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.cli.commands import options
-from gpu_tenancy.cli.commands.options import asking
 from gpu_tenancy.cli.lazy import lazily
 
 with lazily():
-    from gpu_tenancy.base import installing, problems
+    from gpu_tenancy.base import installing
     from gpu_tenancy.cli import starting
-    from gpu_tenancy.cluster import contexts, queues, reading
+    from gpu_tenancy.cluster import contexts
     from gpu_tenancy.engine import files
     from gpu_tenancy.engine import project as rendering
     from gpu_tenancy.gitops import changed as gitops_changed
     from gpu_tenancy.gitops import comment as gitops_comment
     from gpu_tenancy.gitops import manifests
-    from gpu_tenancy.kube import client
-    from gpu_tenancy.model import guarantees, load, outlook, spec
+    from gpu_tenancy.model import load
     from gpu_tenancy.model import project as projects
-    from gpu_tenancy.model import source as sources
     from gpu_tenancy.model.catalogue import clouds as catalogue_clouds
     from gpu_tenancy.model.outlook import explain as outlook_explain
     from gpu_tenancy.model.plan import shares
-    from gpu_tenancy.review import text as review_text
 
 
 def validate(
@@ -64,7 +59,7 @@ def validate(
     lines = [Text.assemble(("✓", "green"), f" {stack}") for stack in valid]
     answer(output, [{"stack": stack, "valid": stack in valid} for stack in stacks], *lines, names=valid)
     if len(valid) < len(stacks):
-        raise typer.Exit(terminal.STACK_WRONG)
+        raise typer.Exit(terminal.ExitCode.ERROR)
 
 
 def explain(
@@ -107,105 +102,21 @@ def explain(
         answer(output, fields, table, *more, names=dict.fromkeys(str(each["object"]) for each in fields))
 
 
-def move(
-    count: Annotated[int, typer.Argument(min=1, help="Number of guaranteed GPUs.")],
-    flavor: Annotated[str, typer.Argument(help="Flavor of the GPUs, such as h100.")],
-    *,
-    giver: Annotated[str, typer.Option("--from", help="Team that gives them.")],
-    taker: Annotated[str, typer.Option("--to", help="Team that gets them.")],
-    stack: options.StackOption = None,
-    project: ProjectFolder = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    embedded: options.Embedded = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the change, and change no file.")] = False,
-) -> None:
-    """Move guaranteed GPUs from a team to another in the stack file. Comments and layout stay.
-
-    It prints what each team is promised then, and how to deploy the change without preemption. With a kubeconfig, a
-    context or --embedded, it also reads what the team uses that gives them.
-
-    [dim]tenancy stack move 4 a100 --from ml-research --to ml-experiments --stack local[/dim]
-    """
-    with terminal.errors(stack or ""):
-        folder = projects.project_folder(project)
-        stack = stack or contexts.default_stack(giver, folder, contexts.Place(kubeconfig, context, embedded))
-        source = projects.read_stack(stack, folder)
-        before = outlook.outlook(load.load(source))
-        changes = guarantees.moved(source, count, flavor, giver, taker)
-        after = outlook.outlook(load.load(guarantees.with_changes(source, changes)))
-        if not dry_run:
-            _write(source, changes, stack, folder)
-        for path, change in changes.items():
-            place = f"{source.file_of(path)}:{source.line(path)} {'.'.join(map(str, path))}"
-            terminal.out.print(f"{place}: {change.before} → {change.after}", highlight=False)
-        terminal.out.print(review_text.promises(after, before), highlight=False)
-        left = next(change.after for change in changes.values())
-    used = None
-    if kubeconfig or context or embedded:
-        with asking(kubeconfig, context, embedded=embedded) as cluster:
-            used = _used(cluster, giver, flavor)
-    for line in _steps(giver, taker, flavor, left, used):
-        terminal.out.print(line, highlight=False)
-
-
-def _used(cluster: "client.Cluster", team: str, flavor: str) -> int:
-    """The GPUs of a flavor that a team uses. Raises ConsoleError if the user cannot read a queue of the team."""
-    queue = queues.Queues(reading.read(cluster, ("ClusterQueue",))).cluster_queues.get(team)
-    if queue is None:
-        problem = f"ClusterQueue {team} not found, or not readable by you"
-        raise ConsoleError(problem, "use an administrator's kubeconfig")
-    return sum(amount for (name, resource), amount in queue.usage.items() if name == flavor and is_extended(resource))
-
-
-def _write(
-    source: "sources.Source", changes: Mapping["problems.Path", "guarantees.Change"], stack: str, folder: Path
-) -> None:
-    """Writes the numbers; the file is as before if it would say anything else then."""
-    shown = source.file_of(("teams",))
-    file = folder / shown
-    within = () if "teams" in source.files else ("config", f"{spec.NAMESPACE}:teams")
-    numbers = {(*within, *path[1:]): change.after for path, change in changes.items()}
-    text = file.read_bytes().decode()
-    write_text(file, guarantees.with_numbers(text, numbers, shown))
-    if projects.read_stack(stack, folder).sections != guarantees.with_changes(source, changes).sections:
-        write_text(file, text)
-        raise ConsoleError(f"{shown}: these numbers cannot be changed alone", "change them by hand")
-
-
-def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> list[str]:
-    """How to deploy the change without preemption."""
-    if used is not None and used <= left:
-        return [f"{giver} uses {used} {flavor} GPUs and keeps {left}: deploy it at once, nobody is preempted for it."]
-    now = "" if used is None else f" It uses {used} now."
-    return [
-        f"Once deployed, what {giver} uses beyond {left} {flavor} GPUs is borrowed, and {taker} can reclaim it.{now}",
-        "To preempt nobody:",
-        f"  1. tenancy cluster hold {giver}",
-        f"  2. wait until `tenancy usage {giver}` shows at most {left} {flavor} GPUs used",
-        "  3. deploy the stack",
-        f"  4. tenancy cluster release {giver}",
-    ]
-
-
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the new project, named as the project is to be called.")],
     cloud: Annotated[
         list[str] | None,
         typer.Option(help="Cloud of the stack, with its SDK: aws, azure or gcp. Repeat it for more SDKs."),
     ] = None,
-    registry: Annotated[
-        str, typer.Option(help="Registry of your images: its host, with the first part of the path if any.")
-    ] = "registry.example.com",
     ci: Annotated[Literal["github", "gitlab"], typer.Option(help="Service that runs the pipelines.")] = "github",
 ) -> None:
     """Create a project: program, one commented stack, policy settings, workflows and a test.
 
-    [dim]tenancy stack init my-platform --cloud aws --registry ghcr.io/example[/dim]
+    [dim]tenancy stack init my-platform --cloud aws[/dim]
     """
     with terminal.errors():
         clouds = tuple(cloud or ())
-        for file in starting.start(folder, clouds=clouds, registry=registry, ci=ci):
+        for file in starting.start(folder, clouds=clouds, ci=ci):
             terminal.out.print(f"  {escape(str(file))}", highlight=False)
         terminal.out.print("\nnext:", highlight=False)
         for line in _next(folder, clouds):
@@ -239,7 +150,7 @@ def render(
         rendered = rendering.preview(stack, projects.project_folder(project)).rendered
         if refused := manifests.refusals(rendered):
             terminal.problems(refused, f"the manifests of stack {stack}")
-            raise typer.Exit(terminal.STACK_WRONG)
+            raise typer.Exit(terminal.ExitCode.ERROR)
         parts = manifests.pieces(rendered)
         written = files.write_texts(manifests.plain(parts), out)
         releases = sum(1 for part in parts if part.release)
@@ -254,9 +165,6 @@ def render(
 
 def changed(
     base: Annotated[str, typer.Option(help="Git ref (branch, tag or commit) to compare with.")],
-    among: Annotated[
-        str | None, typer.Option(help="List these stacks only: names separated by spaces or commas, or a JSON list.")
-    ] = None,
     project: ProjectFolder = None,
     output: Output = None,
 ) -> None:
@@ -269,8 +177,7 @@ def changed(
     """
     with terminal.errors():
         affected = gitops_changed.changed(projects.project_folder(project), base)
-        only = None if among is None else frozenset(gitops_changed.listed(among))
-        names = [name for name in affected.stacks if only is None or name in only]
+        names = list(affected.stacks)
         for name in names:
             terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
         for name in affected.gone:
@@ -283,7 +190,6 @@ def comment(
         Path, typer.Argument(help="Folder with the folder that `tenancy preview STACK --out` wrote for each stack.")
     ],
     out: Annotated[Path, typer.Option(help="File to write.")],
-    limit: Annotated[int, typer.Option(help="Maximum length of the comment, in characters.")] = 65_536,
 ) -> None:
     """Write one pull request comment from the reports of several stacks. The exit code is the most severe of theirs.
 
@@ -291,6 +197,6 @@ def comment(
     """
     with terminal.errors():
         previews = gitops_comment.read(reports)
-        write_text(out, gitops_comment.comment(previews, limit))
+        write_text(out, gitops_comment.comment(previews))
         if code := gitops_comment.worst(previews):
             raise typer.Exit(code)

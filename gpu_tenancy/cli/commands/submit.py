@@ -1,18 +1,17 @@
 """The command `submit`: a job in the queue of a team from a few words."""
 
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.quantity import seconds
 from gpu_tenancy.cli.commands import options
@@ -23,19 +22,16 @@ from gpu_tenancy.cli.lazy import lazily
 from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 
 with lazily():
-    from gpu_tenancy.cluster import demand
+    from gpu_tenancy.cluster import demand, pods
     from gpu_tenancy.explain import show
     from gpu_tenancy.jobs import job_files, submitting
-    from gpu_tenancy.jobs import jobs as team_jobs
-    from gpu_tenancy.kube import client, references
+    from gpu_tenancy.kube import client, errors
 
 
 Mounts = Annotated[
     list[str] | None,
     typer.Option(help="Dataset or storage of the team by its PersistentVolumeClaim: CLAIM=PATH. Repeatable."),
 ]
-_EVERY: Final = 5.0
-"""Seconds between two looks at the job that another one waits for."""
 
 
 def _count(written: object) -> int:
@@ -96,9 +92,6 @@ def submit(
             show_default=False,
         ),
     ] = None,
-    after: Annotated[
-        str, typer.Option(metavar="JOB", help="Wait here until this job is complete, then submit.", show_default=False)
-    ] = "",
     schedule: Annotated[
         str,
         typer.Option(
@@ -116,14 +109,14 @@ def submit(
     """Submit a job to the queue of your team, unless it can never be admitted.
 
     Queue, node selector, tolerations, CPU and memory are filled in by what your team has. It says first whether the job
-    fits; if it does not, or with -v, it prints the checks of `tenancy fit`. Exit code 2: it does not fit and was not
-    submitted; or the job of --after, or with --follow the job itself, failed.
+    fits; if it does not, or with -v, it prints the checks of `tenancy fit`. Exit code 3: it does not fit and was not
+    submitted; or, with --follow, the job failed.
 
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        if schedule and (follow or after):
-            raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
+        if schedule and follow:
+            raise UsageError("--schedule: cannot be combined with --follow", "remove one of them")
         if framework == "mpi" or framework == "deepspeed":  # noqa: PLR1714 - so that the types are narrowed
             fix = f"add the job to `training` of the stack with `framework: {framework}`, or use --framework pytorch"
             raise ConsoleError(f"--framework {framework}: {NO_LAUNCHER}", fix)
@@ -147,13 +140,11 @@ def submit(
         )
         if file:
             if wish != submitting.Wish(""):
-                raise ConsoleError("--file: cannot be combined with options of the job", "set them in the file")
+                raise UsageError("--file: cannot be combined with options of the job", "set them in the file")
             wish = job_files.read_job(file, team)
         elif not image:
-            raise ConsoleError("no image", "set --image, or --file")
+            raise UsageError("no image", "set --image, or --file")
         wish = replace(wish, user=options.user_of(cluster))
-        if after and not dry_run:
-            _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read_for_fit(cluster, team)
             manifest = submitting.job_of(wish, team, state, submitting.read_terms(cluster, team, state, wish.image))
@@ -163,32 +154,28 @@ def submit(
                 return
             (result,) = judged(cluster, team, state, [demand.demand(manifest, team)])
         brief = not verbose and result.verdict in {"now", "later"}
+        submitted = _created(cluster, created) if result.verdict != "never" else {}
         terminal.out.print(show.fitting(result, brief=brief), highlight=False)
-        if result.verdict == "never":
+        if not submitted:
             terminal.error_line("not submitted, since it can never be admitted")
-            raise typer.Exit(terminal.PROMISE_BROKEN)
-        submitted = cluster.create(created)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
         title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"
-        where = "jobs" if schedule else "queue"
-        terminal.out.print(f"{title} submitted; `tenancy {where} {team}` lists it", highlight=False)
+        where = f"queue {team}{' -v' if schedule else ''}"
+        terminal.out.print(f"{title} submitted; `tenancy {where}` lists it", highlight=False)
         if follow:
             followed(cluster, submitted)
 
 
-def _wait_for(cluster: "client.Cluster", after: str, team: str) -> None:
-    """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
-
-    Raises typer.Exit if it failed or was deleted.
-    """
-    home, _, name = after.rpartition("/")
-    live = team_jobs.look_up(cluster, home or team, name)
-    terminal.progress(f"waiting for {text_at(live, 'kind')} {name}; it is submitted only as long as this runs")
-    while live and not demand.outcome(live):
-        time.sleep(_EVERY)
-        live = cluster.get(*references.Reference.of(live))
-    if not live or demand.outcome(live) in demand.FAILED:
-        terminal.error_line(f"not submitted, since {name} {'failed' if live else 'was deleted'}")
-        raise typer.Exit(terminal.PROMISE_BROKEN)
+def _created(cluster: "client.Cluster", manifest: "dict[str, Any]") -> "pods.Manifest":
+    """Creates the object. Raises ConsoleError if its name is in use."""
+    try:
+        return cluster.create(manifest)
+    except errors.ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        place = f"{manifest['metadata']['namespace']}/{manifest['metadata']['name']}"
+        fix = f"set another --name, or run `tenancy cancel {place} --yes` first"
+        raise ConsoleError(f"{manifest['kind']} {place} exists already", fix) from error
 
 
 def pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:

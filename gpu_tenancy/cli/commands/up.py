@@ -1,4 +1,4 @@
-"""Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair`, `destroy`, and `preview --all`."""
+"""Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair` and `destroy`."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ def up(
     Needs the Pulumi CLI; its backend and your credentials of the cloud and cluster are used. A stack with `split` is
     several Pulumi stacks: all are deployed, in order. Before the question you see the changes by team, from `pulumi
     preview`, and the verdict of the policy packs; with --yes only that of the packs that you name. If it is Blocked,
-    nothing is deployed and the exit code is 2. After a run that was killed, the state is repaired first, as by `tenancy
+    nothing is deployed and the exit code is 3. After a run that was killed, the state is repaired first, as by `tenancy
     stack repair`. A Pulumi stack that has only Kubernetes objects is compared with its cluster: objects that others
     changed or deleted are named, with the field manager and the time, and deployed again. Where nothing differs, Pulumi
     is not asked. Its state is written once, at the end, which takes a fraction of the time.
@@ -65,7 +65,7 @@ def up(
         if not (yes or sys.stdin.isatty()):
             raise ConsoleError(_question(environment), _NOBODY)
         if not yes:
-            for result in environment.preview(policies=False):
+            for result in environment.preview():
                 _show_teams(result)
             for name in environment.stacks.names:
                 if name not in environment.existing:
@@ -109,18 +109,7 @@ def _judge(environment: "deploying.Environment", packs: Sequence[str]) -> None:
     if seen.rules:
         review_text.show_rules(terminal.out, seen.rules)
     if seen.verdict.title == verdict.BLOCKED:
-        raise typer.Exit(terminal.PROMISE_BROKEN)
-
-
-def preview(stack: str, project: Path | None) -> None:
-    """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
-    environment = _environment(*_read(stack, project), ())
-    done = environment.preview()
-    _show(done)
-    seen = {result.stack for result in done}
-    if missing := [name for name in environment.stacks.names if name not in seen]:
-        unseen = f"not previewed, because they do not exist yet: {', '.join(missing)}"
-        terminal.out.print(f"{unseen}; `tenancy preview {stack}` shows all resources", highlight=False)
+        raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def destroy(stack: StackName, *, project: ProjectFolder = None, yes: options.Yes = False) -> None:
@@ -128,7 +117,7 @@ def destroy(stack: StackName, *, project: ProjectFolder = None, yes: options.Yes
 
     The Pulumi stacks are deleted, too; the stack file is kept. For this machine, use `tenancy local down`.
 
-    [dim]tenancy stack destroy prod-aws[/dim]
+    [dim]tenancy destroy prod-aws[/dim]
     """
     with terminal.errors(stack):
         environment = _whole(stack, project, yes=yes)
@@ -229,7 +218,7 @@ def confirm(question: str, *, yes: bool) -> None:
     with suppress(typer.Abort):
         if typer.confirm(question):
             return
-    raise typer.Exit(terminal.STACK_WRONG)
+    raise typer.Exit(terminal.ExitCode.ERROR)
 
 
 def _show(results: "list[deploying.Result]") -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.cli.commands import options
 from gpu_tenancy.cli.commands.options import asking, place_of, show_answer, team_of, whose
 from gpu_tenancy.cli.lazy import lazily
@@ -32,21 +33,11 @@ with lazily():
     from gpu_tenancy.ui import server as ui_server
 
 
-HistoryFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Last month's Workloads (`kubectl get workloads -A -o json`), whose durations tell expected waits.",
-    ),
-]
-
-
 def usage(
     team: options.Team = None,
     namespace: options.TeamOption = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
-    every: options.Every = 5.0,
     *,
     everybody: options.Everybody = False,
     verbose: options.Verbose = False,
@@ -67,7 +58,7 @@ def usage(
         def ask() -> explain_usage.Usage:
             return explain_usage.measure(bound.read_checked(cluster, explain_usage.KINDS, own, only), only)
 
-        show_answer(ask, partial(show.usage, verbose=verbose), show.data, output, every if watch else None)
+        show_answer(ask, partial(show.usage, verbose=verbose), show.data, output, watch=watch)
 
 
 def queue(
@@ -75,41 +66,52 @@ def queue(
     namespace: options.TeamOption = None,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
-    every: options.Every = 5.0,
     *,
-    history: HistoryFile = None,
+    used: options.Used = None,
     gpus: options.Gpus = False,
     me: options.Me = False,
     pending: options.Pending = False,
     sort: options.Sort = None,
     everybody: options.Everybody = False,
+    verbose: options.Verbose = False,
     watch: options.Watch = False,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """List the jobs of a team: what each holds or requests, state, place, wait, and who can preempt what is borrowed.
 
-    Without a team and a namespace in the kubeconfig's context, it lists those of all teams. With --gpus, how busy the
-    GPUs of a team's admitted jobs are; `?` where pods do not tell, with the reason below the table.
+    Without a team and a namespace in the kubeconfig's context, it lists those of all teams. With -v, also the jobs of a
+    team that ended, its stopped notebooks, and servers and pods that are in no queue. With --gpus, how busy the GPUs of
+    a team's admitted jobs are; `?` where pods do not tell, with the reason below the table.
 
     [dim]tenancy queue ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
-        if gpus and not only:
-            raise ConsoleError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
-        durations, user = _durations(history), options.user_of(cluster) if me else ""
+        if (gpus or verbose) and not only:
+            option = "--gpus" if gpus else "--verbose"
+            raise UsageError(f"{option}: reads the pods of one team", f"specify it: `tenancy queue TEAM {option}`")
+        durations, user = _durations(used), options.user_of(cluster) if me else ""
         smi = kubectl.Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
 
-        def ask() -> listing.Listing:
+        def ask() -> tuple[listing.Listing, tuple[overview.JobRow, ...]]:
             state = bound.read_checked(cluster, (*listing.KINDS, "Event"), own, only)
             listing.require_readable(state, only)
             found = listing.listing(replace(state, history=durations), only)
+            objects = team_jobs.read_jobs(cluster, only, queued=True) if smi or verbose else None
+            others = overview.beside(objects, found.jobs) if objects and verbose else ()
             found = replace(found, jobs=overview.chosen(found.jobs, user, pending=pending, by=sort))
-            return listing.with_gpu_use(found, team_jobs.read_jobs(cluster, only, queued=True), smi) if smi else found
+            found = listing.with_gpu_use(found, objects, smi) if objects and smi else found
+            return found, overview.chosen(others, user, pending=pending, by=sort)
 
-        shown = partial(listing.shown, every_team=not only, busy=gpus)
-        show_answer(ask, shown, listing.data, output, every if watch else None)
+        def shown(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> Group:
+            queued = listing.shown(found[0], every_team=not only, busy=gpus)
+            return Group(queued, Text(""), overview.shown(found[1])) if found[1] else queued
+
+        def data(found: tuple[listing.Listing, tuple[overview.JobRow, ...]]) -> dict[str, object]:
+            return listing.data(found[0]) | ({"others": overview.data(found[1])} if verbose else {})
+
+        show_answer(ask, shown, data, output, watch=watch)
 
 
 def fit(
@@ -119,14 +121,13 @@ def fit(
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
-    history: HistoryFile = None,
-    now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
+    used: options.Used = None,
     embedded: options.Embedded = False,
     output: Output = None,
 ) -> None:
     """Check a workload against quota, queue, nodes and a dry run of the API server.
 
-    Nothing is created. Exit code 0: it fits, now or when others end or release quota; 2: it does not fit.
+    Nothing is created. Exit code 0: it fits, now or when others end or release quota; 3: it does not fit.
 
     [dim]tenancy fit ml-research -f job.yaml[/dim]
     """
@@ -134,19 +135,18 @@ def fit(
         team = team_of(cluster, team, namespace, "tenancy fit TEAM")
         demands = cluster_demand.read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
-            state = replace(read_for_fit(cluster, team), history=_durations(history))
+            state = replace(read_for_fit(cluster, team), history=_durations(used))
             results = judged(cluster, team, state, demands)
         parts = [part for result in results for part in (Text(""), show.fitting(result))][1:]
         answer(output, show.data(results), *parts, names=[result.title for result in results])
-        missed = {"never", "later"} if now else {"never"}
-        if any(result.verdict in missed for result in results):
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+        if any(result.verdict == "never" for result in results):
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def read_for_fit(cluster: "client.Cluster", team: str) -> "reading.State":
     """What `fit` needs of a cluster; raises ConsoleError if the namespace does not exist."""
     state = reading.read(cluster, explain_fit.KINDS, team, only=explain_fit.OWN)
-    explain_fit.require_team(state, team)
+    reading.require_team(state, team, "queues", "LocalQueue")
     return state
 
 
@@ -160,10 +160,7 @@ def judged(
     results: list[explain_fit.Fitting] = []
     for demand in demands:
         result = explain_fit.judge(state, team, demand)
-        later = {answer.check for answer in result.answers if answer.verdict == "later"}
-        full = reading.Check.NAMESPACE_QUOTA in later
-        # The API server's dry run is the last check.
-        results.append(replace(result, answers=(*result.answers, *dry_run.ask(cluster, demand, full=full))))
+        results.append(replace(result, answers=dry_run.with_answers(cluster, demand, result.answers)))
     return results
 
 
@@ -177,7 +174,7 @@ def why(
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     *,
-    history: HistoryFile = None,
+    used: options.Used = None,
     verbose: options.Verbose = False,
     embedded: options.Embedded = False,
     output: Output = None,
@@ -186,19 +183,19 @@ def why(
 
     The first lines have the reason and the fix, the others the numbers; with -v, also what Kueue, the scheduler and the
     API server say. For a workload that is pending in a queue of Kueue, a simulation shows what would get it admitted,
-    and how long it waits: by deadlines, and with --history by durations of recorded jobs.
+    and how long it waits: by deadlines, and with --used by durations of recorded jobs.
 
     [dim]tenancy why ml-research/nightly[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         home, name = place_of(cluster, job, namespace)
         with terminal.reported_if_slow("reading the cluster"):
-            result = explain(cluster, home, name, kind, history)
+            result = explain(cluster, home, name, kind, used)
         answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
 
 
 def explain(
-    cluster: "client.Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None
+    cluster: "client.Cluster", namespace: str, name: str, kind: str = "", used: Path | None = None
 ) -> "running.Why":
     """What `why` says of an object; see its options.
 
@@ -206,7 +203,7 @@ def explain(
     """
     manifest = team_jobs.look_up(cluster, namespace, name, kind)
     state = reading.read(cluster, explain_why.KINDS, namespace, only=explain_why.OWN)
-    state = replace(state, history=_durations(history))
+    state = replace(state, history=_durations(used))
     return explain_why.why(cluster_demand.target_of(manifest, state), state)
 
 
@@ -215,7 +212,7 @@ def _durations(file: Path | None) -> "estimate.History":
     if file is None:
         return estimate.History()
     if not file.is_file():
-        raise ConsoleError(f"--history: {file} is not a file", "write it with `kubectl get workloads -A -o json`")
+        raise ConsoleError(f"--used: {file} is not a file", "write it with `kubectl get workloads -A -o json`")
     return estimate.History.of(records.Trace(file).durations())
 
 
@@ -225,7 +222,6 @@ def ui(
     namespace: options.TeamOption = None,
     everybody: options.Everybody = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free one.")] = 0,
-    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     embedded: options.Embedded = False,
@@ -234,7 +230,7 @@ def ui(
 
     It shows what you may read, and changes nothing. Its address has a token: only who knows it can open the page.
 
-    [dim]tenancy ui ml-research --open[/dim]
+    [dim]tenancy ui ml-research[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         own, only = whose(cluster, team, namespace, everybody=everybody)
@@ -250,10 +246,6 @@ def ui(
         sys.stdout.write(f"{server.address}\n")
         sys.stdout.flush()
         terminal.err.print("open this address; Ctrl-C ends it", highlight=False, style="dim")
-        if browser:
-            import webbrowser  # noqa: PLC0415 - only for --open
-
-            webbrowser.open(server.address)
         try:
             server.serve_forever()
         finally:

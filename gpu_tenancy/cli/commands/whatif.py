@@ -1,7 +1,5 @@
 """Commands that simulate Kueue: `whatif` and `demo` with jobs over time, and `replay` with recorded jobs."""
 
-import json
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -13,7 +11,7 @@ from rich.markup import escape
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, Output, for_programs, is_for_programs
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, UsageError
 from gpu_tenancy.base.output import write_text
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import seconds
@@ -25,7 +23,6 @@ with lazily():
     from gpu_tenancy.cost import prometheus as cost_prometheus
     from gpu_tenancy.cost import statement
     from gpu_tenancy.embedded import platform
-    from gpu_tenancy.kueue import scenarios as kueue_scenarios
     from gpu_tenancy.model import project as projects
     from gpu_tenancy.model.plan import shares
     from gpu_tenancy.review import base
@@ -42,14 +39,9 @@ with lazily():
 
 
 def whatif(
-    stack: Annotated[
-        str | None, typer.Argument(help="Stack name. Required, except with --scenarios.", show_default=False)
-    ] = None,
+    stack: StackName,
     *,
     team: Annotated[str | None, typer.Option(help="Only this team submits jobs.")] = None,
-    first: Annotated[
-        str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team submits first.")
-    ] = None,
     last: Annotated[
         str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team submits last.")
     ] = None,
@@ -57,20 +49,7 @@ def whatif(
         Path | None,
         typer.Option(metavar="FILE", help="YAML file with jobs over time: steps, each with `finish` and `submit`."),
     ] = None,
-    scenarios: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File with a JSON scenario per line, each with its own queues and workloads, in place of a stack.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for `whatif.html`, a page with pictures. With --scenarios: file for the admitted and pending"
-            " workloads, one line per scenario; default: standard output."
-        ),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for `whatif.html`, a page with pictures.")] = None,
     project: ProjectFolder = None,
     output: Output = None,
 ) -> None:
@@ -78,25 +57,20 @@ def whatif(
 
     [dim]tenancy whatif local --last ml-research[/dim]
     """
-    with terminal.errors(stack or ""):
-        given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
+    with terminal.errors(stack):
+        given = {"--team": team, "--workloads": workloads, "--last": last}
         chosen = [name for name, value in given.items() if value]
         if len(chosen) > 1:
-            raise ConsoleError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
-        if scenarios:
-            _simulate(scenarios, out)
-            return
-        if stack is None:
-            raise ConsoleError("STACK is missing", "specify a stack, or --scenarios FILE")
+            raise UsageError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
         tree = options.tree_of(stack, project)
-        for name in (team, first, last):
+        for name in (team, last):
             _known(tree, name)
         if workloads:
             timeline = _played(stack, tree, _read(workloads, tree), f"jobs of {workloads.name}", output=output)
         else:
-            moment = scenes.alone(tree, team) if team else scenes.busy(tree, first=first, last=last)
+            moment = scenes.alone(tree, team) if team else scenes.busy(tree, last=last)
             steps, left_out = (players.StepResult(stage.JobStep(moment.label), moment),), scenes.unmodelled_of(tree)
-            notes = tuple(scenes.tried(tree, named, moment)) if (named := team or first or last) else ()
+            notes = tuple(scenes.tried(tree, named, moment)) if (named := team or last) else ()
             timeline = timelines.Timeline(stack, moment.label, tree, steps, False, left_out, notes)  # noqa: FBT003
         if is_for_programs(output):
             for_programs(output, timelines.timeline_data(timeline), tree.team_shares)
@@ -143,7 +117,7 @@ def _read(file: Path, tree: "shares.Tree") -> "list[stage.JobStep]":
         return scenario_files.read_scenario(file, tree)
     except scenario_files.ScenarioError as error:
         terminal.problems(error.lines, str(file))
-        raise typer.Exit(terminal.STACK_WRONG) from error
+        raise typer.Exit(terminal.ExitCode.ERROR) from error
 
 
 def demo(
@@ -165,7 +139,7 @@ def demo(
 ) -> None:
     """Play a scenario of jobs on a stack, in the simulation of Kueue: who borrows, who gives way to whom, and why.
 
-    With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 2 if not.
+    With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 3 if not.
 
     [dim]tenancy local demo example-elastic --live[/dim]
     """
@@ -180,7 +154,7 @@ def demo(
         if is_for_programs(output):
             for_programs(output, timelines.timeline_data(timeline), tree.team_shares)
         if not timeline.agrees:
-            raise typer.Exit(terminal.PROMISE_BROKEN)
+            raise typer.Exit(terminal.ExitCode.BLOCKED)
 
 
 def _steps(tree: "shares.Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[stage.JobStep], str]":
@@ -194,40 +168,13 @@ def _steps(tree: "shares.Tree", folder: Path, stack: str, given: Path | None) ->
     return _read(file, tree), f"scenario {file if given else file.relative_to(folder)}"
 
 
-def _simulate(scenarios: Path, out: Path | None) -> None:
-    """Simulates each scenario of a file; a line of JSON says what is admitted and pending after each step."""
-    try:
-        text = scenarios.read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError) as error:
-        problem = f"--scenarios: {scenarios} is not a file"
-        raise ConsoleError(problem, "specify a file with one JSON scenario per line") from error
-    numbered = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    observed = "".join(f"{_observed(line, f'{scenarios}:{number}')}\n" for number, line in numbered)
-    if out is None:
-        sys.stdout.write(observed)
-    else:
-        write_text(out, observed)
-        terminal.out.print(f"{len(numbered)} scenarios in {escape(str(out))}", highlight=False)
-
-
-def _observed(line: str, place: str) -> str:
-    try:
-        return json.dumps(kueue_scenarios.observe(json.loads(line)))
-    except json.JSONDecodeError as error:
-        raise ConsoleError(f"{place}: not valid JSON: {error}", "write one JSON scenario per line") from error
-    except KeyError as error:
-        raise ConsoleError(f"{place}: missing key {error}", "add the key to the scenario") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConsoleError(f"{place}: invalid scenario: {error}", "correct the scenario") from error
-
-
 def replay(
     stack: StackName,
     *,
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from",
+            "--used",
             metavar="FILE",
             help="Recorded jobs: JSON lines or CSV with `at`, `duration`, `team`, `gpus`, `pods`, `flavor`, `cpu`,"
             " `memory`, `priority`; the output of `kubectl get workloads -A -o json`; or the CSV file of Alibaba's GPU"
@@ -241,8 +188,9 @@ def replay(
     month: Annotated[
         str | None, typer.Option(metavar="YYYY-MM", help="Month in UTC, with --prometheus. Default: last month.")
     ] = None,
-    against: Annotated[
-        str | None, typer.Option(metavar="REF", help="Also play the stack at this git ref: who gains, who loses.")
+    ref: Annotated[
+        str | None,
+        typer.Option("--base", metavar="REF", help="Also play the stack at this git ref: who gains, who loses."),
     ] = None,
     checkpoint: Annotated[
         str | None,
@@ -258,23 +206,23 @@ def replay(
 ) -> None:
     """Play recorded jobs under a stack's queues: who waits how long, who is preempted, and what is lost.
 
-    [dim]tenancy replay prod-aws --from october.jsonl --against origin/main --out out/prod-aws[/dim]
+    [dim]tenancy replay prod-aws --used october.jsonl --base origin/main --out out/prod-aws[/dim]
     """
     with terminal.errors(stack):
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
-        before = None if against is None else _at(stack, projects.project_folder(project), against)
+        before = None if ref is None else _at(stack, projects.project_folder(project), ref)
         tree = options.tree_of(stack, project)
         trace, name, missing = _jobs(tree, source, prometheus, month)
         terminal.progress(f"playing {name} on {stack}")
         outcome = replays.replay(tree, trace, checkpoint=every)
         left_out = {**missing, **(trace.left_out if isinstance(trace, traces.Trace) else {})}
         comparison = None
-        if before is not None and against is not None:
-            terminal.progress(f"playing {name} on {stack} at {against}")
-            comparison = outcomes.compare(against, replays.replay(before, trace, checkpoint=every), outcome)
+        if before is not None and ref is not None:
+            terminal.progress(f"playing {name} on {stack} at {ref}")
+            comparison = outcomes.compare(ref, replays.replay(before, trace, checkpoint=every), outcome)
         if not outcome.jobs:
             reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
-            place = f"--from: {source}" if source else name
+            place = f"--used: {source}" if source else name
             fix = "use another file or month, or another stack"
             raise ConsoleError(f"{place}: no job can be played: {reasons}", fix)
         left = tuple(scenes.unmodelled_of(tree))
@@ -294,7 +242,7 @@ def _jobs(
 ) -> "tuple[Iterable[replays.JobRecord], str, Mapping[str, int]]":
     """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
     if (prometheus is None) == (source is None):
-        raise ConsoleError("specify one of --from and --prometheus", "set --from to a file of recorded jobs")
+        raise UsageError("specify one of --used and --prometheus", "set --used to a file of recorded jobs")
     if source is not None:
         return traces.Trace(source), source.name, {}
     period = statement.Period.of(month, datetime.now(UTC))
@@ -307,5 +255,5 @@ def _jobs(
 def _at(stack: str, folder: Path, ref: str) -> "shares.Tree":
     with base.checkout(folder, ref) as copy:
         if not projects.stack_file(copy.folder, stack).is_file():
-            raise ConsoleError(f"--against {ref}: stack {stack} does not exist there", "use a ref that has the stack")
+            raise ConsoleError(f"--base {ref}: stack {stack} does not exist there", "use a ref that has the stack")
         return options.tree_of(stack, copy.folder)

@@ -89,6 +89,7 @@ class CacheStore(Row):
 
     mount: str  # URL with `{bucket}`, `{prefix}` and `{account}`
     options: Mapping[str, str] = {}
+    endpoint: Mapping[str, str] = {}  # further mount options of a bucket of another service
     keyed: Mapping[str, str] = {}  # further mount options if a Secret is used
     secret: Mapping[str, str]  # key of the Secret, by the option that is read from it
     identity: bool  # whether the pods can use the cloud identity of their ServiceAccount; if not, `why` has the reason

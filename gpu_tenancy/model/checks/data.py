@@ -22,6 +22,7 @@ from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Acceleration, Snapshots, Storage
 
 _GIB: Final = 2**30
+_CLUSTER: Final[tuple[Path, ...]] = (("cluster",),)
 _S3_DRIVER: Final = "aws-mountpoint-s3-csi-driver"
 
 
@@ -51,7 +52,7 @@ def _buckets(stack: Stack) -> Iterator[Problem]:
             rule = f"needs {where}, whose provider creates the bucket"
             fix = f"remove create, and create {folder(dataset).whole} where its cloud is managed"
             yield Problem(("datasets", name, "create"), rule, fix, "true", about=(("cluster",),))
-    existing = {folder(one).whole: name for name, one in stack.datasets.items() if not one.create}
+    existing = {folder(one).whole: name for name, one in stack.datasets.items() if not (one.create or one.endpoint)}
     for made in made_buckets(stack.datasets.values()):
         if name := existing.get(str(made.bucket)):
             rule = f"is in {made.bucket}, which another dataset creates"
@@ -76,10 +77,10 @@ def _class(stack: Stack, storage: Storage, path: Path) -> Iterator[Problem]:
         if storage.kind is not None:
             rule = "is made only in a cluster that is created here (cluster.create)"
             fix = "set storageClass to a StorageClass of the cluster, and remove class"
-            yield Problem((*path, "class"), rule, fix, storage.kind)
+            yield Problem((*path, "class"), rule, fix, storage.kind, _CLUSTER)
         elif storage.mode == "shared":
             rule = "needs a StorageClass with ReadWriteMany, which the default class of a cluster usually is not"
-            yield Problem((*path, "mode"), rule, "set storageClass to one of the cluster", "shared")
+            yield Problem((*path, "mode"), rule, "set storageClass to one of the cluster", "shared", _CLUSTER)
         return
     rows = storage_services().get(stack.cluster.cloud, {})
     if storage.kind is not None:
@@ -159,7 +160,7 @@ def _snapshots(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> 
             of = f"StorageClass {storage.storage_class}" if storage.storage_class else "the cluster's StorageClass"
             rule = f"has no class, and none is made for {of}, which is not made here"
             fix = "set snapshots.class to a VolumeSnapshotClass of the cluster for the same driver"
-            yield Problem(path, rule, fix, taken.schedule)
+            yield Problem(path, rule, fix, taken.schedule, _CLUSTER)
     elif not service.snapshots:
         rows = storage_services()[stack.cluster.cloud]
         others = [name for name, row in rows.items() if row.snapshots and storage.mode in row.modes]

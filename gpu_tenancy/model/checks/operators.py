@@ -63,6 +63,9 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
         )
 
 
+_CLUSTER: Final[tuple[Path, ...]] = (("cluster",),)
+
+
 def _place(name: str) -> Path:
     return ("operators", to_camel(name))
 
@@ -73,7 +76,7 @@ def _operator(tree: Tree, name: str, operator: Operator) -> Iterator[Problem]:
         if value := getattr(operator, key):
             rule = f"has no effect: {to_camel(name)} is {by}" + ("" if operator.install else " by default")
             shown = value if isinstance(value, str) else None
-            yield Problem((*place, key), rule, "set install: here, or remove it", shown)
+            yield Problem((*place, key), rule, "set install: here, or remove it", shown, _CLUSTER)
     for keys, hint in chart_values()[chart].unknown(operator.values) if operator.values else ():
         rule = f"unknown value of chart {chart}, which Helm would ignore silently"
         yield Problem((*place, "values", *keys), rule, hint)

@@ -21,7 +21,7 @@ from gpu_tenancy.model.plan.signals import KINDS, histogram_of, names_of, target
 from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.serving import NO_METRICS, Canary, NotebooksExpose, ServerExpose
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.workloads import Load, Server
+from gpu_tenancy.model.spec.workloads import Load
 
 IMAGE_VOLUMES: Final = (1, 35)
 """Kubernetes whose pods can mount images without further settings:
@@ -159,18 +159,14 @@ def _signals(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem
 
 def _load(tree: Tree, server: ResolvedServer, load: Load, pod: PodSize) -> Iterator[Problem]:
     """Servers without quota for the replicas of their load, or that scale too late for its latency."""
-    yield from _replicas(tree, server, size_of(server, load, pod), pod.flavor)
+    nodes = nodes_of(pod.flavor, pod.amounts)
+    size = Size(load.rate, load.per_replica, server.surge or 0, nodes, headroom=load.headroom == "node")
+    yield from _replicas(tree, server, size, pod.flavor)
     target, path = server.scale_on.latency_p99, server.path
     if target is not None and load.latency is not None and target > load.latency:
         most = format_duration(load.latency)
         rule = f"is above the latency of the load, {most}: the autoscaler would add replicas too late"
         yield Problem((*path, "scaleOn", "latencyP99"), rule, f"set {most} or less", format_duration(target), (path,))
-
-
-def size_of(server: Server, load: Load, pod: PodSize) -> Size:
-    """The size of a server for its load."""
-    nodes = nodes_of(pod.flavor, pod.amounts)
-    return Size(load.rate, load.per_replica, server.surge or 0, nodes, headroom=load.headroom == "node")
 
 
 def _replicas(tree: Tree, server: ResolvedServer, size: Size, flavor: Flavor) -> Iterator[Problem]:

@@ -8,9 +8,9 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.catalogue.pods import fabrics
 from gpu_tenancy.model.plan.environment import Flavor
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
-from gpu_tenancy.model.plan.namespaces import needed
+from gpu_tenancy.model.plan.namespaces import needed, ratios
 from gpu_tenancy.model.plan.notebooks import as_job
-from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts, pod_size
+from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, limits_of, parts, pod_size
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import metric_name, monitor
@@ -108,6 +108,7 @@ def part_problems(tree: Tree, path: Path, workload: Server | Training, size: Pod
         yield Problem((*path, "sharedMemory"), rule, "lower it, or raise memory", format_amount(MEMORY, shared))
     yield from _fabric(tree, path, workload, size.flavor)
     yield from _container(tree, path, size)
+    yield from _limits(tree, path, workload, size)
 
 
 def _one_client(tree: Tree, path: Path, workload: Server | Training, flavor: Flavor) -> Iterator[Problem]:
@@ -174,6 +175,31 @@ def _container(tree: Tree, path: Path, size: PodSize) -> Iterator[Problem]:
         rule = f"{compared} the team's containers.{name}.{key} ({format_amount(resource, bound)})"
         fix, about = f"change it, or change teams.{team}.containers.{name}.{key}", (("teams", team, "containers"),)
         yield Problem((*path, _key(resource)), rule, fix, format_amount(resource, amount), about=about)
+
+
+def _limits(tree: Tree, path: Path, workload: Server | Training, size: PodSize) -> Iterator[Problem]:
+    """Limits that the API server or the namespace rejects, or that cost a pod its exclusive CPUs."""
+    team = str(path[1])
+    containers, ratio_of = tree.stack.teams[team].containers, ratios(tree.stack.teams[team])
+    pools = tree.stack.pools | dict(tree.stack.elsewhere)
+    aligned = next((pool.name for pool in size.flavor.pools if pools[pool.name].numa), None)
+    for resource, limit in limits_of(workload).items():
+        request, maximum, ratio = size.amounts[resource], getattr(containers.max, resource), ratio_of.get(resource)
+        about: tuple[Path, ...] = (("teams", team, "containers"), ("teams", team, "compute"))
+        if limit < request:
+            rule, fix = f"is below the request of a pod ({format_amount(resource, request)})", "raise it, or remove it"
+        elif maximum is not None and limit > maximum:
+            rule = f"exceeds the team's containers.max.{resource} ({format_amount(resource, maximum)})"
+            fix = f"lower it, or raise teams.{team}.containers.max.{resource}"
+        elif ratio is not None and limit > request * ratio:
+            rule = f"exceeds {float(ratio):g} times the request, the ratio of the team's compute.limits and requests"
+            fix = f"lower it, raise {resource}, or raise teams.{team}.compute.limits.{resource}"
+        elif limit > request and aligned:
+            rule = f"is above the request, but pools.{aligned}.numa aligns only pods whose limits are their requests"
+            fix, about = "remove it, or use another flavor", (("pools", aligned),)
+        else:
+            continue
+        yield Problem((*path, "limits", resource), rule, fix, format_amount(resource, limit), about)
 
 
 def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize]) -> Iterator[Problem]:

@@ -65,11 +65,11 @@ def near(labels: Iterable[str]) -> dict[str, Any]:
 
 
 def resources(pod: PodPlan) -> dict[str, Any]:
-    """Equal requests and limits, as extended resources require (QoS class Guaranteed); empty for namespace defaults."""
+    """Requests and limits, equal for GPUs and unless the stack has others; empty for namespace defaults."""
     amounts = {**pod.amounts, **(pod.fabric.devices if pod.fabric else {})}
     if not amounts:
         return {}
-    needed: dict[str, Any] = {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}
+    needed: dict[str, Any] = {"requests": format_amounts(amounts), "limits": format_amounts({**amounts, **pod.limits})}
     if pod.claims:
         needed["claims"] = [{"name": name} for name in pod.claims]
     return needed

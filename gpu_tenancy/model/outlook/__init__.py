@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gpu_tenancy.base.problems import dotted
+from gpu_tenancy.base.problems import dotted, nearest
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS, gpus
 from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.outlook.bill import Bill, bill
@@ -32,7 +33,7 @@ from gpu_tenancy.model.outlook.shares import (
 from gpu_tenancy.model.plan.costs import pool_costs, prices
 from gpu_tenancy.model.plan.coverage import guarantee_warnings
 from gpu_tenancy.model.plan.guards import pull_rights
-from gpu_tenancy.model.plan.needs import installed_by
+from gpu_tenancy.model.plan.needs import installed_by, reason
 from gpu_tenancy.model.plan.object_storage import egress_of_datasets
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
@@ -183,7 +184,7 @@ class StackOutlook:
     pulls: tuple[str, ...] = ()  # rights of the nodes to pull images of the allowed registries
     caches: tuple[CacheOutlook, ...] = ()
     guarantee_warnings: tuple[str, ...] = ()
-    priority_warnings: tuple[str, ...] = ()  # classes of teams with which the scheduler ends pods
+    other_warnings: tuple[str, ...] = ()  # GPU models that are unknown; classes with which the scheduler ends pods
     cluster: str = ""  # service and name, such as `EKS ml-prod`
     kubernetes: str = ""  # minor version of a created cluster; empty for others
 
@@ -200,9 +201,9 @@ class StackOutlook:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of guarantees that CPU or memory bound, of priorities and of servers' bounds, each with place and fix."""
+        """About guarantees that CPU or memory bound, GPU models, priorities and servers, each with place and fix."""
         of_servers = (warning for server in self.serving for warning in server.warnings)
-        return (*self.guarantee_warnings, *self.priority_warnings, *of_servers)
+        return (*self.guarantee_warnings, *self.other_warnings, *of_servers)
 
 
 def outlook(stack: Stack) -> StackOutlook:
@@ -246,19 +247,34 @@ def outlook(stack: Stack) -> StackOutlook:
         network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),
         caches=tuple(caches_of_stack(tree)),
         guarantee_warnings=tuple(guarantee_warnings(tree)),
-        priority_warnings=tuple(_priority_warnings(stack)),
+        other_warnings=(*_model_warnings(tree), *_priority_warnings(stack)),
         cluster=f"{rules_of(service_of(stack.cluster)).title} {getattr(stack.cluster, 'name', '')}".strip(),
         kubernetes=stack.cluster.kubernetes or "",
     )
 
 
 def _expects(tree: Tree) -> str:
-    expected = [operator for name, operator in operators().items() if installed_by(tree, name) == "installed"]
+    expected = [
+        operator
+        for name, operator in operators().items()
+        if installed_by(tree, name) == "installed"
+        and (operator.gpus or tree.stack.operators.of(name).install or reason(tree, name))
+    ]
     versions = [f"{operator.title} {operator.charts[operator.release].version}" for operator in expected]
     groups = [group for operator in expected for group in operator.charts[operator.release].serves]
     provided = f"; {', '.join(tree.stack.cluster.provides)} (cluster.provides)" if tree.stack.cluster.provides else ""
     check = f"; `kubectl api-versions` must list {', '.join(groups)}" if groups else ""
     return f"Expected in the cluster, not checked: {', '.join(versions)}{provided}{check}" if expected else ""
+
+
+def _model_warnings(tree: Tree) -> Iterator[str]:
+    for pool in tree.nvidia_pools:
+        label = f"{PRODUCT_LABELS['nvidia.com']}={pool.product}"
+        if pool.gpu and pool.model is None and PRODUCT_LABELS["nvidia.com"] not in pool.pool.labels:
+            model = pool.gpu.lower()
+            alike = [name for name in gpus() if name.startswith(model)] or gpus()
+            known = f"GPU model {pool.gpu} is not in the catalogue ({nearest(model, alike)})"
+            yield f"{dotted(('pools', pool.name))}: {known}; use one of these, or check that its nodes have {label}"
 
 
 def _priority_warnings(stack: Stack) -> Iterator[str]:
@@ -371,5 +387,5 @@ def _access(stack: Stack, name: str) -> Access:
         pod_security=team.pod_security,
         clients=team.network.clients,
         egress=tuple(dict.fromkeys((*team.network.egress, *egress_of_datasets(stack.datasets.values(), name)))),
-        datasets={dataset: spec.bucket for dataset, spec in stack.datasets.items() if spec.is_of(name)},
+        datasets={dataset: spec.place for dataset, spec in stack.datasets.items() if spec.is_of(name)},
     )

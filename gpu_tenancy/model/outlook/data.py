@@ -57,7 +57,7 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
         for key, dataset in tree.stack.datasets.items():
             if dataset.is_of(name):
                 right = WRITE if dataset.writes(name) else READ
-                place, cached = dataset.bucket.rstrip("/"), dataset.accelerate is not None
+                place, cached = dataset.place, dataset.accelerate is not None
                 yield DataAccess(name, "dataset", key, place, right, 0, _mounts(team, key), cached)
         for claim in claims(cluster, name, team):
             place = claim.service or (f"StorageClass {claim.storage_class}" if claim.storage_class else _DEFAULT_CLASS)
@@ -105,7 +105,10 @@ def _grant(cluster: Cluster, team: str, grant: DataGrant) -> Iterator[str]:
     """Cloud Storage FUSE reads with the identity of the pod in every cluster; other drivers have their own."""
     place = grant.folder
     driver = f"Grant the identity of the CSI driver {DRIVERS[place.scheme].name} in the cluster"
-    if place.scheme == "s3":
+    if place.endpoint:
+        can = f"{WRITE if grant.writes else READ} {place} at {place.endpoint}"
+        yield f"Give the CSI driver {DRIVERS[place.scheme].name} in the cluster keys that can {can}"
+    elif place.scheme == "s3":
         yield f"{driver}: {_s3(grant)}"
     elif place.scheme == "az":
         folder = f", under the path {place.prefix}/ only" if place.prefix else ""

@@ -88,7 +88,10 @@ def plan(stack: Stack) -> Plan:
     spaces = tuple(namespace(tree, name) for name in stack.teams)
     guarded = guards(tree, spaces)
     # The guards read facts about a team from its Namespace.
-    teams = tuple(_team(tree, replace(space, annotations=guarded.teams[space.name].annotations)) for space in spaces)
+    teams = tuple(
+        _team(tree, replace(space, annotations=space.annotations | guarded.teams[space.name].annotations))
+        for space in spaces
+    )
     installed = releases(tree)
     here = any("monitoring.coreos.com" in release.serves for release in installed)
     watched = here or stack.operators.of("prometheus").install == "installed"

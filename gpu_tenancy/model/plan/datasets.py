@@ -19,6 +19,7 @@ from gpu_tenancy.model.plan.object_storage import (
     access_mode,
     containers,
     folder,
+    path_style,
     pod_amounts,
     replicas_of,
     share,
@@ -85,7 +86,7 @@ def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumeP
         mount_options=_options(place, writable=writes),
         writable=writes,
         size=dataset.size,
-        bucket=dataset.bucket,
+        bucket=dataset.place if dataset.endpoint else dataset.bucket,
     )
 
 
@@ -115,7 +116,10 @@ def _options(place: Folder, *, writable: bool) -> tuple[str, ...]:
         "gs": (("implicit-dirs",), ("implicit-dirs", "ro"), f"only-dir={place.prefix}"),
         "az": (("-o allow_other",), ("-o allow_other", "-o ro"), f"--subdirectory={place.prefix}"),
     }[place.scheme]
-    return (*(written if writable else read), *((prefix,) if place.prefix else ()))
+    # https://github.com/awslabs/mountpoint-s3/blob/main/doc/CONFIGURATION.md#endpoints-and-aws-privatelink
+    style = ("force-path-style",) if path_style(place.endpoint) else ()
+    service = (f"endpoint-url {place.endpoint}", *style) if place.endpoint else ()
+    return (*(written if writable else read), *((prefix,) if place.prefix else ()), *service)
 
 
 STORAGE_GROUP: Final = 1000
@@ -289,7 +293,10 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
     mount = store.mount.format(**named)
     secret = acceleration.secret
     keys = ("runtime", "flavor", "cache", "copies", "medium")
-    planned = {"mount": mount, **{key: getattr(acceleration, key) for key in keys}}
+    style = str(path_style(place.endpoint)).lower()
+    service = {k: v.format(endpoint=place.endpoint, path_style=style) for k, v in store.endpoint.items()}
+    service = service if place.endpoint else {}
+    planned = {"mount": mount, **service, **{key: getattr(acceleration, key) for key in keys}}
     digest = sha256(repr(sorted(planned.items())).encode()).hexdigest()[:8]
     return CachePlan(
         dataset=name,
@@ -299,7 +306,7 @@ def _cache(name: str, dataset: Dataset, acceleration: Acceleration, flavor: Flav
         mount=mount,
         path=_path(acceleration),
         mount_name=acceleration.filesystem or name if acceleration.runtime == "juicefs" else ROOT,
-        options={**store.options, **(store.keyed if secret else {})},
+        options={**store.options, **service, **(store.keyed if secret else {})},
         secret={option.format(**named): (secret, key) for option, key in store.secret.items()} if secret else {},
         node_labels=flavor.node_labels,
         tolerated=flavor.taints,

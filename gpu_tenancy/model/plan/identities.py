@@ -62,7 +62,7 @@ def team_identities(stack: Stack) -> tuple[TeamIdentity, ...]:
 
 def granted_here(cluster: Cluster, dataset: Dataset) -> bool:
     """Whether a stack itself grants the rights on a dataset: its cluster is created here, in the bucket's cloud."""
-    return cluster.creation is not None and cluster.cloud == CLOUD_OF[dataset.scheme]
+    return cluster.creation is not None and dataset.endpoint is None and cluster.cloud == CLOUD_OF[dataset.scheme]
 
 
 def caches_grants(datasets: Mapping[str, Dataset]) -> tuple[DataGrant, ...]:

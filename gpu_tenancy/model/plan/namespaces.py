@@ -115,7 +115,7 @@ class NamespacePlan:
     sizes: dict[str, int]  # maximum numbers of children and pods of one object
     interfaces: tuple[int, ...]  # numbers of RDMA interfaces with a ResourceClaimTemplate
     protect: bool  # whether Pulumi refuses to delete it: in production, while the stack declares claims in it
-    annotations: dict[str, str] = field(default_factory=dict[str, str])  # facts about the team that the guards need
+    annotations: dict[str, str] = field(default_factory=dict[str, str])  # the stack's, and facts for the guards
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
@@ -127,6 +127,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         name=name,
         team=team,
         labels={
+            **team.labels,
             "app.kubernetes.io/managed-by": "gpu-tenancy",
             "cost-center": team.cost_center,
             "environment": tree.stack.environment,
@@ -150,6 +151,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         sizes={key: amount for key, amount in amounts(tree, team).items() if key in {"children", "pods"}},
         interfaces=tuple(sorted({claiming[flavor] for flavor in tree.shares_of(name) if flavor in claiming})),
         protect=tree.stack.is_production and any(stored(team)),
+        annotations=team.annotations,
     )
 
 

@@ -113,6 +113,7 @@ class Folder:
     bucket: str  # on Azure the container
     prefix: str  # without slashes around it; empty for the whole bucket
     account: str = ""  # storage account on Azure
+    endpoint: str = ""  # service that has an S3 bucket; empty for Amazon
 
     def __str__(self) -> str:
         return f"{self.scheme}://{'/'.join(part for part in (self.account, self.bucket, self.prefix) if part)}"
@@ -132,9 +133,17 @@ def folder(dataset: Dataset) -> Folder:
     """The folder of a dataset."""
     first, _, rest = dataset.bucket.partition("://")[2].partition("/")
     if dataset.scheme != "az":
-        return Folder(dataset.scheme, first, rest.strip("/"))
+        return Folder(dataset.scheme, first, rest.strip("/"), endpoint=dataset.endpoint or "")
     container, _, prefix = rest.partition("/")
     return Folder(dataset.scheme, container, prefix.strip("/"), first)
+
+
+def path_style(endpoint: str) -> bool:
+    """Whether requests to a service have the bucket in the path, as most need; Alibaba's has it in the host's name.
+
+    https://www.alibabacloud.com/help/en/oss/developer-reference/compatibility-with-amazon-s3 (2026-11-28)
+    """
+    return ".aliyuncs.com" not in endpoint
 
 
 _MIB: Final = 2**20

@@ -82,6 +82,13 @@ def pod_size(tree: Tree, team: str, workload: Workload) -> PodSize | None:
     return PodSize(flavor, {CPU: cpu, MEMORY: memory, **gpus})
 
 
+def limits_of(workload: Workload) -> dict[str, int]:
+    """Limits of CPU and memory of a server that differ from its requests."""
+    own = workload.limits if isinstance(workload, Server) else None
+    amounts = {CPU: own.cpu, MEMORY: own.memory} if own else {}
+    return {resource: amount for resource, amount in amounts.items() if amount is not None}
+
+
 def shared_memory(workload: Workload, size: PodSize) -> int:
     """Size of /dev/shm in bytes: as in the stack, else a quarter of the memory for several GPUs, and for engines.
 

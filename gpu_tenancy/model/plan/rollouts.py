@@ -3,7 +3,6 @@
 A rollout is within the quota, and has no fewer replicas than the server's minimum.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -89,14 +88,6 @@ class Size:
         of_node = self.nodes is not None and self.nodes.lost_with_one(self.replicas) >= spare
         reason = "the loss of a node" if of_node else "a rollout, which replaces one at a time"
         return f"{text}, + {spare} for {reason} = {self.replicas}"
-
-
-def in_flight(per_replica: int, latency: float) -> int:
-    """The mean number of requests that one replica answers at a time: the mean latency is below its percentile.
-
-    By Little's law, from thousandths of requests per second and seconds: https://en.wikipedia.org/wiki/Little%27s_law.
-    """
-    return math.ceil(per_replica * latency / 1000)
 
 
 _WHOLE: Final = 100

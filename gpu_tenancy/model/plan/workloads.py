@@ -15,6 +15,7 @@ from gpu_tenancy.model.plan.pods import (
     flavor_of,
     grouped,
     is_gang,
+    limits_of,
     parts,
     placed_roles,
     pod_size,
@@ -32,7 +33,7 @@ from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import Metrics
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.serving import NO_METRICS, ServerLevel, ServerMetrics
-from gpu_tenancy.model.spec.workloads import Training, Workload
+from gpu_tenancy.model.spec.workloads import Pace, Training, Workload
 
 DEPLOYMENT: Final = kinds()["apps", "Deployment"].api  # API version and kind of a server of one node
 GANG: Final = kinds()["batch.volcano.sh", "Job"].api  # API version and kind of a gang
@@ -42,8 +43,6 @@ SHIPPED: Final[Mapping[Framework, str]] = {"pytorch": "torch-distributed", "jax"
 WAITS_FOR_RAY: Final = {CPU: 200, MEMORY: 256 * 2**20}
 """Requests and limits of the init container `wait-gcs-ready` of Ray's workers:
 https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/common/pod.go."""
-READY_AFTER = 30  # initial delay of the readiness probe, in seconds
-ALIVE_AFTER = 60  # initial delay of the liveness probe, in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class PodPlan:
     command: tuple[str, ...]
     args: tuple[str, ...]
     env: dict[str, str]
-    amounts: Amounts  # requests and limits, in base units: CPU, memory, GPUs
+    amounts: Amounts  # requests, and limits unless `limits` has others, in base units: CPU, memory, GPUs
     node_labels: dict[str, str]  # node selector: its GPU's model
     tolerated: tuple[NodeTaint, ...]
     priority: str | None
@@ -68,6 +67,7 @@ class PodPlan:
     stays: bool = False  # whether node autoscalers leave it where it runs
     engine: Engine | None = None  # None for jobs and custom servers
     non_root: bool = False  # whether the namespace rejects pods that may run as root
+    limits: Amounts = field(default_factory=dict[str, int])  # CPU and memory above the requests
     ends: tuple[int, int] | None = None  # seconds of answers after its deletion, and grace period; None for defaults
     account: str | None = ACCOUNT  # its ServiceAccount; None for the default of the namespace
     code: str = ""  # archive of the command's folder, as `tenancy submit --code` packs it
@@ -95,6 +95,8 @@ class Scaling:
     query: Query | None = None  # KEDA's query of the latency, averaged over pods; None if an adapter serves it
     per_pod: str | None = None  # PromQL of the latency of each pod; None if an adapter serves only the metric
     signals: tuple[Signal, ...] = ()
+    up: Pace = field(default_factory=Pace)
+    down: Pace = field(default_factory=Pace)
 
     @property
     def by_keda(self) -> bool:
@@ -273,6 +275,7 @@ def _pod(tree: Tree, name: str, workload: Workload) -> PodPlan | None:
         args=tuple(workload.args),
         env=literals(workload.env),
         amounts=size.amounts,
+        limits=limits_of(workload),
         node_labels=dict(size.flavor.node_labels),
         tolerated=size.flavor.taints,
         priority=workload.priority or team.priority,
@@ -328,6 +331,8 @@ def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
         query=query(metrics, server) if latency else None,
         per_pod=per_pod(metrics, server) if latency else None,
         signals=tuple(signals(metrics, server)),
+        up=server.scale_on.up,
+        down=server.scale_on.down,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
-from gpu_tenancy.model.fields import Name, Section, Shorthand
+from gpu_tenancy.model.fields import DottedName, Name, Section, Shorthand
 from gpu_tenancy.model.spec.cluster import Cluster, ExistingCluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
 from gpu_tenancy.model.spec.operators import Operators
@@ -44,9 +44,8 @@ class Stack(Section):
     environment: Name = "dev"
     """Value of the label `environment` on all objects, such as dev, staging or prod."""
     production: Annotated[bool | None, BeforeValidator(_of_config)] = None
-    """Whether this is production: Pulumi then refuses to delete clusters, pools, keys and buckets, guards `deny` by
-    default, and policy packs named in `tenancy preview` have their settings for production. Default: true if
-    `environment` begins with `prod`, `prd` or `live`."""
+    """Whether Pulumi refuses to delete clusters, pools, keys and buckets, guards `deny` by default, and policy packs
+    have their settings for production. Default: true if `environment` begins with `prod`, `prd` or `live`."""
     cluster: Cluster = ExistingCluster(cloud="existing")
     """The cluster: created here, or an existing one."""
     pools: dict[Name, Pool]
@@ -54,23 +53,19 @@ class Stack(Section):
     machines: dict[str, MachineEntry] = {}
     """Machine types that extend or override the catalogue, by the cloud's name."""
     prices: dict[str, PriceEntry] = {}
-    """Prices that override the catalogue's, such as your contract's or your region's: by machine type, or by class or
-    StorageClass of storage."""
+    """Prices that override the catalogue's: by machine type, or by class or StorageClass of storage."""
     priorities: dict[Name, PriorityEntry] = {}
     """Priority classes by name."""
     fairness: Annotated[Fairness, Shorthand(str, ("kind",))] = Fairness()
-    """How teams share unguaranteed quota. `hierarchical`: cohorts' limits are enforced, and a cohort within its own
-    quota reclaims before its neighbours. `even`: Kueue's fair sharing by team weight, whatever the cohort; a cohort's
-    limit is enforced, and it then shares as one. `{kind, …}` adds preemption by share, and usage over time among teams
-    that share a queue."""
-    cohorts: dict[Name, Cohort] = {}
+    """How teams share unguaranteed quota: `hierarchical`, `even`, or `{kind, …}`."""
+    cohorts: dict[DottedName, Cohort] = {}
     """Groups of teams (Kueue cohorts), a tree of any depth; default: one root named `org`."""
     teams: dict[Name, Team] = {}
-    """Teams by name; the name is also the team's namespace. Or the name of a file beside the stack's file that has this
-    section, such as `teams.yaml`: Pulumi does not start the program of a stack whose config is longer than 128 KiB."""
+    """Teams by name; the name is also the namespace. Or a file beside the stack's file that has this section, such as
+    `teams.yaml`: Pulumi does not start the program of a stack whose config is longer than 128 KiB."""
     people: People = People()
-    """Administrators and auditors, and short names for people; or the name of a file beside the stack's file that has
-    this section, such as `people.yaml`, for several stacks."""
+    """Administrators and auditors, and short names for people; or a file beside the stack's file that has this section,
+    such as `people.yaml`, for several stacks."""
     datasets: dict[Name, DatasetEntry] = {}
     """Datasets by name: a bucket, or a mapping."""
     metrics: Metrics = Metrics()

@@ -19,22 +19,20 @@ class ExistingCluster(ClusterSection):
     NODES_MADE: ClassVar[bool] = False
 
     cloud: Literal["existing"]
-    """`existing`: only objects in the cluster are created here. Kueue and other operators that the stack needs count as
-    installed there: a preview lists them and does not check them. `operators` changes who installs each."""
+    """`existing`: only objects in the cluster are created here. Operators that the stack needs count as installed: a
+    preview lists them and does not check them. `operators` changes who installs each."""
     kubeconfig: str | None = None
     """Path of the kubeconfig; default: as for kubectl (`KUBECONFIG`, then `~/.kube/config`)."""
     context: str | None = None
     """Context in the kubeconfig; default: its current context."""
     uid: Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None = None
-    """UID of the namespace `kube-system` of the cluster; `pulumi up` refuses another cluster before any change.
-
-    `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` prints it. Default: not checked.
-    """
+    """UID of the namespace `kube-system`; `pulumi up` refuses another cluster before any change. `kubectl get namespace
+    kube-system -o jsonpath={.metadata.uid}` prints it. Default: not checked."""
     version: KubernetesVersion | None = None
     """Minor version of Kubernetes, such as `1.36`. From 1.36 on, defaults complete what members of teams submit: queue,
-    tolerations, priority, requests and limits. Default: unknown, so members write these themselves."""
+    tolerations, priority, requests and limits. Default: unknown, without these defaults."""
     provider: str | None = None
-    """Cloud of the cluster, such as `aws`, whose conventions for drivers, taints and MIG then apply to nodes."""
+    """Cloud, such as `aws`, whose conventions for drivers, taints and MIG apply to nodes."""
     autoscaler: bool = True
     """Whether an autoscaler adds nodes up to `nodes.max`. If not, only `nodes.min` can be guaranteed to teams."""
 
@@ -78,10 +76,7 @@ def _seconds_histogram(name: str) -> str:
 
 
 class Prometheus(Section):
-    """The Prometheus that scrapes the servers, as the chart kube-prometheus-stack installs it.
-
-    This section installs nothing; it tells where to find Prometheus.
-    """
+    """The Prometheus that scrapes the servers, as the chart kube-prometheus-stack installs it: where it is."""
 
     release: Name = "kube-prometheus-stack"
     """Name of the chart's release; its Prometheus selects ServiceMonitors by the label `release` with this value."""
@@ -113,22 +108,21 @@ class OpenCost(Section):
 class Metrics(Section):
     """The latency metric that servers can scale on besides CPU: the 99th percentile of a pod's request latency.
 
-    The API server accepts an autoscaler on a metric that nothing serves, but such an autoscaler never scales. So a
-    server can scale only on a metric that is named here: a metric that an adapter serves already (`latencyP99` alone),
-    or a histogram of the servers, for which the ServiceMonitor, the query and the autoscaler's metric are created.
+    An autoscaler on a metric that nothing serves never scales, so a server can scale only on a metric that is named
+    here: one that an adapter serves already (`latencyP99` alone), or a histogram of the servers, for which the
+    ServiceMonitor, the query and the autoscaler's metric are created.
     """
 
     latency_p99: Annotated[str, AfterValidator(_seconds_metric)] | None = Field(default=None, alias="latencyP99")
     """Name of the pod metric with the 99th percentile of a pod's request latency, in seconds; default with a
     histogram: the histogram's name with `_p99` before the unit."""
     histogram: Annotated[str, AfterValidator(_seconds_histogram)] | None = None
-    """Name of the Prometheus histogram (classic, with buckets) of request latency in seconds that the pods of each
-    server expose under /metrics, such as `inference_latency_seconds`. Its largest finite bucket must be above every
-    latency target, because percentiles above it are unknown."""
+    """Name of the Prometheus histogram (classic, with buckets) of request latency in seconds under /metrics of each
+    server's pods, such as `inference_latency_seconds`. Its largest finite bucket must be above every latency target,
+    because percentiles above it are unknown."""
     by: Literal["adapter", "keda"] | None = None
     """What provides the histogram to the autoscaler. `keda` (default): a ScaledObject in place of a
-    HorizontalPodAutoscaler. `adapter`: prometheus-adapter serves the pod metric, with a rule that this program adds to
-    its chart's values."""
+    HorizontalPodAutoscaler. `adapter`: prometheus-adapter, with a rule in its chart's values."""
     prometheus: Prometheus = Prometheus()
     """The Prometheus that scrapes the histogram."""
     storage: MetricsStorage | None = None

@@ -35,7 +35,7 @@ class Acceleration(Section):
 
     runtime: Runtime = "alluxio"
     """`alluxio`: caches the objects of the bucket; pods on all nodes read from it. `juicefs`: an existing JuiceFS file
-    system, whose data are in the bucket; each node that mounts it has a cache of its own."""
+    system with its data in the bucket; each node that mounts it has a cache of its own."""
     cache: Annotated[Bytes, Field(gt=0)]
     """Size of the cache, such as 500Gi, divided evenly between its replicas. If the dataset is larger, what was read
     longest ago is removed."""
@@ -77,8 +77,8 @@ class Acceleration(Section):
 class Dataset(Section):
     """Files in object storage, mounted with the cloud's CSI driver.
 
-    In a cluster that is created here, each team's pods get an identity of the cloud with rights on the team's datasets
-    alone. In other clusters, the report lists the rights that somebody must grant.
+    In a created cluster, each team's pods get a cloud identity with rights on the team's datasets alone. In other
+    clusters, the report lists the rights that somebody must grant.
     """
 
     bucket: str = Field(pattern=r"^((s3|gs)://[a-z0-9][-a-z0-9._]*|az://[a-z0-9]+/[a-z0-9][-a-z0-9]*)(/[-\w.=+/]*)?$")
@@ -92,10 +92,13 @@ class Dataset(Section):
     size: Annotated[Bytes, Field(gt=0)] = 2**30
     """Size of the claim, counted in the team's storage budget; object storage itself has no size."""
     create: bool = False
-    """Whether the bucket is created here: private, encrypted and versioned, and kept when the stack is destroyed. On
-    Azure, the storage account too. Default: it exists already."""
+    """Whether the bucket, on Azure also the storage account, is created: private, encrypted and versioned, and kept
+    when the stack is destroyed."""
     account: AccountId | None = None
     """Resource ID of the storage account of an `az://` bucket; default: in the cluster's resource group."""
+    endpoint: Annotated[str, Field(pattern=r"^https?://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?$")] | None = None
+    """URL of another service with the API of S3 that has the `s3://` bucket, such as `https://minio.example.com:9000`;
+    default: Amazon S3. Nodes read it: with the keys that the CSI driver has, or `accelerate.secret` of a cache."""
     key: KeyArn | None = None
     """ARN of the KMS key that encrypts an `s3://` bucket, which its teams then may use; default: S3's own key."""
 
@@ -121,7 +124,22 @@ class Dataset(Section):
         """Whether a team can write."""
         return self.is_of(team) and (self.writable or team in self.writers)
 
+    @property
+    def place(self) -> str:
+        """The bucket's URL, with the service that has it if that is not the scheme's cloud."""
+        return self.bucket.rstrip("/") + (f" at {self.endpoint}" if self.endpoint else "")
+
     def _conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.endpoint:
+            juicefs = self.accelerate and self.accelerate.runtime == "juicefs"
+            reasons = {
+                f"for a bucket on {self.scheme}://": self.scheme != "s3",
+                "and create, which makes a bucket on Amazon S3": self.create,
+                "and key, which is of Amazon's KMS": self.key,
+                "for a cache of JuiceFS, whose metadata engine has its bucket": juicefs,
+            }
+            if reason := next((reason for reason, applies in reasons.items() if applies), None):
+                yield f"sets endpoint {reason}", "remove endpoint"
         if self.writable and self.writers:
             yield "sets writable and writers", "remove writable if only some teams write, or remove writers"
         for team in self.writers:
@@ -195,11 +213,10 @@ class Storage(Section):
     """Service of the cloud, such as `gp3`, of a cluster that is created here; default: the first of its mode in the
     table of docs/data.md."""
     storage_class: Name | None = None
-    """Existing StorageClass of the cluster, in place of one that is made here; default for clusters that exist already:
-    the cluster's default class."""
+    """Existing StorageClass, in place of one that is made here; default in an existing cluster: its default class."""
     keep: bool = True
-    """Whether the volume with its data stays when the claim or the team is removed, and its snapshots. For an existing
-    StorageClass, its `reclaimPolicy` decides."""
+    """Whether the volume and its snapshots stay when the claim or the team is removed. For an existing StorageClass,
+    its `reclaimPolicy` decides."""
     snapshots: SnapshotsEntry | None = None
     """Snapshots of the volume on a schedule; default: none."""
 

@@ -28,7 +28,7 @@ ChartDigest: TypeAlias = Annotated[
     Matching(
         re.compile(r"sha256:[0-9a-f]{64}"),
         "is not a digest of a chart",
-        "set sha256: and 64 hexadecimal digits; `tenancy cluster charts` prints it",
+        "set sha256: and 64 hexadecimal digits; `tenancy cluster doctor STACK --charts` prints it",
     ),
 ]
 """Digest of a chart: of its archive in an HTTP repository, of its manifest in an OCI registry."""
@@ -38,8 +38,8 @@ class Operator(Section):
     """One operator. A string sets `install`."""
 
     install: Install | None = None
-    """`here`: installed by this program; `installed`: installed already; `off`: not installed. Default for an operator
-    that the stack needs: `here` if this program creates the nodes, `installed` in an existing cluster; else `off`."""
+    """`here`: installed by this program; `installed`: already; `off`: not installed. Default for an operator that the
+    stack needs: `here` if this program creates the nodes, `installed` in an existing cluster; else `off`."""
     version: ChartVersion | None = None
     """Version of its chart; default: the catalogue's (`gpu_tenancy/model/catalogue/operators/`)."""
     digest: ChartDigest | None = None
@@ -55,8 +55,8 @@ OperatorEntry: TypeAlias = Annotated[Operator, Shorthand(str, ("install",)), OFF
 
 class _Driver(Section):
     driver: Driver | None = None
-    """The pools' driver mode that the GPU Operator is configured for; default: the cloud's default mode. It must be set
-    here in addition to the pools, because a change removes the driver from running nodes."""
+    """The pools' driver mode that the GPU Operator is configured for; default: the cloud's. Set it here in addition to
+    the pools, because a change removes the driver from running nodes."""
 
 
 def _with_keys() -> type[_Driver]:

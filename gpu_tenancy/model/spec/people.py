@@ -74,7 +74,7 @@ class Members(Section):
 
     Each entry is a group (`group:NAME`), a user (`user:NAME`), a service account (`serviceaccount:NAMESPACE/NAME`), the
     ARN of an IAM role or user on EKS, or a name of `people.names`. The directory of the cluster must know it: on GKE
-    e-mail addresses, on AKS object ids of Entra (and user names), on other clusters what their API server accepts.
+    e-mail addresses, on AKS object ids of Entra (and user names), elsewhere what the API server accepts.
     """
 
     leads: list[Entry] = []
@@ -109,14 +109,14 @@ class ServiceAccount(Section):
     """A service account for the CI jobs of a team: a ServiceAccount in the team's namespace with a role.
 
     It has no stored token, and members of the team cannot run pods with it. On EKS, GKE and AKS, `subject` also gives
-    it a cloud identity, as which a job of the CI system logs in to the cluster with its own OIDC token.
+    it a cloud identity, as which a CI job logs in to the cluster with its own OIDC token.
     """
 
     role: Literal["researcher", "viewer"]
     """What it may do in the team. A service account cannot be a lead, since its jobs would read Secrets of the team."""
     subject: Annotated[str, AfterValidator(_subject)] | None = None
-    """Claim `sub` of the tokens of one CI job, such as `repo:example/vision:ref:refs/heads/main`, which the issuer of
-    `cluster.identityProvider` signs. Default: no cloud identity, only tokens of the ServiceAccount."""
+    """Claim `sub` of the tokens of one CI job, signed by the issuer of `cluster.identityProvider`, such as
+    `repo:example/vision:ref:refs/heads/main`. Default: no cloud identity, only tokens of the ServiceAccount."""
 
 
 class People(Section):
@@ -180,17 +180,17 @@ class Guards(Section):
     """What happens to objects that violate a policy: `deny`, `warn`, `audit` or `off`; default: `deny` in
     production, else `warn`."""
     exempt: list[Account] = []
-    """Users, groups and service accounts that the policies do not apply to, in addition to Kubernetes' own
-    controllers, the operators of this stack and `system:masters`: such as the controller of another batch system, if
-    the owners of its objects are restricted in another way."""
+    """Users, groups and service accounts that the policies do not apply to, besides Kubernetes' own controllers, the
+    operators of this stack and `system:masters`: such as the controller of another batch system, if the owners of its
+    objects are restricted in another way."""
     grace: Grace | None = None
     """Maximum termination grace periods of pods with GPUs."""
     elastic_jobs: bool = False
     """Whether jobs can have Kueue's annotation `kueue.x-k8s.io/elastic-job: "true"`, by which their size can change
     while they run; Kueue 0.18 or later."""
     csi: list[CsiDriver] = []
-    """CSI drivers of volumes that pods of teams may have inline (`volumes[].csi`), such as `secrets-store.csi.k8s.io`.
-    The node mounts them with any attributes that the pod sets; default: none. Claims of any driver are allowed."""
+    """CSI drivers of inline volumes of teams' pods (`volumes[].csi`), such as `secrets-store.csi.k8s.io`, which the
+    node mounts with any attributes that the pod sets; default: none. Claims of any driver are allowed."""
 
     @property
     def periods(self) -> Grace:
@@ -239,10 +239,9 @@ class Images(Section):
     """Images of teams' containers, and what the nodes may pull."""
 
     allowed: list[Prefix] = []
-    """Registries of the teams' images, each with the start of a path if only a part of it is allowed:
-    `[registry.example.com/ml, "*.pkg.dev/ml-prod"]`. Images of the stack are checked, and a guard evaluates those of
-    tenants; default: any."""
+    """Registries of the teams' images, with the start of a path: `[registry.example.com/ml, "*.pkg.dev/ml-prod"]`.
+    Images of the stack are checked, and a guard evaluates those of tenants; default: any."""
     registries: list[Readable] = []
     """Registries that the nodes get the right to read, also as pull-through caches: repositories of Artifact Registry
-    in other projects (`projects/PROJECT/locations/LOCATION/repositories/NAME`), or Azure container registries (by
-    resource ID). On EKS, nodes can read ECR of their account without it; on GKE, Artifact Registry of their project."""
+    in other projects (`projects/PROJECT/locations/LOCATION/repositories/NAME`), or Azure container registries (resource
+    IDs). Without it, nodes read ECR of their account on EKS, and Artifact Registry of their project on GKE."""

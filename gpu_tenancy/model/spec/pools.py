@@ -122,8 +122,7 @@ class TimeSlicing(Section):
 class Mps(Section):
     """NVIDIA's Multi-Process Service: pods use a GPU at the same time, each with an equal part of memory and compute.
 
-    The parts are enforced, but faults are not isolated: a fatal fault of one pod ends all pods on the GPU. A container
-    gets one part of a GPU and no more.
+    The parts are enforced, but a fatal fault of one pod ends all pods on the GPU. A container gets one part.
     """
 
     clients: Annotated[int, Field(ge=2, le=48)]
@@ -253,11 +252,11 @@ class Pool(Section):
     gpus_per_node: Positive | None = None
     """GPUs per node."""
     resource: ResourceName | None = None
-    """Extended resource that the vendor's device plugin advertises for a GPU, such as `amd.com/gpu`; default: the
-    catalogue's for the model, else `nvidia.com/gpu`."""
+    """Extended resource of a GPU, such as `amd.com/gpu`; default: the catalogue's for the model, else
+    `nvidia.com/gpu`."""
     alternatives: list[str] = []
     """Other machine types of spot nodes, for more capacity: with the same GPUs, and at least the CPU and memory of
-    `machine`, which are what is counted."""
+    `machine`, which are counted."""
     nodes: Annotated[Nodes, Shorthand(int, ("min", "max"))]
     """Number of nodes, or `{min, max}`."""
     flavor: Name | None = None
@@ -265,11 +264,11 @@ class Pool(Section):
     sharing: Sharing | None = None
     """MIG, time slicing or MPS, if several pods share one GPU."""
     labels: dict[LabelKey, LabelValue] = {}
-    """Additional node labels; a flavor selects its nodes by the labels that all its pools have. Recommended for CPU
-    pools too: without a label, CPU workloads that tolerate a GPU taint can be scheduled on GPU nodes."""
+    """Additional node labels; a flavor selects its nodes by the labels that all its pools have. Set one on CPU pools
+    too: without it, CPU workloads that tolerate a GPU taint can run on GPU nodes."""
     taints: list[Taint] = []
-    """Additional node taints. Jobs and servers of the stack and of `tenancy submit` tolerate them. On Kubernetes 1.36,
-    what members submit with kubectl does, too; before, its pods with GPUs need a toleration."""
+    """Additional node taints, which jobs and servers of the stack and of `tenancy submit` tolerate, and on Kubernetes
+    1.36 what members submit with kubectl; before, its pods with GPUs need a toleration."""
     capacity: Annotated[Capacity, Shorthand(str, ("kind",))] = OnDemand(kind="on-demand")
     """Purchase option: `on-demand`, `spot`, or `{kind, …}` for options with parameters."""
     zones: list[str] = []
@@ -277,25 +276,24 @@ class Pool(Section):
     compact: bool = False
     """Whether the cloud places the nodes close together (placement group), for low network latency."""
     placement_policy: str | None = None
-    """Existing resource policy (GKE) for the placement of the nodes, in the cluster's region; default: one is created
-    for a compact pool. With a reservation, the policy that the reservation was created with."""
+    """Existing resource policy (GKE) for the placement of the nodes, in the cluster's region; with a reservation, the
+    one that it was created with. Default: one is created for a compact pool."""
     topology: TopologyEntry | None = None
     """Levels of the network, by node labels: `cloud` for those of the cloud, `{block, rack}` for your own, `node` for
-    none above the node. Kueue then selects the node of each pod, and jobs can set `together`. The number of nodes must
-    be fixed, or `capacity` queued."""
+    none above the node. Kueue then selects the node of each pod, and jobs can set `together`. `nodes` must be one
+    number, or `capacity` queued."""
     fabric: bool | Literal["dranet"] = False
     """Whether the machine's network between GPUs is configured: EFA, GPUDirect or InfiniBand. `dranet` (GKE, machine
-    types with GPUDirect RDMA): GKE creates the networks, and pods claim the interfaces, so that
-    `cluster.fabricNetworks` is not needed. A change replaces the pool."""
+    types with GPUDirect RDMA): GKE creates the networks, pods claim the interfaces, and `cluster.fabricNetworks` is not
+    needed. A change replaces the pool."""
     numa: Numa | None = None
-    """Whether kubelets take a container's GPUs and CPUs from the same NUMA node of the machine: `best-effort`,
-    `restricted` or `single-numa-node`, where the latter two reject pods that cannot be aligned. Default: no
-    alignment."""
+    """Whether kubelets take a container's GPUs and CPUs from one NUMA node; `restricted` and `single-numa-node` reject
+    pods that cannot be aligned. Default: no alignment."""
     disk: Disk = Disk()
     """Boot disk of the nodes."""
     image_disk: str | None = None
-    """Disk image (GKE) or EBS snapshot (EKS with driver `bottlerocket`) with container images, which nodes then have
-    from the start; default: nodes pull all images."""
+    """Disk image (GKE) or EBS snapshot (EKS with driver `bottlerocket`) with container images that nodes have from the
+    start; default: nodes pull all images."""
     driver: Driver | None = None
     """What installs the GPU driver, container toolkit and device plugin; default: the cloud's default mode."""
 
@@ -352,7 +350,7 @@ class MachineEntry(Section):
     accelerator: str | None = None
     """GKE's accelerator type of its GPUs, such as `nvidia-h100-80gb`."""
     topology: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$")] | None = None
-    """Shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; default: none."""
+    """Shape of the NVLink domain of its GPUs with those of other machines, such as `1x72`; default: none."""
     host_encryption: bool = True
     """Whether the machine's host can encrypt its disks and caches; used on AKS."""
     zones: list[str] | None = None
@@ -360,8 +358,8 @@ class MachineEntry(Section):
     capacity: list[Literal["on-demand", "spot", "reserved", "capacity-block", "flex-start"]] | None = None
     """Capacity types that the machine type can be bought with; default: unknown, not checked."""
     local_disk: Bytes | None = None
-    """All local NVMe disks of the machine together, on which nodes of EKS and GKE have their ephemeral storage; on GKE
-    a multiple of 375Gi. Default: as in the catalogue, else none."""
+    """Size of all local NVMe disks together, on which nodes of EKS and GKE have their ephemeral storage; on GKE a
+    multiple of 375Gi. Default: the catalogue's, else none."""
     network: NetworkEntry | None = None
     """Its network; needed if pools set `fabric`."""
 

@@ -15,6 +15,7 @@ from gpu_tenancy.model.fields import (
     Image,
     Matching,
     Name,
+    Positive,
     Seconds,
     Section,
     WorkloadName,
@@ -93,6 +94,21 @@ class ServerLevel(Section):
     """Percent of the requests, in 30 days, that must be answered within each of these times, and without a failure."""
 
 
+class Probes(Section):
+    """Times of a server's probes."""
+
+    period: Annotated[Seconds, Field(ge=1, le=3600)] = 10.0
+    """Time between two probes."""
+    timeout: Annotated[Seconds, Field(ge=1, le=3600)] = 5.0
+    """Time in which the server must answer a probe."""
+    failures: Positive = 3
+    """Failed probes in a row after which a pod gets no requests, or restarts."""
+    ready_after: Annotated[Seconds, Field(le=86400)] = 30.0
+    """Time from the start of the container to the first readiness probe."""
+    alive_after: Annotated[Seconds, Field(le=86400)] = 60.0
+    """Time from the start of the container to the first liveness probe."""
+
+
 NO_METRICS: Final = ServerMetrics()
 
 Gateway: TypeAlias = Annotated[
@@ -121,8 +137,7 @@ class GatewayRoute(Section):
     gateway: Gateway
     """The Gateway that takes the requests, as NAMESPACE/NAME: it exists, and allows routes of the team's namespace."""
     listener: Name = "https"
-    """Name of the Gateway's listener, which ends TLS. Other listeners, such as those without TLS, do not get the route.
-    """
+    """Name of the Gateway's listener with TLS, the only one that gets the route."""
     from_namespaces: list[Name] = []
     """Namespaces with the pods of the Gateway. Default: that of the Gateway, if `fromCidrs` is not set."""
     from_cidrs: list[Cidr] = []
@@ -141,7 +156,7 @@ class GatewayRoute(Section):
 
 
 class ServerExpose(GatewayRoute):
-    """The way of clients outside of the cluster to a server: a route of Gateway API.
+    """A route of Gateway API, by which clients outside of the cluster reach a server.
 
     `network.expose` of the team must allow its host, its Gateway, and `reach: public`.
     """
@@ -149,8 +164,8 @@ class ServerExpose(GatewayRoute):
     host: Host
     """DNS name that clients use, such as chat.example.com. Its record and its certificate are those of the Gateway."""
     reach: Literal["internal", "public"] = "internal"
-    """Who reaches the Gateway: `internal`: your own networks; `public`: the internet. It is what you state: the Gateway
-    decides. `public` needs `apiKey` or `anonymous`."""
+    """Who reaches the Gateway: your own networks, or the internet. You state it; the Gateway decides. `public` needs
+    `apiKey` or `anonymous`."""
     api_key: ApiKey | None = None
     """Key that the server asks of each request, from pods of the cluster too. Only for engines that can, as `vllm`."""
     anonymous: bool = False
@@ -172,18 +187,17 @@ class ServerExpose(GatewayRoute):
 
 
 class NotebooksExpose(GatewayRoute):
-    """Hosts of notebooks: `tenancy notebook open` then forwards no port. Never for a Gateway of the internet.
+    """Hosts of notebooks: `tenancy notebook open` then forwards no port.
 
-    `network.expose` of the team must allow its hosts and its Gateway. People of the team can create no routes, so the
-    stack has one for each name.
+    Never for a Gateway of the internet. `network.expose` of the team must allow its hosts and its Gateway.
     """
 
     domain: Host
-    """DNS name below which each notebook has a host of its own: below lab.example.com the notebook `ann` has
-    ann.lab.example.com. Records and certificates, such as those of *.lab.example.com, are those of the Gateway."""
+    """DNS name below which each notebook has a host: below lab.example.com the notebook `ann` has ann.lab.example.com.
+    Records and certificates are those of the Gateway."""
     names: Annotated[list[WorkloadName], Field(min_length=1)]
-    """Names of the notebooks that have a host, if they are started with them. Others are reached by a forwarded port.
-    """
+    """Names of the notebooks that have a host, if they are started with them. Others are reached by a forwarded
+    port."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         yield from super()._conflicts()
@@ -223,8 +237,7 @@ class NotebookSize(Section):
 class Notebooks(Section):
     """JupyterLab for the people of a team, by `tenancy notebook`, in the team's queue.
 
-    A researcher can start any server in the namespace: this is what `tenancy notebook` offers, and what stops notebooks
-    that it started.
+    A researcher can start any server in the namespace: this is what `tenancy notebook` offers, and stops.
     """
 
     images: Annotated[list[Image], Field(min_length=1)]

@@ -13,10 +13,12 @@ from gpu_tenancy.model.fields import (
     Cidr,
     Count,
     Cpu,
+    DottedName,
     Host,
     LabelValue,
     Matching,
     Name,
+    OwnKey,
     Seconds,
     Section,
     Weight,
@@ -28,7 +30,7 @@ from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
 from gpu_tenancy.model.spec.serving import Notebooks
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
-from gpu_tenancy.model.spec.workloads import OF_BURST, Server, Training
+from gpu_tenancy.model.spec.workloads import OF_BURST, CpuMemory, Server, Training
 
 Class: TypeAlias = Annotated[
     str,
@@ -39,15 +41,6 @@ Class: TypeAlias = Annotated[
     ),
 ]
 """A class of load balancers or routes, or a Gateway as NAMESPACE/NAME."""
-
-
-class CpuMemory(Section):
-    """An amount of CPU and memory; each is optional."""
-
-    cpu: Cpu | None = None
-    """CPUs, such as 4, 0.5 or 500m."""
-    memory: Bytes | None = None
-    """Bytes, such as 512Mi or 64Gi."""
 
 
 class Resources(CpuMemory):
@@ -63,14 +56,14 @@ class Compute(Section):
     requests: CpuMemory = CpuMemory()
     """Sum of the requests of all pods."""
     limits: CpuMemory = CpuMemory()
-    """Sum of the limits of all pods. If requests are set too, a container's limit must not exceed its request by more
-    than the ratio of both, so that pods that the queue admits by requests are never rejected for their limits."""
+    """Sum of the limits of all pods. With `requests`, a container's limit must not exceed its request by more than the
+    ratio of both, so that pods that the queue admits are never rejected for their limits."""
     priorities: list[Name] = []
     """Priority classes that pods in the namespace may use; default: all. Others are rejected."""
     waiting: Annotated[int, Field(ge=0, le=100)] = 0
     """How much more pods may request while they are pending, as a multiple of all that may run: for Deployments,
-    StatefulSets and single pods that people create, whose pods exist, and count, while they are pending in the queue.
-    With 0, the namespace's quota rejects them beyond what the team's queues can admit."""
+    StatefulSets and single pods that people create, whose pending pods count. With 0, the namespace's quota rejects
+    them beyond what the team's queues can admit."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         for resource in ("cpu", "memory"):
@@ -117,21 +110,20 @@ class Claims(Section):
 
 
 class Objects(Section):
-    """Object counts in the namespace's ResourceQuota: no team can fill the cluster's store with objects.
+    """Object counts in the namespace's ResourceQuota, so that no team fills the cluster's store.
 
-    The defaults are for people: if the team's own servers and jobs in the stack need more than half of one, it is twice
-    what they need.
+    If the team's own servers and jobs in the stack need more than half of a default, it is twice what they need.
     """
 
     pods: Count | None = None
     """Maximum number of pods that are not terminated; default: 3000."""
     jobs: Count | None = None
-    """Maximum number of objects of each kind that has pods, such as Jobs, JobSets and Deployments; default: 500. Kinds
-    that controllers create too, such as the Jobs of a JobSet, may have as many more as `pods`. Workloads of Kueue may
-    have as many as all of these together, so that none that is submitted waits for its count."""
+    """Maximum number of objects of each kind that has pods, such as Jobs and Deployments; default: 500. Kinds that
+    controllers create too, such as Jobs of a JobSet, may have as many more as `pods`, and Workloads of Kueue as many as
+    all of these together."""
     children: Count | None = None
     """Maximum number of children of one object: Jobs of a JobSet, groups of a LeaderWorkerSet, workers of a Ray
-    cluster; default: 50. Operators create all children of one object before those of the next."""
+    cluster; default: 50. Operators create all of them before those of the next object."""
     cronjobs: Count | None = None
     """Maximum number of CronJobs; default: 20. Each starts at most twelve Jobs an hour."""
     services: Count | None = None
@@ -168,8 +160,8 @@ class Expose(Section):
     """What servers, Services and routes of the team may open to clients outside of the cluster; else it is rejected."""
 
     hosts: list[Host] = []
-    """Hosts of Ingresses, and of routes and Gateways of Gateway API, such as chat.example.com; `*.example.com` allows
-    all names below example.com."""
+    """Hosts of Ingresses, routes and Gateways, such as chat.example.com; `*.example.com` allows all names below
+    example.com."""
     classes: list[Class] = []
     """IngressClasses, GatewayClasses and classes of load balancers that they may use, and Gateways of other namespaces
     as NAMESPACE/NAME."""
@@ -220,13 +212,18 @@ class Team(Shares):
     cost_center: LabelValue
     """Cost center that pays, in label `cost-center`."""
     monthly_budget: Annotated[float, Field(gt=0, le=1000 * MOST_PRICE)] | None = None
-    """US dollars that the GPUs of its queue may cost in 30 days, at the prices of this stack: an alert says when they
-    cost more. Nobody is stopped. Needs the operator `prometheus`, with at least 30 days of `metrics.storage.retention`
-    where this program installs it."""
+    """US dollars that the GPUs of its queue may cost in 30 days, at the prices of this stack; above, an alert fires.
+    Needs the operator `prometheus`, with at least 30 days of `metrics.storage.retention` where this program installs
+    it."""
     alerts: Receiver | None = None
     """Receiver of the alerts on its queue and on objects in its namespace; default: the platform team's."""
     tier: LabelValue = "standard"
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
+    labels: dict[OwnKey, LabelValue] = {}
+    """Further labels of the team's namespace, such as `{example.com/unit: vision, istio-injection: disabled}`. Keys of
+    the platform, Kubernetes, Kueue and Volcano are refused."""
+    annotations: Annotated[dict[OwnKey, Annotated[str, Field(max_length=1000)]], Field(max_length=50)] = {}
+    """Further annotations of the team's namespace, with keys as in `labels`."""
     members: Members = Members()
     """People of the team, in addition to those of the cohorts above it."""
     service_accounts: dict[Name, ServiceAccount] = {}
@@ -234,11 +231,11 @@ class Team(Shares):
     workload_secrets: list[Name] = []
     """Secrets that pods of researchers may use too. Without it, only leads may submit workloads that use Secrets."""
     secrets: dict[Name, Secret] = {}
-    """Secrets of the namespace by name, with the source of their values: created by hand (`{existing: true}`), from a
+    """Secrets of the namespace by name, and the source of their values: created by hand (`{existing: true}`), from a
     cloud's secret manager (`from`), or from the Pulumi config (`config`). If set, workloads can use no others."""
     image_pull_secrets: list[Name] = []
     """Secrets with credentials of registries, with which all pods of the team pull their images."""
-    cohort: Name | None = None
+    cohort: DottedName | None = None
     """Cohort that the team belongs to; default: the root."""
     queue: Name | None = None
     """Another team whose queue and share this team uses, in place of its own."""
@@ -250,7 +247,7 @@ class Team(Shares):
     weight: Weight = 1.0
     """Weight of the team's queue under fair sharing (`fairness: even`)."""
     usage_weight: Weight | None = None
-    """Weight of the team among those that share its queue, with `fairness.usage`: its past usage is divided by it;
+    """Weight of the team among those that share its queue, with `fairness.usage`, by which its past usage is divided;
     default: 1."""
     lends: bool | None = None
     """Whether others may borrow its guarantee while it is idle; default: true if the team has no servers."""

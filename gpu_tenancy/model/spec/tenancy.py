@@ -6,7 +6,18 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from gpu_tenancy.model.fields import MOST_OBJECTS, Bytes, Count, Cpu, Name, Seconds, Section, Shorthand, Weight
+from gpu_tenancy.model.fields import (
+    MOST_OBJECTS,
+    Bytes,
+    Count,
+    Cpu,
+    DottedName,
+    Name,
+    Seconds,
+    Section,
+    Shorthand,
+    Weight,
+)
 from gpu_tenancy.model.spec.people import Members
 from gpu_tenancy.model.spec.pools import Pool
 
@@ -17,8 +28,8 @@ class Priority(Section):
     value: Annotated[int, Field(ge=-2147483648, le=1000000000)]
     """Priority; higher values are scheduled first. Values above 1000000000 are reserved for the system."""
     preempts: bool = False
-    """Whether the scheduler of Kubernetes ends pods of lower priority on a node that its pods need. Kueue preempts by
-    priority in any case: set it only for a class whose pods no queue counts."""
+    """Whether the scheduler of Kubernetes ends pods of lower priority for its pods. Kueue preempts by priority in any
+    case: set it only for a class whose pods no queue counts."""
     default: bool = False
     """Whether pods without a class get this one; at most one class can be the default."""
     description: str = ""
@@ -65,9 +76,9 @@ class MemoryShare(_Ordered):
 class FlavorQuota(Gpus):
     """A share of a flavor's GPUs, CPUs and memory.
 
-    Defaults for CPU and memory: in a GPU flavor, each GPU's share of the node. In a CPU flavor, guaranteed CPUs bring
-    their share of the node's memory, and guaranteed memory its share of the CPUs; without either, no guarantee. Each
-    team can borrow as much as its budget allows.
+    Default: in a GPU flavor, each GPU's share of the node. In a CPU flavor, guaranteed CPUs bring their share of the
+    node's memory, and guaranteed memory its share of the CPUs; without either, no guarantee. Each team can borrow as
+    much as its budget allows.
     """
 
     cpu: CpuShare | None = None
@@ -93,7 +104,7 @@ class Shares(Section):
 class Cohort(Shares):
     """A cohort of teams or cohorts. The one without a parent is the root; it has all unguaranteed quota."""
 
-    parent: Name | None = None
+    parent: DottedName | None = None
     """Parent cohort; required except for the root."""
     weight: Weight | None = None
     """Weight of the cohort under fair sharing, which then shares as one. Default: its teams share by their weights."""
@@ -112,9 +123,9 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/config/validation.go""
 class Usage(Section):
     """Usage over time of teams that share a queue: workloads of the team that used less are admitted first.
 
-    This is Kueue's AdmissionFairSharing: https://kueue.sigs.k8s.io/docs/concepts/admission_fair_sharing/. A team shares
-    the queue of another one with `queue`. Usage decides before priorities do. Nothing is preempted because of it, but
-    among workloads that are preempted anyway, those of the team that used more are first.
+    Kueue's AdmissionFairSharing: https://kueue.sigs.k8s.io/docs/concepts/admission_fair_sharing/. It decides before
+    priorities and preempts nothing, but among workloads that are preempted anyway, those of the team that used more are
+    first.
     """
 
     half_life: Seconds
@@ -122,8 +133,8 @@ class Usage(Section):
     sampling: Seconds = 300.0
     """Interval in which Kueue measures usage; default: 5m."""
     weights: dict[str, Annotated[float, Field(ge=0, le=MOST_OBJECTS)]] = {}
-    """Weight of one unit of a resource (a GPU, a CPU, a byte of memory) in a team's usage; default: 1 for a GPU, its
-    part of a GPU for a partition or time slice, and 0 for CPU and memory; without GPUs, 1 for a CPU."""
+    """Weight of a GPU, a CPU or a byte of memory in a team's usage; default: 1 for a GPU, its part of a GPU for a
+    partition or time slice, and 0 for CPU and memory; without GPUs, 1 for a CPU."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if not self.half_life:
@@ -143,7 +154,7 @@ class Fairness(Section):
     as one."""
     strategies: list[Strategy] | None = None
     """Preemption by share, with `even`: how the shares of two queues must compare so that one preempts the other, in
-    the order in which Kueue tries them; default: `[LessThanOrEqualToFinalShare, LessThanInitialShare]`."""
+    order; default: `[LessThanOrEqualToFinalShare, LessThanInitialShare]`."""
     usage: Usage | None = None
     """Usage over time, for teams that share a queue; default: priority and time of submission decide."""
 
@@ -173,15 +184,15 @@ class Worker(Section):
     stack: Name
     """Stack of the worker, whose file is beside this one. Its pools, teams and quotas are those of the manager."""
     secret: Name
-    """Secret in Kueue's namespace of the manager's cluster, whose key `kubeconfig` has a kubeconfig of the worker.
-    `tenancy access worker-kubeconfig` writes it; no stack and no program has its content."""
+    """Secret in Kueue's namespace of the manager's cluster, whose key `kubeconfig` has a kubeconfig of the worker,
+    written by `tenancy access worker-kubeconfig`."""
 
 
 class MultiKueue(Section):
     """MultiKueue: `workers` in the stack of the manager, `manager` in the stack of each worker.
 
     Users submit to the manager. Each workload with quota there is created in the workers, and runs in the first one
-    that admits it. The manager has no pools: its flavors, teams, cohorts and priorities are those of its workers.
+    that admits it. The manager's flavors, teams, cohorts and priorities are those of its workers.
     """
 
     workers: Annotated[list[Worker], Field(max_length=20)] = []

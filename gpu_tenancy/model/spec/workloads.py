@@ -28,10 +28,20 @@ from gpu_tenancy.model.spec.serving import (
     Canary,
     EngineName,
     Model,
+    Probes,
     ServerExpose,
     ServerLevel,
     ServerMetrics,
 )
+
+
+class CpuMemory(Section):
+    """An amount of CPU and memory; each is optional."""
+
+    cpu: Cpu | None = None
+    """CPUs, such as 4, 0.5 or 500m."""
+    memory: Bytes | None = None
+    """Bytes, such as 512Mi or 64Gi."""
 
 
 class Workload(Section):
@@ -60,24 +70,24 @@ class Workload(Section):
     memory: Bytes | None = None
     """Memory per pod, as request and limit; default: 90 % of its GPUs' share of the machine."""
     shared_memory: Bytes | None = None
-    """Size of /dev/shm, as part of the pod's memory, for data exchange between GPUs. Default: a quarter of the memory
-    for pods with several GPUs or an engine, and for jobs with several GPU pods; 0: the container runtime's 64Mi."""
+    """Size of /dev/shm, part of the pod's memory. Default: a quarter of the memory for pods with several GPUs or an
+    engine, and for jobs with several GPU pods; 0: the container runtime's 64Mi."""
     fabric: bool | None = None
     """Whether the pods use the network between GPUs of their nodes (`fabric` of the pools): they request its devices by
-    their GPUs' share of the machine, and get the variables that NCCL needs. Default: yes for jobs with several GPU
-    pods, if all nodes of the flavor have such a network and the pods can use it."""
+    their GPUs' share of the machine, and get the variables of NCCL. Default: yes for jobs with several GPU pods, if all
+    nodes of the flavor have such a network and the pods can use it."""
     datasets: dict[Name, MountPath] = {}
-    """Datasets of the team to mount in the container, by name, with the path, such as `{corpus: /data/corpus}`. On GKE,
-    each pod then has a sidecar, whose CPU and memory the team's budget includes."""
+    """Datasets of the team to mount, by name, with the path, such as `{corpus: /data/corpus}`. On GKE, each pod then
+    has a sidecar, which the team's budget includes."""
     volumes: dict[Name, MountPath] = {}
-    """Storage of the team to mount in the container, by name, with the path, such as `{checkpoints: /checkpoints}`."""
+    """Storage of the team to mount, by name, with the path, such as `{checkpoints: /checkpoints}`."""
     scratch: ScratchEntry | None = None
     """Temporary space of each pod on its node, such as `500Gi` under /scratch, or `{size, path}`."""
     priority: Name | None = None
     """Priority class; default: the team's."""
     movable: bool | None = None
-    """Whether node autoscalers can evict the pods to remove or replace their node. Default: yes for servers with
-    several replicas, no for jobs and for a server with one replica."""
+    """Whether node autoscalers can evict the pods. Default: yes for servers with several replicas, no for jobs and for
+    a server with one replica."""
 
     @property
     def stays(self) -> bool:
@@ -112,8 +122,8 @@ class ServerReplicas(Replicas):
     """Bounds of the number of replicas of a server."""
 
     min: Count  # pyright: ignore[reportIncompatibleVariableOverride] - a server can have no pods
-    """Minimum number. 0: without load, the server has no pods, and holds no GPUs. Requests then fail until a replica
-    has started, unless what sends them waits. Requires `scaleOn.query` and KEDA."""
+    """Minimum number. 0: no pods and no GPUs without load; requests fail until a replica has started, unless the sender
+    waits. Requires `scaleOn.query` and KEDA."""
 
 
 class ScaleQuery(Section):
@@ -123,6 +133,19 @@ class ScaleQuery(Section):
     """PromQL with one value, such as `sum(rate(gateway_requests_total{service="chat"}[2m]))`."""
     per_replica: Annotated[float, Field(ge=0.001, le=MOST_OBJECTS)]
     """How much of it one replica carries."""
+
+
+class Pace(Section):
+    """How fast an autoscaler changes the number of pods. The defaults add pods fast and remove them slowly."""
+
+    stabilization_window: Annotated[Seconds, Field(le=3600)] | None = None
+    """Time over which the most cautious number of pods applies; default: 30s to add pods, 5m to remove them."""
+    percent: Positive | None = None
+    """Percent of the pods that a period may add or remove; default: 100 to add pods, 10 to remove them."""
+    pods: Positive | None = None
+    """Number of pods that a period may add or remove, if that is more than `percent`."""
+    period: Annotated[Seconds, Field(ge=1, le=1800)] | None = None
+    """Length of a period; default: 15s to add pods, 1m to remove them."""
 
 
 class ScaleOn(Section):
@@ -142,10 +165,14 @@ class ScaleOn(Section):
     cache: Annotated[int, Field(ge=1, le=100)] | None = None
     """Target for the used part of a replica's KV cache in percent; requires `metrics.cache`."""
     gpu: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Target for the utilization of a replica's GPUs in percent, as NVIDIA's exporter measures it. GPUs are busy with
-    one request as with many, so that it rarely tells the load of a model server."""
+    """Target for the utilization of a replica's GPUs in percent, by NVIDIA's exporter. It rarely tells the load of a
+    model server: GPUs are busy with one request as with many."""
     query: ScaleQuery | None = None
     """A query of your own."""
+    up: Pace = Pace()
+    """How fast pods are added, such as `{pods: 4}`."""
+    down: Pace = Pace()
+    """How fast pods are removed, such as `{stabilizationWindow: 10m}`."""
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -189,9 +216,8 @@ class ServerWorker(Section):
 class Burst(Range):
     """Further replicas of a server on another flavor, such as spot nodes, behind the same Service.
 
-    They are a Deployment of their own, `SERVER-burst`, with its own autoscaler, and run what the server runs. The
-    server's own replicas are the base: with a fixed number they are always there, and with a `scaleOn.query`, the burst
-    has only what exceeds their maximum.
+    They are a Deployment `SERVER-burst` with its own autoscaler. The server's own replicas are the base: with a fixed
+    number they are always there; with a `scaleOn.query`, the burst has only what exceeds their maximum.
     """
 
     flavor: Name
@@ -213,28 +239,29 @@ _READ: Final = 100 * 2**20
 
 
 class Server(Workload):
-    """A Deployment with a Service, probes, a PodDisruptionBudget and an autoscaler.
-
-    With several `nodes`, it is a LeaderWorkerSet in place of a Deployment.
-    """
+    """A Deployment (with several `nodes`, a LeaderWorkerSet), a Service, probes, disruption budget and autoscaler."""
 
     engine: EngineName = "custom"
-    """What serves. `vllm`: vLLM, whose command, arguments, port, probes, user, metrics and shutdown follow from the
-    stack; `image` is one of vLLM, and `args` are added. `custom`: any image; set these keys as it needs them."""
+    """`vllm`: vLLM, whose command, arguments, port, probes, user, metrics and shutdown follow from the stack; `image`
+    is one of vLLM, and `args` are added. `custom`: any image, with these keys as it needs them."""
     model: Model | None = None
-    """The model, mounted read-only at `/model`, or where `datasets` or `volumes` mount its source; required for `vllm`.
-    """
+    """The model, mounted read-only at `/model`, or where `datasets` or `volumes` mount its source; required for
+    `vllm`."""
     replicas: Annotated[ServerReplicas, Shorthand(int, ("min", "max"))]
     """Number of pods, or of groups of `nodes`: `{min, max}` with an autoscaler, or a fixed number without one."""
     nodes: Positive = 1
-    """Number of nodes that serve as one replica, for a model that needs the GPUs of several nodes. Each replica is then
-    a group of pods with the same resources, one for each node: a leader, which the Service, the probes and the
-    autoscaler use, and workers, which find it by the variable `LWS_LEADER_ADDRESS`. Kueue admits each group whole."""
+    """Number of nodes that serve as one replica. Each replica is then a group of pods with the same resources, one for
+    each node: a leader, which the Service, the probes and the autoscaler use, and workers, which find it by the
+    variable `LWS_LEADER_ADDRESS`. Kueue admits each group whole."""
     worker: ServerWorker | None = None
     """Command, arguments and variables of the workers, if they differ from those of the leader."""
     together: TogetherEntry | None = None
-    """In which part of the network all pods of a group run: `block`, `rack`, `node`, or `{preferred: rack}`; default:
+    """Part of the network in which all pods of a group run: `block`, `rack`, `node`, or `{preferred: rack}`; default:
     anywhere. Requires `nodes` and `topology` of the flavor's pools."""
+    limits: CpuMemory = CpuMemory()
+    """CPU and memory that a pod may use above its requests, such as `{memory: 96Gi}`; default: the requests. Kueue
+    counts requests only, and the namespace's quota counts limits if `compute.limits` is set. What a pod uses above its
+    requests is not reserved: if the node lacks memory, such pods are evicted first."""
     scale_on: ScaleOn | None = None
     """Targets of the autoscaler; default: CPU utilization of 70 %."""
     load: Load | None = None
@@ -247,17 +274,18 @@ class Server(Workload):
     """Times within which requests must be answered, and for how many. Failed requests count if `metrics` has `requests`
     and `failures`. Alerts fire if the error budget of 30 days is used up too fast."""
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Port of the container's /metrics; default: `port`. Only for servers that are scraped: for `metrics` of the server
-    or `metrics.histogram` of the stack."""
+    """Port of the container's /metrics; default: `port`. Only with `metrics` of the server or `metrics.histogram` of
+    the stack."""
     health: str = Field(default="/health", pattern=r"^/")
     """HTTP path that returns 200 when the server is ready."""
+    probes: Probes = Field(default_factory=Probes)
+    """Times of the probes of `health`, such as `{period: 5s, failures: 6}`."""
     startup: Seconds | None = None
     """Maximum startup time, such as the time to load a model; default: 10 minutes, and a second for each 100Mi of
     `model.size`."""
     drain: Annotated[Seconds, Field(ge=1)] | None = None
-    """Time that requests in progress have before a pod ends. It first leaves the Service, for 15 s, and then gets the
-    signal to end, after which the server must complete them. Default: 2 minutes of `vllm`; of others, the pod gets the
-    signal at once and 30 s."""
+    """Time that requests in progress have before a pod ends. It leaves the Service, gets the signal to end after 15 s,
+    and must complete them. Default: 2 minutes of `vllm`; of others, the pod gets the signal at once and 30 s."""
     expose: ServerExpose | None = None
     """How clients outside of the cluster reach it; default: they do not."""
     canary: Canary | None = None
@@ -266,8 +294,7 @@ class Server(Workload):
     """Further replicas on another flavor, such as `{flavor: l4-spot, max: 8}`; default: none."""
     surge: Count | None = None
     """Additional pods, or groups of `nodes`, during a rollout (maxSurge), for which the limit must have quota. Default:
-    1 where the guarantee has quota for it; else a rollout replaces one at a time, but never with fewer than
-    `replicas.min` if that is possible."""
+    1 where the guarantee has quota for it; else one at a time is replaced, if possible with at least `replicas.min`."""
 
     @property
     def mounts(self) -> tuple[dict[Name, MountPath], dict[Name, MountPath]]:
@@ -370,9 +397,9 @@ class Training(Workload):
     framework: Framework = "job"
     """`job`: a Kubernetes Job. `pytorch`, `jax`, `mpi`, `deepspeed`: a TrainJob of Kubeflow Trainer: torchrun on each
     pod, JAX's coordinator, or mpirun in a launcher that reaches the workers by SSH. `jobset`: a JobSet with any
-    `roles`. `ray`: a RayJob of KubeRay with a Ray cluster of its own: `command` is the Ray job, which the role `head`
-    runs, and the other `roles` are groups of workers. `leader-worker`: a LeaderWorkerSet, whose `groups` of a leader
-    and `workers` each work as one, and run until you delete it."""
+    `roles`. `ray`: a RayJob with a Ray cluster of its own, whose role `head` runs `command`; other `roles` are groups
+    of workers. `leader-worker`: a LeaderWorkerSet, whose `groups` of a leader and `workers` each work as one, and run
+    until you delete it."""
     scheduler: Literal["kueue", "volcano"] = "kueue"
     """`kueue`: the job is queued in the team's LocalQueue. `volcano`: a Volcano Job (all pods or none)."""
     workers: Annotated[Replicas, Shorthand(int, ("min", "max"))] = Replicas(min=1, max=1)
@@ -381,32 +408,31 @@ class Training(Workload):
     number of completions to it."""
     roles: dict[Name, Role] = {}
     """Pods with resources, image or command of their own, such as `{launcher: {cpu: 2}, worker: {pods: 4, gpus: 8}}`.
-    mpi and deepspeed have the roles `launcher` and `worker`, of which `command` is the launcher's. A `launcher` with as
-    many GPUs as a worker computes too. ray has a `head` and any other roles, leader-worker a `leader` and `worker`. A
-    jobset or gang can have any roles."""
+    mpi and deepspeed: `launcher`, which runs `command`, and computes too with as many GPUs as a worker, and `worker`.
+    ray: `head` and any others. leader-worker: `leader` and `worker`. jobset and gangs: any."""
     groups: Positive = 1
     """Number of groups of a leader-worker job. Kueue admits each group whole, and one group after another."""
     success_roles: list[Name] = []
     """Roles of a jobset whose pods must succeed for the job to be complete; default: all."""
     together: TogetherEntry | None = None
-    """In which part of the network all pods run: `block`, `rack`, `node`, or `{preferred: rack}`; default: anywhere.
+    """Part of the network in which all pods run: `block`, `rack`, `node`, or `{preferred: rack}`; default: anywhere.
     Requires `topology` of the flavor's pools. Of a job with roles, it applies to the pods with GPUs: of one role, or of
     two, one of which has one pod."""
     compute_domain: bool = False
-    """Whether the pods with GPUs share GPU memory over NVLink between machines (GB200, GB300): the job then has a
-    ComputeDomain of NVIDIA's DRA driver, of which each of these pods claims a channel. A node has one channel, so each
-    pod must request all GPUs of a node. Set `together: rack` too if the flavor has several NVLink domains."""
+    """Whether the pods with GPUs share GPU memory over NVLink between machines (GB200, GB300), by a ComputeDomain of
+    NVIDIA's DRA driver. A node has one channel, so each of these pods must request all GPUs of a node. Set `together:
+    rack` too if the flavor has several NVLink domains."""
     gang: bool = False
     """Whether Volcano starts all pods of a Job at once or none, after Kueue has admitted it: for nodes that pods of
-    other schedulers can fill between admission and start. Requires Volcano in the cluster."""
+    other schedulers can fill meanwhile. Requires Volcano."""
     tasks: dict[Name, Positive] = {}
     """Number of pods of a gang by role, such as `{master: 1, worker: 3}`, if the pods are alike; else see `roles`."""
     retries: Count = 3
     """Number of retries before the job is marked as failed. All pods of a TrainJob or JobSet restart together, a RayJob
     with a new Ray cluster. Evicted and preempted pods are not counted, except for gangs and the head of a RayJob."""
     deadline: Annotated[Seconds, Field(ge=1)] | None = None
-    """Maximum run time, without the time in the queue; the job is terminated after it. Kueue also stops a job whose run
-    times before and after preemptions or restarts exceed it together by a minute."""
+    """Maximum run time, without the time in the queue, after which the job is terminated. Kueue also stops a job whose
+    run times before and after preemptions or restarts exceed it together by a minute."""
     keep: Seconds = 86400.0
     """Time until a finished job is deleted; of a TrainJob, its pods. Not for ray."""
 

@@ -199,11 +199,12 @@ class _StorageSettings(Tenants):
 
 
 def _storage(spec: View) -> Iterator[str]:
-    """The storage of a PersistentVolume: the driver and the bucket, or another source with its address."""
+    """The storage of a PersistentVolume: driver, bucket and endpoint, or another source with its address."""
     if spec.has("csi"):
         driver, attributes = spec.text("csi", "driver"), spec.entries("csi", "volumeAttributes")
         names = [attributes[key].text() for key in FACTS["storage_names"].get(driver, ()) if key in attributes]
-        yield "/".join((driver, *(names or [spec.text("csi", "volumeHandle")])))
+        urls = (option.text().partition("endpoint-url")[2].strip(" =") for option in spec.items("mountOptions"))
+        yield "/".join((driver, *(names or [spec.text("csi", "volumeHandle")]), *filter(None, urls)))
     for source in sorted({*spec.entries()} - {*FACTS["volume_fields"]}):
         address = sorted(spec.entries(source).items(), reverse=True)  # server before path
         texts = [view.text().strip("/") for _, view in address if isinstance(view.value, str | Unknown)]

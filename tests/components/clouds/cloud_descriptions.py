@@ -1,9 +1,6 @@
 """Protocol of a cloud's description of its API, IAM policies, and names that clouds keep."""
 
-import json
-import operator
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -33,55 +30,6 @@ class Description(Protocol):
     def required(self, token: str, inputs: Inputs) -> list[Place]: ...
 
     def enumerated(self, token: str, inputs: Inputs) -> list[Place]: ...
-
-
-# IAM policies as AWS evaluates them: an evaluator of its own, which shares nothing with the code that writes policies
-
-
-_EVERYONE: Final = {"AWS": "*"}
-
-
-def allowed(policy: str, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
-    """Whether a policy (a JSON document) allows an action such as `s3:GetObject` on an ARN.
-
-    `context` has the request's values of condition keys. Raises KeyError for an element or operator unknown here.
-    """
-    effects = [
-        statement["Effect"]
-        for statement in json.loads(policy)["Statement"]
-        if statement.get("Principal", _EVERYONE) == _EVERYONE and _applies(statement, action, resource, context or {})
-    ]
-    return "Allow" in effects and "Deny" not in effects
-
-
-def _applies(statement: Mapping[str, Any], action: str, resource: str, context: Mapping[str, str]) -> bool:
-    if unknown := statement.keys() - {"Sid", "Effect", "Principal", "Action", "Resource", "Condition"}:
-        raise KeyError(*unknown)
-    return (
-        any(_matches(pattern.lower(), action.lower()) for pattern in _list(statement["Action"]))
-        and any(_matches(pattern, resource) for pattern in _list(statement["Resource"]))
-        and all(
-            key in context and any(OPERATORS[name](value, context[key]) for value in _list(values))
-            for name, of_operator in statement.get("Condition", {}).items()
-            for key, values in of_operator.items()
-        )
-    )
-
-
-def _matches(pattern: str, text: str) -> bool:
-    parts = {"*": ".*", "?": "."}
-    return re.fullmatch("".join(parts.get(char, re.escape(char)) for char in pattern), text) is not None
-
-
-OPERATORS: Final[Mapping[str, Callable[[str, str], bool]]] = {
-    "Bool": operator.eq,
-    "StringEquals": operator.eq,
-    "StringLike": _matches,
-}
-
-
-def _list(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
 
 
 # A model of what clouds keep of a stack that was destroyed: the names that are in use when it is created again

@@ -16,19 +16,16 @@ from azure.mgmt.containerservice import models
 from builders import Data, errors
 from cloud_descriptions import Place
 from cloud_stacks import (
-    A100,
     DISKS,
     RESERVED,
     aks_creation,
     aks_inputs,
     aks_nodes,
-    aks_partitions,
     aks_pool,
     aks_stack,
-    gke_stack,
     sent,
 )
-from components_builders import cluster, program, texts
+from components_builders import program, texts
 from pulumi_azure_native.containerservice import ListManagedClusterUserCredentialsResult
 from pulumi_azure_native.containerservice.outputs import CredentialResultResponse
 from pulumi_gcp.container import outputs
@@ -42,24 +39,6 @@ from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.kubeconfig import AKS_SERVER_ID
 
 
-@pytest.mark.parametrize(
-    ("machine", "profile", "name"),
-    [
-        (A100, "1g.10gb", "MIG1g"),
-        (A100, "2g.20gb", "MIG2g"),
-        (A100, "3g.40gb", "MIG3g"),
-        (A100, "4g.40gb", "MIG4g"),
-        (A100, "7g.80gb", "MIG7g"),
-        ("Standard_ND96asr_v4", "1g.5gb", "MIG1g"),
-        ("Standard_NC40ads_H100_v5", "1g.12gb", "MIG1g"),
-        ("Standard_ND96isr_H200_v5", "2g.35gb", "MIG2g"),
-    ],
-)
-def test_aks_has_its_own_names_of_partitions(machine: str, profile: str, name: str) -> None:
-    pool_inputs = aks_inputs(aks_stack(cut=aks_partitions(machine, profile)), "cut")
-    assert pool_inputs["gpuInstanceProfile"] == name
-
-
 def test_infiniband_needs_no_input_of_the_pool() -> None:
     in_one = aks_pool(zones=["1"])
     assert aks_inputs(aks_stack(gpu={**in_one, "fabric": True})) == aks_inputs(aks_stack(gpu=in_one))
@@ -67,27 +46,6 @@ def test_infiniband_needs_no_input_of_the_pool() -> None:
 
 def test_changes_of_immutable_properties_replace_the_pool() -> None:
     assert set(aks_nodes(aks_stack()).replace_on_changes) == set(REPLACED)
-
-
-def test_only_production_resources_are_protected() -> None:
-    guarded = {CLUSTER, POOL, "azure-native:managedidentity:UserAssignedIdentity"}
-    production = sent(aks_stack(aks_creation(), environment="prod"))
-    assert {resource.type for resource in production if resource.protect} == guarded
-    assert all(resource.protect for resource in production if resource.type in guarded)
-    assert not any(resource.protect for resource in sent(aks_stack(aks_creation())))
-
-
-def test_all_taggable_resources_have_the_stacks_tags() -> None:
-    expected = {"cost-center": "x", "environment": "dev", "managed-by": "gpu-tenancy"}
-    registrations = sent(aks_stack(aks_creation() | {"tags": {"cost-center": "x"}}, gpu=aks_pool(compact=True)))
-    bare = ("RoleAssignment", "DiagnosticSetting", "MaintenanceConfiguration")
-    own = [
-        resource
-        for resource in registrations
-        if resource.type.startswith("azure-native:") and not resource.type.endswith(bare)
-    ]
-    assert len({resource.type for resource in own}) == 4
-    assert all(resource.inputs["tags"] == expected for resource in own)
 
 
 def credentials(user: Data, server: str = "https://ml.example.com:443") -> ListManagedClusterUserCredentialsResult:
@@ -295,23 +253,6 @@ def test_documented_rules_of_aks_are_checked(
 
 
 # GKE: the driver installer, numbers of nodes, kubeconfigs, and what the program imports
-
-
-def test_the_driver_installer_spares_nodes_with_a_driver() -> None:
-    sections: Any = gke_stack() | {"operators": {"driver": "operator"}}
-    sections["pools"]["l4"]["driver"] = "operator"
-    spec = cluster(sections).spec("DaemonSet")["template"]["spec"]
-    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert {expression["key"]: expression["operator"] for expression in term["matchExpressions"]} == {
-        "cloud.google.com/gke-accelerator": "Exists",
-        "cloud.google.com/gke-gpu-driver-version": "DoesNotExist",
-        "gke-no-default-nvidia-gpu-device-plugin": "In",
-    }
-    (installer,) = spec["initContainers"]
-    assert (installer["image"], installer["imagePullPolicy"]) == ("cos-nvidia-installer:fixed", "Never")
-    assert "@sha256:" in spec["containers"][0]["image"]
-    assert {mount["name"] for mount in installer["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
-    assert spec["tolerations"] == [{"operator": "Exists"}]
 
 
 def test_queued_pools_have_the_taint_of_gke() -> None:

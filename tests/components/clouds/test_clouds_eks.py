@@ -11,13 +11,10 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from builders import Data, planned
-from cloud_descriptions import allowed
 from cloud_stacks import (
-    DEPLOYER,
     LIST,
     READ,
     REGION,
-    RESERVATION,
     eks_creation,
     eks_pool,
     eks_section,
@@ -29,6 +26,7 @@ from cloud_stacks import (
 from components_builders import program
 from eks_description import DESCRIPTION, DOCUMENTED
 from eks_shapes import CALLS, service
+from object_cases import allowed
 from pulumi.runtime.proto.resource_pb2 import ResourceInvokeRequest, ResourceInvokeResponse
 from pulumi_aws.eks.outputs import (
     ClusterCertificateAuthority,
@@ -49,20 +47,15 @@ from components.clouds.aws.policies import (
     written_policy,
 )
 from components.clouds.aws.pools import auto_scaling_group_name
-from gpu_tenancy.engine.recording import NO_ANSWERS, UNKNOWN, RecordingMonitor, Registration
+from gpu_tenancy.engine.recording import NO_ANSWERS, RecordingMonitor, Registration
 from gpu_tenancy.model.catalogue.releases import Chart, cloud_charts
 
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
-TAG: Final = "aws:autoscaling/tag:Tag"
 CLUSTER: Final = "aws:eks/cluster:Cluster"
 ADDON: Final = "aws:eks/addon:Addon"
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
-ATTACHMENT: Final = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
-ADMINS: Final = "arn:aws:iam::111122223333:role/aws-reserved/admins"
 KARPENTER: Final = eks_section(autoscaler="karpenter")
-EFA: Final[Data] = {"fabric": True, "zones": [f"{REGION}a"]}
-H100: Final[Data] = {"cpu": 192, "memory": "2Ti", "gpu": "h100-80gb", "gpus": 8}
 
 
 def group(sections: Data) -> Any:
@@ -74,69 +67,6 @@ def template(sections: Data) -> Any:
 
 
 # Tags and user data of nodes
-
-
-def hints(sections: Data) -> dict[str, str]:
-    tags = [resource.inputs["tag"] for resource in typed(sent(sections), TAG) if "pool-gpu" in resource.name]
-    tags = [tag for tag in tags if not tag["propagateAtLaunch"]]
-    return {tag["key"].removeprefix("k8s.io/cluster-autoscaler/node-template/"): tag["value"] for tag in tags}
-
-
-def test_node_template_tags_describe_nodes_of_an_empty_group() -> None:
-    assert hints(eks_stack(gpu=eks_pool(nodes={"min": 0, "max": 4}, **EFA, disk={"size": "300Gi"}))) == {
-        "label/nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-        "label/gpu-tenancy.dev/pool": "gpu",
-        "label/gpu-tenancy.dev/capacity": "on-demand",
-        "label/k8s.amazonaws.com/accelerator": "h100-80gb",
-        "taint/nvidia.com/gpu": "present:NoSchedule",
-        "resources/nvidia.com/gpu": "8",
-        "resources/vpc.amazonaws.com/efa": "32",
-        "resources/hugepages-2Mi": "5Gi",
-        "resources/ephemeral-storage": "29687500000Ki",  # the local disks
-    }
-
-
-PARTS: Final = eks_stack(gpu=eks_pool(sharing={"mig": {"profile": "1g.10gb"}}))
-HINTS: Final[dict[str, tuple[Data, str, str | None]]] = {
-    "partitions are a resource": (PARTS, "resources/nvidia.com/mig-1g.10gb", "56"),
-    "partitions are no whole GPUs": (PARTS, "resources/nvidia.com/gpu", "0"),
-    "partitions have no accelerator": (
-        PARTS,
-        "label/k8s.amazonaws.com/accelerator",
-        None,
-    ),
-    "time slices are GPUs": (
-        eks_stack(gpu=eks_pool(sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}})),
-        "resources/nvidia.com/gpu",
-        "32",
-    ),
-    "a stack without local disks has the boot disk": (
-        eks_stack(eks_section(localDisks=False), gpu=eks_pool(disk={"size": "300Gi"})),
-        "resources/ephemeral-storage",
-        "300Gi",
-    ),
-    "a machine of the stack keeps the local disks of the catalogue": (
-        eks_stack() | {"machines": {"p5.48xlarge": H100}},
-        "resources/ephemeral-storage",
-        "29687500000Ki",
-    ),
-    "a machine of the stack can have other local disks": (
-        eks_stack() | {"machines": {"p5.48xlarge": {**H100, "localDisk": "900G"}}},
-        "resources/ephemeral-storage",
-        "878906250Ki",
-    ),
-    "alternatives have the GPUs of the machine": (
-        eks_stack(gpu=eks_pool("g6.12xlarge", capacity="spot", alternatives=["g6.24xlarge"])),
-        "resources/nvidia.com/gpu",
-        "4",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", HINTS)
-def test_node_template_tag(case: str) -> None:
-    sections, tag, value = HINTS[case]
-    assert hints(sections).get(tag) == value
 
 
 def user_data(sections: Data) -> Any:
@@ -179,20 +109,6 @@ def test_kubelets_align_with_numa_beside_local_disks(driver: str, *, disks: bool
     assert ("instance" in parsed or "bootstrap-commands" in parsed) is disks
 
 
-def test_each_card_of_a_pool_with_fabric_has_an_efa() -> None:
-    wired = template(eks_stack(gpu=eks_pool(**EFA)))["networkInterfaces"]
-    first, *others = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in wired]
-    assert first == (0, 0, "interface")
-    assert others == [(0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 32))]
-
-
-def test_no_node_has_a_public_address() -> None:
-    first, *others = template(eks_stack(gpu=eks_pool(**EFA)))["networkInterfaces"]
-    assert first["associatePublicIpAddress"] == "false"
-    assert not any("associatePublicIpAddress" in interface for interface in others)
-    assert {tuple(interface["securityGroups"]) for interface in (first, *others)} == {(UNKNOWN,)}
-
-
 def test_pods_are_planned_for_the_first_machine_type() -> None:
     spot = eks_pool("g6.12xlarge", capacity="spot")
     alone, several = (planned(eks_stack(gpu=pool)) for pool in (spot, {**spot, "alternatives": ["g6.24xlarge"]}))
@@ -200,11 +116,6 @@ def test_pods_are_planned_for_the_first_machine_type() -> None:
 
 
 # Answers and descriptions of AWS
-
-
-def test_all_aws_resources_have_the_provider_of_the_stack() -> None:
-    providers = {made.provider.split("::")[2] for made in sent(eks_stack()) if made.type.startswith("aws:")}
-    assert providers == {"pulumi:providers:aws"}
 
 
 def test_a_kubeconfig_has_the_helper_of_aws_and_no_secret() -> None:
@@ -253,63 +164,7 @@ def test_invalid_inputs_fail_the_comparison(change: Mapping[str, Any], problem: 
     assert any(problem in text for text in DESCRIPTION.problems(GROUP, inputs))
 
 
-def test_inputs_of_every_kind_of_pool_match_awss_model() -> None:
-    block = {"kind": "capacity-block", "reservation": RESERVATION}
-    sections = eks_stack(
-        gpu=eks_pool(fabric=True, compact=True, zones=[f"{REGION}a"]),
-        block=eks_pool("p5en.48xlarge", capacity=block, zones=[f"{REGION}b"], nodes={"min": 0, "max": 1}),
-        spot=eks_pool("g6.12xlarge", capacity="spot", disk={"size": "100Gi"}),
-    )
-    assert refused(sent(sections)) == []
-
-
-@pytest.mark.parametrize("autoscaler", ["cluster-autoscaler", "karpenter"])
-def test_inputs_of_a_created_cluster_match_awss_model(autoscaler: str) -> None:
-    cluster = eks_creation({"autoscaler": autoscaler}, admins=[ADMINS], allowFrom=["203.0.113.0/24"])
-    registrations = sent(eks_stack(cluster))
-    assert {made.type for made in registrations if made.type.startswith("aws:")} <= DESCRIPTION.types
-    assert refused(registrations) == []
-
-
-def refused(made: list[Registration]) -> list[str]:
-    """AWS' errors for all registrations."""
-    sent = [resource for resource in made if resource.type.startswith("aws:") and not resource.external_id]
-    assert sent
-    return [problem for resource in sent for problem in DESCRIPTION.problems(resource.type, resource.inputs)]
-
-
 # A created cluster
-
-POLICIES: Final = {
-    "AmazonEC2ContainerRegistryPullOnly",
-    "AmazonEKSClusterPolicy",
-    "AmazonEKSWorkerNodePolicy",
-    "AmazonEKS_CNI_Policy",
-    "AmazonSSMManagedInstanceCore",
-    "service-role/AmazonEBSCSIDriverPolicy",
-}
-"""Managed policies with the paths of their ARNs, without which IAM knows none:
-https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html, read 2026-11-23."""
-
-
-def test_attached_policies_are_those_of_aws() -> None:
-    made = sent(eks_stack(eks_creation(section={"sessionManager": True})))
-    arns = [str(attachment.inputs["policyArn"]) for attachment in typed(made, ATTACHMENT)]
-    assert {arn.removeprefix("arn:aws:iam::aws:policy/") for arn in arns} == POLICIES
-
-
-def test_a_deployer_who_is_an_administrator_has_one_access_entry() -> None:
-    entries = typed(sent(eks_stack(eks_creation(admins=[DEPLOYER, ADMINS]))), "aws:eks/accessEntry:AccessEntry")
-    assert sorted(entry.inputs["principalArn"] for entry in entries) == sorted([DEPLOYER, ADMINS])
-
-
-def test_objects_in_the_cluster_wait_for_the_deployers_access() -> None:
-    registrations = sent(eks_stack(eks_creation({"autoscaler": "karpenter"}), gpu=eks_pool(**EFA)))
-    access = one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").urn
-    first = ["kubernetes:storage.k8s.io/v1:StorageClass", "gpu-tenancy:clouds:Karpenter"]
-    waiting = [resource for resource in registrations if resource.type in first or resource.name == "cluster-efa"]
-    assert len(waiting) == 3
-    assert all(access in resource.dependencies for resource in waiting)
 
 
 def test_the_network_add_on_is_there_before_any_node() -> None:
@@ -387,25 +242,11 @@ def test_karpenters_static_nodes_have_the_template_of_the_pool() -> None:
     assert templates["gpu-base"] == templates["gpu"]
 
 
-def test_each_rule_of_interruptions_has_a_target() -> None:
-    kinds = [made.type.rpartition(":")[2] for made in sent(eks_stack(KARPENTER))]
-    assert (kinds.count("EventRule"), kinds.count("EventTarget")) == (5, 5)
-
-
 def test_only_eventbridge_writes_to_the_queue_with_tls() -> None:
     allow, deny = statements(written_policy("queue", REGION, queue="arn:aws:sqs:eu-central-1:111122223333:ml"))
     assert (allow["Action"], deny["Effect"]) == ("sqs:SendMessage", "Deny")
     assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     assert {allow["Resource"], deny["Resource"]} == {"arn:aws:sqs:eu-central-1:111122223333:ml"}
-
-
-@pytest.mark.parametrize("role", [None, "arn:aws:iam::111122223333:role/x/nodes"])
-def test_karpenter_hands_no_other_role_to_nodes(role: str | None) -> None:
-    more: Data = {"nodeRole": role} if role else {}
-    made = sent(eks_stack(eks_section(autoscaler="karpenter", **more)))
-    profiles = one(made, "aws:iam/rolePolicy:RolePolicy", "cluster-karpenter-role-identity-profiles").inputs
-    (passes,) = [each for each in statements(str(profiles["policy"])) if each["Action"] == "iam:PassRole"]
-    assert passes["Resource"] == (role or "arn:aws:iam::*:role/ml-node")
 
 
 def test_karpenters_policies_fit_into_one_role() -> None:

@@ -436,7 +436,7 @@ def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("path", "value", "code"),
     [
-        ("cluster.create.system.machine", "Standard_D32s_v5", 2),
+        ("cluster.create.system.machine", "Standard_D32s_v5", 3),
         ("pools.cpu.machine", "Standard_D64s_v5", 0),
     ],
 )

@@ -171,8 +171,9 @@ def test_each_cloud_requires_something_and_has_enumerations(cloud: str) -> None:
 def test_resources_of_a_stack(case: Case) -> None:
     program = case.verify()
     for one in program.rendered.registrations if program else ():
-        if one.type in gke_description.DESCRIPTION.types and not one.external_id:
-            assert gke_description.DESCRIPTION.problems(one.type, one.inputs) == []
+        for description in DESCRIPTIONS.values():
+            if one.type in description.types and not one.external_id:
+                assert description.problems(one.type, cast("Inputs", one.inputs)) == []
 
 
 # A node pool that cannot start fails alone: nothing else in a cluster waits for it

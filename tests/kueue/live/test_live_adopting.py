@@ -12,10 +12,11 @@ import pytest
 import yaml
 from builders import GPU
 from cli_builders import Project
+from foreign_clusters import cluster_of
 from pulumi_tool import pulumi, read_schema, run_here, succeeded, tenancy
 from queueing import Queueing, a_job
 from repository import ROOT
-from test_live_foreign import applied, inspected, is_admitted
+from test_live_foreign import applied, inspected, is_admitted, shape
 from typer.testing import CliRunner
 
 from gpu_tenancy.adopt.adopting import plan_sections
@@ -23,6 +24,7 @@ from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.nodes import bring_nodes
 from gpu_tenancy.engine.objects import waves
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.kube.apply import apply
@@ -128,6 +130,55 @@ def test_a_foreign_cluster_is_adopted_while_its_jobs_run(queueing: Queueing, tmp
     assert [*again] == ["unchanged"]
 
 
+# Kinds that a tutorial has, in the order in which kubectl applies them.
+TUTORIAL: Final = (
+    "Namespace", "PriorityClass", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "ResourceQuota",
+    "LimitRange", "WorkloadPriorityClass", "NetworkPolicy", "Job",
+)  # fmt: skip
+
+
+@contextmanager
+def created(queueing: Queueing, name: str) -> Generator[list[Manifest]]:
+    """The tenancy of a stack of this repository as plain objects that others created, with its nodes."""
+    cluster, made = queueing.cluster, cluster_of(name)
+    bring_nodes(cluster, [shape(each) for each in made if each["kind"] == "Node"])
+    found: list[Manifest] = [each for kind in TUTORIAL for each in made if each["kind"] == kind]
+    try:
+        for each in found:
+            cluster.create(each)
+        yield found
+    finally:
+        for each in reversed(found):
+            cluster.delete(Reference.of(each), wait=60)
+        bring_nodes(cluster, ())
+
+
+def kept(manifest: Manifest) -> Manifest:
+    """An object without its metadata and status."""
+    return {key: value for key, value in manifest.items() if key not in {"metadata", "status"}}
+
+
+def test_a_tutorial_is_adopted_and_no_object_changes(queueing: Queueing, tmp_path: Path) -> None:
+    cluster, kubeconfig = queueing.cluster, queueing.platform.kubeconfig
+    project = Project.at(tmp_path / "project")
+    file = project.folder / "stacks" / "Pulumi.adopted.yaml"
+    with created(queueing, "example-shared-queue") as made:
+        found = adopted(file, kubeconfig, project.folder)
+        for each in planned(file).objects:
+            if live := served(cluster, dict(each.manifest)) and cluster.get(*Reference.of(each.manifest)):
+                assert kept(cluster.apply(each.manifest, dry_run=True, force=True)) == kept(live)
+        command = ["preview", "adopted", "--live", "--project", str(project.folder), "--kubeconfig", str(kubeconfig)]
+        preview = CliRunner().invoke(app, command)
+    assert {(each["kind"], each["field"]) for each in found["differences"]} == {
+        ("Namespace", "metadata.labels.app.kubernetes.io/managed-by")
+    }
+    assert found["leftAlone"] == ["Job vision/nightly: it continues to run; a stack has jobs under teams.TEAM.training"]
+    adopts = yaml.safe_load(file.read_text(encoding="utf-8"))["config"]["gpu-tenancy:cluster"]["adopt"]
+    assert {Reference.of(each).adoptable for each in made if each["kind"] != "Job"} == set(adopts)
+    assert preview.exit_code == 0, preview.output
+    assert "The change preempts, deletes, admits or delays no workload." in preview.output
+
+
 @pytest.mark.pulumi
 @pytest.mark.official
 @pytest.mark.parametrize("by", ["pulumi", "tenancy"])
@@ -161,7 +212,7 @@ def test_pulumi_takes_over_a_foreign_cluster_while_its_jobs_run(queueing: Queuei
             file.write_text(without_adopt(content), encoding="utf-8")
             steps = json.loads(succeeded(cli("preview", "--json")))["steps"]
         finally:
-            succeeded(tenancy(project, "stack", "destroy", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))
+            succeeded(tenancy(project, "destroy", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))
     assert after == before
     assert {reference: now[reference] for reference in existing} == existing
     assert all(now.values())

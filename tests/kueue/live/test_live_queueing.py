@@ -20,7 +20,7 @@ from gpu_tenancy.embedded.certificates import write_account_config
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
 from gpu_tenancy.maintenance.holding import ending
 from gpu_tenancy.model.load import load
@@ -224,29 +224,6 @@ def live(queueing: Queueing, kind: str, name: str) -> Manifest:
     return found
 
 
-def test_a_held_team_admits_nothing_until_it_is_released(held: Queueing) -> None:
-    waits = held.cluster.wait_for(lambda: condition(held_workload(held, "waits"), "QuotaReserved") or None)
-    assert "insufficient unused quota for cpu" in text_at(waits, "message")
-    asked = tenancy(held, "cluster", "hold", TEAM, "--until", "4h", "--dry-run").stdout
-    assert f"pending, not admitted while it is held: 1 workload, 1 pod, 2 CPUs: {TEAM}/waits (2 CPUs)" in asked
-    assert at(live(held, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"
-    tenancy(held, "cluster", "hold", TEAM, "--yes")
-    held.cluster.delete(Reference("batch/v1", "Job", "runs", TEAM))
-    assert "is held by" in tenancy(held, "why", f"{TEAM}/waits").stdout
-    assert f"ClusterQueue {TEAM} is held by" in tenancy(held, "usage", TEAM).stdout
-    assert not is_true(held_workload(held, "waits"), "Admitted")  # Three CPUs are free.
-    tenancy(held, "cluster", "release", TEAM)
-    admitted(held, "waits")
-    assert at(live(held, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"
-
-
-def test_a_drained_team_ends_what_runs_and_starts_it_again(held: Queueing) -> None:
-    tenancy(held, "cluster", "hold", TEAM, "--drain", "--yes")
-    held.cluster.wait_for(lambda: not is_true(held_workload(held, "runs"), "QuotaReserved"), what="the eviction")
-    tenancy(held, "cluster", "release", TEAM)
-    admitted(held, "runs", "waits")
-
-
 def as_its_account(team: Queueing, pod: Any) -> Cluster:
     """A client with the token of the CronJob's ServiceAccount, and nothing else."""
     token = team.cluster.token("kueue-system", pod["serviceAccountName"], seconds=600)
@@ -318,5 +295,5 @@ def test_a_deployment_leaves_a_held_flavor_as_it_is(held: Queueing) -> None:
     tenancy(held, "cluster", "hold", FLAVOR, "--yes")
     with pytest.raises(Exception, match="gpu-tenancy-hold"):
         held.cluster.apply(held_object("ResourceFlavor", FLAVOR, nodeTaints=[TAINT]))
-    tenancy(held, "cluster", "release", FLAVOR)
+    tenancy(held, "cluster", "release", FLAVOR, "--yes")
     held.cluster.apply(held_object("ResourceFlavor", FLAVOR, nodeTaints=[TAINT]))

@@ -79,14 +79,14 @@ class EksCreation(Creation):
     """ARN of the KMS key that encrypts secrets; default: a key is created. EKS never changes the key of a
     cluster."""
     admins: list[RoleArn] = []
-    """IAM roles that administer the cluster through access entries, such as roles of Identity Center groups; at least
-    the role that deploys the stack, because EKS gives it no rights in the cluster by itself."""
+    """IAM roles that administer the cluster through access entries; at least the role that deploys the stack, because
+    EKS gives it no rights in the cluster."""
     support: Literal["standard", "extended"] = "standard"
     """What EKS does when standard support of `version` ends: upgrade the cluster (`standard`; then set `version` to the
     new one, because EKS rejects the older one), or keep the version at a higher price (`extended`)."""
     subnets: dict[Zone, Subnet] = {}
-    """Subnet by Availability Zone for the network interfaces of the control plane, in two zones or more; default: the
-    cluster's subnets that are in Availability Zones. The zones cannot be changed later."""
+    """Subnet by Availability Zone for the control plane, in two zones or more, which cannot be changed later; default:
+    the cluster's subnets in Availability Zones."""
     addons: dict[AddonName, AddonVersion] = {}
     """Versions of add-ons, such as `{vpc-cni: v1.21.1-eksbuild.1}`; default: EKS's default for `version`."""
 
@@ -114,30 +114,30 @@ class AwsCluster(CloudCluster):
     region: Region
     """Region such as `eu-central-1`."""
     subnets: dict[Zone, Subnet] = {}
-    """Private subnet by zone, for nodes, and if they are in Availability Zones for the control plane of a cluster that
-    is created here; default: they are created in `create.zones`. A subnet in a Local Zone, such as `us-east-1-dfw-2a`,
-    gets only nodes of pools with this zone."""
+    """Private subnet by zone, for nodes, and in Availability Zones also for the control plane of a created cluster;
+    default: they are created in `create.zones`. A subnet in a Local Zone, such as `us-east-1-dfw-2a`, gets only nodes
+    of pools with this zone."""
     autoscaler: Literal["cluster-autoscaler", "karpenter", "installed", "none"] = "cluster-autoscaler"
     """Node autoscaler: one that is installed here, an existing one (`installed`), or `none`."""
     node_role: RoleArn | None = None
     """IAM role of the nodes; default: a role with the minimum permissions is created."""
     identity_provider: ProviderArn | None = None
-    """ARN of the account's IAM OIDC provider of the CI system, whose tokens service accounts with `subject` log in
-    with, such as `arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com`."""
+    """ARN of the IAM OIDC provider of the CI system, with whose tokens service accounts with `subject` log in, such as
+    `arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com`."""
     images: dict[AmiType, AmiRelease] = {}
     """Release of the node image, by AMI type: `{AL2023_x86_64_NVIDIA: 1.35.2-20261109}`. Default: a node group keeps
-    the release that was the latest when its version was set, and Karpenter's new nodes get the latest."""
+    the latest release of the time when its version was set; Karpenter's new nodes get the latest."""
     drift: Maintenance | None = None
-    """When Karpenter replaces nodes that run pods and differ from the pool, such as by an older image, one at a time.
-    Jobs then have 24 hours to end. Default: never, only when nodes are empty, and nodes without GPUs after 30 days."""
+    """When Karpenter replaces nodes that run pods and differ from the pool, such as by an older image, one at a time,
+    with 24 hours for jobs to end. Default: never, only empty nodes, and nodes without GPUs after 30 days."""
     local_disks: bool = True
     """Whether images, containers and ephemeral storage are on the local NVMe disks of machines that have them (RAID 0),
-    in place of the boot disk."""
+    not on the boot disk."""
     disk_throughput: Annotated[int, Field(ge=125, le=2000)] | None = None
     """Throughput of the boot disks of GPU nodes in MiB/s; default: the catalogue's, or gp3's included 125 where local
     disks are used."""
     session_manager: bool = False
-    """Whether the created node roles allow shells through AWS Systems Manager; default: no shell on nodes."""
+    """Whether the created node roles allow shells through AWS Systems Manager."""
     create: EksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
 

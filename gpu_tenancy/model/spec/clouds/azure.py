@@ -101,9 +101,9 @@ class AksCreation(Creation):
     """An AKS cluster to create: with encrypted secrets, audit logs and workload identity, without local accounts."""
 
     secrets_key: KeyUrl
-    """Key of a Key Vault, with its version, that encrypts secrets: `https://<vault>.vault.azure.net/keys/<key>/<version>`.
-    The vault must use Azure RBAC, be in the cluster's tenant, and allow public network access: AKS reaches a vault
-    behind a firewall only if the API server has its own subnet."""
+    """Key of a Key Vault, with its version, that encrypts secrets:
+    `https://<vault>.vault.azure.net/keys/<key>/<version>`. The vault must use Azure RBAC, be in the cluster's tenant,
+    and allow public network access: AKS reaches a vault behind a firewall only if the API server has its own subnet."""
     vault: ResourceId
     """Resource ID of that Key Vault."""
     logs: ResourceId
@@ -115,19 +115,19 @@ class AksCreation(Creation):
     """ID of the Entra tenant of the cluster's users and groups."""
     admins: Annotated[list[Uuid], Field(min_length=1)]
     """Object IDs of the Entra groups that administer the cluster. There are no local accounts, so the identity that
-    deploys the stack must be a member of one of them."""
+    deploys must be in one of them."""
     pods: Cidr = "10.244.0.0/16"
     """CIDR of pods (overlay network); must not overlap with networks that the cluster connects to."""
     services: ServiceCidr = "10.0.0.0/16"
     """CIDR of services; must not overlap with a subnet or with `pods`."""
     egress: Literal["load-balancer", "nat-gateway", "routes"] = "load-balancer"
-    """How nodes reach the internet: a load balancer of the cluster, with a public address; the subnet's NAT gateway,
-    which a created network gets; or the subnet's routes, such as to a firewall."""
+    """How nodes reach the internet: a load balancer with a public address; the subnet's NAT gateway, which a created
+    network gets; or the subnet's routes, such as to a firewall."""
 
     gpu_upgrades: Literal["on-demand", "windows"] = "on-demand"
-    """When AKS patches Kubernetes and the nodes of a cluster with GPU pools. `on-demand`: not by itself; AKS has one
-    setting for all pools, so you upgrade the control plane and pools without GPUs by commands too. `windows`: in the
-    windows of `maintenance`, which ends running pods."""
+    """When AKS patches Kubernetes and the nodes of a cluster with GPU pools. `on-demand`: not by itself; since AKS has
+    one setting for all pools, you also upgrade the control plane and pools without GPUs. `windows`: in the windows of
+    `maintenance`, which ends running pods."""
     maintenance: AksMaintenance = AksMaintenance()
     """When AKS upgrades the cluster and its nodes; default: every day from 03:00 to 07:00 UTC, and the weekly release
     of AKS at any time."""
@@ -160,12 +160,11 @@ class AzureCluster(CloudCluster):
     """Resource ID of the nodes' subnet; default: a network with a subnet is created in the resource group, named after
     the cluster."""
     identity_provider: Issuer | None = None
-    """URL of the issuer of the CI system's tokens, which service accounts with `subject` log in with, such as
+    """URL of the issuer of the CI system's tokens, with which service accounts with `subject` log in, such as
     `https://token.actions.githubusercontent.com`."""
     autoscaler_tags: bool = False
-    """Whether tags of pools tell AKS's autoscaler what nodes of an empty pool have: InfiniBand, AMD GPUs, shared GPUs.
-    The open-source autoscaler reads such tags of scale sets, and AKS gives a scale set the tags of its pool, but AKS
-    does not document it: see whether an empty pool grows."""
+    """Whether tags of pools say what nodes of an empty pool have: InfiniBand, AMD GPUs, shared GPUs. The open-source
+    autoscaler reads such tags; AKS does not document it: see whether an empty pool grows."""
     create: AksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name, with Entra integration."""
 

@@ -127,10 +127,10 @@ class Creation(Section):
     version: KubernetesVersion
     """Minor version of Kubernetes, such as `1.35`."""
     allow_from: AllowedCidrs = []
-    """CIDRs that can reach the API server; default: private, only reachable from the cluster's network."""
+    """CIDRs that can reach the API server; default: only the cluster's network."""
     addresses: PrivateCidr | None = None
-    """Private addresses of the network that is created with the cluster if the stack names no existing one; default:
-    `10.16.0.0/16`, and on GKE `10.16.0.0/14`. They cannot be changed later."""
+    """Private addresses of a created network, which cannot be changed later; default: `10.16.0.0/16`, on GKE
+    `10.16.0.0/14`."""
     system: SystemPool
     """Nodes for the cluster's own pods, which keep GPU nodes free of them."""
 
@@ -192,12 +192,11 @@ class ClusterSection(Section):
     `networkPolicies` (a CNI plugin that enforces them), `resourceMetrics` (metrics-server), `defaultStorageClass`,
     `s3Volumes`, `gcsVolumes`, `blobVolumes` (CSI drivers with access to the buckets), `volumeSnapshots` (the snapshot
     controller and its definitions), `provisioningRequests` (an autoscaler that handles them), `efaDevices` (the EFA
-    device plugin), `gateways` (the definitions of Gateway API and a controller). What is needed and missing is an
-    error."""
+    device plugin), `gateways` (the definitions of Gateway API and a controller). A missing need is an error."""
     adopt: Adoptables = []
-    """Objects of the stack that may exist in the cluster already, and are then taken over: `Namespace/ml-research`,
-    `Job.batch/ml-research/train`. Fields that the stack sets get its values; other fields stay. From then on the object
-    belongs to the stack and is deleted with it. Any other existing object is refused."""
+    """Existing objects that the stack takes over: `Namespace/ml-research`, `Job.batch/ml-research/train`. Fields that
+    the stack sets get its values; other fields stay. From then on the object belongs to the stack and is deleted with
+    it. Any other existing object is refused."""
 
     @property
     def grows(self) -> bool:

@@ -80,8 +80,8 @@ class GkeExclusion(Exclusion):
     end: Date | None = None  # pyright: ignore[reportIncompatibleVariableOverride] - a scope of GKE has no last day
     """Last day, in UTC; default: the end of support of the cluster's minor version, not for scope `upgrades`."""
     scope: Literal["upgrades", "minor-upgrades", "minor-or-node-upgrades"] = "upgrades"
-    """What GKE does not do in these days: any upgrades, upgrades to another minor version, or these and upgrades of
-    nodes. GKE limits the length of `upgrades`."""
+    """Excluded: any upgrades, upgrades to another minor version, or these and upgrades of nodes. GKE limits the length
+    of `upgrades`."""
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         if self.end is not None:
@@ -112,9 +112,9 @@ class GkeCreation(Creation):
     _PREFIXES: ClassVar[tuple[int, int]] = (8, 20)
 
     network: Network | None = None
-    """VPC network, by name or `projects/<host>/global/networks/<name>` for a shared one; default: a network with jumbo
-    frames and Cloud NAT is created, named after the cluster. Set it together with `subnetwork`, `podRange` and
-    `serviceRange`."""
+    """VPC network, by name or `projects/<host>/global/networks/<name>` for a shared one, set together with
+    `subnetwork`, `podRange` and `serviceRange`; default: one with jumbo frames and Cloud NAT is created, named after
+    the cluster."""
     subnetwork: Subnetwork | None = None
     """Subnetwork of the nodes, by name or `projects/<host>/regions/<region>/subnetworks/<name>`."""
     pod_range: str | None = None
@@ -164,27 +164,25 @@ class GcpCluster(CloudCluster):
     node_service_account: Group | None = None
     """Email of the nodes' service account; default: one with the minimum permissions is created."""
     identity_provider: PoolProvider | None = None
-    """Workload identity pool provider of the CI system, whose tokens service accounts with `subject` log in with:
-    `projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>`. It must map
-    `google.subject` to `assertion.sub`, and be the only provider of its pool."""
+    """Workload identity pool provider of the CI system, with whose tokens service accounts with `subject` log in:
+    `projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>`. It must map `google.subject`
+    to `assertion.sub`, and be the only provider of its pool."""
     fabric_networks: list[FabricNetwork] = []
     """Networks for the GPU interfaces of pools with `fabric`, in the order of the interfaces after the node's first.
-
-    Number per machine: 4 for A3 High, 8 for A3 Mega; for RDMA one for the second network card of the host, then one
-    for each GPU interface. A cluster created with such networks has multi-networking enabled, which cannot be changed
-    later."""
+    Number per machine: 4 for A3 High, 8 for A3 Mega; for RDMA one for the second network card of the host, then one for
+    each GPU interface. A cluster created with them has multi-networking, which cannot be changed later."""
     image_streaming: bool = False
     """Whether containers start before their image is downloaded completely, for images in Artifact Registry. Requires
     the API `containerfilesystem.googleapis.com` in the project."""
     gpu_upgrades: Literal["on-demand", "windows"] = "on-demand"
-    """When GKE upgrades the nodes of GPU pools. `on-demand`: not by itself until the end of support of the cluster's
-    version. `windows`: in the maintenance windows of the cluster, which ends running pods; set it to have the nodes
-    upgraded, then remove it."""
+    """When GKE upgrades the nodes of GPU pools. `on-demand`: not before the end of support of the cluster's version.
+    `windows`: in the maintenance windows, which ends running pods; set it to have the nodes upgraded, then remove
+    it."""
     endpoint: Literal["ip", "dns"] = "ip"
-    """Address of the API server in kubeconfigs. `ip`: its IP address, private unless `create.allowFrom` is set. `dns`:
-    its [DNS name](https://cloud.google.com/kubernetes-engine/docs/concepts/network-isolation), reachable from anywhere
-    with the permission `container.clusters.connect`, also if it has no public IP address. A created cluster accepts
-    requests by this name; an existing one must."""
+    """Address of the API server in kubeconfigs. `ip`: private unless `create.allowFrom` is set. `dns`: its [DNS
+    name](https://cloud.google.com/kubernetes-engine/docs/concepts/network-isolation), reachable from anywhere with the
+    permission `container.clusters.connect`, also without a public IP address. An existing cluster must accept requests
+    by this name."""
     create: GkeCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
 
