@@ -81,10 +81,10 @@ async def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
 
     Args:
         inputs: by key. Secrets and values with dependencies are Outputs at any depth; numbers are floats, because the
-            wire has no other. Keys are sorted, because the wire has no order.
+            wire has no other, and keys have no order: the first size of notebooks is the first by name.
     """
     read = Inputs()
-    read.sections = {key: await _plain(read, (key,), value) for key, value in sorted(inputs.items())}
+    read.sections = {key: await _plain(read, (key,), value) for key, value in inputs.items()}
     return read
 
 
@@ -97,7 +97,7 @@ async def _plain(read: Inputs, path: Path, value: Any) -> Any:  # noqa: PLR0911 
         return _unknown(read, path, value)
     if isinstance(value, Mapping):
         mapping = cast("Mapping[str, Any]", value)
-        return {key: await _plain(read, (*path, key), part) for key, part in sorted(mapping.items())}
+        return {key: await _plain(read, (*path, key), part) for key, part in mapping.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         entries = cast("Sequence[Any]", value)
         return [await _plain(read, (*path, index), entry) for index, entry in enumerate(entries)]

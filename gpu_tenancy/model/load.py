@@ -42,7 +42,7 @@ def draft(source: Source) -> Draft:
     problems = [_located(problem, source) for problem in unreadable]
     if any(len(problem.path) >= DEEPEST for problem in unreadable):
         return Draft(None, tuple(problems), Places([()]))
-    data = _copied(source.sections)
+    data = _in_order(source.sections)
     filled: set[Path] = set()
     unsure = Places(_leave_out(problem.path, data, filled) for problem in unreadable)
     unread = Places(source.unread)
@@ -62,11 +62,13 @@ def draft(source: Source) -> Draft:
         unsure.update(key for detail, place in zip(details, places, strict=True) for key in _intended(detail, place))
 
 
-def _copied(data: Any) -> Any:
-    """A copy in the order of the file, from which invalid parts are removed."""
+def _in_order(data: Any, within: str = "") -> Any:
+    """Sorted keys, because moving a team in a file must change no object. Sizes of notebooks keep their order."""
     if isinstance(data, dict):
-        return {key: _copied(value) for key, value in cast("dict[str, Any]", data).items()}
-    return [_copied(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
+        mapping = cast("dict[str, Any]", data)
+        keys = mapping if within == "sizes" else sorted(mapping, key=str)
+        return {key: _in_order(mapping[key], key) for key in keys}
+    return [_in_order(entry) for entry in cast("list[Any]", data)] if isinstance(data, list) else data
 
 
 def _intended(detail: ErrorDetails, place: Path) -> list[Path]:
@@ -117,13 +119,17 @@ def _leave_out(place: Path, data: Any, filled: set[Path]) -> Path:
 def _problems(found: Iterable[tuple[ErrorDetails, Path]], data: Any) -> Iterator[Problem]:
     """One problem for each place, also if several keys are missing there."""
     missing: dict[Path, list[tuple[str | int, ErrorDetails]]] = {}
+    said: set[tuple[Path, str]] = set()  # One number may stand for two keys: nodes: -1 is a minimum and a maximum.
     for detail, place in found:
         if detail["type"] == "missing":
             missing.setdefault(place[:-1], []).append((place[-1], detail))
         else:
             kind, value = detail["type"], detail["input"]
             shown = kind not in _NAMES_ITS_VALUE and (kind in _TYPES or not isinstance(value, Mapping | list))
-            yield Problem(place, *_rule_and_fix(detail, place), _short(value) if shown else None)
+            rule, fix = _rule_and_fix(detail, place)
+            if (place, rule) not in said:
+                said.add((place, rule))
+                yield Problem(place, rule, fix, _short(value) if shown else None)
     for around, keys in missing.items():
         names, (key, detail) = ", ".join(str(key) for key, _ in keys), keys[0]
         plain = value_at(data, around)

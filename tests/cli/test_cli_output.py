@@ -292,7 +292,6 @@ COMMANDS = [
     "whatif local",
     "local demo example-three-teams",
     "preview local",
-    "size local --flavor l4 --rate 10000/s --per-replica 220/s --latency 100ms",
 ]
 WIDE = "catalogue machines"
 

@@ -194,8 +194,8 @@ def test_without_scenario_each_team_plays_to_its_limits(project: Project) -> Non
     last = found.index("Running jobs after each step")
     assert [" ".join(line.split()) for line in found[last + 1 : last + 4]] == [
         "team step 1 step 2",
-        "vision 4 4",
-        "speech 0 2",
+        "speech 2 2",
+        "vision 0 4",
     ]
 
 

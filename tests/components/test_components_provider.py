@@ -191,14 +191,20 @@ def plain(text: str) -> str:
     return f"{kind}::{name.removeprefix('ml.').removeprefix('ml-')}"
 
 
+def inputs_of(one: Registration) -> str:
+    """Inputs as JSON, with the sizes of notebooks in the order of their names: the wire has no order of keys."""
+    inputs = deepcopy(one.inputs)
+    if offer := inputs.get("data", {}).get("notebooks.json"):
+        inputs["data"]["notebooks.json"] = json.dumps(json.loads(offer), sort_keys=True)
+    return json.dumps(inputs)
+
+
 def facts(registrations: tuple[Registration, ...], *, around: str = "") -> dict[str, tuple[object, ...]]:
     """Objects and components by type and name in the program of this project, with all their inputs and options."""
     return {
         plain(one.urn): (
             # The recording monitor makes ids of clouds' resources from their names; objects have their program's stack.
-            re.sub(r'(?<="gpu-tenancy.dev/stack": )"[^"]*"', "", json.dumps(one.inputs)).replace(
-                '"ml-cluster-', '"cluster-'
-            ),
+            re.sub(r'(?<="gpu-tenancy.dev/stack": )"[^"]*"', "", inputs_of(one)).replace('"ml-cluster-', '"cluster-'),
             "" if one.parent in {"", around} else plain(one.parent),
             sorted(plain(urn) for urn in one.dependencies),
             plain(one.provider.rpartition("::")[0]) if one.provider else "",

@@ -90,7 +90,7 @@ def test_tables_csv_and_data_have_the_same_sums(statement: Statement) -> None:
     costs = [[cell.text for cell in row.cells] for row in costs_table(statement).rows]
     # 10 dollars per GPU-hour.
     assert costs[-1][:4] == ["total", "", "$104,160", f"${used * 10:,.0f}"]
-    rows_of = "rd-001 vision; rd-001 serving; rd-001 all its teams; rd-002 speech; total "
+    rows_of = "rd-001 serving; rd-001 vision; rd-001 all its teams; rd-002 speech; total "
     assert [" ".join(row[:2]) for row in costs] == rows_of.split("; ")
     assert headline(statement).startswith(f"2026-10: {used:,.0f} GPU-hours used, ${used * 10:,.0f};")
 
@@ -228,7 +228,7 @@ def test_hours_are_rounded_to_what_can_be_read() -> None:
 
 def test_lines_without_use_or_guarantee_are_left_out(tmp_path: Path) -> None:
     found = read(tmp_path, [one()])
-    assert [line.team for line in found.lines] == ["vision", "speech", "serving"]
+    assert [line.team for line in found.lines] == ["serving", "speech", "vision"]
 
 
 @pytest.mark.parametrize(

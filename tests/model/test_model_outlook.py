@@ -332,7 +332,7 @@ def test_a_quota_of_gpus_is_the_sum_of_what_its_queues_admit() -> None:
     )
     quota = reasons(stack(teams={"a": own}))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
     assert quota.value == "18"
-    assert quota.because == "sum of its queue limits: 12 of h100 + 4 of a100 + 2 of a100 for gangs"
+    assert quota.because == "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
 
 
 def test_quota_for_waiting_pods_is_explained() -> None:

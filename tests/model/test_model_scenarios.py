@@ -137,7 +137,7 @@ def test_the_reason_of_a_pending_job_has_units_and_its_flavor(tmp_path: Path) ->
     [
         ("finish: [never]", "finish[0]: never is not a running or pending job; none exist"),
         ("submit: [{name: j, team: x}]", "submit[0].team: x is not a known team; known: a, b, c"),
-        ("submit: [{name: j, team: c}]", "submit[0].flavor: missing; team c has h100 and a100; set one of them"),
+        ("submit: [{name: j, team: c}]", "submit[0].flavor: missing; team c has a100 and h100; set one of them"),
         (
             "submit: [{name: j, team: a, flavor: h10}]",
             "submit[0].flavor: h10 is not a known flavor; did you mean 'h100'? Known: a100, cpu, h100",

@@ -241,14 +241,14 @@ def test_of_many_teams_those_that_borrow_most_have_a_step() -> None:
     teams = {f"t{n}": team(gpus={"h100": {"guaranteed": n % 2, "limit": 2}}) for n in range(TEAMS + 4)}
     tree = tree_of(stack(teams=teams))
     scenario = scenario_of(default_scenario(tree), tree)
-    assert [step.submit[0].team for step in scenario] == ["t0", "t2", "t4", "t6", "t8", "t10", "t1", "t3"]
+    assert [step.submit[0].team for step in scenario] == ["t0", "t10", "t2", "t4", "t6", "t8", "t1", "t11"]
 
 
 def test_a_team_named_with_a_digit_has_jobs() -> None:
     teams = {"3d": team(gpus={"h100": {"guaranteed": 1, "limit": 2}})}
     tree = tree_of(stack(teams=teams))
     ((step,),) = [scenario_of(default_scenario(tree), tree)]
-    assert [job.name for job in step.submit] == ["job-1-2-1", "job-1-2-2"]
+    assert [job.name for job in step.submit] == ["job-1-3-1", "job-1-3-2"]
 
 
 def test_a_cpu_team_requests_cpus_that_fit_on_a_node() -> None:

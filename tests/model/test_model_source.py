@@ -173,16 +173,6 @@ def as_engine(source: Source) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", ["local", "prod-aws"])
-def test_engine_and_file_keep_the_order_of_the_file(name: str) -> None:
-    source = read_stack(name, ROOT)
-    for item in (source, read_config(as_engine(source), source)):
-        assert json.dumps(item.sections) == json.dumps(source.sections)
-        stack = load(item)
-        assert [*stack.teams] == [*source.sections["teams"]]
-        assert [*stack.pools] == [*source.sections["pools"]]
-
-
 def test_first_size_of_notebooks_is_the_default() -> None:
     source = read_stack("local", ROOT)
     for item in (source, read_config(as_engine(source), source)):

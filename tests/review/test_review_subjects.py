@@ -249,7 +249,7 @@ def test_cohort_members_gain_access_to_all_its_teams() -> None:
     sections = small()
     sections["cohorts"]["org"] = {"members": {"researchers": ["group:a"]}}
     [reason] = access(outlook_of(small()), outlook_of(sections), "gain")
-    assert reason == f"1 group gains exec in {', '.join(sections['teams'])} (group:a)"
+    assert reason == f"1 group gains exec in {', '.join(sorted(sections['teams']))} (group:a)"
 
 
 def test_renamed_people_change_no_access() -> None:

@@ -160,12 +160,12 @@ def test_pictures_and_tables_agree_after_each_step(tmp_path: Path) -> None:
 def test_bands_of_a_chart_lie_on_one_another(tmp_path: Path) -> None:
     h100, *_ = usage_charts(small_scenario(tmp_path))
     assert [(band.who, band.amounts) for band in h100.bands] == [
-        ("vision", [0, 8, 8, 8]),
-        ("speech", [6, 0, 0, 0]),
         ("search", [0, 0, 0, 0]),
+        ("speech", [6, 0, 0, 0]),
+        ("vision", [0, 8, 8, 8]),
     ]
     assert list(h100.outlines)[-1][1] == (
-        "M0 27.5 V27.5H250.0 V0.0H500.0 V0.0H750.0 V0.0H1000.0 V0.0H750.0 V0.0H500.0 V0.0H250.0 V27.5H0.0Z"
+        "M0 27.5 V27.5H250.0 V0.0H500.0 V0.0H750.0 V0.0H1000.0 V110.0H750.0 V110.0H500.0 V110.0H250.0 V27.5H0.0Z"
     )
     assert (h100.limit, h100.sums) == (0.0, ["6", "8", "8", "8"])
     assert replace(h100, before=[16, 4]).earlier == f"M0 0.0 V0.0H500.0 V{HEIGHT * 3 / 4}H1000.0"
@@ -189,7 +189,7 @@ def test_scenario_is_described_in_words(tmp_path: Path) -> None:
     timeline = small_scenario(tmp_path)
     assert headline(timeline) == "At the end: 8 of 15 GPUs in use, 3 jobs pending"
     assert list(sentences(timeline)) == [
-        "8 of 8 h100 GPUs in use: vision uses 8 (4 borrowed, 4 pending); speech uses 0 (14 pending).",
+        "8 of 8 h100 GPUs in use: speech uses 0 (14 pending); vision uses 8 (4 borrowed, 4 pending).",
         "0 of 7 l4 GPUs in use.",
         "1 of 31 CPUs in use: speech uses 1 (1 borrowed).",
         "4Gi of 116Gi memory in use: speech uses 4Gi (4Gi borrowed).",
@@ -214,7 +214,7 @@ def test_load_is_described_in_words() -> None:
     timeline = everyone(tree(small()), first="speech")
     assert headline(timeline) == "14 of 15 GPUs in use, 2 teams with pending jobs"
     assert list(sentences(timeline)) == [
-        "8 of 8 h100 GPUs in use: vision uses 4 (4 pending); speech uses 4 (2 borrowed, 4 pending).",
+        "8 of 8 h100 GPUs in use: speech uses 4 (2 borrowed, 4 pending); vision uses 4 (4 pending).",
         "6 of 7 l4 GPUs in use: search uses 6 (4 borrowed).",
     ]
     (speech,) = [row for row in Page(timeline_page(timeline)).tables["Usage by team"] if row[0] == "speech"]
