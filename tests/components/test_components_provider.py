@@ -193,7 +193,7 @@ def plain(text: str) -> str:
 
 def inputs_of(one: Registration) -> str:
     """Inputs as JSON, with the sizes of notebooks in the order of their names: the wire has no order of keys."""
-    inputs = deepcopy(one.inputs)
+    inputs: Any = deepcopy(dict(one.inputs))
     if offer := inputs.get("data", {}).get("notebooks.json"):
         inputs["data"]["notebooks.json"] = json.dumps(json.loads(offer), sort_keys=True)
     return json.dumps(inputs)
