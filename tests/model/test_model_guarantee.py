@@ -99,48 +99,7 @@ def test_guaranteed_cpus_of_a_cohort_bring_their_memory() -> None:
     assert amounts(cohort_of(made, "lab"), "cpu", "memory")[0] == 80 * GI
 
 
-@pytest.mark.parametrize(("name", "limit"), [("cpu", 96), ("memory", "96Gi")])
-def test_guarantee_without_cpu_or_memory_is_an_error(name: str, limit: int | str) -> None:
-    (found,) = errors(research({name: {"guaranteed": 0, "limit": limit}}))
-    assert found.startswith(f"teams.a.quota.h100.{name}.guaranteed: 0 voids the guarantee of 8 h100 GPUs")
-    assert "remove it, for the share of the machine" in found
-
-
 LOW: Data = {"cpu": {"guaranteed": 10, "limit": 128}, "memory": {"guaranteed": "40Gi", "limit": "512Gi"}}
-
-
-@pytest.mark.parametrize(
-    ("section", "workload", "lacks"),
-    [
-        ("training", job(gpus=8, cpu=32, memory="32Gi"), "needs 32 CPUs, and a is guaranteed 10"),
-        ("training", job(gpus=8, cpu=8, memory="128Gi"), "needs 128Gi memory, and a is guaranteed 40Gi"),
-        ("training", job(workers=2, gpus=4, cpu=6, memory="8Gi"), "needs 12 CPUs, and a is guaranteed 10"),
-        ("serving", server(replicas=4, gpus=2, cpu=12, memory="8Gi"), "needs 12 CPUs, and a is guaranteed 10"),
-        (
-            "training",
-            job(framework="mpi", gpus=1, cpu=1, memory="1Gi", command=["mpirun"], roles={"launcher": {"cpu": 1}}),
-            "needs 1 CPU of flavor cpu, and a is guaranteed 0",
-        ),
-    ],
-)
-def test_workload_beyond_the_guarantee_is_an_error(section: str, workload: Data, lacks: str) -> None:
-    (found,) = errors(research(LOW, lends=True, **{section: {"one": workload}}))
-    assert lacks in found
-    assert "raise teams.a.quota." in found
-
-
-@pytest.mark.parametrize(
-    ("section", "workload"),
-    [
-        ("training", job(gpus=8, cpu=10, memory="40Gi")),
-        ("training", job(workers=2, gpus=8, cpu=30, memory="40Gi")),  # its GPUs are not guaranteed either
-        ("training", job(workers={"min": 1, "max": 4}, gpus=2, cpu=8, memory="8Gi")),
-        ("training", job(gpus=0, cpu=16, memory="16Gi")),
-        ("serving", server(replicas=8, gpus=2, cpu=2, memory="8Gi")),  # as many as have guaranteed GPUs
-    ],
-)
-def test_workload_within_the_guarantee_is_none(section: str, workload: Data) -> None:
-    assert errors(research(LOW, lends=True, **{section: {"one": workload}})) == []
 
 
 def warnings(sections: Data) -> tuple[str, ...]:
@@ -237,23 +196,6 @@ def test_checked_team_has_gpus_and_cpus_to_borrow() -> None:
     assert used == found.supply("h100")
 
 
-def test_cohort_that_has_the_cpus_covers_its_teams() -> None:
-    lab: Data = {"parent": "org", "quota": {"h100": {"guaranteed": 8, "cpu": {"guaranteed": 32}}}}
-    big = {"one": job(gpus=8, cpu=32, memory="32Gi")}
-    sections = research(LOW, training=big, cohort="lab") | {"cohorts": {"org": {}, "lab": lab}}
-    assert errors(sections) == []
-    lab["quota"]["h100"]["cpu"]["guaranteed"] = 31
-    assert len(errors(sections)) == 1
-
-
-def test_cohort_with_cpus_but_no_memory_does_not_cover() -> None:
-    lab: Data = {"parent": "org", "quota": {"h100": {"guaranteed": 8, "memory": {"guaranteed": "60Gi"}}}}
-    big = {"one": job(gpus=8, cpu=32, memory="128Gi")}
-    sections = research(LOW, training=big, cohort="lab") | {"cohorts": {"org": {}, "lab": lab}}
-    (found,) = errors(sections)
-    assert "needs 128Gi memory, and a is guaranteed 40Gi" in found
-
-
 def test_server_whose_last_replicas_are_not_covered_is_a_warning() -> None:
     serving = {"one": server(replicas=4, gpus=2, cpu=3, memory="8Gi")}
     (found,) = [
@@ -265,22 +207,6 @@ def test_server_whose_last_replicas_are_not_covered_is_a_warning() -> None:
     )
 
 
-@pytest.mark.parametrize("rest", [{"lends": True, "preemption": {"reclaimWithinCohort": "Never"}}, {}])
-def test_nothing_is_wrong_where_nothing_is_reclaimed(rest: Data) -> None:
-    sections = research({"cpu": {"guaranteed": 0, "limit": "96"}}, training={"one": job(gpus=8, cpu=32)}, **rest)
-    if not rest:
-        del sections["teams"]["b"]
-    assert errors(sections) == []
-
-
-def test_empty_cohort_covers_nothing() -> None:
-    lab: Data = {"parent": "org"}
-    big = {"one": job(gpus=8, cpu=32, memory="32Gi")}
-    sections = research(LOW, training=big, cohort="lab") | {"cohorts": {"org": {}, "lab": lab}}
-    sections["teams"]["c"] = team(cohort="lab", gpus={"h100": {"guaranteed": 8}})
-    assert len(errors(sections)) == 1
-
-
 def test_guaranteed_cpus_have_their_memory_within_the_budget() -> None:
     pools = {"cpu": NODES["cpu"], "zbig": {**NODES["cpu"], "labels": {"node-type": "big"}}}
     own = team(
@@ -288,13 +214,3 @@ def test_guaranteed_cpus_have_their_memory_within_the_budget() -> None:
     )
     found = queue_of(planned(stack(pools=pools, teams={"a": own})), "a")
     assert [amounts(found, name, "memory")[:2] for name in ("cpu", "zbig")] == [(0, 40 * GI), (40 * GI, 0)]
-
-
-def test_guaranteed_cpus_without_memory_are_an_error() -> None:
-    teams = {
-        "a": team(quota={"cpu": {"cpu": {"guaranteed": 20}, "memory": {"guaranteed": 0, "limit": "100Gi"}}}),
-        "b": team(quota={"cpu": {"cpu": {"limit": 20}}}),
-    }
-    (found,) = errors(stack(pools=NODES, teams=teams))
-    assert "0 voids the guarantee of 20 CPUs" in found
-    assert "the share of the machine (80Gi)" in found
