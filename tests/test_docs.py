@@ -1,4 +1,4 @@
-"""The pages under docs/ are true: links, command lines, stacks, generated pages, and the steps of another-cloud.md."""
+"""README.md and the pages under docs/ are true: links, command lines, stacks, generated pages, output and pictures."""
 
 import os
 import re
@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from builders import play_scenario
+from builders import Data, play_scenario
 from command_lines import command_of
 from jsonschema import Draft202012Validator
 from package_schema import misfits
+from picture_drawn import architecture, borrowing
 from repository import ROOT
 from typer.testing import CliRunner
 from workflow_tools import commands
@@ -30,9 +31,10 @@ from gpu_tenancy.cli.stack_reference import Reference, stack_page
 from gpu_tenancy.kueue.unmodelled import Unmodelled
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.model.schema import file_schema
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.simulation.scenario import read_scenario
+from gpu_tenancy.simulation.scenario import Submitted, read_scenario
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EACH_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -374,3 +376,81 @@ def test_floors_of_the_house_match_the_import_contract() -> None:
     rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)
     shown = [(int(number), sorted(re.findall(r"`(\w+)`", rooms))) for number, rooms in rows]
     assert shown == [(len(floors) - at, sorted(floor.split(" | "))) for at, floor in enumerate(floors)]
+
+
+PICTURES = ROOT / "docs" / "pictures"
+LARGEST = 150_000
+
+
+@pytest.mark.parametrize(("name", "drawn"), [("borrowing", borrowing), ("architecture", architecture)])
+def test_a_drawn_picture_is_up_to_date(name: str, drawn: object) -> None:
+    assert callable(drawn)
+    assert (PICTURES / f"{name}.svg").read_text(encoding="utf-8") == drawn(), "run `make pictures`"
+
+
+def test_each_picture_is_shown_and_small() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = {name for page in pages for name in re.findall(r"pictures/([\w-]+\.\w+)", page.read_text(encoding="utf-8"))}
+    assert {file.name for file in PICTURES.iterdir()} == shown
+    assert max(file.stat().st_size for file in PICTURES.iterdir()) < LARGEST
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LANDING = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+
+
+def test_it_is_short() -> None:
+    assert len([line for line in README.splitlines() if not line.startswith("<!--")]) <= 85
+
+
+@pytest.mark.parametrize("stack", stack_names())
+def test_the_landing_page_names_every_stack(stack: str) -> None:
+    assert f"`{stack}`" in LANDING
+
+
+def test_the_landing_page_links_every_page() -> None:
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages <= set(re.findall(r"\]\(([^)#]+)", LANDING))
+
+
+PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+MODEL = (ROOT / "docs" / "quota-model.md").read_text(encoding="utf-8")
+STACK = ROOT / "stacks" / "Pulumi.example-elastic.yaml"
+
+
+def outputs() -> list[list[str]]:
+    """The outputs of output of the page, without trailing spaces."""
+    return [
+        [line.rstrip() for line in block.splitlines()] for block in re.findall(r"\n```\n(.*?)```\n", PAGE, re.DOTALL)
+    ]
+
+
+def test_docs_show_the_output_of_demo() -> None:
+    seen = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["local", "demo", "--project", str(ROOT)])
+    printed = [line.rstrip() for line in seen.stdout.splitlines() if "pending" not in line or line.startswith("team ")]
+    shown = [block for block in outputs() if "namespace1" in "".join(block)]
+    assert len(shown) == 2
+    for block in shown:
+        start = printed.index(block[0])
+        assert printed[start : start + len(block)] == block
+
+
+def test_the_page_names_each_key_of_a_job() -> None:
+    table = PAGE.partition("A job has these keys:")[2].partition("\n\nThe ")[0]
+    named = [key for row in re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(Submitted.model_fields)
+
+
+def test_even_sharing_table_of_docs_matches_simulation() -> None:
+    table = MODEL.partition("## Groups with even sharing")[2].partition("In the third step")[0]
+    rows = re.findall(r"^\| (?:then )?namespace\d[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", table, re.MULTILINE)
+    assert len(rows) == 4
+    config = yaml.safe_load(STACK.read_text(encoding="utf-8"))["config"]
+    for column, fairness in enumerate(("even", "hierarchical")):
+        sections: Data = {key.removeprefix("gpu-tenancy:"): value for key, value in config.items()}
+        tree = Tree(load(Source({**sections, "fairness": fairness})))
+        moments = play_scenario(tree, read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", tree))
+        for step, (row, moment) in enumerate(zip(rows, moments, strict=True)):
+            teams = [f"namespace{number + 1}" for number in range(step + 1)]
+            running = [sum(job.team == team for job in moment.running) for team in teams]
+            assert row[column].strip() == ", ".join(map(str, running))

@@ -1,13 +1,22 @@
-"""All resources of a stack: lookups, and unknown values."""
+"""All resources of a stack: lookups and their number, unknown values, and fixes that name the stack's keys."""
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final
 
 import pytest
-from policy_builders import UNKNOWN, Sample
+import yaml
+from policy_builders import UNKNOWN, Sample, manifest
 
-from rule_engine import Resource, Stack, Subject, UnknownValueError, kubernetes
-from rule_engine.stacks import located_at
+import cloud_rules
+import workload_rules
+from gpu_tenancy.model.schema import file_schema
+from rule_engine import Pack, Resource, Stack, Subject, UnknownValueError, kubernetes
+from rule_engine.evaluator import Evaluator
+from rule_engine.rules import AnyRule
+from rule_engine.stacks import Among, located_at
+from workload_rules import PACK, jobs, security
 
 
 def _named(subject: str) -> Subject[Resource]:
@@ -130,3 +139,190 @@ def test_what_the_cloud_sets_is_known_once_it_is_known() -> None:
 def test_parents_show_resources_of_a_stack(parents: str, *, of_stack: bool) -> None:
     sample = Sample("kubernetes:core/v1:ConfigMap", {}, parents=parents)
     assert sample.resource().of_stack is of_stack
+
+
+JOB = "kubernetes:batch/v1:Job"
+TEXT = "requests 8 nvidia.com/gpu without a time limit; set spec.activeDeadlineSeconds: 604800 or less"
+OF_STACK = f"urn:pulumi:prod::gpu-tenancy::gpu-tenancy:tenancy:Tenancy$gpu-tenancy:tenancy:TrainingJob${JOB}::nightly"
+
+
+def test_a_job_of_a_stack_is_fixed_by_the_key_of_the_stack() -> None:
+    message = jobs.gpu_jobs_end.message(TEXT, Resource(JOB, urn=OF_STACK))
+    assert message == (
+        "requests 8 nvidia.com/gpu without a time limit; set `deadline` of the job in the stack to 7d or less"
+    )
+
+
+@pytest.mark.parametrize(
+    "urn", [f"urn:pulumi:prod::gpu-tenancy::{JOB}::gpu-tenancy:nightly", f"urn:pulumi:prod::p::my:Team${JOB}::n", ""]
+)
+def test_fix_for_another_program_names_the_kubernetes_field(urn: str) -> None:
+    assert jobs.gpu_jobs_end.message(TEXT, Resource(JOB, urn=urn)) == TEXT
+
+
+def test_a_rule_without_a_fix_for_stacks_keeps_its_own() -> None:
+    text = "is privileged; remove it"
+    assert security.no_privileged.message(text, Resource(JOB, urn=OF_STACK)) == text
+
+
+@pytest.mark.parametrize("pack", [workload_rules.PACK, cloud_rules.PACK], ids=lambda pack: pack.name)
+def test_each_key_in_a_fix_is_a_key_of_a_stack(pack: Pack) -> None:
+    schema: Any = file_schema()
+    keys = {key for section in schema["$defs"].values() for key in section.get("properties", {})}
+    keys |= {key.partition(":")[2] for key in schema["properties"]["config"]["properties"]}
+    named = {
+        part
+        for rule in pack.rules
+        for path in re.findall(r"`([\w.]+)(?:: \w+)?`", rule.stack_fix)
+        for part in path.split(".")
+    }
+    assert len(named) > 3
+    assert named <= keys
+
+
+WHOLE: Final = [rule for rule in PACK.rules if rule.whole]
+FEW: Final = 6
+TIMES: Final = 4
+
+# Objects that a namespace has once.
+ONCE: Final = """
+{apiVersion: v1, kind: Namespace, metadata: {name: NAMESPACE}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny, namespace: NAMESPACE},
+ spec: {podSelector: {}, policyTypes: [Ingress]}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: NAMESPACE}, spec: {hard:
+ {requests.nvidia.com/gpu: 100000, requests.nvidia.com/gpu.shared: 100000, limits.memory: 1Ti,
+  gpu.nvidia.com.deviceclass.resource.k8s.io/devices: 8}}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: scoped, namespace: NAMESPACE}, spec: {hard: {pods: 8},
+ scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [class-NUMBER]}]}}}
+---
+{apiVersion: v1, kind: LimitRange, metadata: {name: limits, namespace: NAMESPACE},
+ spec: {limits: [{type: Container, default: {memory: 1Gi}}]}}
+"""
+MANY: Final = """
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: queue-NUMBER, namespace: NAMESPACE},
+ spec: {clusterQueue: queue-NUMBER}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: queue-NUMBER}, spec: {cohortName:
+ cohort-NUMBER, resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: flavor-NUMBER, resources:
+ [{name: nvidia.com/gpu, nominalQuota: 1, borrowingLimit: 0}]}]}]}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: flavor-NUMBER}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort, metadata: {name: cohort-NUMBER}, spec: {parentName: cohort-NEXT}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: class-NUMBER}, value: 1, globalDefault: true}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: WorkloadPriorityClass, metadata: {name: class-NUMBER}, value: 1000}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: server-NUMBER, namespace: NAMESPACE},
+ spec: {replicas: 2, template: {metadata: {labels: {app: server-NUMBER, tier: serving}}, spec: {priorityClassName:
+ class-NUMBER, containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}
+---
+{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: server-NUMBER, namespace: NAMESPACE},
+ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: server-NUMBER}, minReplicas: 2, maxReplicas: 4}}
+---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: server-NUMBER, namespace: NAMESPACE},
+ spec: {minAvailable: 1, selector: {matchLabels: {app: server-NUMBER, tier: serving}}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: shared-NUMBER, namespace: NAMESPACE}, spec: {template: {spec:
+ {priorityClassName: class-NUMBER, containers: [{name: main, resources: {limits: {nvidia.com/gpu.shared: 1}}}]}}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: job-NUMBER, namespace: NAMESPACE, labels:
+ {kueue.x-k8s.io/queue-name: queue-NUMBER, kueue.x-k8s.io/priority-class: class-NUMBER}}, spec: {template: {spec:
+ {priorityClassName: class-NUMBER, nodeSelector: {pool: a},
+ containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}}}
+---
+{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: gang-NUMBER, namespace: NAMESPACE}, spec: {tasks:
+ [{name: worker, template: {spec: {nodeSelector: {pool: b},
+ containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]}}}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: claim-NUMBER, namespace: NAMESPACE},
+ spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: claiming-NUMBER, namespace: NAMESPACE}, spec: {template: {spec:
+ {resourceClaims: [{name: gpu, resourceClaimTemplateName: claim-NUMBER}], containers: [{name: main}]}}}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: role-NUMBER, namespace: NAMESPACE},
+ rules: [{apiGroups: ["*"], resources: [resourcequotas], verbs: [create]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role-NUMBER, labels:
+ {rbac.authorization.k8s.io/aggregate-to-edit: "true"}}, rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: role-NUMBER, namespace: NAMESPACE},
+ roleRef: {kind: Role, name: role-NUMBER}, subjects: [{kind: User, name: user-NUMBER}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: role-NUMBER},
+ roleRef: {kind: ClusterRole, name: role-NUMBER}, subjects: [{kind: User, name: user-NUMBER}]}
+"""
+POOL: Final[dict[str, Any]] = {"amiType": "AL2023_x86_64_NVIDIA", "labels": {}}
+CHART: Final[dict[str, Any]] = {"chart": "other", "version": "1.2.3"}
+
+
+def samples(text: str, namespace: str, number: int) -> list[Sample]:
+    filled = text.replace("NAMESPACE", namespace).replace("NUMBER", str(number)).replace("NEXT", str(number + 1))
+    return [manifest(yaml.safe_dump(document)) for document in yaml.load_all(filled, yaml.CSafeLoader)]
+
+
+@cache
+def program(count: int, *, one_namespace: bool) -> tuple[Sample, ...]:
+    """All objects that rules over a stack look up, `count` times: in one namespace, or each in its own."""
+    resources: list[Sample] = []
+    for number in range(count):
+        namespace = "ml" if one_namespace else f"ml-{number}"
+        if number == 0 or not one_namespace:
+            resources += samples(ONCE, namespace, number)
+        resources += samples(MANY, namespace, number)
+        resources.append(Sample("aws:eks/nodeGroup:NodeGroup", POOL, f"pool-{number}"))
+        chart = CHART if number else CHART | {"chart": "gpu-operator"}
+        resources.append(Sample("kubernetes:helm.sh/v3:Release", chart, f"chart-{number}"))
+    return tuple(resources)
+
+
+class Counting(Stack):
+    """A stack that counts the parts that rules visit."""
+
+    visits = 0
+
+    def _matching(
+        self,
+        subject: Subject[Any],
+        predicate: Callable[[Any], bool],
+        among: "Sequence[Among[Any]]",
+    ) -> Iterator[Any]:
+        def counted(part: Any) -> bool:
+            self.visits += 1
+            return predicate(part)
+
+        return super()._matching(subject, counted, among)
+
+
+def visits(rule: AnyRule, count: int, *, one_namespace: bool) -> int:
+    resources: list[Resource] = [sample.resource() for sample in program(count, one_namespace=one_namespace)]
+    stack, evaluator = Counting(resources), Evaluator(PACK)
+    # Trust makes the rule about time-sliced GPUs look for a stranger among all.
+    settings = {"trusting": {"all": ["*"]}} if rule.name == "time-slicing-trust" else {}
+    evaluator.configure({}, {rule.name: settings})
+    parts = [part for resource in resources if rule.on.selects(resource) for part in resource.parts(rule.on)]
+    assert parts, "the program has nothing that the rule is about"
+    errors = [
+        finding.message
+        for resource in resources
+        if rule.on.selects(resource)
+        for finding in evaluator.findings(rule, resource, stack)
+        if finding.outcome in {"error", "unknown"}
+    ]
+    assert errors == []
+    return stack.visits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one_namespace", [True, False], ids=["one namespace", "many namespaces"])
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in WHOLE])
+def test_the_lookups_of_stack_rules_grow_linearly_with_the_stack(rule: AnyRule, *, one_namespace: bool) -> None:
+    few = visits(rule, FEW, one_namespace=one_namespace)
+    many = visits(rule, FEW * TIMES, one_namespace=one_namespace)
+    assert few
+    assert many <= few * TIMES * 1.2, f"{few} visits for {FEW}, {many} for {FEW * TIMES}"
