@@ -104,11 +104,19 @@ def test_a_service_has_one_cluster_during_an_upgrade_too(person: Person) -> None
 
 
 @pytest.mark.parametrize("make", [ray_cluster, ray_job, ray_service])
-def test_a_worker_group_has_no_more_pods_than_kueue_counts(person: Person, make: Callable[..., Any]) -> None:
+def test_a_queued_cluster_has_the_pods_that_kueue_counts(person: Person, make: Callable[..., Any]) -> None:
     attempt = ray(make, **({"upgradeStrategy": {"type": "None"}} if make is ray_service else {}))
-    assert not person.refusal(attempt)
     inner = {ray_cluster: "", ray_job: "rayClusterSpec", ray_service: "rayClusterConfig"}[make]
-    (group,) = (attempt["spec"][inner] if inner else attempt["spec"])["workerGroupSpecs"]
+    of_cluster = attempt["spec"][inner] if inner else attempt["spec"]
+    of_cluster["enableInTreeAutoscaling"] = False
+    assert not person.refusal(attempt)
+    of_cluster["enableInTreeAutoscaling"] = True
+    assert "sets enableInTreeAutoscaling, and Kueue queues only Ray clusters with a fixed number of pods" in (
+        person.refusal(attempt)
+    )
+    del of_cluster["enableInTreeAutoscaling"]
+    assert not person.refusal(attempt)
+    (group,) = of_cluster["workerGroupSpecs"]
     group["minReplicas"] = 4
     group["maxReplicas"] = 4
     assert "sets minReplicas of worker group w above its replicas, and Kueue counts replicas only" in (
@@ -139,19 +147,6 @@ def test_the_pods_of_a_running_cluster_stay_as_counted(person: Person, kept: Cal
     group["template"]["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
     assert "changes its pods while it runs" in person.patch_refusal(own, {"spec": {"workerGroupSpecs": [group]}})
     assert not person.patch_refusal(pending, {"spec": {"workerGroupSpecs": [group]}})
-
-
-@pytest.mark.parametrize("make", [ray_cluster, ray_job, ray_service])
-def test_a_queued_cluster_does_not_grow_by_itself(person: Person, make: Callable[..., Any]) -> None:
-    attempt = ray(make, **({"upgradeStrategy": {"type": "None"}} if make is ray_service else {}))
-    inner = {ray_cluster: "", ray_job: "rayClusterSpec", ray_service: "rayClusterConfig"}[make]
-    of_cluster = attempt["spec"][inner] if inner else attempt["spec"]
-    of_cluster["enableInTreeAutoscaling"] = False
-    assert not person.refusal(attempt)
-    of_cluster["enableInTreeAutoscaling"] = True
-    assert "sets enableInTreeAutoscaling, and Kueue queues only Ray clusters with a fixed number of pods" in (
-        person.refusal(attempt)
-    )
 
 
 def test_a_cluster_does_not_begin_to_grow_by_an_update(person: Person, kept: Callable[[Any], Any]) -> None:

@@ -271,12 +271,9 @@ def test_a_watch_from_a_forgotten_version_is_an_error(cluster: Cluster, namespac
     assert raised.value.status == 410
 
 
-def test_a_watch_from_an_invalid_version_is_an_error(cluster: Cluster, namespace: str) -> None:
+def test_only_a_known_kind_and_version_can_be_watched(cluster: Cluster, namespace: str) -> None:
     with pytest.raises(ApiError, match='resourceVersion: Invalid value: "yesterday"'):
         next(cluster.watch("v1", "ConfigMap", namespace=namespace, since="yesterday"))
-
-
-def test_only_a_known_kind_can_be_watched(cluster: Cluster, namespace: str) -> None:
     with pytest.raises(UnknownKindError):
         next(cluster.watch("example.com/v1", "Nothing", namespace=namespace))
 

@@ -170,13 +170,6 @@ def test_a_proxy_is_used_as_kubectl_would(
     assert [path for _, path in Seen.requests] == [f"{server if by_proxy else ''}/readyz"]
 
 
-@pytest.mark.process
-def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
-    cluster: Json = {"server": "https://gpu.example.com", "proxy-url": "socks5://127.0.0.1:1"}
-    with pytest.raises(ConsoleError, match=r"proxy socks5://127\.0\.0\.1:1 is not supported; use a proxy with http"):
-        Cluster(a_kubeconfig(tmp_path / "config", cluster, {}))
-
-
 @pytest.mark.parametrize(
     ("entry", "user", "problem"),
     [
@@ -184,11 +177,16 @@ def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
         ({"certificate-authority-data": "aGVsbG8="}, {}, "certificate-authority is not a certificate; get"),
         ({"certificate-authority": "none.crt"}, {}, "certificate-authority: .*none.crt: No such file"),
         ({}, {"client-certificate-data": "aGk=", "client-key-data": "aGk="}, "do not belong together, or are not PEM"),
+        (
+            {"server": "https://gpu.example.com", "proxy-url": "socks5://127.0.0.1:1"},
+            {},
+            r"proxy socks5://127\.0\.0\.1:1 is not supported; use a proxy with http",
+        ),
     ],
-    ids=["base64", "PEM", "no file", "client"],
+    ids=["base64", "PEM", "no file", "client", "proxy"],
 )
 @pytest.mark.process
-def test_certificates_that_cannot_be_used_are_named(
+def test_unusable_certificates_and_proxies_are_named(
     tmp_path: Path, entry: dict[str, Json], user: dict[str, Json], problem: str
 ) -> None:
     with pytest.raises(ConsoleError, match=problem):

@@ -351,26 +351,18 @@ def command(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "arguments", "message"),
     [
-        ("{", "1: invalid scenario: Expecting property name"),
-        ("{}", "1: invalid scenario: 'clusterQueues'; correct the scenario"),
+        ("{", "--scenarios AT/scenarios.jsonl", "1: invalid scenario: Expecting property name"),
+        ("{}", "--scenarios AT/scenarios.jsonl", "1: invalid scenario: 'clusterQueues'; correct the scenario"),
+        ("", "--scenarios AT/none.jsonl", "none.jsonl is not a file; specify a file with"),
+        ("", "--only vectors", "--only: class vectors not found; did you mean 'vector'?"),
     ],
 )
-def test_a_file_that_has_no_scenarios_is_an_error(text: str, message: str, tmp_path: Path) -> None:
+def test_unusable_arguments_are_errors(text: str, arguments: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "scenarios.jsonl").write_text(text, "utf-8")
-    code, output = command("--scenarios", str(tmp_path / "scenarios.jsonl"))
+    code, output = command(*arguments.replace("AT", str(tmp_path)).split())
     assert (code, message in output) == (1, True), output
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    code, output = command("--scenarios", str(tmp_path / "none.jsonl"))
-    assert (code, "none.jsonl is not a file; specify a file with" in output) == (1, True), output
-
-
-def test_an_unknown_class_is_an_error() -> None:
-    code, output = command("--only", "vectors")
-    assert (code, "--only: class vectors not found; did you mean 'vector'?" in output) == (1, True), output
 
 
 def test_too_few_scenarios_do_not_go_into_the_docs() -> None:

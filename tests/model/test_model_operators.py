@@ -21,6 +21,7 @@ from operators_builders import (
     with_jobs,
 )
 
+from gpu_tenancy.base.json import at
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.checks.operators import unknown_architectures
@@ -50,6 +51,7 @@ INSTALLED: dict[str, tuple[Data, list[str]]] = {
         ["kube-prometheus-stack", "gpu-operator", "kueue", "volcano", "keda"],
     ),
     "jobs of plain Kubernetes": (with_jobs(), HERE),
+    "jobs whose pods start together": (with_jobs(gang=True), [*HERE[:3], "volcano", *HERE[3:]]),
     "TrainJobs": (with_jobs(framework="pytorch"), [*HERE, "kubeflow-trainer"]),
     "RayJobs": (with_jobs(framework="ray", command=["/train"]), [*HERE, "kuberay-operator"]),
     "leaders and workers": (with_jobs(framework="leader-worker", command=["/train"]), [*HERE, "lws"]),
@@ -83,18 +85,6 @@ INSTALLED: dict[str, tuple[Data, list[str]]] = {
 @pytest.mark.parametrize(("sections", "expected"), INSTALLED.values(), ids=INSTALLED)
 def test_what_is_installed_and_in_which_order(sections: Data, expected: list[str]) -> None:
     assert names(sections) == expected
-
-
-def test_the_image_of_leader_worker_set_is_that_of_its_version() -> None:
-    sections = made_here(operators={"lws": {"install": "here", "version": "0.8.0"}})
-    assert release(sections, "lws").values["image"]["manager"]["tag"] == "v0.8.0"
-    assert release(made_here(operators={"lws": "here"}), "lws").values["image"]["manager"]["tag"] == "v0.9.0"
-
-
-def test_operator_of_amd_manages_no_kernel_module() -> None:
-    values = release(amd_made_here(), "gpu-operator-charts").values
-    assert values["kmm"] == {"enabled": False, "watch": False}
-    assert values["deviceConfig"]["spec"]["driver"] == {"enable": False}
 
 
 def test_cert_manager_is_installed_before_its_users() -> None:
@@ -135,6 +125,29 @@ def test_every_release_lists_its_api_groups() -> None:
 
 
 # Values that follow from the stack
+
+
+DRIVEN = made_here(operators={"draDriver": "here", "gpuOperator": {"values": {"devicePlugin": {"enabled": False}}}})
+TOLERATION = {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+VALUES: list[tuple[Data, str, str, object]] = [  # a stack, a chart, the place of a value, and the value
+    (made_here(operators={"lws": {"install": "here", "version": "0.8.0"}}), "lws", "image.manager.tag", "v0.8.0"),
+    (made_here(operators={"lws": "here"}), "lws", "image.manager.tag", "v0.9.0"),
+    (amd_made_here(), "gpu-operator-charts", "kmm", {"enabled": False, "watch": False}),
+    (amd_made_here(), "gpu-operator-charts", "deviceConfig.spec.driver", {"enable": False}),
+    (amd_made_here(), "gpu-operator-charts", "deviceConfig.spec.devicePlugin.devicePluginTolerations", [TOLERATION]),
+    (with_jobs(framework="pytorch"), "kubeflow-trainer", "runtimes.torchDistributed", {"enabled": True}),
+    (with_jobs(framework="pytorch"), "kubeflow-trainer", "jobset", {"install": True}),
+    (made_here(), "kube-prometheus-stack", "prometheus.prometheusSpec.serviceMonitorSelectorNilUsesHelmValues", False),
+    (made_here(), "kube-prometheus-stack", "grafana.sidecar.dashboards.label", "grafana_dashboard"),
+    (made_here(), "keda", "crds", {"additionalAnnotations": {"helm.sh/resource-policy": "keep"}}),
+    (DRIVEN, "dra-driver-nvidia-gpu", "gpuResourcesEnabledOverride", True),
+    (DRIVEN, "dra-driver-nvidia-gpu", "nvidiaDriverRoot", "/"),
+]
+
+
+@pytest.mark.parametrize(("sections", "chart", "place", "value"), VALUES)
+def test_values_follow_from_the_stack(sections: Data, chart: str, place: str, value: object) -> None:
+    assert at(release(sections, chart).values, *place.split(".")) == value
 
 
 @pytest.mark.parametrize(("prometheus", "monitored"), [("here", True), ("installed", True), ("off", False)])
@@ -197,18 +210,6 @@ def test_volcano_keeps_its_defaults_without_guarantees() -> None:
     assert release(sections, "volcano").values == {}
 
 
-def test_the_trainers_runtime_that_train_jobs_name_is_there() -> None:
-    values = release(with_jobs(framework="pytorch"), "kubeflow-trainer").values
-    assert values["runtimes"]["torchDistributed"] == {"enabled": True}
-    assert values["jobset"] == {"install": True}
-
-
-def test_prometheus_and_grafana_read_all_namespaces() -> None:
-    values = release(made_here(), "kube-prometheus-stack").values
-    assert values["prometheus"]["prometheusSpec"]["serviceMonitorSelectorNilUsesHelmValues"] is False
-    assert values["grafana"]["sidecar"]["dashboards"]["label"] == "grafana_dashboard"
-
-
 @pytest.mark.parametrize("name", ["dev-aws", "prod-aws", "prod-gcp", "prod-azure"])
 def test_prometheus_ignores_hidden_parts_and_keeps_samples(name: str) -> None:
     (prometheus,) = (one for one in plan_of(ROOT / f"stacks/Pulumi.{name}.yaml").operators if "prometheus" in one.name)
@@ -253,27 +254,6 @@ def test_prometheus_is_addressed_by_its_service(metrics: Data, host: str) -> Non
     assert f"{prometheus.values['fullnameOverride']}-prometheus.{prometheus.namespace}.svc" == host
     assert adapter.values["prometheus"] == {"url": f"http://{host}", "port": 9090, "path": ""}
     assert [rule["name"]["as"] for rule in adapter.values["rules"]["custom"]] == ["inference_p99_seconds"]
-
-
-def test_jobs_whose_pods_start_together_bring_volcano() -> None:
-    assert "volcano" in names(with_jobs(gang=True))
-
-
-def test_kedas_definitions_outlive_its_release() -> None:
-    assert release(made_here(), "keda").values["crds"] == {"additionalAnnotations": {"helm.sh/resource-policy": "keep"}}
-
-
-def test_amds_pods_tolerate_the_taint_of_its_pools() -> None:
-    spec = release(amd(operators={"amdGpuOperator": "here"}), "gpu-operator-charts").values["deviceConfig"]["spec"]
-    tolerations = [{"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    assert spec["devicePlugin"]["devicePluginTolerations"] == tolerations
-
-
-def test_dra_driver_finds_the_driver_of_the_node_image() -> None:
-    off = {"values": {"devicePlugin": {"enabled": False}}}
-    values = release(made_here(operators={"draDriver": "here", "gpuOperator": off}), "dra-driver-nvidia-gpu").values
-    assert values["gpuResourcesEnabledOverride"] is True
-    assert values["nvidiaDriverRoot"] == "/"
 
 
 def test_jobs_are_walked_once_for_all_teams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,13 +218,6 @@ def test_teams_of_a_file_are_those_of_the_stack(tmp_path: Path) -> None:
         load(with_files(read_config(named), tmp_path))
 
 
-def test_errors_in_a_people_file_name_its_line(tmp_path: Path) -> None:
-    file = beside(tmp_path, PEOPLE.replace("- rosa", "- rosie"))
-    with pytest.raises(StackError) as caught:
-        load(read_file(file, "stacks/Pulumi.x.yaml"))
-    assert str(caught.value).startswith("stacks/people.yaml:4: people.auditors[0]: unknown name 'rosie'")
-
-
 def test_the_program_under_the_engine_reads_the_same_file(tmp_path: Path) -> None:
     source = read_file(beside(tmp_path, PEOPLE), "stacks/Pulumi.x.yaml")
     given = to_config(source) | {"gpu-tenancy:people": "people.yaml"}
@@ -235,6 +228,11 @@ def test_the_program_under_the_engine_reads_the_same_file(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "people", "problem"),
     [
+        (
+            "people.yaml",
+            PEOPLE.replace("- rosa", "- rosie"),
+            "stacks/people.yaml:4: people.auditors[0]: unknown name 'rosie'",
+        ),
         ("../people.yaml", PEOPLE, "stacks/Pulumi.x.yaml:11: people: ../people.yaml is not a file beside"),
         ("Pulumi.x.yaml", PEOPLE, "stacks/Pulumi.x.yaml:11: people: Pulumi.x.yaml is not a file beside"),
         ("none.yaml", PEOPLE, "stacks/none.yaml: people: cannot read the file: No such file or directory; add"),

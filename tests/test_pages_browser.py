@@ -1,15 +1,20 @@
-"""The report's page in a browser: no errors, no requests, accessible."""
+"""Pages of the report, of `tenancy whatif` and of costs in a browser: no errors, no requests, accessible."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser_tool import Scheme, browser, check_accessible, check_quiet, check_width, emptied, opened
 from builders import GPU
+from cost_month import OCTOBER, arrivals, lab, played, terms
 from playwright.sync_api import Browser, Page
 from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
+from whatif_played import everyone, replayed_twice, sixty, small, small_scenario, tree
 
+from gpu_tenancy.cost import tables
+from gpu_tenancy.cost.workloads import of_workloads
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.report import running
 from gpu_tenancy.local.summary import Budget, Composition, Holding, Summary, Supply
@@ -17,6 +22,8 @@ from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Review
+from gpu_tenancy.simulation.records import Trace
+from gpu_tenancy.whatif.page import replay_page, timeline_page
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -69,6 +76,12 @@ def outcome() -> Outcome:
     )
 
 
+def costs(trace: Path) -> str:
+    items = list(played(lab(), arrivals(3, 60)).workloads())
+    trace.write_text(json.dumps({"items": items}), encoding="utf-8")
+    return tables.page(of_workloads("test", terms(lab()), Trace(trace), OCTOBER))
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
@@ -78,6 +91,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "large": page(large()),
         "eight": page(large(8)),
         "up": page(reviewed(outlook_of(many(3))), running(outcome())),
+        "busy": timeline_page(everyone(tree(small()), first="speech")),
+        "scenario": timeline_page(small_scenario(folder)),
+        "sixty": timeline_page(sixty(folder)),
+        "replay": replay_page(replayed_twice()),
+        "cost": costs(folder / "october.json"),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
@@ -98,7 +116,8 @@ def chromium(started: Browser) -> Iterator[Browser]:
         yield found
 
 
-NAMES = ("full", "bare", "large", "up")
+REVIEWS = ("full", "bare", "large", "up")
+NAMES = (*REVIEWS, "busy", "scenario", "sixty", "replay", "cost")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -106,12 +125,13 @@ def test_a_page_has_no_errors_and_no_requests(chromium: Browser, pages: dict[str
     check_quiet(chromium, pages[name])
 
 
-@pytest.mark.parametrize("name", ["full", "bare", "eight", "up"])  # axe takes 20 s for the rows of the large page
+# axe takes 20 s for the rows of the large page.
+@pytest.mark.parametrize("name", [{"large": "eight"}.get(name, name) for name in NAMES])
 def test_axe_finds_no_violations_with_open_details(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     check_accessible(chromium, pages[name])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", REVIEWS)
 def test_the_scheme_of_the_reader_is_that_of_the_page(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     grounds = [
         opened(chromium, pages[name], scheme).page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -213,3 +233,41 @@ def test_print_opens_details_and_hides_controls(chromium: Browser, pages: dict[s
         " && line.getBoundingClientRect().height > 0).length"
     )
     assert shown == 2 * TEAMS
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["scenario", "sixty"])
+def test_job_names_are_beside_their_lanes_without_overlap(
+    chromium: Browser, pages: dict[str, Path], name: str, width: int
+) -> None:
+    found = opened(chromium, pages[name], width=width).page
+    names = found.evaluate(
+        "[...document.querySelectorAll('.time .job')].map((each) => { const box = each.getBoundingClientRect();"
+        " return [box.top, box.bottom]; })"
+    )
+    bars = found.evaluate(
+        "[...document.querySelectorAll('svg.lanes > g[class^=h]')].map((each) => {"
+        " const box = each.firstElementChild.getBoundingClientRect(); return [box.top, box.bottom]; })"
+    )
+    assert len(names) == len(bars) > 0
+    assert all(top <= above and below <= bottom for (top, bottom), (above, below) in zip(names, bars, strict=True))
+    texts = found.evaluate(
+        "[...document.querySelectorAll('.sums div, .time .names span, .time .steps b, .time .label')]"
+        ".filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect())"
+        ".map((box) => [box.left, box.top, box.right, box.bottom])"
+    )
+    overlapping = [
+        (one, other)
+        for at, one in enumerate(texts)
+        for other in texts[at + 1 :]
+        if one[0] < other[2] - 1 and other[0] < one[2] - 1 and one[1] < other[3] - 4 and other[1] < one[3] - 4
+    ]
+    assert overlapping == []
+
+
+def test_on_paper_all_that_scrolls_on_a_screen_is_there(chromium: Browser, pages: dict[str, Path]) -> None:
+    found = opened(chromium, pages["sixty"]).page
+    found.emulate_media(media="print", color_scheme="dark")
+    assert found.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not found.locator("nav").is_visible()
+    assert found.locator(".time .job").count() == 60
