@@ -13,15 +13,11 @@ CPUS: Final[Data] = {
         "etl": team(
             cohort="data",
             quota={
-                "general": {
-                    "cpu": {"guaranteed": 40, "limit": 80},
-                    "memory": {"guaranteed": "128Gi", "limit": "256Gi"},
-                }
+                "general": {"cpu": {"guaranteed": 40, "limit": 80}, "memory": {"guaranteed": "128Gi", "limit": "256Gi"}}
             },
         ),
         "web": team(
-            cohort="data",
-            quota={"general": {"cpu": {"guaranteed": 20, "limit": 60}, "memory": {"guaranteed": "64Gi"}}},
+            cohort="data", quota={"general": {"cpu": {"guaranteed": 20, "limit": 60}, "memory": {"guaranteed": "64Gi"}}}
         ),
     },
 }

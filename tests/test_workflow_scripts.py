@@ -285,11 +285,7 @@ def test_drift_opens_one_issue_and_writes_over_it(tmp_path: Path) -> None:
 def test_without_drift_the_issue_is_closed_and_none_is_opened(tmp_path: Path) -> None:
     for folder, there, asked in (
         (tmp_path / "none", [ANOTHER], []),
-        (
-            tmp_path / "open",
-            [OURS],
-            ["issue close 5 --repo o/r --comment No drift: https://run"],
-        ),
+        (tmp_path / "open", [OURS], ["issue close 5 --repo o/r --comment No drift: https://run"]),
     ):
         folder.mkdir()
         assert drifted(folder, {"dev": "0"}, there=there) == asked

@@ -70,10 +70,7 @@ def test_pods_of_a_group_are_left_to_it_by_nobody_but_kueue(person: Person) -> N
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        (
-            {"ttlSecondsAfterFinished": 60},
-            f"sets spec.ttlSecondsAfterFinished, {OUTLIVING}",
-        ),
+        ({"ttlSecondsAfterFinished": 60}, f"sets spec.ttlSecondsAfterFinished, {OUTLIVING}"),
         (
             {"deletionStrategy": {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteNone"}}},
             f"sets spec.deletionStrategy, {OUTLIVING}",

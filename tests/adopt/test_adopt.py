@@ -125,13 +125,7 @@ def test_objects_of_others_stay_beside_those_of_the_stack() -> None:
 
 
 # Clusters of others with a queue, and what their stacks do not have.
-CLUSTERS = (
-    "consistent",
-    "tutorial",
-    "kueue-cohort-v1beta1",
-    "kueue-named",
-    "slack-queue",
-)
+CLUSTERS = ("consistent", "tutorial", "kueue-cohort-v1beta1", "kueue-named", "slack-queue")
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

@@ -49,10 +49,7 @@ ALL = stack(
     },
     datasets={
         "corpus": "s3://ml-corpus/v3",
-        "weights": {
-            "bucket": "gs://ml-weights",
-            "accelerate": {"cache": "40Gi", "flavor": "a100", "warm": True},
-        },
+        "weights": {"bucket": "gs://ml-weights", "accelerate": {"cache": "40Gi", "flavor": "a100", "warm": True}},
     },
 )
 
@@ -96,14 +93,7 @@ EXPECTED = {
     "CachedVolume": {"Dataset"},
     "Guards": {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
     "DatasetVolume": {"PersistentVolume", "PersistentVolumeClaim"},
-    "TeamNamespace": {
-        "Namespace",
-        "ResourceQuota",
-        "LimitRange",
-        "NetworkPolicy",
-        "ServiceAccount",
-        "LocalQueue",
-    },
+    "TeamNamespace": {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy", "ServiceAccount", "LocalQueue"},
     "Priorities": {"PriorityClass", "WorkloadPriorityClass"},
     "Queues": {"ResourceFlavor", "Cohort", "ClusterQueue", "Queue"},
     "ModelServer": {"Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"},

@@ -297,9 +297,7 @@ def container(made: Constructed, kind: str = "v1:Deployment") -> Any:
     return inputs["spec"]["template"]["spec"]["containers"][0]
 
 
-def test_an_unknown_image_is_unknown_in_its_pods_alone(
-    running: Plugin,
-) -> None:
+def test_an_unknown_image_is_unknown_in_its_pods_alone(running: Plugin) -> None:
     known = running.construct("Tenancy", with_server(env={"A": "b"}), preview=True)
     image = output(needs=[BUCKET])
     made = running.construct("Tenancy", with_server(image=image, env={"A": "b"}), preview=True)
@@ -374,9 +372,7 @@ def test_a_secret_of_a_workload_is_secret_in_its_pods_alone(running: Plugin, *, 
     assert TOKEN not in json.dumps(made.outputs)
 
 
-def test_a_secret_that_a_plan_would_show_is_refused(
-    running: Plugin,
-) -> None:
+def test_a_secret_that_a_plan_would_show_is_refused(running: Plugin) -> None:
     sections = stack(environment=output(TOKEN, hidden=True))
     sections["pools"]["h100"]["nodes"] = output(987654, hidden=True)
     sections["pools"]["a100"]["flavor"] = output(TOKEN, hidden=True)

@@ -258,12 +258,7 @@ def test_a_secret_of_the_cloud_is_copied_by_the_team(kinds: Program) -> None:
     assert cast("Any", external.manifest)["spec"] == {
         "refreshInterval": "900s",
         "secretStoreRef": {"kind": "SecretStore", "name": "aws-eu-central-1"},
-        "target": {
-            "name": "s3",
-            "creationPolicy": "Owner",
-            "deletionPolicy": "Retain",
-            "template": {"type": "Opaque"},
-        },
+        "target": {"name": "s3", "creationPolicy": "Owner", "deletionPolicy": "Retain", "template": {"type": "Opaque"}},
         "dataFrom": [{"extract": {"key": "vision/s3"}}],
     }
     store = kinds.only("SecretStore")

@@ -180,10 +180,7 @@ def test_names_of_servers_do_not_replace_network_policies(name: str) -> None:
 
 def test_teams_with_similar_names_have_their_own_resources() -> None:
     gpus: Data = {"h100": {"guaranteed": 2}}
-    teams = {
-        "ml": team(gpus=gpus, serving={"a-b": server()}),
-        "ml-a": team(gpus=gpus, serving={"b": server()}),
-    }
+    teams = {"ml": team(gpus=gpus, serving={"a-b": server()}), "ml-a": team(gpus=gpus, serving={"b": server()})}
     rendered = tenancy(stack(teams=teams))
     assert len(rendered.every("Deployment")) == 2
 

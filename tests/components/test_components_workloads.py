@@ -199,9 +199,7 @@ def test_caches_come_before_their_users_and_request_their_limits() -> None:
     accelerate = {"cache": "100Gi", "flavor": "h100", "secret": "keys"}
     datasets = {"corpus": {"bucket": "s3://ml-corpus/v3", "accelerate": accelerate}}
     jobs = {"w": job(flavor="h100", datasets={"corpus": "/data/corpus"})}
-    program = tenancy(
-        stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training=jobs)}, datasets=datasets),
-    )
+    program = tenancy(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training=jobs)}, datasets=datasets))
     spec = program.spec("AlluxioRuntime")
     for part in ("master", "jobMaster", "worker", "jobWorker", "fuse"):
         assert spec[part]["resources"]["requests"] == spec[part]["resources"]["limits"]

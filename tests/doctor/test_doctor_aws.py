@@ -213,10 +213,7 @@ def test_rights_are_those_of_the_role_behind_the_session() -> None:
 
 
 ISSUER = "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com"
-DATA: Data = {
-    "own": {"bucket": "s3://ml-own/v1", "create": True},
-    "corpus": {"bucket": "s3://ml-corpus/v3"},
-}
+DATA: Data = {"own": {"bucket": "s3://ml-own/v1", "create": True}, "corpus": {"bucket": "s3://ml-corpus/v3"}}
 SECRETS: Data = {"secrets": {"wandb": {"from": "aws://us-west-2/a/wandb"}}}
 ROBOT: Data = {"serviceAccounts": {"ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}}}
 NEW, OLD = stack(create=CREATE), stack()

@@ -25,14 +25,7 @@ from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.building import source_folder
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
 from gpu_tenancy.embedded.controllers import Controllers, table
-from gpu_tenancy.embedded.controllers.adapting import (
-    arguments_of,
-    by_url,
-    configured,
-    conversion,
-    plain,
-    pod_of,
-)
+from gpu_tenancy.embedded.controllers.adapting import arguments_of, by_url, configured, conversion, plain, pod_of
 from gpu_tenancy.embedded.controllers.table import (
     RENDERER,
     Program,

@@ -94,8 +94,7 @@ def a_go(folder: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
-    [("go1.26.8", (1, 26, 8)), ("go1.27", (1, 27)), ("go1.27rc1", (1, 27)), ("devel", None)],
+    ("said", "version"), [("go1.26.8", (1, 26, 8)), ("go1.27", (1, 27)), ("go1.27rc1", (1, 27)), ("devel", None)]
 )
 def test_the_version_of_go_is_read_from_its_output(tmp_path: Path, said: str, version: tuple[int, ...] | None) -> None:
     assert go_version(a_go(tmp_path / "bin", said)) == version

@@ -37,12 +37,7 @@ def test_objects_are_what_the_api_server_gets(rendering: Rendering) -> None:
         "metadata": {"labels": {"a": "2", "z": "1"}, "name": "ml"},
         "spec": {"queueingStrategy": "StrictFIFO"},
     }
-    assert (queue.group, queue.kind, queue.namespace, queue.name) == (
-        "kueue.x-k8s.io",
-        "ClusterQueue",
-        "",
-        "ml",
-    )
+    assert (queue.group, queue.kind, queue.namespace, queue.name) == ("kueue.x-k8s.io", "ClusterQueue", "", "ml")
 
 
 def test_keys_come_in_the_usual_order(rendering: Rendering) -> None:

@@ -154,9 +154,7 @@ def test_values_that_only_a_cluster_decides_are_unknown(rendering: Rendering) ->
     assert rendered.outputs == {"address": "[unknown]", "id": "ml/s"}
 
 
-def test_unwraps_secrets_for_rules_but_never_prints_them(
-    rendering: Rendering,
-) -> None:
+def test_unwraps_secrets_for_rules_but_never_prints_them(rendering: Rendering) -> None:
     rendered = rendering("""
     k8s.core.v1.ConfigMap(
         "c", metadata={"name": "c"},

@@ -180,10 +180,7 @@ def test_names_cpu_that_the_guarantee_does_not_cover(pods: int, unit: str) -> No
 
 def test_what_the_simulation_repeats_of_the_numbers_is_left_out() -> None:
     held = [came("all", "other", 32)]
-    queue = answer(
-        judged(only_gpus(job(pods=2)), ClusterQueue=lender(32), LocalQueue=BOTH, Workload=held),
-        "queue",
-    )
+    queue = answer(judged(only_gpus(job(pods=2)), ClusterQueue=lender(32), LocalQueue=BOTH, Workload=held), "queue")
     assert queue.verdict == "later"
     assert not [line for line in queue.lines if line.startswith("simulation")]
 

@@ -165,8 +165,7 @@ def test_a_pending_workload_is_explained_by(
 
 
 @pytest.mark.parametrize(
-    ("gpus", "who", "way"),
-    [(8, ["old", "new"], "speech/new"), (6, ["old", "mid", "new"], "speech/mid, speech/new")],
+    ("gpus", "who", "way"), [(8, ["old", "new"], "speech/new"), (6, ["old", "mid", "new"], "speech/mid, speech/new")]
 )
 def test_names_workloads_preempted_for_a_guarantee(gpus: int, who: list[str], way: str) -> None:
     others = [came(name, "speech", 8 if gpus == 8 else 4, day) for day, name in enumerate(who, 1)]
@@ -305,11 +304,7 @@ def test_unmodelled_features_are_reported_where_used(which: str) -> None:
         {"metadata": meta("another"), "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}},
     ]
     found = asked(
-        me,
-        [came("r", "research"), came("s", "speech"), other],
-        change,
-        ResourceFlavor=[place],
-        AdmissionCheck=checks,
+        me, [came("r", "research"), came("s", "speech"), other], change, ResourceFlavor=[place], AdmissionCheck=checks
     )
     expected = {
         "checks": [CHECKS],

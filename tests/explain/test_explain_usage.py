@@ -62,10 +62,7 @@ def shared(used: int = 12, **objects: list[Data]) -> State:
 
 
 def test_each_team_shows_used_borrowed_and_lent() -> None:
-    assert rows(shared()) == [
-        ("research", "a100", 8, 16, 1, 0, 4, 0),
-        ("speech", "a100", 8, 16, 12, 4, 0, 0),
-    ]
+    assert rows(shared()) == [("research", "a100", 8, 16, 1, 0, 4, 0), ("speech", "a100", 8, 16, 12, 4, 0, 0)]
     assert rows(shared(), "speech") == [("speech", "a100", 8, 16, 12, 4, 0, 0)]
     assert Note.LENT in measure(shared()).notes
 

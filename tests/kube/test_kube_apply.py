@@ -6,15 +6,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
-from cluster_builders import (
-    a_bare_account,
-    a_config_map,
-    a_definition,
-    a_job,
-    an_object,
-    created_by,
-    live,
-)
+from cluster_builders import a_bare_account, a_config_map, a_definition, a_job, an_object, created_by, live
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.kube.apply import ApplyError, Change, apply
@@ -308,10 +300,7 @@ def test_adopted_objects_are_deleted_with_the_stack(cluster: Cluster, namespace:
     cluster.create(account)
     wave, names = (
         [a_config_map("settings", namespace, a="ours"), account],
-        [
-            f"ConfigMap/{namespace}/settings",
-            f"ServiceAccount/{namespace}/runner",
-        ],
+        [f"ConfigMap/{namespace}/settings", f"ServiceAccount/{namespace}/runner"],
     )
     apply(cluster, [wave], inventory, adopt=names)
     assert {change.action for change in apply(cluster, [wave], inventory)} == {"unchanged"}

@@ -104,11 +104,7 @@ def old(cluster: Cluster, namespace: str) -> Iterator[Reference]:
     first = definition(v1=True, v2=False)
     cluster.apply(first)
     assert await_kinds(cluster, [first]) == []
-    thing: Manifest = {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": "Thing",
-        "metadata": {"name": "a", "namespace": namespace},
-    }
+    thing: Manifest = {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": namespace}}
     cluster.wait_for(lambda: cluster.create(thing), what="the object")
     cluster.apply(definition(v1=False, v2=True))
     cluster.wait_for(lambda: kind(cluster).old, what="the old version in the status")

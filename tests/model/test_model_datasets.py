@@ -2,20 +2,7 @@
 
 from typing import Any
 
-from builders import (
-    CREATED,
-    GPU,
-    Data,
-    amounts,
-    base,
-    cohort_of,
-    errors,
-    patched,
-    planned,
-    stack,
-    stack_of,
-    tree_of,
-)
+from builders import CREATED, GPU, Data, amounts, base, cohort_of, errors, patched, planned, stack, stack_of, tree_of
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.storage import caches

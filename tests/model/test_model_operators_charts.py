@@ -292,11 +292,7 @@ def test_the_same_stack_gives_the_same_configuration() -> None:
     ("chart", "version", "notes"),
     [
         ("volcano", "1.14.3", ["was not tested"]),
-        (
-            "volcano",
-            "1.15.1",
-            ["was not tested", "stall the scheduler by claims of devices (GHSA-j38h-7pfq-cxmw)"],
-        ),
+        ("volcano", "1.15.1", ["was not tested", "stall the scheduler by claims of devices (GHSA-j38h-7pfq-cxmw)"]),
         ("volcano", "1.15.2", []),
         ("kueue", "0.19.2", ["kueue#16132); fixed in 0.19.6", "fixed in 0.19.7", "fixed in 0.19.8"]),
         (

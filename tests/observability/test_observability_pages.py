@@ -232,9 +232,7 @@ def test_every_alert_has_severity_and_action() -> None:
     assert all(len(rule["annotations"]["description"]) > len(rule["annotations"]["summary"]) for rule in rules)
 
 
-def test_the_component_declares_pages_and_one_rule(
-    tmp_path: Path,
-) -> None:
+def test_the_component_declares_pages_and_one_rule(tmp_path: Path) -> None:
     (tmp_path / "__main__.py").write_text(PROGRAM)
     config = {**to_config(Source(watched())), "gpu-tenancy:keys": json.dumps(list(watched()))}
     rendered = render(tmp_path, project="other", stack="x", config=config)

@@ -205,12 +205,7 @@ CONCLUDED: Final[dict[str, tuple[list[tuple[Outcome, list[Path]]], list[Path], l
     ),
     "unknown, with more": ([(Outcome.UNKNOWN, [_NOT_SET])], [_SET], [_NOT_SET], [f"broken {_UNEVALUATED}"]),
     "unknown": ([(Outcome.UNKNOWN, [])], [_SET], [], ["unknown text"]),
-    "an error": (
-        [(Outcome.ERROR, [_NOT_SET])],
-        [],
-        [_NOT_SET],
-        ["error text (spec.b is not set by the patch)"],
-    ),
+    "an error": ([(Outcome.ERROR, [_NOT_SET])], [], [_NOT_SET], ["error text (spec.b is not set by the patch)"]),
     "five fields": (
         [(Outcome.BROKEN, [(name,) for name in "bcdef"])],
         [_SET],

@@ -287,10 +287,7 @@ class Counting(Stack):
     visits = 0
 
     def _matching(
-        self,
-        subject: Subject[Any],
-        predicate: Callable[[Any], bool],
-        among: "Sequence[Among[Any]]",
+        self, subject: Subject[Any], predicate: Callable[[Any], bool], among: "Sequence[Among[Any]]"
     ) -> Iterator[Any]:
         def counted(part: Any) -> bool:
             self.visits += 1

@@ -52,10 +52,7 @@ VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
     ),
     "unmasked": ("no-privileged", lambda spec: _context(spec, procMount="Unmasked")),
     "host process": ("no-privileged", lambda spec: _context(spec, windowsOptions={"hostProcess": True})),
-    "host process of the pod": (
-        "no-host-namespaces",
-        lambda spec: _of_pod(spec, windowsOptions={"hostProcess": True}),
-    ),
+    "host process of the pod": ("no-host-namespaces", lambda spec: _of_pod(spec, windowsOptions={"hostProcess": True})),
     "hostPID": ("no-host-namespaces", lambda spec: spec.update(hostPID=True)),
     "hostNetwork": ("no-host-namespaces", lambda spec: spec.update(hostNetwork=True)),
     "hostPath": ("no-host-paths", lambda spec: _add(spec, "volumes", {"name": "host", "hostPath": {"path": "/"}})),

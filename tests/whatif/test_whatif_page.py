@@ -106,10 +106,7 @@ def test_usage_table_agrees_with_simulation(file: Path) -> None:
 
 
 def bars(branch: Branch) -> list[Bar]:
-    return [
-        *(bar for _, own in branch.teams for bar in own),
-        *(bar for group in branch.groups for bar in bars(group)),
-    ]
+    return [*(bar for _, own in branch.teams for bar in own), *(bar for group in branch.groups for bar in bars(group))]
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)

@@ -32,11 +32,11 @@ DOCUMENTED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
 
 # Members whose enumeration is in another shape.
 ELSEWHERE: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
-    ("CreateNodegroupRequest", "instanceTypes"): ("ec2", "InstanceType"),
+    ("CreateNodegroupRequest", "instanceTypes"): ("ec2", "InstanceType")
 }
 
 UNDESCRIBED: Final[Mapping[str, str]] = {
-    "pulumi:providers:aws": "it is a client's configuration and no call; the stack's own pattern checks its region",
+    "pulumi:providers:aws": "it is a client's configuration and no call; the stack's own pattern checks its region"
 }
 
 

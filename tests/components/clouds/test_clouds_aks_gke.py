@@ -15,16 +15,7 @@ from aks_description import CLUSTER, DESCRIPTION, POOL, problems_of
 from azure.mgmt.containerservice import models
 from builders import Data, errors
 from cloud_descriptions import Place
-from cloud_stacks import (
-    DISKS,
-    RESERVED,
-    aks_creation,
-    aks_inputs,
-    aks_nodes,
-    aks_pool,
-    aks_stack,
-    sent,
-)
+from cloud_stacks import DISKS, RESERVED, aks_creation, aks_inputs, aks_nodes, aks_pool, aks_stack, sent
 from components_builders import program, texts
 from pulumi_azure_native.containerservice import ListManagedClusterUserCredentialsResult
 from pulumi_azure_native.containerservice.outputs import CredentialResultResponse
@@ -50,10 +41,7 @@ def test_changes_of_immutable_properties_replace_the_pool() -> None:
 
 def credentials(user: Data, server: str = "https://ml.example.com:443") -> ListManagedClusterUserCredentialsResult:
     cluster = {"server": server, "certificate-authority-data": "Q0E="}
-    config = {
-        "clusters": [{"name": "ml", "cluster": cluster}],
-        "users": [{"name": "clusterUser_ml", "user": user}],
-    }
+    config = {"clusters": [{"name": "ml", "cluster": cluster}], "users": [{"name": "clusterUser_ml", "user": user}]}
     value = base64.b64encode(yaml.safe_dump(config).encode()).decode()
     return ListManagedClusterUserCredentialsResult([CredentialResultResponse(name="clusterUser", value=value)])
 

@@ -11,18 +11,7 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from builders import Data, planned
-from cloud_stacks import (
-    LIST,
-    READ,
-    REGION,
-    eks_creation,
-    eks_pool,
-    eks_section,
-    eks_stack,
-    one,
-    sent,
-    typed,
-)
+from cloud_stacks import LIST, READ, REGION, eks_creation, eks_pool, eks_section, eks_stack, one, sent, typed
 from components_builders import program
 from eks_description import DESCRIPTION, DOCUMENTED
 from eks_shapes import CALLS, service
@@ -274,8 +263,7 @@ def test_in_a_new_account_ec2_can_create_its_role_for_spot(capacity: str, *, may
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"version": ">=1.0.0"}, {"version": "latest"}, {"repository": "https://example.com"}, {"chart": "x"}],
+    "change", [{"version": ">=1.0.0"}, {"version": "latest"}, {"repository": "https://example.com"}, {"chart": "x"}]
 )
 def test_a_chart_has_one_version_and_one_place(change: Data) -> None:
     row = cloud_charts()["karpenter"].model_dump()

@@ -435,10 +435,7 @@ def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "value", "code"),
-    [
-        ("cluster.create.system.machine", "Standard_D32s_v5", 3),
-        ("pools.cpu.machine", "Standard_D64s_v5", 0),
-    ],
+    [("cluster.create.system.machine", "Standard_D32s_v5", 3), ("pools.cpu.machine", "Standard_D64s_v5", 0)],
 )
 def test_a_preview_fails_for_a_change_that_is_blocked(tmp_path: Path, path: str, value: str, code: int) -> None:
     project, before = Project.at(tmp_path / "project"), aks_stack(aks_creation())

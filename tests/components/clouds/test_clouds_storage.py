@@ -6,16 +6,7 @@ from typing import Any, Final, cast
 
 import pytest
 from builders import Data, planned, stack_of, team
-from cloud_stacks import (
-    aks_creation,
-    aks_stack,
-    eks_creation,
-    eks_stack,
-    gke_creation,
-    gke_stack,
-    sent,
-    with_team,
-)
+from cloud_stacks import aks_creation, aks_stack, eks_creation, eks_stack, gke_creation, gke_stack, sent, with_team
 from components_builders import Graph, platform
 from eks_shapes import service
 from object_cases import allowed
@@ -199,10 +190,7 @@ def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
     own = planned(with_team(gke_stack(create=gke_creation()), storage=FILES)).storage_classes
     assert {made.kind: dict(made.parameters) for made in own} == {
         "filestore": {"tier": "zonal", "network": "ml", "connect-mode": "DIRECT_PEERING"},
-        "managed-lustre": {
-            "perUnitStorageThroughput": "1000",
-            "network": "projects/example-ml/global/networks/ml",
-        },
+        "managed-lustre": {"perUnitStorageThroughput": "1000", "network": "projects/example-ml/global/networks/ml"},
     }
     for project, mode, network in (
         ("network-host", "PRIVATE_SERVICE_ACCESS", "projects/network-host/global/networks/ml"),

@@ -245,10 +245,7 @@ DENIES: Final[list[Any]] = [
 NO_PODS: Final = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": TEAM}}
 DENIALS: Final[dict[str, tuple[list[Any], str]]] = {
     "policy": (DENIES, "admitted, but its pods are refused: no pods today"),
-    "quota": (
-        [{**NO_PODS, "spec": {"hard": {"pods": "0"}}}],
-        "0 of 2 pods created: ResourceQuota none has ",
-    ),
+    "quota": ([{**NO_PODS, "spec": {"hard": {"pods": "0"}}}], "0 of 2 pods created: ResourceQuota none has "),
     "class": ([], "admitted, but its pods are refused: no PriorityClass with name gone was found"),
 }
 

@@ -205,9 +205,7 @@ def test_jobs_of_a_lost_worker_run_in_the_other(made: Clusters) -> None:
     # A worker that goes away: nothing answers at the address of its API server.
     made.platforms[lost].down()
     manager.wait_for(
-        lambda: is_true(made.workload("nightly") or {}, "Evicted"),
-        what="the job to be evicted",
-        timeout=120,
+        lambda: is_true(made.workload("nightly") or {}, "Evicted"), what="the job to be evicted", timeout=120
     )
     assert at(made.job("nightly") or {}, "spec", "suspend") is True
     # Kueue frees the quota when no pod is active; nobody but an administrator says so while the worker is away.

@@ -132,10 +132,7 @@ def job(name: str, gpus: int) -> Manifest:
     found: Any = a_job(name, TEAM, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)})
     pod = found["spec"]["template"]["spec"]
     pod["securityContext"] = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    pod["containers"][0]["securityContext"] = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    pod["containers"][0]["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     return found
 
 
